@@ -1,0 +1,1 @@
+"""Annotation formats on disk, to and from COCO json. Needs neither torch nor DALI."""
