@@ -1,0 +1,566 @@
+"""Draw boxes on images and lay the images out on a sheet, to be looked at.
+
+Boxes are (M, 4) XYXY in pixels, in continuous coordinates: 0, 0, W, H covers the whole image, and the outline
+of a box is painted inside it, so that its outermost painted pixels are the outermost pixels of the box.
+
+Text is set in Pillow's own font where that has the letters (basic Latin). Otherwise a font of the system is
+looked for, with fontconfig and then at the usual paths (Noto, WenQuanYi, DejaVu). A letter that no font has
+is written as its code point, `U+732B`, never as an empty frame; `apt install fonts-noto-cjk` or its like
+mends that. Right-to-left scripts are shaped where Pillow has libraqm, as its wheels do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain, zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+__all__ = ["Tile", "class_color", "draw_boxes", "hatch", "sheet", "to_image"]
+
+Color = tuple[int, int, int]
+Boxes = npt.NDArray[np.float64]
+
+# 24 colours, every two at least 0.05 apart in OKLab (0.02 is just noticeable) to normal sight and to those
+# with deuteranopia, protanopia or tritanopia (Machado et al. 2009), and all light enough for black text.
+PALETTE: tuple[Color, ...] = (
+    (119, 204, 255), (102, 136, 17), (238, 255, 0), (204, 68, 255), (153, 204, 119), (170, 255, 238),
+    (187, 136, 170), (102, 170, 255), (119, 238, 119), (221, 102, 119), (170, 221, 187), (204, 153, 0),
+    (102, 119, 204), (0, 153, 102), (238, 153, 204), (204, 255, 170), (51, 238, 255), (204, 187, 0),
+    (170, 102, 153), (238, 119, 221), (255, 17, 51), (255, 204, 34), (238, 0, 204), (119, 187, 136),
+)  # fmt: skip
+# With this salt the 20 classes of Pascal VOC get 20 different colours (and so do those of `detaug demo`).
+SALT = b"315485"
+
+INK: Color = (28, 30, 34)
+FAINT: Color = (112, 116, 124)
+PAPER: Color = (255, 255, 255)
+NONCHARACTER = "\U0010ffff"  # in no font: drawing it shows the font's "no such letter" glyph
+
+FONT_PATHS = (
+    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+    "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
+    "/usr/share/fonts/TTF/DejaVuSans.ttf",
+    "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
+    "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
+    "/usr/share/fonts/google-noto-cjk/NotoSansCJK-Regular.ttc",
+    "/usr/share/fonts/google-noto-sans-cjk-fonts/NotoSansCJK-Regular.ttc",
+    "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
+    "/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc",
+    "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
+    "/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf",
+    "/usr/share/fonts/truetype/noto/NotoSansArabic-Regular.ttf",
+    "/usr/share/fonts/truetype/noto/NotoNaskhArabic-Regular.ttf",
+    "/usr/share/fonts/truetype/noto/NotoSansHebrew-Regular.ttf",
+    "/usr/share/fonts/truetype/noto/NotoSansDevanagari-Regular.ttf",
+    "/usr/share/fonts/truetype/noto/NotoSansThai-Regular.ttf",
+    "/usr/share/fonts/truetype/freefont/FreeSans.ttf",
+    "/usr/share/fonts/truetype/unifont/unifont.ttf",
+)
+
+
+class Tile(NamedTuple):
+    """One image of a sheet, with what is to be drawn on it.
+
+    image: PIL image, or an array or tensor that `to_image` takes.
+    boxes: (M, 4) XYXY pixels of `image`; names: M class names; difficult: M flags, drawn dashed.
+    hatched: (R, 4) XYXY pixels, areas that are padded or dropped. caption: a line of text below the image.
+    """
+
+    image: Any
+    boxes: Any = ()
+    names: Sequence[str] = ()
+    difficult: Sequence[bool] | None = None
+    hatched: Any = ()
+    caption: str = ""
+
+
+class Plate(NamedTuple):
+    """A label ready to be set: its text, its font, its (width, height), and the text's origin inside it."""
+
+    text: str
+    font: ImageFont.FreeTypeFont
+    size: tuple[int, int]
+    origin: tuple[int, int]
+
+
+# ---------------------------------------------------------------- public functions
+
+
+def class_color(name: str) -> Color:
+    """The colour of a class, (R, G, B) in 0..255: the same for a name in every image, data set and run.
+
+    There are 24 colours, told apart in the common forms of colour blindness as well. Names are hashed, so
+    that two classes may share one; the 20 of Pascal VOC do not.
+
+    >>> class_color("dog") == class_color("dog") != class_color("cat")
+    True
+    """
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4, salt=SALT).digest()
+    return PALETTE[int.from_bytes(digest, "big") % len(PALETTE)]
+
+
+def to_image(
+    pixels: Any,
+    *,
+    mean: Sequence[float] | float | None = None,
+    std: Sequence[float] | float | None = None,
+    white: float = 1.0,
+    layout: str | None = None,
+) -> Image.Image:
+    """One image of any kind as an RGB PIL image.
+
+    pixels: PIL image, or array or tensor (on any device) of (H, W), (H, W, C) or (C, H, W), C being 1 or 3;
+        uint8, or float, in which `white` is white.
+    mean, std: what `Normalize` was given, to be undone here: one number or one a channel.
+    layout: "HWC" or "CHW", for when the shape fits both; without it, (3, H, 3) is read as CHW.
+    Raises ValueError for another shape or type, and for floats so far outside [0, white] that mean, std or
+    white was forgotten.
+
+    >>> to_image(np.zeros((3, 20, 30), np.float32)).size
+    (30, 20)
+    """
+    if isinstance(pixels, Image.Image):
+        return pixels.convert("RGB")
+    array = _channels_last(_as_array(pixels), layout)
+    if array.dtype != np.uint8:
+        array = _to_uint8(array.astype(np.float64), mean, std, white)
+    return Image.fromarray(np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3))))
+
+
+def draw_boxes(
+    image: Any,
+    boxes: Any,
+    names: Sequence[str],
+    *,
+    difficult: Sequence[bool] | None = None,
+    size: tuple[int, int] | None = None,
+) -> Image.Image:
+    """A copy of `image` with its boxes outlined and named; difficult objects are dashed.
+
+    image: what `to_image` takes.
+    boxes: (M, 4) XYXY pixels of `image`. names: M class names, "" for no label. difficult: M flags.
+    size: (H, W) pixels to which the image is resized before anything is drawn, so that lines and text are
+        sharp on a small image too.
+    Boxes may reach over the border (those edges are not seen) and may be reversed; one that is wholly outside
+    or not finite is not drawn. Raises ValueError where boxes, names and difficult are not equally many.
+
+    >>> draw_boxes(Image.new("RGB", (64, 48)), [[8, 8, 40, 30]], ["cat"], size=(480, 640)).size
+    (640, 480)
+    """
+    picture = to_image(image)
+    xyxy = _check_boxes(boxes, "boxes")
+    flags = _check_lengths(xyxy, names, difficult)
+    canvas, scale = _resized(picture, size)
+    _paint_boxes(canvas, xyxy * scale, names, flags)
+    return canvas
+
+
+def hatch(image: Any, regions: Any) -> Image.Image:
+    """A copy of `image` with `regions`, (R, 4) XYXY pixels, hatched: areas that are padded, or were dropped.
+
+    >>> hatch(Image.new("RGB", (64, 48)), [[0, 0, 16, 48]]).size
+    (64, 48)
+    """
+    picture = to_image(image).copy()
+    mask = Image.new("L", picture.size)
+    for box in _visible(_check_boxes(regions, "regions"), picture.size):
+        mask.paste(255, _snap(box))
+    picture.paste(_stripes(picture.size), mask=mask.point(lambda m: m * 0.55))
+    return picture
+
+
+def sheet(
+    rows: Sequence[Sequence[Tile | Image.Image]],
+    *,
+    title: str = "",
+    columns: Sequence[str] = (),
+    cell: tuple[int, int] = (300, 360),
+) -> Image.Image:
+    """A contact sheet: rows of images, each resized to fit `cell`, (H, W) pixels, before its boxes are drawn.
+
+    The first column, the source, stands a little apart from the draws to its right. Rows may differ in length
+    and images in size. title: a line at the top. columns: a heading for each column.
+    Raises ValueError where there is no image at all.
+
+    >>> sheet([[Tile(Image.new("RGB", (64, 48)), [[8, 8, 40, 30]], ["cat"], caption="one")]]).mode
+    'RGB'
+    """
+    if not any(rows):
+        raise ValueError("rows must hold at least one image, got none; pass [[image, ...], ...]")
+    pictures = [[_render(tile, cell) for tile in row] for row in rows]
+    captions = [[tile.caption if isinstance(tile, Tile) else "" for tile in row] for row in rows]
+    return _lay_out(pictures, captions, title, columns)
+
+
+# ---------------------------------------------------------------- pixels
+
+
+def _as_array(values: Any) -> npt.NDArray[Any]:
+    """numpy from anything array-like; tensors are fetched from their device."""
+    if hasattr(values, "detach"):
+        values = values.detach()
+        values = values.float() if values.is_floating_point() else values
+    for fetch in ("cpu", "as_cpu"):
+        values = getattr(values, fetch)() if hasattr(values, fetch) else values
+    return np.asarray(values)
+
+
+def _channels_last(array: npt.NDArray[Any], layout: str | None) -> npt.NDArray[Any]:
+    if array.ndim == 2:
+        return array[:, :, None]
+    if array.ndim == 3 and layout != "HWC" and array.shape[0] in (1, 3):
+        array = array.transpose(1, 2, 0)
+    if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:
+        raise ValueError(
+            f"pixels must be one image, (H, W), (H, W, 1 or 3) or (1 or 3, H, W), got shape {array.shape}; "
+            "take one image of a batch, batch.images[0]"
+        )
+    return array
+
+
+def _to_uint8(pixels: npt.NDArray[np.float64], mean: Any, std: Any, white: float) -> npt.NDArray[np.uint8]:
+    pixels = pixels * (1.0 if std is None else np.asarray(std)) + (0.0 if mean is None else np.asarray(mean))
+    pixels = np.nan_to_num(pixels / white, posinf=1.0, neginf=0.0)
+    low, high = float(pixels.min()) * white, float(pixels.max()) * white
+    if low < -white or high > 2 * white:
+        raise ValueError(
+            f"float pixels must be in 0..{white:g} (white={white:g}), got {low:.3g}..{high:.3g}; "
+            "pass white=255, or the mean and std of Normalize"
+        )
+    return np.asarray((np.clip(pixels, 0, 1) * 255).round(), np.uint8)
+
+
+def _resized(picture: Image.Image, size: tuple[int, int] | None) -> tuple[Image.Image, Boxes]:
+    """A copy of `picture` in `size` (H, W), and the (4,) factors by which its boxes grow."""
+    height, width = size or (picture.height, picture.width)
+    factors = np.array([width / picture.width, height / picture.height] * 2)
+    if factors.max() == factors.min() == 1:
+        return picture.copy(), factors
+    # A strongly enlarged image shows its pixels as squares: what a box covers can be counted.
+    method = Image.Resampling.NEAREST if factors.min() >= 4 else Image.Resampling.LANCZOS
+    return picture.resize((width, height), method), factors
+
+
+def _stripes(size: tuple[int, int]) -> Image.Image:
+    """Diagonal stripes, dark and light, to be seen on any background."""
+    period = max(4, round(sum(size) / 60))
+    y, x = np.ogrid[: size[1], : size[0]]
+    return Image.fromarray(np.where((x + y) % period * 2 < period, 40, 225).astype(np.uint8)).convert("RGB")
+
+
+# ---------------------------------------------------------------- boxes
+
+
+def _check_boxes(boxes: Any, what: str) -> Boxes:
+    xyxy = _as_array(boxes).astype(np.float64)
+    xyxy = xyxy.reshape(0, 4) if xyxy.size == 0 else xyxy
+    if xyxy.ndim != 2 or xyxy.shape[1] != 4:
+        raise ValueError(f"{what} must be (M, 4) XYXY pixels, got shape {xyxy.shape}; reshape to (-1, 4)")
+    return xyxy
+
+
+def _check_lengths(boxes: Boxes, names: Sequence[str], difficult: Sequence[bool] | None) -> Sequence[bool]:
+    flags = [False] * len(boxes) if difficult is None else [bool(flag) for flag in difficult]
+    if not len(boxes) == len(names) == len(flags):
+        raise ValueError(
+            f"boxes, names and difficult must be equally many, got {len(boxes)}, {len(names)} and "
+            f'{len(flags)}; pass "" for a box without a name'
+        )
+    return flags
+
+
+def _paint_boxes(canvas: Image.Image, boxes: Boxes, names: Sequence[str], flags: Sequence[bool]) -> None:
+    """Outlines from the largest to the smallest, then the labels, so that small ones stay on top."""
+    kept = _visible(boxes, canvas.size)
+    order = [k for k in np.argsort(-_areas(kept), kind="stable") if not np.isnan(kept[k]).any()]
+    draw = ImageDraw.Draw(canvas, "RGBA")
+    text_height = _text_height(canvas.size)
+    for k in order:
+        _outline(draw, kept[k], class_color(names[k]), _line_width(kept[k], text_height), flags[k])
+    _paint_labels(draw, kept[order[::-1]], [names[k] for k in order[::-1]], canvas.size, text_height)
+
+
+def _visible(boxes: Boxes, size: tuple[int, int]) -> Boxes:
+    """Corners sorted and brought near the image, edges outside staying outside; NaN for what is not seen."""
+    width, height = size
+    corners = np.concatenate(
+        [np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1
+    )
+    inside = (
+        (corners[:, :2] < (width, height)).all(1) & (corners[:, 2:] > 0).all(1) & np.isfinite(corners).all(1)
+    )
+    return np.where(inside[:, None], np.clip(corners, -99, np.array([width, height] * 2) + 99.0), np.nan)
+
+
+def _areas(boxes: Boxes) -> Boxes:
+    return np.asarray((boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]))
+
+
+def _snap(box: Boxes) -> tuple[int, int, int, int]:
+    """Whole pixels x1, y1, x2, y2 (half-open), at least one wide and high."""
+    x1, y1, x2, y2 = (int(v) for v in np.floor(box + 0.5))
+    return x1, y1, max(x2, x1 + 1), max(y2, y1 + 1)
+
+
+def _text_height(size: tuple[int, int]) -> int:
+    """Of the font, in pixels: 8 on an icon, 14 on 500 x 375, 40 at most."""
+    return min(40, max(8, round(6 + sum(size) / 104)))
+
+
+def _line_width(box: Boxes, text_height: int) -> int:
+    """A sixth of the text, and never so wide that the outline fills the box."""
+    x1, y1, x2, y2 = _snap(box)
+    return max(1, min(round(text_height / 6), min(x2 - x1, y2 - y1) // 5))
+
+
+def _outline(draw: ImageDraw.ImageDraw, box: Boxes, color: Color, width: int, dashed: bool) -> None:
+    """A frame inside the box, and a thin dark one in that, to set it off from a background of its colour."""
+    x1, y1, x2, y2 = _snap(box)
+    if min(x2 - x1, y2 - y1) > 4 * width + 2:
+        inner = (x1 + width, y1 + width, x2 - width, y2 - width)
+        _frame(draw, inner, (0, 0, 0, 120), max(1, width // 2), dashed)
+    _frame(draw, (x1, y1, x2, y2), (*color, 255), width, dashed)
+
+
+def _frame(
+    draw: ImageDraw.ImageDraw,
+    box: tuple[int, int, int, int],
+    color: tuple[int, int, int, int],
+    width: int,
+    dashed: bool,
+) -> None:
+    x1, y1, x2, y2 = box
+    for a, b in _dashes(x1, x2, width, dashed):
+        draw.rectangle((a, y1, b - 1, y1 + width - 1), fill=color)
+        draw.rectangle((a, y2 - width, b - 1, y2 - 1), fill=color)
+    for a, b in _dashes(y1, y2, width, dashed):
+        draw.rectangle((x1, a, x1 + width - 1, b - 1), fill=color)
+        draw.rectangle((x2 - width, a, x2 - 1, b - 1), fill=color)
+
+
+def _dashes(start: int, stop: int, width: int, dashed: bool) -> list[tuple[int, int]]:
+    """Spans of a side from `start` to `stop`: one, or dashes that begin and end at its corners."""
+    dash, gap = 4 * width, 3 * width
+    count = (stop - start + gap) // (dash + gap)
+    if not dashed or count < 2:
+        return [(start, stop)]
+    return [(int(a), int(a) + dash) for a in np.linspace(start, stop - dash, count).round()]
+
+
+# ---------------------------------------------------------------- labels
+
+
+def _paint_labels(
+    draw: ImageDraw.ImageDraw, boxes: Boxes, names: Sequence[str], size: tuple[int, int], text_height: int
+) -> None:
+    placed = np.zeros((0, 4))
+    for box, name in zip(boxes, names, strict=True):
+        plate = _plate(name, text_height, size)
+        if plate is None:
+            continue
+        spot = _best_spot(_spots(box, plate.size, size), placed, boxes)
+        placed = np.concatenate([placed, spot[None]])
+        _paint_plate(draw, spot, plate, class_color(name))
+
+
+def _paint_plate(draw: ImageDraw.ImageDraw, spot: Boxes, plate: Plate, color: Color) -> None:
+    x1, y1, x2, y2 = (int(v) for v in spot)
+    draw.rectangle((x1, y1, x2 - 1, y2 - 1), fill=color)
+    draw.text((x1 + plate.origin[0], y1 + plate.origin[1]), plate.text, (0, 0, 0), plate.font, anchor="ls")
+
+
+def _plate(name: str, text_height: int, size: tuple[int, int]) -> Plate | None:
+    """The label in the largest font, up to `text_height`, that fits the image; cut if none does."""
+    for height in range(text_height, 6, -1):
+        plate = _set(name, height)
+        if plate.size[0] <= size[0] and plate.size[1] <= size[1]:
+            return plate if name.strip() else None
+    return _plate(name[:-1].rstrip(".") + "..", 7, size) if len(name) > 3 else None
+
+
+def _set(name: str, height: int) -> Plate:
+    text, font = _typeset(name, height)
+    left, top, right, bottom = font.getbbox(text, anchor="ls")
+    _, line_top, _, line_bottom = font.getbbox("Ag", anchor="ls")
+    top, bottom = int(min(top, line_top)), int(max(bottom, line_bottom))
+    pad = max(1, round(height / 5))
+    return Plate(
+        text, font, (int(right - left) + 2 * pad, bottom - top + pad), (pad - int(left), pad // 2 - top)
+    )
+
+
+def _spots(box: Boxes, plate: tuple[int, int], size: tuple[int, int]) -> Boxes:
+    """(K, 4) places for a plate at its box, all inside the image, the usual one (above, flush left) first."""
+    (x1, y1, x2, y2), (w, h) = _snap(box), plate
+    corners = [(x1, y1 - h), (x2 - w, y1 - h), (x1, y2), (x2 - w, y2)]  # above and below
+    corners += [(x1, y1), (x2 - w, y1), (x1, y2 - h), (x2 - w, y2 - h)]  # inside
+    corners += [(x2, y1), (x1 - w, y1), (x2, y2 - h), (x1 - w, y2 - h)]  # beside
+    xy = np.clip(np.array(corners), 0, np.array(size) - plate)
+    return np.concatenate([xy, xy + plate], 1).astype(np.float64)
+
+
+def _best_spot(spots: Boxes, placed: Boxes, boxes: Boxes) -> Boxes:
+    """The spot that hides the least: of other labels above all, then of the objects, then the first."""
+    hidden_labels = (_overlaps(spots, placed) / _areas(spots)[:, None]).sum(1)
+    hidden_objects = (_overlaps(spots, boxes) / np.maximum(_areas(boxes), 1)).sum(1)
+    cost = 10 * hidden_labels + hidden_objects + 0.01 * np.arange(len(spots))
+    return np.asarray(spots[np.argmin(cost)])
+
+
+def _overlaps(a: Boxes, b: Boxes) -> Boxes:
+    """(K, 4) and (M, 4) to (K, M): the areas that they share."""
+    low = np.maximum(a[:, None, :2], b[None, :, :2])
+    high = np.minimum(a[:, None, 2:], b[None, :, 2:])
+    return np.asarray(np.prod(np.maximum(high - low, 0), axis=2))
+
+
+# ---------------------------------------------------------------- text
+
+
+def _typeset(text: str, height: int) -> tuple[str, ImageFont.FreeTypeFont]:
+    """`text` as it can be drawn, and a font of `height` pixels that has its letters."""
+    text = _spell_out(unicodedata.normalize("NFC", text), _unprintable)
+    path, index = _find_font(text)
+    font = _open_font(path, index, height)
+    missing = _missing(text, path, index)
+    return _spell_out(text, lambda letter: letter in missing), font
+
+
+def _spell_out(text: str, is_odd: Any) -> str:
+    """`text` with its odd letters written as code points: "a\\n" as "a U+000A"."""
+    return " ".join("".join(f" U+{ord(c):04X} " if is_odd(c) else c for c in text).split())
+
+
+def _unprintable(letter: str) -> bool:
+    """Control characters, surrogates and unassigned code points."""
+    return unicodedata.category(letter) in ("Cc", "Cs", "Cn")
+
+
+@lru_cache(maxsize=1024)
+def _find_font(text: str) -> tuple[str, int]:
+    """(path, face) of the first font that has all letters of `text`, else of that which lacks the fewest."""
+    best, fewest = ("", 0), len(_missing(text, "", 0))
+    for path, index in chain(_fontconfig(text), ((path, 0) for path in FONT_PATHS)) if fewest else ():
+        lacking = len(_missing(text, path, index))
+        if lacking < fewest:
+            best, fewest = (path, index), lacking
+        if not fewest:
+            break
+    return best
+
+
+def _fontconfig(text: str) -> Iterator[tuple[str, int]]:
+    """What fontconfig, if it is there, takes for the best sans-serif font with these letters."""
+    letters = " ".join(f"{ord(c):x}" for c in sorted(set(text)) if not c.isspace())
+    command = ["fc-match", "--format", "%{file}\n%{index}", f"sans:charset={letters}"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return
+    path, _, index = answer.partition("\n")
+    yield path, int(index or 0) & 0xFFFF
+
+
+@lru_cache(maxsize=1024)
+def _missing(text: str, path: str, index: int) -> frozenset[str]:
+    """The letters of `text` for which the font has no glyph; all of them if it cannot be opened."""
+    letters = {c for c in text if not c.isspace() and unicodedata.category(c) != "Cf"}
+    if path and not Path(path).is_file():
+        return frozenset(letters)
+    try:
+        font = _open_font(path, index, 16)
+        nothing = _glyph(font, NONCHARACTER)
+    except OSError:
+        return frozenset(letters)
+    return frozenset(c for c in letters if _glyph(font, c) == nothing)
+
+
+def _glyph(font: ImageFont.FreeTypeFont, letter: str) -> tuple[tuple[int, int], bytes]:
+    mask = font.getmask(letter)
+    return mask.size, bytes(mask)
+
+
+@lru_cache(maxsize=256)
+def _open_font(path: str, index: int, height: int) -> ImageFont.FreeTypeFont:
+    """The font at `path`, or Pillow's own for an empty one."""
+    if path:
+        return ImageFont.truetype(path, height, index)
+    font = ImageFont.load_default(height)
+    if not isinstance(font, ImageFont.FreeTypeFont):
+        raise OSError(
+            "Pillow must be built with FreeType to draw text; install its wheel, pip install pillow"
+        )
+    return font
+
+
+# ---------------------------------------------------------------- sheet
+
+MARGIN = 16
+GAP = 12
+TITLE, HEADING, CAPTION = 20, 15, 13  # text heights
+
+
+def _render(tile: Tile | Image.Image, cell: tuple[int, int]) -> Image.Image:
+    """The image of a tile, resized to fit (H, W) `cell`, with its hatching and boxes."""
+    tile = tile if isinstance(tile, Tile) else Tile(tile)
+    picture = to_image(tile.image)
+    factor = min(cell[0] / picture.height, cell[1] / picture.width)
+    size = (max(1, round(picture.height * factor)), max(1, round(picture.width * factor)))
+    canvas, scale = _resized(picture, size)
+    canvas = hatch(canvas, _check_boxes(tile.hatched, "hatched") * scale)
+    return draw_boxes(canvas, _check_boxes(tile.boxes, "boxes") * scale, tile.names, difficult=tile.difficult)
+
+
+def _lay_out(
+    pictures: Sequence[Sequence[Image.Image]],
+    captions: Sequence[Sequence[str]],
+    title: str,
+    columns: Sequence[str],
+) -> Image.Image:
+    widths = [max(p.width for p in column if p) for column in zip_longest(*pictures)]
+    heights = [max((p.height for p in row), default=0) + _strip(any(texts), CAPTION) for row, texts in
+               zip(pictures, captions, strict=True)]  # fmt: skip
+    headings_top = MARGIN + _strip(bool(title), TITLE)
+    lefts = _starts(MARGIN, widths, GAP, first_gap=2 * GAP)
+    tops = _starts(headings_top + _strip(any(columns), HEADING), heights, GAP)
+    page = Image.new("RGB", (lefts[-1] - GAP + MARGIN, tops[-1] - GAP + MARGIN), PAPER)
+    draw = ImageDraw.Draw(page)
+    _write(draw, (MARGIN, MARGIN), title, TITLE, INK, page.width - 2 * MARGIN)
+    for left, width, heading in zip(lefts, widths, columns, strict=False):
+        _write(draw, (left, headings_top), heading, HEADING, INK, width)
+    for top, row, texts in zip(tops, pictures, captions, strict=False):
+        for left, width, picture, text in zip(lefts, widths, row, texts, strict=False):
+            page.paste(picture, (left, top))
+            _write(draw, (left, top + picture.height + 3), text, CAPTION, FAINT, width)
+    return page
+
+
+def _strip(present: bool, text_height: int) -> int:
+    """The height of a line of text with the space around it."""
+    return round(text_height * 1.3) + 8 if present else 0
+
+
+def _starts(start: int, lengths: Sequence[int], gap: int, first_gap: int | None = None) -> list[int]:
+    """Where each thing of `lengths` begins, with `gap` between, and where one more would."""
+    gaps = [gap if first_gap is None or len(lengths) == 1 else first_gap] + [gap] * len(lengths)
+    steps = (length + space for length, space in zip(lengths, gaps, strict=False))
+    return list(accumulate(steps, initial=start))
+
+
+def _write(
+    draw: ImageDraw.ImageDraw, xy: tuple[int, int], text: str, height: int, color: Color, max_width: int
+) -> None:
+    """One line of text with its top at `xy`, cut to `max_width`."""
+    line, font = _typeset(text, height)
+    while len(line) > 2 and font.getlength(line) > max_width:
+        line = line[:-3].rstrip(" .") + ".."
+    draw.text((xy[0], xy[1] + round(0.95 * height)), line, color, font, anchor="ls")
