@@ -1,1 +1,6 @@
 """Annotation formats on disk, to and from COCO json. Needs neither torch nor DALI."""
+
+from detaug.converters.findings import KINDS, ConversionError, Finding
+from detaug.converters.voc import VocSummary, read_class_names, voc_to_coco
+
+__all__ = ["KINDS", "ConversionError", "Finding", "VocSummary", "read_class_names", "voc_to_coco"]

@@ -1,0 +1,195 @@
+"""Image headers: the size as DALI displays it, without decoding a pixel.
+
+DALI's decoders (2.4) apply the EXIF orientation of JPEG, PNG, WebP and TIFF and ignore XMP's. They take the
+first two bytes of the tag's value whatever its type, ignore values outside 1..8, and in a JPEG with several
+EXIF segments the last one counts. Pillow differs in each of these, so the orientation is read here.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+import zlib
+from typing import BinaryIO, NamedTuple
+
+# By extension, as they are searched for. Which of two images with one stem is taken follows this order.
+IMAGE_EXTENSIONS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".jp2",
+    ".ppm", ".pgm", ".pnm", ".gif",
+)  # fmt: skip
+DALI_FORMATS = {
+    "JPEG": {".jpg", ".jpeg", ".jpe", ".jfif"},
+    "PNG": {".png"},
+    "BMP": {".bmp"},
+    "TIFF": {".tif", ".tiff"},
+    "WEBP": {".webp"},
+    "JPEG2000": {".jp2"},
+    "PPM": {".ppm", ".pgm", ".pnm"},
+}
+
+_HEAD_BYTES = 4096
+_LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size past the first 4 KiB
+_ORIENTATION_TAG = 0x0112
+_JPEG_SIZE_MARKERS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_JPEG_BARE_MARKERS = frozenset({0x01, *range(0xD0, 0xD8)})
+
+
+class ImageHeader(NamedTuple):
+    """width, height: pixels as displayed, orientation applied. stored_size: (width, height) before it."""
+
+    width: int
+    height: int
+    stored_size: tuple[int, int]
+    orientation: int
+    format: str
+    file_bytes: int
+    head_crc: int
+
+
+class ImageError(ValueError):
+    """An image whose header cannot be read, or in a format that DALI does not decode."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def read_image_header(path: str) -> ImageHeader:
+    """The header of an image file: size in pixels as displayed, EXIF orientation, format.
+
+    Reads the first kilobytes, never a pixel. Raises ImageError where the header is broken or the format is
+    not one that DALI decodes.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return _read_header(file)
+    except OSError as error:
+        raise ImageError("image-unreadable", f"cannot be read: {error.strerror or error}") from error
+
+
+def _read_header(file: BinaryIO) -> ImageHeader:
+    head = file.read(_HEAD_BYTES)
+    found = _scan(head, file)
+    if found is None:
+        raise ImageError("image-unreadable", _why_unreadable(head))
+    format_name, (width, height), orientation = found
+    if format_name not in DALI_FORMATS:
+        raise ImageError(
+            "image-format", f"is {format_name}, which DALI does not decode; save it as JPEG or PNG"
+        )
+    if width < 1 or height < 1:
+        raise ImageError("image-unreadable", f"its header says {width} x {height} pixels")
+    shown = (height, width) if orientation in (5, 6, 7, 8) else (width, height)
+    file_bytes = file.seek(0, 2)
+    return ImageHeader(*shown, (width, height), orientation, format_name, file_bytes, zlib.crc32(head))
+
+
+_Scanned = tuple[str, tuple[int, int], int]
+
+
+def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
+    if head[:2] == b"\xff\xd8":
+        found = _scan_jpeg(head)
+        if found is None and len(head) == _HEAD_BYTES:
+            found = _scan_jpeg(head + file.read(_LONG_HEAD_BYTES)) or _scan_jpeg_file(file)
+        return found
+    if head[:8] == b"\x89PNG\r\n\x1a\n":
+        return _scan_png(head, file)
+    return _scan_with_pillow(file)
+
+
+def _why_unreadable(head: bytes) -> str:
+    if not head:
+        return "is empty (0 bytes)"
+    if head[:2] == b"\xff\xd8":
+        return "is a JPEG whose header is broken or cut off"
+    return "is not an image that can be read"
+
+
+def _scan_jpeg_file(file: BinaryIO) -> _Scanned | None:
+    file.seek(0)
+    return _scan_jpeg(file.read(1 << 25))
+
+
+def _scan_jpeg(data: bytes) -> _Scanned | None:
+    """Walk the segments of a JPEG up to its frame header; None if that is not within data."""
+    position, orientation = 2, 1
+    while position + 9 <= len(data):
+        if data[position] != 0xFF:
+            return None
+        marker = data[position + 1]
+        if marker == 0xFF:  # a fill byte
+            position += 1
+        elif marker in _JPEG_BARE_MARKERS:
+            position += 2
+        elif marker in _JPEG_SIZE_MARKERS:
+            height, width = struct.unpack_from(">HH", data, position + 5)
+            return "JPEG", (width, height), orientation
+        else:
+            length = int.from_bytes(data[position + 2 : position + 4], "big")
+            segment = data[position + 4 : position + 2 + length]
+            if marker == 0xE1 and segment[:6] == b"Exif\0\0":
+                orientation = exif_orientation(segment[6:])
+            if length < 2 or marker in (0xD9, 0xDA):
+                return None
+            position += 2 + length
+    return None
+
+
+def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
+    if len(head) < 33 or head[12:16] != b"IHDR":
+        return None
+    size = struct.unpack_from(">II", head, 16)
+    position, orientation = 33, 1
+    while True:
+        file.seek(position)
+        chunk = file.read(8)
+        if len(chunk) < 8 or chunk[4:] == b"IEND":
+            return "PNG", size, orientation
+        length = int.from_bytes(chunk[:4], "big")
+        if chunk[4:] == b"eXIf":
+            return "PNG", size, exif_orientation(file.read(min(length, 1 << 16)))
+        position += 12 + length
+
+
+def exif_orientation(tiff: bytes) -> int:
+    """The orientation in an EXIF block, from its TIFF header on, as DALI reads it; 1 if there is none.
+
+    May be a value outside 1..8, which DALI ignores.
+    """
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
+    if order is None or len(tiff) < 8:
+        return 1
+    (directory,) = struct.unpack_from(order + "I", tiff, 4)
+    if directory + 2 > len(tiff):
+        return 1
+    (count,) = struct.unpack_from(order + "H", tiff, directory)
+    for entry in range(directory + 2, min(directory + 2 + 12 * count, len(tiff) - 11), 12):
+        tag, value = struct.unpack_from(order + "H6xH", tiff, entry)
+        if tag == _ORIENTATION_TAG:
+            return int(value)
+    return 1
+
+
+def _scan_with_pillow(file: BinaryIO) -> _Scanned | None:
+    from PIL import Image, UnidentifiedImageError  # here, since few images need it
+
+    file.seek(0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a large image: only its header is read
+            image = Image.open(file)
+            return image.format or "unknown", *_size_and_orientation(image)
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError, KeyError):
+        return None
+
+
+def _size_and_orientation(image: object) -> tuple[tuple[int, int], int]:
+    from PIL import Image, TiffImagePlugin
+
+    assert isinstance(image, Image.Image)
+    if isinstance(image, TiffImagePlugin.TiffImageFile):  # its .size has the orientation applied
+        tags = image.tag_v2
+        return (int(tags[256]), int(tags[257])), int(tags.get(_ORIENTATION_TAG, 1))
+    exif = image.info.get("exif", b"")
+    return image.size, exif_orientation(exif.removeprefix(b"Exif\0\0"))

@@ -1,0 +1,693 @@
+"""Pascal VOC to COCO json. Decisions are numbered as in the README's last section.
+
+from detaug.converters import voc_to_coco
+summary = voc_to_coco("VOC2012", "train.json", split="train")
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from detaug.converters.coco import Row, whole, write_coco, write_json
+from detaug.converters.findings import KINDS, ConversionError, Finding, count_kinds, report_document
+from detaug.converters.images import (
+    DALI_FORMATS,
+    IMAGE_EXTENSIONS,
+    ImageError,
+    ImageHeader,
+    read_image_header,
+)
+from detaug.converters.voc_files import (
+    Folders,
+    ImageNames,
+    Pair,
+    find_folders,
+    find_split,
+    folded,
+    known_stem,
+    list_files,
+    pair_by_stem,
+    pair_split,
+    read_split,
+    settle_claims,
+    stem_of,
+)
+from detaug.converters.voc_xml import VocAnnotation, VocObject, XmlError, read_voc_xml
+
+Origin = Literal["one", "zero"]
+Difficult = Literal["keep", "crowd", "drop"]
+Unlabelled = Literal["keep", "skip"]
+OnError = Literal["stop", "skip"]
+Progress = Callable[[int, int], None]
+Corners = tuple[float, float, float, float]
+
+MIN_SIDE = 0.01  # pixels; a thinner box has no area a detector could use, and DALI's reader drops it unseen
+_PAIRS_AT_ONCE = 64
+_MOST_PROBLEMS_SHOWN = 100
+_FLAGS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "": 0, "unspecified": 0}
+_DIFFICULT, _TRUNCATED, _OCCLUDED = 1, 2, 4
+
+
+@dataclass(frozen=True)
+class VocRules:
+    """How XML is read into boxes: the choices that voc_to_coco offers, checked."""
+
+    origin: Origin = "one"
+    difficult: Difficult = "keep"
+    unlabelled: Unlabelled = "keep"
+    on_error: OnError = "stop"
+    classes: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice("origin", self.origin, Origin)
+        _check_choice("difficult", self.difficult, Difficult)
+        _check_choice("unlabelled", self.unlabelled, Unlabelled)
+        _check_choice("on_error", self.on_error, OnError)
+        if self.classes is not None:
+            _check_classes(self.classes)
+
+
+def _check_choice(name: str, value: str, choices: object) -> None:
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
+
+
+def _check_classes(classes: tuple[str, ...]) -> None:
+    if not classes:
+        raise ValueError("classes must name at least one class, got none; leave it out to take all of them")
+    for name, count in Counter(classes).items():
+        if not name or count > 1:
+            raise ValueError(
+                f"classes must be different names that are not empty, got {name!r} {count} times"
+            )
+
+
+def read_class_names(text: str) -> list[str]:
+    """Class names from "a,b,c" or from a text file that holds one a line, in its order."""
+    path = Path(text)
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    elif path.suffix == ".txt" or "/" in text:
+        raise ConversionError(f"classes file {text} does not exist")
+    else:
+        lines = text.split(",")
+    return [line.strip() for line in lines if line.strip()]
+
+
+@dataclass(frozen=True)
+class VocSummary:
+    """What a conversion did. str() is the text that the command prints.
+
+    class_counts: boxes per class, in the order of the category ids, which count from 1.
+    image_folder: the folder that the json's file_name entries are relative to.
+    """
+
+    output: Path
+    image_folder: Path
+    images: int
+    images_without_boxes: int
+    class_counts: dict[str, int]
+    findings: tuple[Finding, ...] = field(repr=False)
+    report: Path | None = None
+
+    @property
+    def boxes(self) -> int:
+        return sum(self.class_counts.values())
+
+    @property
+    def kind_counts(self) -> dict[str, int]:
+        """How many findings of each kind."""
+        return count_kinds(self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(_summary_lines(self))
+
+
+def _summary_lines(summary: VocSummary) -> Iterator[str]:
+    width = max((len(name) for name in summary.class_counts), default=0)
+    images, boxes = _counted(summary.images, "image"), _counted(summary.boxes, "box", "boxes")
+    classes = _counted(len(summary.class_counts), "class", "classes")
+    yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes} in {classes}"
+    for name, count in summary.class_counts.items():
+        yield f"  {name:<{width}}  {count:>9,}"
+    for kind, count in summary.kind_counts.items():
+        yield f"{KINDS[kind].effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}"
+    if any(finding.kind == "coordinate-zero" for finding in summary.findings):
+        yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
+    yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
+    yield f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def voc_to_coco(
+    root: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    split: str | None = None,
+    classes: Sequence[str] | None = None,
+    *,
+    origin: Origin = "one",
+    difficult: Difficult = "keep",
+    unlabelled: Unlabelled = "keep",
+    on_error: OnError = "stop",
+    images: str | os.PathLike[str] | None = None,
+    annotations: str | os.PathLike[str] | None = None,
+    jobs: int = 1,
+    report: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> VocSummary:
+    """Convert a Pascal VOC data set into one COCO json file.
+
+    root: the devkit's folder (Annotations, JPEGImages, ImageSets/Main), or a folder with images beside their
+    XML, subfolders included. images, annotations: other folders for either. split: a file of ImageSets/Main,
+    without .txt. classes: the class names in the order of their category ids, objects of others are dropped
+    and reported; without it all classes, sorted.
+
+    origin: "one" for pixels counted from 1 and boxes that include their last pixel, the devkit's rule
+    (decision 1), "zero" for corners counted from 0 with an exclusive end. difficult: keep as an attribute,
+    make a crowd (iscrowd 1), or drop (decision 5). unlabelled: keep an image that has no XML as an image
+    without boxes, or skip it. on_error: "stop" at files that cannot be used, after looking at all of them, or
+    "skip" these. jobs: processes to read with. report: a json file for every finding (see findings.KINDS).
+    progress: called with (files done, files in all).
+
+    Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, with EXIF orientation applied
+    (decision 2), and lie inside it. The same input gives the same bytes, whatever the jobs (decision 4). The
+    file is written whole or not at all.
+
+    Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+    """
+    rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes))
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}")
+    paths = _Paths(_writable(output, "output"), None if report is None else _writable(report, "report"))
+    folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
+    findings, outcomes = _read_all(_Run(folders, rules, jobs, progress), split)
+    if paths.report:
+        write_json(paths.report, report_document(findings))
+    _stop_at_errors(findings, rules, paths)
+    return _write(outcomes, tuple(findings), rules, folders, paths)
+
+
+class _Paths(NamedTuple):
+    output: Path
+    report: Path | None
+
+
+def _optional_path(path: str | os.PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _writable(path: str | os.PathLike[str], name: str) -> Path:
+    """Refuse now what would fail after minutes of work."""
+    path = Path(path)
+    if path.is_dir() or (path.exists() and not path.is_file()):
+        raise ConversionError(f"{name} {path} is not a file; give the name of a json file")
+    if path.suffix.lower() in (".xml", *IMAGE_EXTENSIONS):
+        raise ConversionError(
+            f"{name} {path} has the extension of an input file; give the name of a json file"
+        )
+    if not path.parent.is_dir():
+        raise ConversionError(f"{name} folder {path.parent} does not exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ConversionError(f"{name} folder {path.parent} cannot be written to")
+    return path
+
+
+# ----------------------------------------------------------------------------------------------------------
+# One pair: an XML, its image, the rules
+
+
+class Outcome(NamedTuple):
+    """One pair, read: plain columns, since a data set has a hundred thousand of these.
+
+    image is None where the image is still to be found by <filename>. xywh holds four numbers a box.
+    """
+
+    xml: str | None
+    image: str | None
+    filename: str = ""
+    width: int = 0
+    height: int = 0
+    fingerprint: tuple[int, int] = (0, 0)
+    names: tuple[str, ...] = ()
+    xywh: array[float] = array("d")
+    flags: bytes = b""
+    poses: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return any(finding.effect == "error" for finding in self.findings)
+
+
+def read_pair(pair: Pair, folders: Folders, rules: VocRules) -> Outcome:
+    """Read one XML and the header of its image. What is wrong is in the outcome's findings."""
+    label = folders.label(folders.annotations, pair.xml) if pair.xml else ""
+    try:
+        annotation = read_voc_xml(os.path.join(folders.annotations, pair.xml)) if pair.xml else None
+    except XmlError as error:
+        finding = Finding(label, error.kind, error.object_index, error.line, error.before, note=str(error))
+        return Outcome(pair.xml, pair.images[0] if pair.images else "", findings=(finding,))
+    if annotation and not pair.images:
+        return Outcome(pair.xml, None, annotation.filename)
+    return _read_image(pair, annotation, label, folders, rules)
+
+
+def _read_image(
+    pair: Pair, annotation: VocAnnotation | None, label: str, folders: Folders, rules: VocRules
+) -> Outcome:
+    image = _choose_image(pair.images, annotation)
+    image_label = folders.label(folders.images, image)
+    try:
+        header = read_image_header(os.path.join(folders.images, image))
+        image.encode()
+    except ImageError as error:
+        return Outcome(pair.xml, image, findings=(Finding(image_label, error.kind, note=str(error)),))
+    except UnicodeEncodeError:
+        return Outcome(pair.xml, image, findings=(Finding(image_label, "file-name-not-utf8"),))
+    findings = [*_image_findings(image, image_label, header)]
+    outcome = Outcome(pair.xml, image, "", header.width, header.height, (header.file_bytes, header.head_crc))
+    if annotation is None:
+        findings.append(
+            Finding(image_label, f"unlabelled-{'kept' if rules.unlabelled == 'keep' else 'skipped'}")
+        )
+        return outcome._replace(findings=tuple(findings))
+    findings += _name_findings(pair, image, annotation, label)
+    findings += _size_findings(annotation, header, label)
+    return _with_boxes(outcome, annotation, findings, label, rules)
+
+
+def _choose_image(candidates: tuple[str, ...], annotation: VocAnnotation | None) -> str:
+    """Among images with one stem, the one that <filename> names, else the first."""
+    meant = _last_part(annotation.filename) if annotation else ""
+    return next((image for image in candidates if _last_part(image) == meant), candidates[0])
+
+
+def _last_part(path: str) -> str:
+    return path.strip().replace("\\", "/").rpartition("/")[2]
+
+
+def _image_findings(image: str, label: str, header: ImageHeader) -> Iterator[Finding]:
+    extension = os.path.splitext(image)[1].lower()
+    if extension not in DALI_FORMATS[header.format]:
+        yield Finding(label, "image-extension", before=extension, after=header.format)
+    if not 1 <= header.orientation <= 8:
+        yield Finding(label, "orientation-invalid", before=header.orientation, after=1)
+
+
+def _name_findings(pair: Pair, image: str, annotation: VocAnnotation, label: str) -> Iterator[Finding]:
+    meant, name = folded(annotation.filename.strip()), folded(_last_part(image))
+    if pair.rank == 3:
+        yield Finding(label, "filename-used", before=annotation.filename, after=image)
+    elif meant and meant not in (name, stem_of(name)):
+        yield Finding(label, "filename-differs", before=annotation.filename, after=image)
+    if pair.rank == 2:
+        yield Finding(label, "image-elsewhere", before=pair.xml, after=image)
+    if len(pair.images) > 1:
+        yield Finding(label, "image-ambiguous", before=list(pair.images), after=image)
+
+
+def _size_findings(annotation: VocAnnotation, header: ImageHeader, label: str) -> Iterator[Finding]:
+    """Decision 2: the file is the truth."""
+    shown = (header.width, header.height)
+    if annotation.size is None:
+        yield Finding(label, "size-missing", after=list(shown))
+    elif annotation.size != shown:
+        kind = "size-unrotated" if annotation.size == header.stored_size else "size-conflict"
+        yield Finding(label, kind, before=[whole(side) for side in annotation.size], after=list(shown))
+
+
+def _with_boxes(
+    outcome: Outcome, annotation: VocAnnotation, findings: list[Finding], label: str, rules: VocRules
+) -> Outcome:
+    names, xywh, flags, poses = [], array("d"), bytearray(), []
+    seen = set()
+    for item in annotation.objects:
+        name = _class_name(item, findings, label)
+        if rules.classes is not None and name not in rules.classes:
+            findings.append(Finding(label, "class-not-listed", item.object_index, item.line, before=name))
+            continue
+        bits = _flag_bits(item, findings, label)
+        if bits & _DIFFICULT and not _keep_difficult(item, findings, label, rules):
+            continue
+        box = _checked_box(item, outcome, findings, label, rules)
+        if box is None:
+            continue
+        if (name, box) in seen:
+            findings.append(
+                Finding(label, "box-repeated", item.object_index, item.line, _before(item), _after(box))
+            )
+        seen.add((name, box))
+        names.append(name)
+        xywh.extend(box)
+        flags.append(bits)
+        poses.append(" ".join((item.pose or "").split()) or "Unspecified")
+    return outcome._replace(
+        names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses), findings=tuple(findings)
+    )
+
+
+def _class_name(item: VocObject, findings: list[Finding], label: str) -> str:
+    name = " ".join(item.name.split())
+    if name != item.name:
+        findings.append(Finding(label, "name-spaces", item.object_index, item.line, item.name, name))
+    return name
+
+
+def _flag_bits(item: VocObject, findings: list[Finding], label: str) -> int:
+    bits = 0
+    for bit, text in ((_DIFFICULT, item.difficult), (_TRUNCATED, item.truncated), (_OCCLUDED, item.occluded)):
+        value = 0 if text is None else _FLAGS.get(text.strip().lower())
+        if value is None:
+            findings.append(Finding(label, "flag-invalid", item.object_index, item.line, text, 0))
+        elif value:
+            bits |= bit
+    return bits
+
+
+def _keep_difficult(item: VocObject, findings: list[Finding], label: str, rules: VocRules) -> bool:
+    """Decision 5."""
+    if rules.difficult == "crowd":
+        findings.append(Finding(label, "difficult-crowd", item.object_index, item.line))
+    if rules.difficult == "drop":
+        findings.append(Finding(label, "difficult-dropped", item.object_index, item.line, _before(item)))
+    return rules.difficult != "drop"
+
+
+def _checked_box(
+    item: VocObject, outcome: Outcome, findings: list[Finding], label: str, rules: VocRules
+) -> Corners | None:
+    box, kinds = place_box(item.corners, rules.origin, (outcome.height, outcome.width))
+    for kind in kinds:
+        findings.append(
+            Finding(label, kind, item.object_index, item.line, _before(item), box and _after(box))
+        )
+    if rules.origin == "one" and 0 in item.corners:
+        findings.append(Finding(label, "coordinate-zero", item.object_index, item.line, _before(item)))
+    return box
+
+
+def _before(item: VocObject) -> list[float]:
+    return [whole(value) for value in item.corners]
+
+
+def _after(box: Corners) -> list[float]:
+    return [whole(value) for value in box]
+
+
+def place_box(
+    corners: Corners, origin: Origin, size: tuple[int, int]
+) -> tuple[Corners | None, tuple[str, ...]]:
+    """VOC's (xmin, ymin, xmax, ymax) as COCO's (x, y, width, height) inside an image of size (H, W); pixels.
+
+    Decisions 1 and 7. Also returns the kinds of what was done to it; the box is None where nothing is left.
+    """
+    kinds = []
+    xmin, ymin, xmax, ymax = corners
+    if xmin > xmax or ymin > ymax:
+        kinds.append("box-reversed")
+        xmin, xmax, ymin, ymax = min(xmin, xmax), max(xmin, xmax), min(ymin, ymax), max(ymin, ymax)
+    height, width = size
+    first = 1 if origin == "one" else 0
+    edges = (xmin - first, ymin - first, xmax, ymax)
+    left, top, right, bottom = max(edges[0], 0), max(edges[1], 0), min(xmax, width), min(ymax, height)
+    if right - left >= MIN_SIDE and bottom - top >= MIN_SIDE:
+        if (left, top, right, bottom) != edges:
+            kinds.append("box-clipped")
+        return (left, top, _side(left, right), _side(top, bottom)), tuple(kinds)
+    empty = edges[2] - edges[0] < MIN_SIDE or edges[3] - edges[1] < MIN_SIDE
+    outside = edges[0] >= width or edges[1] >= height or xmax <= 0 or ymax <= 0
+    return None, (*kinds, "box-empty" if empty and not outside else "box-outside")
+
+
+def _side(start: float, end: float) -> float:
+    """end - start, rounded so that start + side is never over end."""
+    side = end - start
+    while start + side > end:
+        side = _next_below(side)
+    return side
+
+
+def _next_below(value: float) -> float:
+    from math import nextafter
+
+    return nextafter(value, 0)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# All pairs
+
+
+class _Run(NamedTuple):
+    folders: Folders
+    rules: VocRules
+    jobs: int
+    progress: Progress | None
+
+
+def _read_all(run: _Run, split: str | None) -> tuple[list[Finding], list[Outcome]]:
+    """Every finding, and the outcomes that can be used, in the order of the image ids."""
+    folders = run.folders
+    images = ImageNames(list_files(folders.images, IMAGE_EXTENSIONS))
+    xmls = list_files(folders.annotations, (".xml",))
+    if not xmls:
+        raise ConversionError(
+            f"{folders.annotations} has no XML files; give the folder that holds the VOC data set"
+        )
+    pairs, findings = _pairs(folders, split, xmls, images)
+    outcomes = _read_pairs(pairs, run, total=len(pairs))
+    outcomes = _by_filename(outcomes, images, run)
+    outcomes = _refuse_shared(outcomes, pairs, folders)
+    if split is None:
+        outcomes += _unlabelled(outcomes, pairs, images, run)
+        outcomes.sort(key=lambda outcome: (outcome.image or "", outcome.xml or ""))
+    for outcome in outcomes:
+        findings.extend(outcome.findings)
+    usable = [outcome for outcome in outcomes if not outcome.failed and _wanted(outcome, run.rules)]
+    findings.extend(_identical_images(usable, folders))
+    findings.extend(_class_findings(usable, run.rules))
+    return findings, usable
+
+
+def _wanted(outcome: Outcome, rules: VocRules) -> bool:
+    return outcome.xml is not None or rules.unlabelled == "keep"
+
+
+def _pairs(
+    folders: Folders, split: str | None, xmls: list[str], images: ImageNames
+) -> tuple[list[Pair], list[Finding]]:
+    if split is None:
+        return pair_by_stem(xmls, images), []
+    by_stem = {stem_of(xml): xml for xml in reversed(xmls)}
+    path = find_split(folders, split)
+    entries = read_split(path, lambda name: known_stem(name, by_stem, images) is not None)
+    return pair_split(entries, folders.label(path.parent, path.name), by_stem, images)
+
+
+def _read_pairs(pairs: Sequence[Pair], run: _Run, total: int) -> list[Outcome]:
+    read = partial(_read_chunk, folders=run.folders, rules=run.rules)
+    chunks = [pairs[start : start + _PAIRS_AT_ONCE] for start in range(0, len(pairs), _PAIRS_AT_ONCE)]
+    outcomes: list[Outcome] = []
+    for chunk in _in_order(read, chunks, run.jobs):
+        outcomes.extend(_interned(outcome) for outcome in chunk)
+        if run.progress:
+            run.progress(len(outcomes), total)
+    return outcomes
+
+
+def _read_chunk(pairs: Sequence[Pair], folders: Folders, rules: VocRules) -> list[Outcome]:
+    return [read_pair(pair, folders, rules) for pair in pairs]
+
+
+def _in_order(
+    read: Callable[[Sequence[Pair]], list[Outcome]], chunks: list[Sequence[Pair]], jobs: int
+) -> Iterator[list[Outcome]]:
+    if jobs == 1 or len(chunks) < 2:
+        yield from map(read, chunks)
+        return
+    # Forked, since a spawned process would import the caller's script again; the children only read files.
+    with ProcessPoolExecutor(min(jobs, len(chunks)), get_context("fork")) as pool:
+        try:
+            yield from pool.map(read, chunks)
+        except BrokenProcessPool as error:
+            raise ConversionError(
+                "a reading process was killed (out of memory?); run with fewer --jobs"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _interned(outcome: Outcome) -> Outcome:
+    """Share equal class names and poses, which arrive from another process as copies."""
+    return outcome._replace(
+        names=tuple(map(sys.intern, outcome.names)), poses=tuple(map(sys.intern, outcome.poses))
+    )
+
+
+def _by_filename(outcomes: list[Outcome], images: ImageNames, run: _Run) -> list[Outcome]:
+    """Find the images of the XML whose stem no image has (decision 3)."""
+    found = {}
+    for outcome in outcomes:
+        if outcome.image is None and outcome.xml is not None:
+            candidates = images.with_filename(outcome.filename, outcome.xml.rpartition("/")[0])
+            pair = Pair(outcome.xml, candidates, 3)
+            found[outcome.xml] = (
+                read_pair(pair, run.folders, run.rules) if candidates else _missing(outcome, run.folders)
+            )
+    return [found.get(outcome.xml or "", outcome) for outcome in outcomes]
+
+
+def _missing(outcome: Outcome, folders: Folders) -> Outcome:
+    assert outcome.xml is not None
+    label = folders.label(folders.annotations, outcome.xml)
+    note = f"no image in {folders.images} has its stem or its <filename> {outcome.filename!r}"
+    finding = Finding(label, "image-missing", before=outcome.filename, note=note)
+    return outcome._replace(image="", findings=(finding,))
+
+
+def _refuse_shared(outcomes: list[Outcome], pairs: list[Pair], folders: Folders) -> list[Outcome]:
+    ranks = {pair.xml: pair.rank if pair.images else 3 for pair in pairs}
+    claims = [Pair(o.xml, (o.image,), ranks.get(o.xml, 0)) for o in outcomes if o.xml and o.image]
+    losers = settle_claims(claims)
+    return [_shared(outcome, folders) if outcome.xml in losers else outcome for outcome in outcomes]
+
+
+def _shared(outcome: Outcome, folders: Folders) -> Outcome:
+    assert outcome.xml is not None
+    note = f"its image {outcome.image} belongs to another XML"
+    finding = Finding(
+        folders.label(folders.annotations, outcome.xml), "image-shared", after=outcome.image, note=note
+    )
+    return outcome._replace(findings=(*outcome.findings, finding))
+
+
+def _unlabelled(outcomes: list[Outcome], pairs: list[Pair], images: ImageNames, run: _Run) -> list[Outcome]:
+    """The images that no XML claims; of several images with one stem, the others count as claimed."""
+    claimed = {image for pair in pairs for image in pair.images} | {outcome.image for outcome in outcomes}
+    rest = [Pair(None, (name,)) for name in images.names if name not in claimed]
+    return _read_pairs(rest, run._replace(progress=None), total=len(rest))
+
+
+def _identical_images(outcomes: list[Outcome], folders: Folders) -> Iterator[Finding]:
+    """Images with the same bytes. Only files of one size and one beginning are read to the end."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.fingerprint, []).append(outcome.image or "")
+    for names in groups.values():
+        first: dict[bytes, str] = {}
+        for name in names if len(names) > 1 else ():
+            same = first.setdefault(_digest(folders.images / name), name)
+            if same != name:
+                yield Finding(folders.label(folders.images, name), "image-identical", after=same)
+
+
+def _digest(path: Path) -> bytes:
+    digest = blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.digest()
+
+
+def _class_findings(outcomes: Iterable[Outcome], rules: VocRules) -> Iterator[Finding]:
+    found = {name for outcome in outcomes for name in outcome.names}
+    for name in rules.classes or ():
+        if name not in found:
+            yield Finding("", "class-unused", before=name)
+    alike: dict[str, str] = {}
+    for name in sorted(found):
+        other = alike.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)
+        if other != name:
+            yield Finding("", "class-alike", before=name, after=other)
+
+
+def _stop_at_errors(findings: Iterable[Finding], rules: VocRules, paths: _Paths) -> None:
+    errors = [finding for finding in findings if finding.effect == "error"]
+    if not errors or rules.on_error == "skip":
+        return
+    lines = [str(error) for error in errors[:_MOST_PROBLEMS_SHOWN]]
+    if len(errors) > len(lines):
+        where = f"all of them are in {paths.report}" if paths.report else "--report FILE lists all of them"
+        lines.append(f"... and {len(errors) - len(lines):,} more; {where}")
+    lines.append(
+        f"{len(errors):,} problems, nothing written; repair them, or leave these files out: --on-error skip"
+    )
+    raise ConversionError("\n".join(lines), errors)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The result
+
+
+def _write(
+    outcomes: list[Outcome], findings: tuple[Finding, ...], rules: VocRules, folders: Folders, paths: _Paths
+) -> VocSummary:
+    if not outcomes:
+        raise ConversionError(f"{folders.root}: no image is left to write; nothing was written", findings)
+    counts = Counter(name for outcome in outcomes for name in outcome.names)
+    class_names = rules.classes or tuple(sorted(counts))
+    write_coco(
+        paths.output,
+        _image_rows(outcomes),
+        _annotation_rows(outcomes, class_names, rules),
+        ({"id": category_id, "name": name} for category_id, name in enumerate(class_names, 1)),
+        {
+            "description": "Pascal VOC, converted by detaug",
+            "origin": rules.origin,
+            "difficult": rules.difficult,
+        },
+    )
+    return VocSummary(
+        paths.output,
+        folders.images,
+        len(outcomes),
+        sum(not outcome.names for outcome in outcomes),
+        {name: counts[name] for name in class_names},
+        findings,
+        paths.report,
+    )
+
+
+def _image_rows(outcomes: Iterable[Outcome]) -> Iterator[Row]:
+    for image_id, outcome in enumerate(outcomes, 1):
+        yield {"id": image_id, "file_name": outcome.image, "width": outcome.width, "height": outcome.height}
+
+
+def _annotation_rows(
+    outcomes: Iterable[Outcome], class_names: Sequence[str], rules: VocRules
+) -> Iterator[Row]:
+    category_ids = {name: category_id for category_id, name in enumerate(class_names, 1)}
+    annotation_id = 0
+    for image_id, outcome in enumerate(outcomes, 1):
+        boxes = zip(*[iter(outcome.xywh)] * 4, strict=True)
+        for name, (x, y, width, height), bits, pose in zip(
+            outcome.names, boxes, outcome.flags, outcome.poses, strict=True
+        ):
+            annotation_id += 1
+            yield {
+                "id": annotation_id,
+                "image_id": image_id,
+                "category_id": category_ids[name],
+                "bbox": [whole(x), whole(y), whole(width), whole(height)],
+                "area": whole(width * height),
+                "iscrowd": int(rules.difficult == "crowd" and bool(bits & _DIFFICULT)),
+                "difficult": int(bool(bits & _DIFFICULT)),
+                "truncated": int(bool(bits & _TRUNCATED)),
+                "occluded": int(bool(bits & _OCCLUDED)),
+                "pose": pose,
+            }

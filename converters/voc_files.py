@@ -1,0 +1,274 @@
+"""The files of a Pascal VOC data set: its folders, its splits, and which image belongs to which XML."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from detaug.converters.findings import ConversionError, Finding
+from detaug.converters.images import IMAGE_EXTENSIONS
+
+_ANNOTATION_FOLDERS = ("annotations",)
+_IMAGE_FOLDERS = ("jpegimages", "images")
+_PREFERENCE = {extension: rank for rank, extension in enumerate(IMAGE_EXTENSIONS)}
+_MARKED_ENTRY = re.compile(r"(.*\S)\s+(-1|0|1)")
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a data set keeps its files: the devkit's layout, or images beside their XML below root."""
+
+    root: Path
+    annotations: Path
+    images: Path
+
+    def label(self, folder: Path, name: str) -> str:
+        """How a file is called in findings: relative to root where it lies below it."""
+        path = folder / name
+        return (path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix()
+
+
+class Pair(NamedTuple):
+    """An XML and the images that may be its own, best first; names relative to their folders.
+
+    rank: how they were found: 0 the stem, 1 the stem in another case, 2 the stem in another folder,
+    3 <filename>. An image without XML has xml None.
+    """
+
+    xml: str | None
+    images: tuple[str, ...]
+    rank: int = 0
+
+
+def find_folders(root: Path, images: Path | None = None, annotations: Path | None = None) -> Folders:
+    """ROOT/Annotations and ROOT/JPEGImages (or ROOT/images) where they are there, else ROOT for both."""
+    for folder in filter(None, (root, images, annotations)):
+        if not folder.is_dir():
+            raise ConversionError(f"{folder} is not a folder; give the folder that holds the VOC data set")
+    children = {path.name.lower(): path for path in sorted(root.iterdir(), reverse=True) if path.is_dir()}
+    if annotations is None:
+        annotations = next((children[name] for name in _ANNOTATION_FOLDERS if name in children), None)
+        if annotations is None and images is None:
+            _refuse_devkit_parent(root)
+    if images is None:
+        images = next((children[name] for name in _IMAGE_FOLDERS if name in children), root)
+    return Folders(root, annotations or root, images)
+
+
+def _refuse_devkit_parent(root: Path) -> None:
+    parts = sorted(
+        path.parent.name for path in root.glob("*/Annotations") if (path.parent / "JPEGImages").is_dir()
+    )
+    if parts:
+        raise ConversionError(
+            f"{root} holds the data sets {', '.join(parts)}; convert each: {root / parts[0]}"
+        )
+
+
+def list_files(folder: Path, extensions: Iterable[str]) -> list[str]:
+    """Files below folder with one of the extensions, in any case, relative to it, sorted.
+
+    Hidden files and folders are passed over (macOS leaves ._name.jpg beside name.jpg), and so is what is not
+    a regular file.
+    """
+    wanted = tuple(extensions)
+    return sorted(name for name in _walk(str(folder)) if name.lower().endswith(wanted))
+
+
+def _walk(top: str) -> Iterator[str]:
+    waiting, seen = [""], set()
+    while waiting:
+        prefix = waiting.pop()
+        status = os.stat(os.path.join(top, prefix))
+        if (status.st_dev, status.st_ino) in seen:  # a symbolic link back up
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        with os.scandir(os.path.join(top, prefix)) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name == "__MACOSX":
+                    continue
+                if entry.is_dir():
+                    waiting.append(f"{prefix}{entry.name}/")
+                elif entry.is_file():
+                    yield prefix + entry.name
+
+
+def stem_of(name: str) -> str:
+    """A relative path without its extension: train/a.b.jpg -> train/a.b."""
+    return os.path.splitext(name)[0]
+
+
+def folded(name: str) -> str:
+    """For comparing names by eye: without case, and the same for composed and decomposed letters."""
+    return name.casefold() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
+
+
+class ImageNames:
+    """The image files of one folder, found by stem or by file name, never opened by a path out of an XML."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = sorted(names)
+        self.by_stem = _grouped(self.names, stem_of)
+
+    @cached_property
+    def _by_folded_stem(self) -> dict[str, tuple[str, ...]]:
+        return _grouped(self.names, lambda name: folded(stem_of(name)))
+
+    @cached_property
+    def _by_bare_stem(self) -> dict[str, tuple[str, ...]]:
+        return _grouped(self.names, lambda name: folded(stem_of(name.rpartition("/")[2])))
+
+    def with_stem(self, stem: str) -> tuple[tuple[str, ...], int]:
+        """Images that have this stem (a relative path without extension), best first, and Pair's rank."""
+        if found := self.by_stem.get(stem):
+            return found, 0
+        if found := self._by_folded_stem.get(folded(stem)):
+            return found, 1
+        return self._by_bare_stem.get(folded(stem.rpartition("/")[2]), ()), 2
+
+    def with_filename(self, filename: str, folder: str) -> tuple[str, ...]:
+        """Images that an XML in this folder may mean by <filename>, of which only the last part counts."""
+        name = re.split(r"[\\/]", filename.strip())[-1]
+        has_extension = name.lower().endswith(IMAGE_EXTENSIONS)
+        stem = f"{folder}/{stem_of(name) if has_extension else name}".lstrip("/")
+        found, _ = self.with_stem(stem) if name else ((), 0)
+        exact = tuple(image for image in found if folded(image.rpartition("/")[2]) == folded(name))
+        return exact or found
+
+
+def _grouped(names: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        groups[key(name)] = (*groups.get(key(name), ()), name)
+    return {
+        stem: found if len(found) == 1 else tuple(sorted(found, key=_preference))
+        for stem, found in groups.items()
+    }
+
+
+def _preference(name: str) -> tuple[int, str]:
+    return _PREFERENCE.get(os.path.splitext(name)[1].lower(), len(_PREFERENCE)), name
+
+
+def pair_by_stem(xmls: Iterable[str], images: ImageNames) -> list[Pair]:
+    """Each XML with the images of its stem; none where none has it."""
+    return [Pair(xml, *images.with_stem(stem_of(xml))) for xml in xmls]
+
+
+def settle_claims(pairs: Iterable[Pair]) -> set[str]:
+    """The XML files that must give up their image, since another has the better claim to it."""
+    owner: dict[str, str] = {}
+    losers = set()
+    for pair in sorted(pairs, key=lambda pair: (pair.rank, pair.xml or "")):
+        if pair.xml and pair.images and owner.setdefault(pair.images[0], pair.xml) != pair.xml:
+            losers.add(pair.xml)
+    return losers
+
+
+class SplitEntry(NamedTuple):
+    """One line of a split file: the name it holds, and the line's number from 1."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split file's entries in its order, and how many it marks -1 (images that do not hold the class)."""
+
+    file: Path
+    entries: tuple[SplitEntry, ...]
+    negatives: int = 0
+
+
+def find_split(folders: Folders, name: str) -> Path:
+    """The split's file, ROOT/ImageSets/Main/NAME.txt; a name that is not there is refused with those that are."""
+    main = folders.root / "ImageSets" / "Main"
+    path = main / f"{name}.txt"
+    if PurePosixPath(name).name == name and path.is_file():
+        return path
+    there = sorted(path.stem for path in main.glob("*.txt"))
+    if not there:
+        raise ConversionError(
+            f"split {name!r}: {main} has no split files; leave --split out to take every image"
+        )
+    more = f" and {len(there) - 20} more" if len(there) > 20 else ""
+    plain = sorted(there, key=lambda stem: "_" in stem)[:20]
+    raise ConversionError(f"split {name!r} is not in {main}; there are {', '.join(plain)}{more}")
+
+
+def read_split(path: Path, is_known: Callable[[str], bool]) -> Split:
+    """Read a split file of the devkit: one name a line, blank lines and lines that begin with # passed over.
+
+    The files of one class, as ImageSets/Main/cat_train.txt, have a further column: 1 an image that holds the
+    class, 0 one that holds it only as difficult objects, -1 one that does not. Images marked 1 and 0 make up
+    the split, with their objects of every class; those marked -1 are left out. is_known(name) says whether
+    there is an XML or image of that name: it tells the name "photo 1" from the name "photo" marked 1.
+    """
+    entries, negatives = [], 0
+    for number, line in enumerate(_split_lines(path), 1):
+        name = line.strip()
+        marked = _MARKED_ENTRY.fullmatch(name)
+        if not name or (name.startswith("#") and not is_known(name)):
+            continue
+        if marked and not is_known(name):
+            name = marked[1]
+            if marked[2] == "-1":
+                negatives += 1
+                continue
+        entries.append(SplitEntry(name, number))
+    if not entries:
+        raise ConversionError(f"{path} names no image ({negatives} marked -1): the split is empty")
+    return Split(path, tuple(entries), negatives)
+
+
+def _split_lines(path: Path) -> list[str]:
+    try:
+        return path.read_bytes().decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ConversionError(
+            f"{path} must be UTF-8 text, got byte {error.object[error.start]:#x}"
+        ) from error
+
+
+class SplitPairs(NamedTuple):
+    """The pairs of a split in its order, and what was found wrong with its entries."""
+
+    pairs: list[Pair]
+    findings: list[Finding]
+
+
+def pair_split(split: Split, label: str, xmls: dict[str, str], images: ImageNames) -> SplitPairs:
+    """The pairs that a split names. xmls: stem -> XML."""
+    pairs, findings, seen = [], [], set()
+    for entry in split.entries:
+        stem = known_stem(entry.name, xmls, images)
+        if stem is None:
+            note = f"{entry.name} has neither an XML nor an image"
+            findings.append(
+                Finding(label, "split-entry-missing", line=entry.line, before=entry.name, note=note)
+            )
+        elif stem in seen:
+            findings.append(Finding(label, "split-entry-repeated", line=entry.line, before=entry.name))
+        else:
+            seen.add(stem)
+            xml = xmls.get(stem)
+            pairs.append(Pair(xml, *images.with_stem(stem)) if xml else Pair(None, images.by_stem[stem][:1]))
+    if split.negatives:
+        findings.append(Finding(label, "split-negative", before=split.negatives))
+    return SplitPairs(pairs, findings)
+
+
+def known_stem(name: str, xmls: dict[str, str], images: ImageNames) -> str | None:
+    """The stem that a split's entry means: itself, or itself without an extension; None if nothing has it."""
+    has_extension = name.lower().endswith((*IMAGE_EXTENSIONS, ".xml"))
+    for stem in (name, stem_of(name)) if has_extension else (name,):
+        if stem in xmls or stem in images.by_stem:
+            return stem
+    return None

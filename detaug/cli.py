@@ -1,0 +1,154 @@
+"""The detaug command: parse, call one function of the library, print.
+
+Each command imports what it needs inside its function, so that `detaug --help` stays quick and loads neither
+torch nor DALI. Whatever a command raises as ValueError or OSError is the user's input: it is printed without a
+traceback and ends with exit code 2. Anything else is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        click.echo(f"detaug {metadata.version('detaug')}")
+    except metadata.PackageNotFoundError:
+        click.echo("detaug, not installed: running from its source")
+    context.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version.",
+)
+def cli() -> None:
+    """Object-detection augmentation on NVIDIA DALI, from Pascal VOC to PyTorch batches."""
+
+
+# A new command goes below, as @cli.command() with a docstring (its help) that ends in an example.
+
+
+@cli.command()
+@click.argument("root", type=_FOLDER)
+@click.option("-o", "--output", type=_FILE, required=True, help="The COCO json file to write.")
+@click.option(
+    "--split", metavar="NAME", help="Only the images of ROOT/ImageSets/Main/NAME.txt, in its order."
+)
+@click.option(
+    "--classes",
+    metavar="a,b,c|FILE",
+    help="Class names in the order of their ids, or a file, one a line; others are dropped.  [default: all, sorted]",
+)
+@click.option(
+    "--origin",
+    type=click.Choice(["one", "zero"]),
+    default="one",
+    show_default=True,
+    help="Pixels count from 1 and boxes include the last (VOC), or from 0 and they exclude it.",
+)
+@click.option(
+    "--difficult",
+    type=click.Choice(["keep", "crowd", "drop"]),
+    default="keep",
+    show_default=True,
+    help="Objects marked difficult: keep the mark, write iscrowd 1 as well, or leave them out.",
+)
+@click.option(
+    "--unlabelled",
+    type=click.Choice(["keep", "skip"]),
+    default="keep",
+    show_default=True,
+    help="Images without XML: keep them as images without boxes, or leave them out.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="Files that cannot be used: list them all and stop, or leave them out.",
+)
+@click.option(
+    "--images", type=_FOLDER, help="The folder of the images.  [default: ROOT/JPEGImages, else ROOT]"
+)
+@click.option(
+    "--annotations", type=_FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]"
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to read with."
+)
+@click.option("--report", type=_FILE, help="A json file for everything repaired, dropped or refused.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **options: Any) -> None:
+    """Convert a Pascal VOC data set to COCO json.
+
+    ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included.
+
+    \b
+    detaug convert-voc VOC2012 -o train.json --split train
+    """
+    from detaug.converters import read_class_names, voc_to_coco
+
+    class_names = None if classes is None else read_class_names(classes)
+    with _progress("reading", quiet) as progress:
+        summary = voc_to_coco(root, output, classes=class_names, progress=progress, **options)
+    if not quiet:
+        click.echo(str(summary))
+
+
+@contextmanager
+def _progress(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on stderr, as a function (done, total); None where stderr is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        yield show
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code: 0, 2 for an error in the input, 130 if interrupted."""
+    try:
+        result = cli.main(args=arguments, prog_name="detaug", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # detaug ... | head
+        return 1
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except ValueError as error:
+        return _fail(str(error))
+
+
+def _fail(message: str, code: int = 2) -> int:
+    click.echo(f"detaug: {message}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
