@@ -35,7 +35,7 @@ KINDS: dict[str, Kind] = {
     "image-missing": Kind("error", "no image has the XML's stem or its <filename>"),
     "image-shared": Kind("error", "the image found for an XML already belongs to another XML"),
     "image-unreadable": Kind("error", "the image's header cannot be read"),
-    "image-format": Kind("error", "the image is in a format that DALI does not decode"),
+    "image-format": Kind("error", "the image is in a format that DALI does not decode, or crashes on"),
     "file-name-not-utf8": Kind("error", "the image's file name is not valid UTF-8, which json cannot hold"),
     "split-entry-missing": Kind("error", "the split names something that has neither an XML nor an image"),
     "split-entry-repeated": Kind("dropped", "the split names an image twice; the first entry counts"),

@@ -31,7 +31,17 @@ _HEAD_BYTES = 4096
 _LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size past the first 4 KiB
 _ORIENTATION_TAG = 0x0112
 _JPEG_SIZE_MARKERS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-_JPEG_BARE_MARKERS = frozenset({0x01, *range(0xD0, 0xD8)})
+_PILLOW_FORMATS = ("BMP", "TIFF", "WEBP", "JPEG2000", "PPM", "GIF")
+_PILLOW_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    EOFError,
+    struct.error,
+)
 
 
 class ImageHeader(NamedTuple):
@@ -112,50 +122,55 @@ def _scan_jpeg_file(file: BinaryIO) -> _Scanned | None:
 
 
 def _scan_jpeg(data: bytes) -> _Scanned | None:
-    """Walk the segments of a JPEG up to its frame header; None if that is not within data."""
-    position, orientation = 2, 1
-    while position + 9 <= len(data):
-        if data[position] != 0xFF:
-            return None
+    """Walk the segments of a JPEG up to its first scan; None if that is not within data."""
+    position, size, orientation = 2, None, 1
+    while position + 9 <= len(data) and data[position] == 0xFF:
         marker = data[position + 1]
         if marker == 0xFF:  # a fill byte
             position += 1
-        elif marker in _JPEG_BARE_MARKERS:
-            position += 2
-        elif marker in _JPEG_SIZE_MARKERS:
+            continue
+        if marker == 0xDA:
+            return None if size is None else ("JPEG", size, orientation)
+        length = int.from_bytes(data[position + 2 : position + 4], "big")
+        if (
+            length < 2 or marker < 0xC0 or 0xD0 <= marker <= 0xD9
+        ):  # markers without a length; DALI refuses them too
+            return None
+        if marker in _JPEG_SIZE_MARKERS:
             height, width = struct.unpack_from(">HH", data, position + 5)
-            return "JPEG", (width, height), orientation
-        else:
-            length = int.from_bytes(data[position + 2 : position + 4], "big")
-            segment = data[position + 4 : position + 2 + length]
-            if marker == 0xE1 and segment[:6] == b"Exif\0\0":
-                orientation = exif_orientation(segment[6:])
-            if length < 2 or marker in (0xD9, 0xDA):
-                return None
-            position += 2 + length
+            size = (width, height)
+        elif marker == 0xE1 and data[position + 4 : position + 10] == b"Exif\0\0":
+            orientation = exif_orientation(data[position + 10 : position + 2 + length])
+        position += 2 + length
     return None
 
 
 def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
+    """Walk all chunks of a PNG, since eXIf may stand behind the pixels."""
     if len(head) < 33 or head[12:16] != b"IHDR":
         return None
-    size = struct.unpack_from(">II", head, 16)
-    position, orientation = 33, 1
+    position, orientation, seen = 33, 1, False
     while True:
         file.seek(position)
         chunk = file.read(8)
         if len(chunk) < 8 or chunk[4:] == b"IEND":
-            return "PNG", size, orientation
+            width, height = struct.unpack_from(">II", head, 16)
+            return "PNG", (width, height), orientation
         length = int.from_bytes(chunk[:4], "big")
         if chunk[4:] == b"eXIf":
-            return "PNG", size, exif_orientation(file.read(min(length, 1 << 16)))
+            if seen:
+                raise ImageError(
+                    "image-format", "has two eXIf chunks, which crash DALI's decoder; save it again"
+                )
+            seen = True
+            orientation = exif_orientation(file.read(min(length, 1 << 16)))
         position += 12 + length
 
 
 def exif_orientation(tiff: bytes) -> int:
     """The orientation in an EXIF block, from its TIFF header on, as DALI reads it; 1 if there is none.
 
-    May be a value outside 1..8, which DALI ignores.
+    May be a value outside 1..8, which DALI ignores. A directory that runs past the block is ignored whole.
     """
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
     if order is None or len(tiff) < 8:
@@ -164,7 +179,10 @@ def exif_orientation(tiff: bytes) -> int:
     if directory + 2 > len(tiff):
         return 1
     (count,) = struct.unpack_from(order + "H", tiff, directory)
-    for entry in range(directory + 2, min(directory + 2 + 12 * count, len(tiff) - 11), 12):
+    first, last = directory + 2, directory + 2 + 12 * (count - 1)
+    if last + 10 > len(tiff):
+        return 1
+    for entry in range(first, last + 1, 12):
         tag, value = struct.unpack_from(order + "H6xH", tiff, entry)
         if tag == _ORIENTATION_TAG:
             return int(value)
@@ -172,15 +190,15 @@ def exif_orientation(tiff: bytes) -> int:
 
 
 def _scan_with_pillow(file: BinaryIO) -> _Scanned | None:
-    from PIL import Image, UnidentifiedImageError  # here, since few images need it
+    from PIL import Image  # here, since few images need it
 
     file.seek(0)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a large image: only its header is read
-            image = Image.open(file)
-            return image.format or "unknown", *_size_and_orientation(image)
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError, KeyError):
+            image = Image.open(file, formats=_PILLOW_FORMATS)
+            return image.format or "", *_size_and_orientation(image)
+    except (*_PILLOW_ERRORS, Image.DecompressionBombError):
         return None
 
 

@@ -7,9 +7,9 @@ summary = voc_to_coco("VOC2012", "train.json", split="train")
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import unicodedata
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,16 +19,12 @@ from functools import partial
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from detaug.converters.coco import Row, whole, write_coco, write_json
 from detaug.converters.findings import KINDS, ConversionError, Finding, count_kinds, report_document
 from detaug.converters.images import (
-    DALI_FORMATS,
     IMAGE_EXTENSIONS,
-    ImageError,
-    ImageHeader,
-    read_image_header,
 )
 from detaug.converters.voc_files import (
     Folders,
@@ -36,7 +32,6 @@ from detaug.converters.voc_files import (
     Pair,
     find_folders,
     find_split,
-    folded,
     known_stem,
     list_files,
     pair_by_stem,
@@ -45,54 +40,23 @@ from detaug.converters.voc_files import (
     settle_claims,
     stem_of,
 )
-from detaug.converters.voc_xml import VocAnnotation, VocObject, XmlError, read_voc_xml
+from detaug.converters.voc_pair import (
+    DIFFICULT,
+    OCCLUDED,
+    TRUNCATED,
+    Difficult,
+    OnError,
+    Origin,
+    Outcome,
+    Unlabelled,
+    VocRules,
+    read_pair,
+)
 
-Origin = Literal["one", "zero"]
-Difficult = Literal["keep", "crowd", "drop"]
-Unlabelled = Literal["keep", "skip"]
-OnError = Literal["stop", "skip"]
 Progress = Callable[[int, int], None]
-Corners = tuple[float, float, float, float]
 
-MIN_SIDE = 0.01  # pixels; a thinner box has no area a detector could use, and DALI's reader drops it unseen
 _PAIRS_AT_ONCE = 64
 _MOST_PROBLEMS_SHOWN = 100
-_FLAGS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "": 0, "unspecified": 0}
-_DIFFICULT, _TRUNCATED, _OCCLUDED = 1, 2, 4
-
-
-@dataclass(frozen=True)
-class VocRules:
-    """How XML is read into boxes: the choices that voc_to_coco offers, checked."""
-
-    origin: Origin = "one"
-    difficult: Difficult = "keep"
-    unlabelled: Unlabelled = "keep"
-    on_error: OnError = "stop"
-    classes: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        _check_choice("origin", self.origin, Origin)
-        _check_choice("difficult", self.difficult, Difficult)
-        _check_choice("unlabelled", self.unlabelled, Unlabelled)
-        _check_choice("on_error", self.on_error, OnError)
-        if self.classes is not None:
-            _check_classes(self.classes)
-
-
-def _check_choice(name: str, value: str, choices: object) -> None:
-    if value not in get_args(choices):
-        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
-
-
-def _check_classes(classes: tuple[str, ...]) -> None:
-    if not classes:
-        raise ValueError("classes must name at least one class, got none; leave it out to take all of them")
-    for name, count in Counter(classes).items():
-        if not name or count > 1:
-            raise ValueError(
-                f"classes must be different names that are not empty, got {name!r} {count} times"
-            )
 
 
 def read_class_names(text: str) -> list[str]:
@@ -229,227 +193,6 @@ def _writable(path: str | os.PathLike[str], name: str) -> Path:
 
 
 # ----------------------------------------------------------------------------------------------------------
-# One pair: an XML, its image, the rules
-
-
-class Outcome(NamedTuple):
-    """One pair, read: plain columns, since a data set has a hundred thousand of these.
-
-    image is None where the image is still to be found by <filename>. xywh holds four numbers a box.
-    """
-
-    xml: str | None
-    image: str | None
-    filename: str = ""
-    width: int = 0
-    height: int = 0
-    fingerprint: tuple[int, int] = (0, 0)
-    names: tuple[str, ...] = ()
-    xywh: array[float] = array("d")
-    flags: bytes = b""
-    poses: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def failed(self) -> bool:
-        return any(finding.effect == "error" for finding in self.findings)
-
-
-def read_pair(pair: Pair, folders: Folders, rules: VocRules) -> Outcome:
-    """Read one XML and the header of its image. What is wrong is in the outcome's findings."""
-    label = folders.label(folders.annotations, pair.xml) if pair.xml else ""
-    try:
-        annotation = read_voc_xml(os.path.join(folders.annotations, pair.xml)) if pair.xml else None
-    except XmlError as error:
-        finding = Finding(label, error.kind, error.object_index, error.line, error.before, note=str(error))
-        return Outcome(pair.xml, pair.images[0] if pair.images else "", findings=(finding,))
-    if annotation and not pair.images:
-        return Outcome(pair.xml, None, annotation.filename)
-    return _read_image(pair, annotation, label, folders, rules)
-
-
-def _read_image(
-    pair: Pair, annotation: VocAnnotation | None, label: str, folders: Folders, rules: VocRules
-) -> Outcome:
-    image = _choose_image(pair.images, annotation)
-    image_label = folders.label(folders.images, image)
-    try:
-        header = read_image_header(os.path.join(folders.images, image))
-        image.encode()
-    except ImageError as error:
-        return Outcome(pair.xml, image, findings=(Finding(image_label, error.kind, note=str(error)),))
-    except UnicodeEncodeError:
-        return Outcome(pair.xml, image, findings=(Finding(image_label, "file-name-not-utf8"),))
-    findings = [*_image_findings(image, image_label, header)]
-    outcome = Outcome(pair.xml, image, "", header.width, header.height, (header.file_bytes, header.head_crc))
-    if annotation is None:
-        findings.append(
-            Finding(image_label, f"unlabelled-{'kept' if rules.unlabelled == 'keep' else 'skipped'}")
-        )
-        return outcome._replace(findings=tuple(findings))
-    findings += _name_findings(pair, image, annotation, label)
-    findings += _size_findings(annotation, header, label)
-    return _with_boxes(outcome, annotation, findings, label, rules)
-
-
-def _choose_image(candidates: tuple[str, ...], annotation: VocAnnotation | None) -> str:
-    """Among images with one stem, the one that <filename> names, else the first."""
-    meant = _last_part(annotation.filename) if annotation else ""
-    return next((image for image in candidates if _last_part(image) == meant), candidates[0])
-
-
-def _last_part(path: str) -> str:
-    return path.strip().replace("\\", "/").rpartition("/")[2]
-
-
-def _image_findings(image: str, label: str, header: ImageHeader) -> Iterator[Finding]:
-    extension = os.path.splitext(image)[1].lower()
-    if extension not in DALI_FORMATS[header.format]:
-        yield Finding(label, "image-extension", before=extension, after=header.format)
-    if not 1 <= header.orientation <= 8:
-        yield Finding(label, "orientation-invalid", before=header.orientation, after=1)
-
-
-def _name_findings(pair: Pair, image: str, annotation: VocAnnotation, label: str) -> Iterator[Finding]:
-    meant, name = folded(annotation.filename.strip()), folded(_last_part(image))
-    if pair.rank == 3:
-        yield Finding(label, "filename-used", before=annotation.filename, after=image)
-    elif meant and meant not in (name, stem_of(name)):
-        yield Finding(label, "filename-differs", before=annotation.filename, after=image)
-    if pair.rank == 2:
-        yield Finding(label, "image-elsewhere", before=pair.xml, after=image)
-    if len(pair.images) > 1:
-        yield Finding(label, "image-ambiguous", before=list(pair.images), after=image)
-
-
-def _size_findings(annotation: VocAnnotation, header: ImageHeader, label: str) -> Iterator[Finding]:
-    """Decision 2: the file is the truth."""
-    shown = (header.width, header.height)
-    if annotation.size is None:
-        yield Finding(label, "size-missing", after=list(shown))
-    elif annotation.size != shown:
-        kind = "size-unrotated" if annotation.size == header.stored_size else "size-conflict"
-        yield Finding(label, kind, before=[whole(side) for side in annotation.size], after=list(shown))
-
-
-def _with_boxes(
-    outcome: Outcome, annotation: VocAnnotation, findings: list[Finding], label: str, rules: VocRules
-) -> Outcome:
-    names, xywh, flags, poses = [], array("d"), bytearray(), []
-    seen = set()
-    for item in annotation.objects:
-        name = _class_name(item, findings, label)
-        if rules.classes is not None and name not in rules.classes:
-            findings.append(Finding(label, "class-not-listed", item.object_index, item.line, before=name))
-            continue
-        bits = _flag_bits(item, findings, label)
-        if bits & _DIFFICULT and not _keep_difficult(item, findings, label, rules):
-            continue
-        box = _checked_box(item, outcome, findings, label, rules)
-        if box is None:
-            continue
-        if (name, box) in seen:
-            findings.append(
-                Finding(label, "box-repeated", item.object_index, item.line, _before(item), _after(box))
-            )
-        seen.add((name, box))
-        names.append(name)
-        xywh.extend(box)
-        flags.append(bits)
-        poses.append(" ".join((item.pose or "").split()) or "Unspecified")
-    return outcome._replace(
-        names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses), findings=tuple(findings)
-    )
-
-
-def _class_name(item: VocObject, findings: list[Finding], label: str) -> str:
-    name = " ".join(item.name.split())
-    if name != item.name:
-        findings.append(Finding(label, "name-spaces", item.object_index, item.line, item.name, name))
-    return name
-
-
-def _flag_bits(item: VocObject, findings: list[Finding], label: str) -> int:
-    bits = 0
-    for bit, text in ((_DIFFICULT, item.difficult), (_TRUNCATED, item.truncated), (_OCCLUDED, item.occluded)):
-        value = 0 if text is None else _FLAGS.get(text.strip().lower())
-        if value is None:
-            findings.append(Finding(label, "flag-invalid", item.object_index, item.line, text, 0))
-        elif value:
-            bits |= bit
-    return bits
-
-
-def _keep_difficult(item: VocObject, findings: list[Finding], label: str, rules: VocRules) -> bool:
-    """Decision 5."""
-    if rules.difficult == "crowd":
-        findings.append(Finding(label, "difficult-crowd", item.object_index, item.line))
-    if rules.difficult == "drop":
-        findings.append(Finding(label, "difficult-dropped", item.object_index, item.line, _before(item)))
-    return rules.difficult != "drop"
-
-
-def _checked_box(
-    item: VocObject, outcome: Outcome, findings: list[Finding], label: str, rules: VocRules
-) -> Corners | None:
-    box, kinds = place_box(item.corners, rules.origin, (outcome.height, outcome.width))
-    for kind in kinds:
-        findings.append(
-            Finding(label, kind, item.object_index, item.line, _before(item), box and _after(box))
-        )
-    if rules.origin == "one" and 0 in item.corners:
-        findings.append(Finding(label, "coordinate-zero", item.object_index, item.line, _before(item)))
-    return box
-
-
-def _before(item: VocObject) -> list[float]:
-    return [whole(value) for value in item.corners]
-
-
-def _after(box: Corners) -> list[float]:
-    return [whole(value) for value in box]
-
-
-def place_box(
-    corners: Corners, origin: Origin, size: tuple[int, int]
-) -> tuple[Corners | None, tuple[str, ...]]:
-    """VOC's (xmin, ymin, xmax, ymax) as COCO's (x, y, width, height) inside an image of size (H, W); pixels.
-
-    Decisions 1 and 7. Also returns the kinds of what was done to it; the box is None where nothing is left.
-    """
-    kinds = []
-    xmin, ymin, xmax, ymax = corners
-    if xmin > xmax or ymin > ymax:
-        kinds.append("box-reversed")
-        xmin, xmax, ymin, ymax = min(xmin, xmax), max(xmin, xmax), min(ymin, ymax), max(ymin, ymax)
-    height, width = size
-    first = 1 if origin == "one" else 0
-    edges = (xmin - first, ymin - first, xmax, ymax)
-    left, top, right, bottom = max(edges[0], 0), max(edges[1], 0), min(xmax, width), min(ymax, height)
-    if right - left >= MIN_SIDE and bottom - top >= MIN_SIDE:
-        if (left, top, right, bottom) != edges:
-            kinds.append("box-clipped")
-        return (left, top, _side(left, right), _side(top, bottom)), tuple(kinds)
-    empty = edges[2] - edges[0] < MIN_SIDE or edges[3] - edges[1] < MIN_SIDE
-    outside = edges[0] >= width or edges[1] >= height or xmax <= 0 or ymax <= 0
-    return None, (*kinds, "box-empty" if empty and not outside else "box-outside")
-
-
-def _side(start: float, end: float) -> float:
-    """end - start, rounded so that start + side is never over end."""
-    side = end - start
-    while start + side > end:
-        side = _next_below(side)
-    return side
-
-
-def _next_below(value: float) -> float:
-    from math import nextafter
-
-    return nextafter(value, 0)
-
-
-# ----------------------------------------------------------------------------------------------------------
 # All pairs
 
 
@@ -496,7 +239,7 @@ def _pairs(
     by_stem = {stem_of(xml): xml for xml in reversed(xmls)}
     path = find_split(folders, split)
     entries = read_split(path, lambda name: known_stem(name, by_stem, images) is not None)
-    return pair_split(entries, folders.label(path.parent, path.name), by_stem, images)
+    return pair_split(entries, f"ImageSets/Main/{path.name}", by_stem, images)
 
 
 def _read_pairs(pairs: Sequence[Pair], run: _Run, total: int) -> list[Outcome]:
@@ -521,7 +264,9 @@ def _in_order(
         yield from map(read, chunks)
         return
     # Forked, since a spawned process would import the caller's script again; the children only read files.
-    with ProcessPoolExecutor(min(jobs, len(chunks)), get_context("fork")) as pool:
+    with ProcessPoolExecutor(
+        min(jobs, len(chunks)), get_context("fork"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    ) as pool:
         try:
             yield from pool.map(read, chunks)
         except BrokenProcessPool as error:
@@ -554,7 +299,7 @@ def _by_filename(outcomes: list[Outcome], images: ImageNames, run: _Run) -> list
 
 def _missing(outcome: Outcome, folders: Folders) -> Outcome:
     assert outcome.xml is not None
-    label = folders.label(folders.annotations, outcome.xml)
+    label = folders.xml_prefix + outcome.xml
     note = f"no image in {folders.images} has its stem or its <filename> {outcome.filename!r}"
     finding = Finding(label, "image-missing", before=outcome.filename, note=note)
     return outcome._replace(image="", findings=(finding,))
@@ -570,9 +315,7 @@ def _refuse_shared(outcomes: list[Outcome], pairs: list[Pair], folders: Folders)
 def _shared(outcome: Outcome, folders: Folders) -> Outcome:
     assert outcome.xml is not None
     note = f"its image {outcome.image} belongs to another XML"
-    finding = Finding(
-        folders.label(folders.annotations, outcome.xml), "image-shared", after=outcome.image, note=note
-    )
+    finding = Finding(folders.xml_prefix + outcome.xml, "image-shared", after=outcome.image, note=note)
     return outcome._replace(findings=(*outcome.findings, finding))
 
 
@@ -593,7 +336,7 @@ def _identical_images(outcomes: list[Outcome], folders: Folders) -> Iterator[Fin
         for name in names if len(names) > 1 else ():
             same = first.setdefault(_digest(folders.images / name), name)
             if same != name:
-                yield Finding(folders.label(folders.images, name), "image-identical", after=same)
+                yield Finding(folders.image_prefix + name, "image-identical", after=same)
 
 
 def _digest(path: Path) -> bytes:
@@ -685,9 +428,9 @@ def _annotation_rows(
                 "category_id": category_ids[name],
                 "bbox": [whole(x), whole(y), whole(width), whole(height)],
                 "area": whole(width * height),
-                "iscrowd": int(rules.difficult == "crowd" and bool(bits & _DIFFICULT)),
-                "difficult": int(bool(bits & _DIFFICULT)),
-                "truncated": int(bool(bits & _TRUNCATED)),
-                "occluded": int(bool(bits & _OCCLUDED)),
+                "iscrowd": int(rules.difficult == "crowd" and bool(bits & DIFFICULT)),
+                "difficult": int(bool(bits & DIFFICULT)),
+                "truncated": int(bool(bits & TRUNCATED)),
+                "occluded": int(bool(bits & OCCLUDED)),
                 "pose": pose,
             }

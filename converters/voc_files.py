@@ -14,8 +14,6 @@ from typing import NamedTuple
 from detaug.converters.findings import ConversionError, Finding
 from detaug.converters.images import IMAGE_EXTENSIONS
 
-_ANNOTATION_FOLDERS = ("annotations",)
-_IMAGE_FOLDERS = ("jpegimages", "images")
 _PREFERENCE = {extension: rank for rank, extension in enumerate(IMAGE_EXTENSIONS)}
 _MARKED_ENTRY = re.compile(r"(.*\S)\s+(-1|0|1)")
 
@@ -28,10 +26,20 @@ class Folders:
     annotations: Path
     images: Path
 
-    def label(self, folder: Path, name: str) -> str:
-        """How a file is called in findings: relative to root where it lies below it."""
-        path = folder / name
-        return (path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix()
+    @cached_property
+    def xml_prefix(self) -> str:
+        """What to put before an XML's name to call it in findings: its path relative to root, if below it."""
+        return _prefix(self.root, self.annotations)
+
+    @cached_property
+    def image_prefix(self) -> str:
+        """The same for an image."""
+        return _prefix(self.root, self.images)
+
+
+def _prefix(root: Path, folder: Path) -> str:
+    path = (folder.relative_to(root) if folder.is_relative_to(root) else folder).as_posix()
+    return "" if path == "." else f"{path}/"
 
 
 class Pair(NamedTuple):
@@ -47,18 +55,19 @@ class Pair(NamedTuple):
 
 
 def find_folders(root: Path, images: Path | None = None, annotations: Path | None = None) -> Folders:
-    """ROOT/Annotations and ROOT/JPEGImages (or ROOT/images) where they are there, else ROOT for both."""
+    """ROOT/Annotations with ROOT/JPEGImages (or ROOT/images) where they are there, else ROOT for both."""
     for folder in filter(None, (root, images, annotations)):
         if not folder.is_dir():
             raise ConversionError(f"{folder} is not a folder; give the folder that holds the VOC data set")
     children = {path.name.lower(): path for path in sorted(root.iterdir(), reverse=True) if path.is_dir()}
     if annotations is None:
-        annotations = next((children[name] for name in _ANNOTATION_FOLDERS if name in children), None)
-        if annotations is None and images is None:
-            _refuse_devkit_parent(root)
+        annotations = children.get("annotations", root)
     if images is None:
-        images = next((children[name] for name in _IMAGE_FOLDERS if name in children), root)
-    return Folders(root, annotations or root, images)
+        beside = children.get("images", root) if annotations != root else root
+        images = children.get("jpegimages", beside)
+    if annotations == images == root:
+        _refuse_devkit_parent(root)
+    return Folders(root, annotations, images)
 
 
 def _refuse_devkit_parent(root: Path) -> None:
@@ -188,16 +197,15 @@ class Split:
 
 
 def find_split(folders: Folders, name: str) -> Path:
-    """The split's file, ROOT/ImageSets/Main/NAME.txt; a name that is not there is refused with those that are."""
+    """The split's file, ROOT/ImageSets/Main/NAME.txt; of a name that is not there, says which are."""
     main = folders.root / "ImageSets" / "Main"
     path = main / f"{name}.txt"
     if PurePosixPath(name).name == name and path.is_file():
         return path
     there = sorted(path.stem for path in main.glob("*.txt"))
     if not there:
-        raise ConversionError(
-            f"split {name!r}: {main} has no split files; leave --split out to take every image"
-        )
+        remedy = f"convert {folders.root / name}" if (folders.root / name).is_dir() else "leave the split out"
+        raise ConversionError(f"split {name!r}: there are no split files in {main}; {remedy}")
     more = f" and {len(there) - 20} more" if len(there) > 20 else ""
     plain = sorted(there, key=lambda stem: "_" in stem)[:20]
     raise ConversionError(f"split {name!r} is not in {main}; there are {', '.join(plain)}{more}")

@@ -1,8 +1,8 @@
 """The detaug command: parse, call one function of the library, print.
 
 Each command imports what it needs inside its function, so that `detaug --help` stays quick and loads neither
-torch nor DALI. Whatever a command raises as ValueError or OSError is the user's input: it is printed without a
-traceback and ends with exit code 2. Anything else is a bug and shows its traceback.
+torch nor DALI. Whatever a command raises as ValueError or OSError is the user's input: it is printed without
+a traceback and ends with exit code 2. Anything else is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
+    from importlib import metadata
+
     try:
         click.echo(f"detaug {metadata.version('detaug')}")
     except metadata.PackageNotFoundError:
@@ -55,7 +56,7 @@ def cli() -> None:
 @click.option(
     "--classes",
     metavar="a,b,c|FILE",
-    help="Class names in the order of their ids, or a file, one a line; others are dropped.  [default: all, sorted]",
+    help="Class names in the order of their ids, or a file, one a line; others are dropped.  [default: all]",
 )
 @click.option(
     "--origin",
