@@ -220,7 +220,8 @@ def _weeds(rng: Random, picture: Image.Image, horizon: float) -> Image.Image:
 Scene = Callable[[Random, int, int], tuple[Image.Image, float]]
 
 SCENES: tuple[tuple[Scene, list[Role]], ...] = (
-    (_meadow, [Role("house", (1, 2), 0.9, (0.05, 0.6)), Role("tree", (1, 4), 0.8), Role("ball", (1, 3), 0.22)]),
+    (_meadow, [Role("house", (1, 2), 0.9, (0.05, 0.6)), Role("tree", (1, 4), 0.8),
+               Role("ball", (1, 3), 0.22)]),
     (_table, [Role("mug", (1, 4), 0.6), Role("ball", (0, 3), 0.4), Role("car", (0, 2), 0.5)]),
     (_street, [Role("house", (1, 3), 1.4, (0, 0.17)), Role("tree", (0, 3), 1.3, (0, 0.19)),
                Role("car", (1, 4), 0.75, (0.25, 1)), Role("ball", (0, 2), 0.2, (0.25, 1))]),
@@ -390,8 +391,9 @@ def _mug(sketch: Sketch) -> None:
 
 
 def _heart(sketch: Sketch, body: Image.Image, color: Color) -> None:
-    half = np.array(((0, 0.76), (0.14, 0.6), (0.165, 0.5), (0.13, 0.435), (0.06, 0.43), (0, 0.49)))
-    part(sketch, np.r_[half, half[::-1] * (-1, 1)] + (0.38, 0), color, inside=body)
+    t = np.linspace(0, 2 * np.pi, 72)
+    x, y = 16 * np.sin(t) ** 3, 13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)
+    part(sketch, np.stack([0.38 + x / 90, 0.57 - y / 95], 1), color, inside=body)
 
 
 def _bands(sketch: Sketch, body: Image.Image, color: Color) -> None:

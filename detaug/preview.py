@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, zip_longest
@@ -43,6 +44,7 @@ SALT = b"315485"
 INK: Color = (28, 30, 34)
 FAINT: Color = (112, 116, 124)
 PAPER: Color = (255, 255, 255)
+SMALLEST_TEXT = 7  # pixels
 NONCHARACTER = "\U0010ffff"  # in no font: drawing it shows the font's "no such letter" glyph
 
 FONT_PATHS = (
@@ -349,7 +351,7 @@ def _frame(
 
 def _dashes(start: int, stop: int, width: int, dashed: bool) -> list[tuple[int, int]]:
     """Spans of a side from `start` to `stop`: one, or dashes that begin and end at its corners."""
-    dash, gap = 4 * width, 3 * width
+    dash, gap = min(4 * width, max(2, (stop - start) // 4)), min(3 * width, max(1, (stop - start) // 6))
     count = (stop - start + gap) // (dash + gap)
     if not dashed or count < 2:
         return [(start, stop)]
@@ -364,7 +366,7 @@ def _paint_labels(
 ) -> None:
     placed = np.zeros((0, 4))
     for box, name in zip(boxes, names, strict=True):
-        plate = _plate(name, text_height, size)
+        plate = _plate(name, text_height, size) if name.strip() else None
         if plate is None:
             continue
         spot = _best_spot(_spots(box, plate.size, size), placed, boxes)
@@ -380,15 +382,20 @@ def _paint_plate(draw: ImageDraw.ImageDraw, spot: Boxes, plate: Plate, color: Co
 
 def _plate(name: str, text_height: int, size: tuple[int, int]) -> Plate | None:
     """The label in the largest font, up to `text_height`, that fits the image; cut if none does."""
-    for height in range(text_height, 6, -1):
-        plate = _set(name, height)
-        if plate.size[0] <= size[0] and plate.size[1] <= size[1]:
-            return plate if name.strip() else None
-    return _plate(name[:-1].rstrip(".") + "..", 7, size) if len(name) > 3 else None
+    for height in range(text_height, SMALLEST_TEXT - 1, -1):
+        text, font = _typeset(name, height)
+        plate = _set(text, font, height)
+        if _fits(plate, size):
+            return plate
+    plate = _set(_cut(text, font, size[0] - 3), font, height)
+    return plate if _fits(plate, size) else None
 
 
-def _set(name: str, height: int) -> Plate:
-    text, font = _typeset(name, height)
+def _fits(plate: Plate, size: tuple[int, int]) -> bool:
+    return bool(plate.text) and plate.size[0] <= size[0] and plate.size[1] <= size[1]
+
+
+def _set(text: str, font: ImageFont.FreeTypeFont, height: int) -> Plate:
     left, top, right, bottom = font.getbbox(text, anchor="ls")
     _, line_top, _, line_bottom = font.getbbox("Ag", anchor="ls")
     top, bottom = int(min(top, line_top)), int(max(bottom, line_bottom))
@@ -438,6 +445,14 @@ def _typeset(text: str, height: int) -> tuple[str, ImageFont.FreeTypeFont]:
 def _spell_out(text: str, is_odd: Any) -> str:
     """`text` with its odd letters written as code points: "a\\n" as "a U+000A"."""
     return " ".join("".join(f" U+{ord(c):04X} " if is_odd(c) else c for c in text).split())
+
+
+def _cut(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
+    """`text`, or as much of it as fits `width` with two dots at its end, or nothing."""
+    if font.getlength(text) <= width:
+        return text
+    kept = bisect_right(range(len(text)), width, key=lambda n: font.getlength(text[:n] + "..")) - 1
+    return text[:kept].rstrip(" .") + ".." if kept > 0 else ""
 
 
 def _unprintable(letter: str) -> bool:
@@ -560,7 +575,6 @@ def _write(
     draw: ImageDraw.ImageDraw, xy: tuple[int, int], text: str, height: int, color: Color, max_width: int
 ) -> None:
     """One line of text with its top at `xy`, cut to `max_width`."""
-    line, font = _typeset(text, height)
-    while len(line) > 2 and font.getlength(line) > max_width:
-        line = line[:-3].rstrip(" .") + ".."
+    text, font = _typeset(text, height)
+    line = _cut(text, font, max_width)
     draw.text((xy[0], xy[1] + round(0.95 * height)), line, color, font, anchor="ls")
