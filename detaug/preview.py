@@ -12,6 +12,7 @@ mends that. Right-to-left scripts are shaped where Pillow has libraqm, as its wh
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import unicodedata
 from bisect import bisect_right
@@ -478,10 +479,10 @@ def _fontconfig(text: str) -> Iterator[tuple[str, int]]:
     letters = " ".join(f"{ord(c):x}" for c in sorted(set(text)) if not c.isspace())
     command = ["fc-match", "--format", "%{file}\n%{index}", f"sans:charset={letters}"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+        answer = subprocess.run(command, capture_output=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return
-    path, _, index = answer.partition("\n")
+    path, _, index = os.fsdecode(answer).partition("\n")
     yield path, int(index or 0) & 0xFFFF
 
 

@@ -120,8 +120,7 @@ def test_wrong_boxes_are_named(boxes: Any, names: Any, message: str) -> None:
 def plates(monkeypatch: pytest.MonkeyPatch, image: Image.Image, boxes: Any, names: Any) -> list[Any]:
     """Where the plates of the labels were painted, XYXY."""
     spots: list[Any] = []
-    paint = preview._paint_plate
-    monkeypatch.setattr(preview, "_paint_plate", lambda d, s, p, c: (spots.append(s), paint(d, s, p, c)))
+    monkeypatch.setattr(preview, "_paint_plate", lambda draw, spot, plate, color: spots.append(spot))
     draw_boxes(image, boxes, names)
     return spots
 

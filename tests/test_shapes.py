@@ -1,0 +1,204 @@
+"""The demo's data set: what the files say is what is painted."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from detaug import shapes
+from detaug._scenery import THINGS, draw_thing, photograph
+from detaug.shapes import compose, make_voc, paint
+
+CLASSES = {"ball", "car", "fish", "house", "mug", "tree"}
+WATER = [n for n in range(60) if n % 5 == 3 and n % 14 != 4]
+
+
+@pytest.fixture(scope="module")
+def voc(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    start = time.perf_counter()
+    root = make_voc(tmp_path_factory.mktemp("demo") / "voc")
+    assert time.perf_counter() - start < 30
+    return root
+
+
+def read_xml(root: Path) -> dict[str, ET.Element]:
+    return {path.stem: ET.parse(path).getroot() for path in sorted((root / "Annotations").iterdir())}
+
+
+def corners(element: ET.Element) -> list[float]:
+    return [float(element.findtext(f"bndbox/{tag}", "")) for tag in ("xmin", "ymin", "xmax", "ymax")]
+
+
+def digest(root: Path) -> str:
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return hashlib.sha256(
+        b"".join(str(p.relative_to(root)).encode() + p.read_bytes() for p in files)
+    ).hexdigest()
+
+
+def white_pixels(size: tuple[int, int], sprites: list[shapes.Sprite], k: int) -> Any:
+    """(H, W) masks of sprite k: how white the picture is where it alone is white, and the rest is black."""
+    picture = Image.new("L", size)
+    for j, sprite in enumerate(sprites):
+        picture.paste(255 if j == k else 0, sprite.xy, sprite.image.getchannel("A"))
+    return np.asarray(picture)
+
+
+# ---------------------------------------------------------------- the files
+
+
+def test_the_tree_is_that_of_pascal_voc(voc: Path) -> None:
+    names = [f"{n:06d}" for n in range(1, 61)]
+    assert sorted(path.name for path in (voc / "JPEGImages").iterdir()) == [f"{name}.jpg" for name in names]
+    assert sorted(read_xml(voc)) == names
+    splits = {path.stem: path.read_text().split() for path in (voc / "ImageSets/Main").iterdir()}
+    assert splits == {"train": names[:48], "val": names[48:], "trainval": names}
+
+
+def test_the_xml_tells_the_size_of_the_file(voc: Path) -> None:
+    for name, root in read_xml(voc).items():
+        with Image.open(voc / "JPEGImages" / f"{name}.jpg") as image:
+            assert [root.findtext(f"size/{tag}") for tag in ("width", "height", "depth")] == [
+                str(image.width), str(image.height), "3"]  # fmt: skip
+        assert root.findtext("filename") == f"{name}.jpg"
+
+
+def test_the_pictures_are_like_photographs(voc: Path) -> None:
+    sizes = [path.stat().st_size for path in (voc / "JPEGImages").iterdir()]
+    assert min(sizes) > 35_000
+    assert 45_000 < np.median(sizes) < 90_000
+    shapes_seen = {
+        (root.findtext("size/width"), root.findtext("size/height")) for root in read_xml(voc).values()
+    }
+    assert {("500", "375"), ("375", "500")} < shapes_seen
+
+
+def test_every_kind_of_object_is_there(voc: Path) -> None:
+    objects = [element for root in read_xml(voc).values() for element in root.iter("object")]
+    assert {element.findtext("name") for element in objects} == CLASSES == set(THINGS)
+    for flag in ("truncated", "occluded", "difficult"):
+        assert {element.findtext(flag) for element in objects} == {"0", "1"}
+    widths = [x2 - x1 for x1, _, x2, _ in map(corners, objects)]
+    assert min(widths) < 20
+    assert max(widths) > 200
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_five_pictures_hold_an_empty_one_a_difficult_object_and_a_decimal(tmp_path: Path, seed: int) -> None:
+    roots = read_xml(make_voc(tmp_path, images=5, seed=seed)).values()
+    assert any(root.find("object") is None for root in roots)
+    assert any(element.text == "1" for root in roots for element in root.iter("difficult"))
+    assert any(value % 1 for root in roots for element in root.iter("object") for value in corners(element))
+
+
+def test_boxes_are_counted_from_one_and_end_in_the_picture(voc: Path) -> None:
+    boxes, sizes = [], []
+    for root in read_xml(voc).values():
+        for element in root.iter("object"):
+            boxes.append(corners(element))
+            sizes.append([float(root.findtext(f"size/{tag}", "")) for tag in ("width", "height")])
+    first, last = np.array(boxes)[:, :2], np.array(boxes)[:, 2:]
+    assert first.min() == 1
+    assert (last <= np.array(sizes)).all()
+    assert (last == np.array(sizes)).any()
+    assert (first <= last).all()
+
+
+def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
+    first, again = make_voc(tmp_path / "a", images=6, seed=7), make_voc(tmp_path / "b", images=6, seed=7)
+    other = make_voc(tmp_path / "c", images=6, seed=8)
+    assert digest(first) == digest(again) != digest(other)
+    few = make_voc(tmp_path / "d", images=2, seed=7)
+    assert (few / "JPEGImages/000002.jpg").read_bytes() == (first / "JPEGImages/000002.jpg").read_bytes()
+
+
+def test_it_may_be_drawn_again_into_the_same_folder(tmp_path: Path) -> None:
+    before = digest(make_voc(tmp_path, images=2))
+    assert digest(make_voc(tmp_path, images=2)) == before
+
+
+@pytest.mark.parametrize("images", [0, -3])
+def test_no_pictures_is_an_error_before_anything_is_written(tmp_path: Path, images: int) -> None:
+    with pytest.raises(ValueError, match=f"images must be at least 1, got {images}"):
+        make_voc(tmp_path / "voc", images=images)
+    assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------- the boxes
+
+
+@pytest.mark.parametrize("n", [n for n in range(30) if n % 14 != 4])
+def test_a_box_is_the_pixels_that_are_left_to_see(n: int) -> None:
+    picture, sprites = compose(n)
+    kept = [view.sprite for view in shapes._views(sprites, picture.size)]
+    things = paint(n)[1]
+    assert [thing.name for thing in things] == [sprite.name for sprite in kept]
+    for k, thing in enumerate(things):
+        visible = white_pixels(picture.size, kept, k) > 127
+        tight = Image.fromarray(visible).getbbox()
+        assert thing.box == pytest.approx(tight, abs=1 if thing.occluded else 0.501 if n % 5 == 1 else 0)
+
+
+@pytest.mark.parametrize("n", WATER)
+def test_all_boxes_together_are_where_the_picture_differs_from_the_empty_scene(n: int) -> None:
+    """Read off the finished pictures: under water nothing casts a shadow."""
+    picture, things = paint(n)
+    empty = photograph(compose(n)[0], np.random.default_rng([0, n, 1]))
+    changed = np.abs(np.asarray(picture, int) - np.asarray(empty, int)).max(2) > 24
+    left, top, right, bottom = np.array([thing.box for thing in things]).T
+    hull = (left.min(), top.min(), right.max(), bottom.max())
+    assert Image.fromarray(changed).getbbox() == pytest.approx(hull, abs=1.5)
+    outside = changed.copy()
+    for x1, y1, x2, y2 in (thing.box for thing in things):
+        outside[max(0, int(y1) - 1) : int(y2) + 1, max(0, int(x1) - 1) : int(x2) + 1] = False
+    assert not outside.any()
+
+
+def test_decimals_tell_how_much_of_a_pixel_is_covered() -> None:
+    assert shapes._edges(np.array([0, 0.3, 1, 1, 0.2, 0])) == pytest.approx((1.7, 4.2))
+    assert shapes._edges(np.array([0.8, 1, 0.6])) == pytest.approx((0.2, 2.6))
+    assert shapes._edges(np.array([1.0, 1, 1])) == (0, 3)
+
+
+def test_voc_counts_the_first_pixel_as_one_and_keeps_the_last() -> None:
+    thing = shapes.Thing("ball", (0, 10, 500, 20.5), False, False, False)
+    element = shapes._annotation("a.jpg", (500, 375), [thing]).getroot()
+    assert [corners(found) for found in element.iter("object")] == [[1, 11, 500, 20.5]]
+
+
+def test_flags_follow_what_is_seen() -> None:
+    whole = Image.new("RGBA", (40, 40), (9, 9, 9, 255))
+    behind, cut = shapes.Sprite("mug", whole, (10, 10)), shapes.Sprite("car", whole, (80, 10))
+    front = shapes.Sprite("ball", whole, (10, 34))
+    views = shapes._views([behind, cut, front], (100, 100))
+    things = [shapes._thing(view, decimals=False) for view in views]
+    assert [thing.box for thing in things] == [(10, 10, 50, 34), (80, 10, 100, 50), (10, 34, 50, 74)]
+    assert [thing.occluded for thing in things] == [True, False, False]
+    assert [thing.truncated for thing in things] == [False, True, False]
+    assert [thing.difficult for thing in things] == [False, False, False]
+
+
+def test_what_is_nearly_hidden_is_left_out() -> None:
+    whole = Image.new("RGBA", (40, 40), (9, 9, 9, 255))
+    behind, front = shapes.Sprite("mug", whole, (10, 10)), shapes.Sprite("ball", whole, (10, 20))
+    assert [view.sprite.name for view in shapes._views([behind, front], (100, 100))] == ["ball"]
+    assert shapes._views([shapes.Sprite("mug", whole, (-300, 10))], (100, 100)) == []
+
+
+@pytest.mark.parametrize("name", sorted(THINGS))
+@pytest.mark.parametrize("side", [8, 15, 60, 220])
+def test_a_thing_fills_its_sprite_with_soft_edges(name: str, side: int) -> None:
+    sprite = draw_thing(name, np.random.default_rng(3), side)
+    alpha = np.asarray(sprite.getchannel("A"))
+    assert sprite.mode == "RGBA"
+    assert sprite.getbbox() == (0, 0, *sprite.size)
+    assert 0.5 * side < max(sprite.size) < 1.5 * side
+    assert ((alpha > 0) & (alpha < 255)).any()
+    assert np.asarray(sprite.convert("RGB"))[alpha == 255].std() > 10
