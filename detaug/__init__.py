@@ -1,1 +1,49 @@
-"""Object-detection augmentation on NVIDIA DALI, boxes never out of step with the pixels."""
+"""Object-detection augmentation on NVIDIA DALI, boxes never out of step with the pixels.
+
+import detaug as da
+loader = da.Loader(da.CocoReader("VOC2012/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=32)
+for batch in loader:
+    losses = model(batch.images, batch.targets())
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from detaug import presets as presets
+    from detaug.batches import Batch as Batch
+    from detaug.eager import batch as batch
+    from detaug.loader import DataError as DataError
+    from detaug.loader import Loader as Loader
+    from detaug.ops import Normalize as Normalize
+    from detaug.ops import Op as Op
+    from detaug.ops import RandomHorizontalFlip as RandomHorizontalFlip
+    from detaug.ops import RandomIoUCrop as RandomIoUCrop
+    from detaug.ops import RandomPhotometricDistort as RandomPhotometricDistort
+    from detaug.ops import RandomVerticalFlip as RandomVerticalFlip
+    from detaug.ops import RandomZoomOut as RandomZoomOut
+    from detaug.ops import Resize as Resize
+    from detaug.reader import CocoReader as CocoReader
+
+_MODULE_OF = {
+    "Batch": "batches", "batch": "eager", "DataError": "loader", "Loader": "loader", "CocoReader": "reader",
+    "Normalize": "ops", "Op": "ops", "RandomHorizontalFlip": "ops", "RandomIoUCrop": "ops",
+    "RandomPhotometricDistort": "ops", "RandomVerticalFlip": "ops", "RandomZoomOut": "ops", "Resize": "ops",
+}  # fmt: skip
+
+__all__ = ["presets", *_MODULE_OF]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch and DALI, which take seconds, only when something that needs them is asked for."""
+    if name == "presets":
+        return import_module("detaug.presets")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"detaug.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'detaug' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,87 @@
+"""`Batch`: what the loader yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Boxes = TypeVar("Boxes", Tensor, list[Tensor])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """N augmented images with their boxes, padded to the M boxes of the fullest one.
+
+    images, boxes, labels and mask are on the loader's device; image_id, size and matrix, which no model reads,
+    stay on the CPU.
+    """
+
+    images: Tensor
+    """(N, 3, H, W), float32 after Normalize, else uint8."""
+    boxes: Tensor
+    """(N, M, 4) float32 XYXY pixels of the output image; zeros where padded."""
+    labels: Tensor
+    """(N, M) int64, 1..K; -1 where padded."""
+    mask: Tensor
+    """(N, M) bool, False where padded."""
+    image_id: Tensor
+    """(N,) int64, the json's."""
+    size: Tensor
+    """(N, 2) int64: (height, width) of the source image, as displayed."""
+    matrix: Tensor
+    """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y)."""
+    counts: tuple[int, ...]
+    """N: the number of boxes of each image."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def targets(self) -> list[dict[str, Tensor]]:
+        """N dicts as torchvision's detectors take them: boxes (M_i, 4), labels (M_i,), image_id. Views, no copies."""
+        rows = zip(self.boxes, self.labels, self.image_id, self.counts, strict=True)
+        return [{"boxes": b[:count], "labels": k[:count], "image_id": i} for b, k, i, count in rows]
+
+    def to_source(self, boxes: Boxes) -> Boxes:
+        """Boxes in output pixels -> source pixels; nothing is clipped.
+
+        `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them.
+        """
+        if len(boxes) != len(self):
+            raise ValueError(
+                f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}"
+            )
+        if isinstance(boxes, Tensor):
+            return _move(boxes, self._to_source().to(boxes))
+        return [
+            _move(box[None], matrix[None].to(box))[0]
+            for box, matrix in zip(boxes, self._to_source(), strict=True)
+        ]
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch with every tensor on `device`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)
+
+    def _to_source(self) -> Tensor:
+        return torch.from_numpy(invert(self.matrix.cpu().numpy()).astype(np.float32))
+
+
+def invert(matrix: np.ndarray) -> np.ndarray:
+    """The inverses of (N, 2, 3) affine maps, in float64."""
+    linear = np.linalg.inv(matrix[:, :, :2].astype(np.float64))
+    return np.concatenate([linear, -linear @ matrix[:, :, 2:]], axis=2)
+
+
+def _move(boxes: Tensor, matrix: Tensor) -> Tensor:
+    """(N, K, 4) XYXY through (N, 2, 3): the hull of the moved corners."""
+    x0, y0, x1, y1 = boxes.unbind(-1)
+    points = torch.stack(
+        [torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], 1
+    )  # (N, 2, K, 4)
+    moved = torch.einsum("nij,njkc->nikc", matrix[:, :, :2], points) + matrix[:, :, 2, None, None]
+    return torch.cat([moved.amin(-1), moved.amax(-1)], 1).transpose(1, 2)

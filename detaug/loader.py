@@ -1,0 +1,280 @@
+"""`Loader`: augmented batches as torch tensors, from one or several DALI pipelines in a fixed order."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from nvidia.dali import fn, types
+from PIL import Image
+
+from detaug.batches import Batch, invert
+from detaug.epochs import batch_rng, evaluation_batches, train_batches
+from detaug.pipeline import Lane, OpLike, boxes_in_pixels, resolve_device, run_recipe
+from detaug.reader import CocoReader, Rows
+from detaug.sample import Node, Random
+
+
+class DataError(RuntimeError):
+    """An image that cannot be used, met in the middle of an epoch. Names the file and the remedy."""
+
+
+class _Planned(NamedTuple):
+    epoch: int
+    step: int
+    rows: Rows
+
+
+class Loader:
+    """Augmented batches; iterating the loader is one epoch.
+
+    Training (`train=True`) shuffles; all batches are full and all shards have equally many, for which some
+    images of the epoch come twice. Evaluation keeps the json's order and visits every image exactly once.
+
+    `ops`: a recipe, such as `da.presets.ssd300()`. `batch_size`: images a batch, on each shard.
+    `device`: None (CUDA if there is one, else CPU), "cpu", "cuda", "cuda:1" or a torch.device.
+    `seed`: the same seed, batch size and shard give the same batches for any number of threads and pipelines.
+    `shard`: (rank, world size); None reads RANK and WORLD_SIZE, as torchrun sets them, else (0, 1).
+    `pipelines`: DALI pipelines that take turns. `threads`: CPU threads of each. None chooses for the device.
+    `pad_to_multiple`: a batch with images of several sizes is padded with zeros, at the right and the bottom,
+    to its largest height and width, rounded up to this multiple.
+    """
+
+    def __init__(
+        self,
+        reader: CocoReader,
+        ops: Iterable[OpLike],
+        batch_size: int,
+        *,
+        device: torch.device | str | None = None,
+        train: bool = True,
+        seed: int = 0,
+        shard: tuple[int, int] | None = None,
+        pipelines: int | None = None,
+        threads: int | None = None,
+        pad_to_multiple: int = 32,
+    ) -> None:
+        self.reader, self.ops, self.batch_size = reader, tuple(ops), _positive("batch_size", batch_size)
+        self.device, self.train, self.seed, self.shard = (
+            resolve_device(device),
+            train,
+            seed,
+            _resolve_shard(shard),
+        )
+        self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
+        lanes, lane_threads = _lanes_and_threads(self.device, pipelines, threads)
+        self._steps = len(self._batches(0))
+        self._idle = deque(Lane(self._graph, batch_size, lane_threads, self.device) for _ in range(lanes))
+        self._running: deque[tuple[_Planned, Lane]] = deque()
+        self._plan: Iterator[_Planned] = iter(())
+        self._position = (0, 0)
+        self._resumed = False
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each label; index 0 is the background."""
+        return self.reader.class_names
+
+    @property
+    def category_ids(self) -> tuple[int, ...]:
+        """The json's category id of each label; index 0, the background, holds -1."""
+        return self.reader.category_ids
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return self._steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch, step = self._position
+        if step and not self._resumed:
+            epoch, step = epoch + 1, 0
+        self._resumed = False
+        self._go_to(epoch, step)
+        return self._rest_of_epoch(epoch, step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader is: after the batch it yielded last. Small, and json can hold it."""
+        epoch, step = self._position
+        return {"epoch": epoch, "step": step, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to where `state` was taken: the next `for` gives the batches that came after it.
+
+        Raises ValueError if it was taken with other data, another recipe, seed, batch size or shard.
+        """
+        for name, here in self._identity().items():
+            if state.get(name) != here:
+                raise ValueError(
+                    f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal"
+                )
+        epoch, step = state["epoch"], state["step"]
+        self._position = (epoch + 1, 0) if step == self._steps else (epoch, step)
+        self._resumed = True
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "data": self.reader.fingerprint(),
+            "recipe": repr(list(self.ops)),
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+            "shard": list(self.shard),
+            "train": self.train,
+        }
+
+    # ---------------------------------------------------------------------------------------- the order
+
+    def _batches(self, epoch: int) -> list[Rows]:
+        if self.train:
+            return train_batches(len(self.reader), self.batch_size, self.shard, self.seed, epoch)
+        return evaluation_batches(len(self.reader), self.batch_size, self.shard)
+
+    def _plan_from(self, epoch: int, step: int) -> Iterator[_Planned]:
+        """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch."""
+        for each in count(epoch) if self.train else (epoch,):
+            batches = self._batches(each)
+            yield from (
+                _Planned(each, at, batches[at]) for at in range(step if each == epoch else 0, len(batches))
+            )
+
+    def _go_to(self, epoch: int, step: int) -> None:
+        if not self._running or self._running[0][0][:2] != (epoch, step):
+            self._drain()
+            self._plan = self._plan_from(epoch, step)
+        self._position = (epoch, step)
+        self._start_lanes()
+
+    def _start_lanes(self) -> None:
+        while self._idle and (planned := next(self._plan, None)) is not None:
+            lane = self._idle.popleft()
+            rng = batch_rng(self.seed, planned.epoch, planned.step, self.shard[0])
+            lane.start(self.reader.arrays(planned.rows), rng, len(planned.rows))
+            self._running.append((planned, lane))
+
+    def _drain(self) -> None:
+        while self._running:
+            self._finish()
+
+    def _finish(self) -> tuple[_Planned, list[Any]]:
+        planned, lane = self._running.popleft()
+        try:
+            outputs = lane.finish()
+        except RuntimeError as error:
+            raise self._explained(planned.rows, error) from error
+        self._idle.append(lane)
+        return planned, outputs
+
+    def _rest_of_epoch(self, epoch: int, step: int) -> Iterator[Batch]:
+        for at in range(step, self._steps):
+            if self._position != (epoch, at):
+                raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
+            planned, outputs = self._finish()
+            self._start_lanes()
+            self._position = (epoch, at + 1)
+            yield self._batch(planned.rows, outputs)
+
+    # ---------------------------------------------------------------------------------------- the batch
+
+    def _graph(self, random: Random) -> list[Node]:
+        source, file_shape = self.reader.sample(random, **_decoder(self.device))
+        sample = run_recipe(source, self.ops)
+        if not sample.rendered:
+            raise ValueError(
+                f"the recipe needs a Resize, so that its images make a batch; got {list(self.ops)}"
+            )
+        image = sample.image if sample.layout == "CHW" else fn.transpose(sample.image, perm=[2, 0, 1])
+        if not sample.uniform:
+            image = fn.pad(image, axes=[1, 2], align=[self.pad_to_multiple] * 2)
+        boxes = fn.pad(boxes_in_pixels(sample), axes=[0], fill_value=0)
+        labels = fn.pad(sample.labels, axes=[0], fill_value=-1)
+        if self.device.type == "cuda":
+            boxes, labels = boxes.gpu(), labels.gpu()
+        return [
+            image,
+            boxes,
+            labels,
+            sample.labels.shape(),
+            sample.matrix,
+            sample.size,
+            source.size,
+            file_shape,
+        ]
+
+    def _batch(self, rows: Rows, outputs: list[Any]) -> Batch:
+        images, boxes, labels = (torch.from_dlpack(output.as_tensor()) for output in outputs[:3])
+        counts, matrix, size, _, file_shape = (np.asarray(output.as_tensor()) for output in outputs[3:])
+        self._check_sizes(rows, file_shape)
+        labels = labels.long()
+        return Batch(
+            images=images,
+            boxes=boxes,
+            labels=labels,
+            mask=labels >= 0,
+            image_id=torch.from_numpy(self.reader.image_ids[rows]),
+            size=torch.from_numpy(self.reader.sizes[rows]),
+            matrix=torch.from_numpy((invert(matrix) * size[:, ::-1, None]).astype(np.float32)),
+            counts=tuple(counts[:, 0].tolist()),
+        )
+
+    def _check_sizes(self, rows: Rows, file_shape: np.ndarray) -> None:
+        """A json with another size than the file's would put every box of the image in the wrong place."""
+        wrong = (file_shape[:, :2] != self.reader.sizes[rows]).any(1)
+        for at in np.flatnonzero(wrong):
+            (height, width), (has_height, has_width) = self.reader.sizes[rows[at]], file_shape[at, :2]
+            raise DataError(
+                f"{self.reader.path(rows[at])} has {has_width} x {has_height} pixels, {self.reader.annotations} says "
+                f"{width} x {height}, so its boxes would be misplaced; detaug check finds all of them"
+            )
+
+    def _explained(self, rows: Rows, error: RuntimeError) -> DataError:
+        broken = [
+            f"{self.reader.path(row)}: {reason}"
+            for row in rows
+            if (reason := _why_unreadable(self.reader, row))
+        ]
+        remedy = f"detaug check {self.reader.annotations} {self.reader.images} --decode --clean OUT.json leaves it out"
+        first_line = str(error).strip().splitlines()[0]
+        return DataError("; ".join([*(broken or [f"DALI stopped: {first_line}"]), remedy]))
+
+
+def _why_unreadable(reader: CocoReader, row: int) -> str | None:
+    try:
+        with Image.open(reader.path(row)) as image:
+            image.load()
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"does not decode ({error})"
+    return None
+
+
+def _decoder(device: torch.device) -> dict[str, Any]:
+    """Settings of DALI's decoder; on a GPU nearly all JPEGs go to its JPEG engine."""
+    if device.type == "cpu":
+        return {"device": "cpu", "output_type": types.RGB}
+    hints = {"preallocate_width_hint": 640, "preallocate_height_hint": 640}
+    return {"device": "mixed", "output_type": types.RGB, "hw_decoder_load": 0.95, **hints}
+
+
+def _lanes_and_threads(device: torch.device, pipelines: int | None, threads: int | None) -> tuple[int, int]:
+    cores = len(os.sched_getaffinity(0))
+    if pipelines is None:
+        pipelines = 1 if device.type == "cpu" else 4
+    if threads is None:
+        threads = cores if device.type == "cpu" else 2
+    return _positive("pipelines", pipelines), _positive("threads", threads)
+
+
+def _positive(name: str, value: int) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return value
+
+
+def _resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
+    rank, world = shard or (int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
+    if not 0 <= rank < world:
+        raise ValueError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
+    return rank, world

@@ -1,0 +1,49 @@
+"""Recipes: lists of ops, to use as they are or to copy and change."""
+
+from __future__ import annotations
+
+from detaug.ops import (
+    Normalize,
+    Op,
+    RandomHorizontalFlip,
+    RandomIoUCrop,
+    RandomPhotometricDistort,
+    RandomZoomOut,
+    Resize,
+)
+
+Triple = tuple[float, float, float]
+
+IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
+IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
+NO_MEAN: Triple = (0.0, 0.0, 0.0)
+UNIT_STD: Triple = (1.0, 1.0, 1.0)
+
+
+def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
+    """SSD's training recipe (Liu et al. 2016), as torchvision's reference "ssd" has it, at 300 x 300.
+
+    Images come out in 0..1 by default: torchvision's detectors normalise inside. Give `mean` and `std` for a
+    model that does not.
+    """
+    return [
+        RandomZoomOut(),
+        RandomIoUCrop(),
+        RandomHorizontalFlip(),
+        Resize((300, 300)),
+        RandomPhotometricDistort(),
+        Normalize(mean, std),
+    ]
+
+
+def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
+    """RetinaNet's training recipe (Lin et al. 2017): flip, shorter side 800, longer side at most 1333.
+
+    The loader pads a batch's images at the right and the bottom to one size, a multiple of 32.
+    """
+    return [RandomHorizontalFlip(), Resize(800, max_size=1333), Normalize(mean, std)]
+
+
+def evaluation(size: int | tuple[int, int], mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
+    """Nothing random. `size`: (H, W), or the shorter side, as `Resize` takes it."""
+    return [Resize(size), Normalize(mean, std)]
