@@ -108,7 +108,8 @@ def _summary_lines(summary: VocSummary) -> Iterator[str]:
     for name, count in summary.class_counts.items():
         yield f"  {name:<{width}}  {count:>9,}"
     for kind, count in summary.kind_counts.items():
-        yield f"{KINDS[kind].effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}"
+        effect = KINDS[kind].effect.replace("error", "skipped")  # where errors are written, they were skipped
+        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}"
     if any(finding.kind == "coordinate-zero" for finding in summary.findings):
         yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
     yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
@@ -159,6 +160,8 @@ def voc_to_coco(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     paths = _Paths(_writable(output, "output"), None if report is None else _writable(report, "report"))
+    if paths.report and os.path.realpath(paths.report) == os.path.realpath(paths.output):
+        raise ValueError(f"report must be another file than output, got {paths.report} for both")
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
     findings, outcomes = _read_all(_Run(folders, rules, jobs, progress), split)
     if paths.report:
@@ -215,7 +218,7 @@ def _read_all(run: _Run, split: str | None) -> tuple[list[Finding], list[Outcome
     pairs, findings = _pairs(folders, split, xmls, images)
     outcomes = _read_pairs(pairs, run, total=len(pairs))
     outcomes = _by_filename(outcomes, images, run)
-    outcomes = _refuse_shared(outcomes, pairs, folders)
+    outcomes = _refuse_shared(outcomes, pairs, pair_by_stem(xmls, images), folders)
     if split is None:
         outcomes += _unlabelled(outcomes, pairs, images, run)
         outcomes.sort(key=lambda outcome: (outcome.image or "", outcome.xml or ""))
@@ -305,10 +308,13 @@ def _missing(outcome: Outcome, folders: Folders) -> Outcome:
     return outcome._replace(image="", findings=(finding,))
 
 
-def _refuse_shared(outcomes: list[Outcome], pairs: list[Pair], folders: Folders) -> list[Outcome]:
+def _refuse_shared(
+    outcomes: list[Outcome], pairs: list[Pair], all_pairs: list[Pair], folders: Folders
+) -> list[Outcome]:
+    """An image belongs to one XML, the one with the better claim to it, be that in the split or not."""
     ranks = {pair.xml: pair.rank if pair.images else 3 for pair in pairs}
     claims = [Pair(o.xml, (o.image,), ranks.get(o.xml, 0)) for o in outcomes if o.xml and o.image]
-    losers = settle_claims(claims)
+    losers = settle_claims([*claims, *(pair for pair in all_pairs if pair.xml not in ranks)])
     return [_shared(outcome, folders) if outcome.xml in losers else outcome for outcome in outcomes]
 
 

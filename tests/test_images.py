@@ -1,0 +1,134 @@
+"""Image headers, against what DALI decodes."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from voc_files import exif, image_bytes, rotated_jpeg, with_segment
+
+from detaug.converters.images import ImageError, read_image_header
+
+
+def turned(orientation: int = 6) -> Image.Exif:
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    return tags
+
+
+def png_chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png_with(orientation: int, before: bytes) -> bytes:
+    """A PNG with an eXIf chunk before the chunk of that name."""
+    data = image_bytes(kind="PNG")
+    position = data.index(before) - 4
+    return data[:position] + png_chunk(b"eXIf", exif(orientation)) + data[position:]
+
+
+def exif_segment(tiff: bytes) -> bytes:
+    return b"Exif\0\0" + tiff
+
+
+XMP = b'http://ns.adobe.com/xap/1.0/\0<x xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/>'
+JPEG = image_bytes()
+START_OF_SCAN = JPEG.index(b"\xff\xda")
+LATE_EXIF = with_segment(b"\xff\xd8" + JPEG[START_OF_SCAN:], exif_segment(exif(6)))[2:]
+IMAGES = {
+    "plain": JPEG,
+    "gray": image_bytes(mode="L"),
+    "cmyk": image_bytes(mode="CMYK"),
+    "progressive": image_bytes(progressive=True),
+    "4:4:4": image_bytes(subsampling=0),
+    **{f"orientation {n}": rotated_jpeg(n) for n in (*range(10), 300)},
+    "gray, orientation 6": rotated_jpeg(6, mode="L"),
+    "big endian": with_segment(JPEG, exif_segment(exif(6, ">"))),
+    "as a long": with_segment(JPEG, exif_segment(exif(6, type_=4))),
+    "as a big endian long": with_segment(JPEG, exif_segment(exif(6, ">", type_=4))),
+    "6, then 1": with_segment(with_segment(JPEG, exif_segment(exif(1))), exif_segment(exif(6))),
+    "1, then 6": with_segment(with_segment(JPEG, exif_segment(exif(6))), exif_segment(exif(1))),
+    "in XMP only": with_segment(JPEG, XMP),
+    "not TIFF": with_segment(JPEG, exif_segment(b"garbage!")),
+    "directory outside": with_segment(JPEG, exif_segment(b"II*\0\xff\xff\xff\xff")),
+    "directory too long": with_segment(JPEG, exif_segment(exif(6)[:8] + b"\xff\0" + exif(6)[10:])),
+    "value at the very end": with_segment(JPEG, exif_segment(exif(6)[:-6])),
+    "empty": with_segment(JPEG, exif_segment(b"")),
+    "fill bytes": JPEG[:2] + b"\xff\xff" + JPEG[2:],
+    "EXIF behind the frame header": JPEG[:START_OF_SCAN] + LATE_EXIF,
+    "behind 4 KiB": with_segment(rotated_jpeg(6), b"x" * 6000, 0xFE),
+    "behind 400 KiB": b"".join(
+        [JPEG[:2], *[with_segment(b"\xff\xd8", b"x" * 65000, 0xFE)[2:]] * 7, rotated_jpeg(6)[2:]]
+    ),
+    "png": image_bytes(kind="PNG"),
+    "png, orientation 6": png_with(6, b"IDAT"),
+    "png, orientation 6 behind the pixels": png_with(6, b"IEND"),
+    "webp, orientation 6": image_bytes(kind="WEBP", exif=turned().tobytes()),
+    "tiff, orientation 6": image_bytes(kind="TIFF", exif=turned()),
+    "tiff, orientation 9": image_bytes(kind="TIFF", exif=turned(9)),
+    "bmp": image_bytes(kind="BMP"),
+    "ppm": image_bytes(kind="PPM"),
+    "jpeg 2000": image_bytes(kind="JPEG2000"),
+}
+
+
+@pytest.fixture(scope="module")
+def decoded_sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
+    """(width, height) of each image as DALI decodes it on the CPU."""
+    import nvidia.dali.fn as fn
+    from nvidia.dali import pipeline_def
+
+    folder = tmp_path_factory.mktemp("images")
+    files = []
+    for n, data in enumerate(IMAGES.values()):
+        files.append(str(folder / f"{n}.img"))
+        Path(files[-1]).write_bytes(data)
+
+    @pipeline_def(batch_size=len(files), num_threads=2, device_id=None)  # type: ignore[untyped-decorator]
+    def decode() -> object:
+        encoded, _ = fn.readers.file(files=files)
+        return fn.decoders.image(encoded)
+
+    pipeline = decode()
+    pipeline.build()
+    (images,) = pipeline.run()
+    return {name: images.at(n).shape[1::-1] for n, name in enumerate(IMAGES)}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_size_is_that_of_the_decoded_image(
+    tmp_path: Path, decoded_sizes: dict[str, tuple[int, int]], name: str
+) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(IMAGES[name])
+    header = read_image_header(str(path))
+    assert (header.width, header.height) == decoded_sizes[name]
+    assert header.file_bytes == len(IMAGES[name])
+    assert header.stored_size == (100, 80)
+
+
+def test_the_images_above_try_both_ways_up(decoded_sizes: dict[str, tuple[int, int]]) -> None:
+    assert set(decoded_sizes.values()) == {(100, 80), (80, 100)}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (JPEG[:2] + b"\0\0" + JPEG[2:], "header is broken"),  # DALI refuses these, too
+        (JPEG[:2] + b"\xff\x01" + JPEG[2:], "header is broken"),
+        (JPEG[:150], "header is broken"),
+        (JPEG[:2] + b"\xff\xe0\0\0" + JPEG[2:], "header is broken"),
+        (b"RIFF\0\0\0\0WEBPVP8 ", "is not an image"),
+        (image_bytes(kind="GIF"), "is GIF, which DALI does not decode"),
+        (png_with(6, b"IDAT").replace(b"IDAT", b"eXIf", 1), "two eXIf chunks"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(data)
+    with pytest.raises(ImageError, match=message):
+        read_image_header(str(path))
