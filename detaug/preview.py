@@ -119,7 +119,7 @@ def to_image(
     white: float = 1.0,
     layout: str | None = None,
 ) -> Image.Image:
-    """One image of any kind as an RGB PIL image.
+    """One image of any kind as an RGB PIL image, always a new one.
 
     pixels: PIL image, or array or tensor (on any device) of (H, W), (H, W, C) or (C, H, W), C being 1 or 3;
         uint8, or float, in which `white` is white.
@@ -173,7 +173,7 @@ def hatch(image: Any, regions: Any) -> Image.Image:
     >>> hatch(Image.new("RGB", (64, 48)), [[0, 0, 16, 48]]).size
     (64, 48)
     """
-    picture = to_image(image).copy()
+    picture = to_image(image)
     mask = Image.new("L", picture.size)
     for box in _visible(_check_boxes(regions, "regions"), picture.size):
         mask.paste(255, _snap(box))
@@ -243,11 +243,11 @@ def _to_uint8(pixels: npt.NDArray[np.float64], mean: Any, std: Any, white: float
 
 
 def _resized(picture: Image.Image, size: tuple[int, int] | None) -> tuple[Image.Image, Boxes]:
-    """A copy of `picture` in `size` (H, W), and the (4,) factors by which its boxes grow."""
+    """`picture` in `size` (H, W), and the (4,) factors by which its boxes grow."""
     height, width = size or (picture.height, picture.width)
     factors = np.array([width / picture.width, height / picture.height] * 2)
     if factors.max() == factors.min() == 1:
-        return picture.copy(), factors
+        return picture, factors
     # A strongly enlarged image shows its pixels as squares: what a box covers can be counted.
     method = Image.Resampling.NEAREST if factors.min() >= 4 else Image.Resampling.LANCZOS
     return picture.resize((width, height), method), factors

@@ -145,6 +145,7 @@ def test_the_letters_stay_on_their_plate() -> None:
     assert plate is not None
     assert plate[0] < dark[0] < dark[2] < plate[2]
     assert plate[1] <= dark[1] < dark[3] <= 40
+    assert dark[3] - dark[1] > 0.7 * (40 - plate[1])
 
 
 def test_labels_make_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
