@@ -68,9 +68,8 @@ def noise(rng: Random, shape: tuple[int, int], cell: float, octaves: int = 4, st
     for octave in range(octaves):
         rows, columns = height / cell * 2**octave, width / cell / stretch * 2**octave
         lattice = rng.uniform(-1, 1, (int(rows) + 3, int(columns) + 3)).astype(np.float32)
-        lumps = Image.fromarray(lattice).resize(
-            (width, height), Image.Resampling.BICUBIC, (0, 0, columns, rows)
-        )
+        window = (0, 0, columns, rows)
+        lumps = Image.fromarray(lattice).resize((width, height), Image.Resampling.BICUBIC, window)
         total += np.asarray(lumps) / 1.7**octave
     return total / 1.3
 
@@ -99,10 +98,8 @@ def times(color: Color, factor: float) -> Color:
 def _meadow(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
     shape, horizon = (height, width), rng.uniform(0.42, 0.52)
     depth = _depth(shape, horizon)
-    blades = (
-        noise(rng, shape, 9, 4, stretch=0.35) * (0.25 + depth) + noise(rng, shape, 60, 3, stretch=2) * 0.5
-    )
-    grass = mix((52, 84, 34), (146, 178, 80), 0.5 + 0.42 * blades)
+    blades, tufts = noise(rng, shape, 9, 4, stretch=0.35), noise(rng, shape, 60, 3, stretch=2)
+    grass = mix((52, 84, 34), (146, 178, 80), 0.5 + 0.42 * (0.25 + depth) * blades + 0.21 * tufts)
     flowers = to_picture(255 * (rng.random(shape) > 1 - 0.004 * depth)).filter(ImageFilter.MaxFilter(3))
     petals = np.array(pick(rng, (246, 220, 90), (240, 240, 244), (214, 110, 160)))
     ground = over(petals, grass, np.asarray(flowers, np.float32) / 255)
@@ -112,9 +109,8 @@ def _meadow(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
 def _street(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
     shape, horizon = (height, width), rng.uniform(0.44, 0.5)
     depth, (_, x) = _depth(shape, horizon), grid(*shape)
-    asphalt = mix(
-        (70, 72, 78), (128, 128, 130), 0.5 + 0.3 * noise(rng, shape, 5, 3) + 0.12 * noise(rng, shape, 90, 3)
-    )
+    grit, stains = noise(rng, shape, 5, 3), noise(rng, shape, 90, 3)
+    asphalt = mix((70, 72, 78), (128, 128, 130), 0.5 + 0.3 * grit + 0.12 * stains)
     paving = mix((150, 144, 136), (196, 190, 180), 0.5 + 0.4 * noise(rng, shape, 8, 4))
     ground = over(paving, asphalt, (0.22 - depth) * 60 + 0 * x)
     kerb = (np.abs(depth - 0.23) < 0.012) + 0 * x
@@ -298,10 +294,9 @@ def curve(*points: tuple[float, float]) -> Array:
     p1 = np.array(points)
     p0, p2, p3 = np.roll(p1, 1, 0), np.roll(p1, -1, 0), np.roll(p1, -2, 0)
     t = np.linspace(0, 1, 12, endpoint=False)[:, None, None]
-    line = (
-        2 * p1 + (p2 - p0) * t + (2 * p0 - 5 * p1 + 4 * p2 - p3) * t**2 + (3 * p1 - p0 - 3 * p2 + p3) * t**3
-    )
-    return np.asarray(line.transpose(1, 0, 2).reshape(-1, 2) / 2)
+    bend, twist = 2 * p0 - 5 * p1 + 4 * p2 - p3, 3 * p1 - p0 - 3 * p2 + p3
+    line = p1 + ((p2 - p0) * t + bend * t**2 + twist * t**3) / 2
+    return np.asarray(line.transpose(1, 0, 2).reshape(-1, 2))
 
 
 def within(corners: Outline, x1: float, y1: float, x2: float, y2: float) -> Array:
@@ -317,9 +312,12 @@ def box(x1: float, y1: float, x2: float, y2: float) -> Array:
 
 def rows(count: int) -> Pattern:
     """Boards, bricks or tiles: `count` rows with dark joints."""
-    return lambda y, x: (
-        1 - 0.22 * (y * count % 1 < 0.16) - 0.08 * ((x * count + np.floor(y * count) * 0.5) % 1 < 0.12)
-    )
+
+    def pattern(y: Array, x: Array) -> Array:
+        upright = (x * count + np.floor(y * count) * 0.5) % 1 < 0.12
+        return np.asarray(1 - 0.22 * (y * count % 1 < 0.16) - 0.08 * upright)
+
+    return pattern
 
 
 # ---------------------------------------------------------------- ball
@@ -381,9 +379,8 @@ def _mug(sketch: Sketch) -> None:
     part(sketch, np.r_[oval(0.68, 0.52, 0.26, 0.25), oval(0.68, 0.52, 0.165, 0.16)[::-1]], color, shade=0.5)
     outline = np.r_[oval(0.38, 0.87, 0.31, 0.1, 0, np.pi), oval(0.38, 0.17, 0.35, 0.1, np.pi, 2 * np.pi)]
     body = part(sketch, outline, color, bulge=1.1)
-    (_heart if rng.random() < 0.4 else _bands)(
-        sketch, body, pick(rng, (250, 246, 236), (250, 214, 120), (40, 44, 60))
-    )
+    decoration = pick(rng, (250, 246, 236), (250, 214, 120), (40, 44, 60))
+    (_heart if rng.random() < 0.4 else _bands)(sketch, body, decoration)
     part(sketch, oval(0.38, 0.17, 0.35, 0.1), times(color, 1.2))
     part(sketch, oval(0.38, 0.175, 0.315, 0.083), times(color, 0.6), shade=-0.5)
     drink = pick(rng, (66, 40, 26), (150, 100, 60), (170, 80, 30))

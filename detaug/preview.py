@@ -1,30 +1,22 @@
 """Draw boxes on images and lay the images out on a sheet, to be looked at.
 
 Boxes are (M, 4) XYXY in pixels, in continuous coordinates: 0, 0, W, H covers the whole image, and the outline
-of a box is painted inside it, so that its outermost painted pixels are the outermost pixels of the box.
-
-Text is set in Pillow's own font where that has the letters (basic Latin). Otherwise a font of the system is
-looked for, with fontconfig and then at the usual paths (Noto, WenQuanYi, DejaVu). A letter that no font has
-is written as its code point, `U+732B`, never as an empty frame; `apt install fonts-noto-cjk` or its like
-mends that. Right-to-left scripts are shaped where Pillow has libraqm, as its wheels do.
+of a box is painted inside it, so that its outermost painted pixels are the outermost pixels of the box. Names
+may be of any script; a letter for which the system has no font is written as its code point, `U+732B`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import unicodedata
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import accumulate, chain, zip_longest
-from pathlib import Path
+from collections.abc import Sequence
+from itertools import accumulate, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
+
+from detaug._text import cut, typeset
 
 __all__ = ["Tile", "class_color", "draw_boxes", "hatch", "sheet", "to_image"]
 
@@ -46,28 +38,6 @@ INK: Color = (28, 30, 34)
 FAINT: Color = (112, 116, 124)
 PAPER: Color = (255, 255, 255)
 SMALLEST_TEXT = 7  # pixels
-NONCHARACTER = "\U0010ffff"  # in no font: drawing it shows the font's "no such letter" glyph
-
-FONT_PATHS = (
-    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
-    "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
-    "/usr/share/fonts/TTF/DejaVuSans.ttf",
-    "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/google-noto-cjk/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/google-noto-sans-cjk-fonts/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
-    "/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc",
-    "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSansArabic-Regular.ttf",
-    "/usr/share/fonts/truetype/noto/NotoNaskhArabic-Regular.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSansHebrew-Regular.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSansDevanagari-Regular.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSansThai-Regular.ttf",
-    "/usr/share/fonts/truetype/freefont/FreeSans.ttf",
-    "/usr/share/fonts/truetype/unifont/unifont.ttf",
-)
 
 
 class Tile(NamedTuple):
@@ -295,12 +265,10 @@ def _paint_boxes(canvas: Image.Image, boxes: Boxes, names: Sequence[str], flags:
 def _visible(boxes: Boxes, size: tuple[int, int]) -> Boxes:
     """Corners sorted and brought near the image, edges outside staying outside; NaN for what is not seen."""
     width, height = size
-    corners = np.concatenate(
-        [np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1
-    )
-    inside = (
-        (corners[:, :2] < (width, height)).all(1) & (corners[:, 2:] > 0).all(1) & np.isfinite(corners).all(1)
-    )
+    first, second = boxes[:, :2], boxes[:, 2:]
+    corners = np.concatenate([np.minimum(first, second), np.maximum(first, second)], 1)
+    inside = (corners[:, :2] < (width, height)).all(1) & (corners[:, 2:] > 0).all(1)
+    inside &= np.isfinite(corners).all(1)
     return np.where(inside[:, None], np.clip(corners, -99, np.array([width, height] * 2) + 99.0), np.nan)
 
 
@@ -384,11 +352,11 @@ def _paint_plate(draw: ImageDraw.ImageDraw, spot: Boxes, plate: Plate, color: Co
 def _plate(name: str, text_height: int, size: tuple[int, int]) -> Plate | None:
     """The label in the largest font, up to `text_height`, that fits the image; cut if none does."""
     for height in range(text_height, SMALLEST_TEXT - 1, -1):
-        text, font = _typeset(name, height)
+        text, font = typeset(name, height)
         plate = _set(text, font, height)
         if _fits(plate, size):
             return plate
-    plate = _set(_cut(text, font, size[0] - 3), font, height)
+    plate = _set(cut(text, font, size[0] - 3), font, height)
     return plate if _fits(plate, size) else None
 
 
@@ -401,9 +369,8 @@ def _set(text: str, font: ImageFont.FreeTypeFont, height: int) -> Plate:
     _, line_top, _, line_bottom = font.getbbox("Ag", anchor="ls")
     top, bottom = int(min(top, line_top)), int(max(bottom, line_bottom))
     pad = max(1, round(height / 5))
-    return Plate(
-        text, font, (int(right - left) + 2 * pad, bottom - top + pad), (pad - int(left), pad // 2 - top)
-    )
+    size = int(right - left) + 2 * pad, bottom - top + pad
+    return Plate(text, font, size, (pad - int(left), pad // 2 - top))
 
 
 def _spots(box: Boxes, plate: tuple[int, int], size: tuple[int, int]) -> Boxes:
@@ -429,93 +396,6 @@ def _overlaps(a: Boxes, b: Boxes) -> Boxes:
     low = np.maximum(a[:, None, :2], b[None, :, :2])
     high = np.minimum(a[:, None, 2:], b[None, :, 2:])
     return np.asarray(np.prod(np.maximum(high - low, 0), axis=2))
-
-
-# ---------------------------------------------------------------- text
-
-
-def _typeset(text: str, height: int) -> tuple[str, ImageFont.FreeTypeFont]:
-    """`text` as it can be drawn, and a font of `height` pixels that has its letters."""
-    text = _spell_out(unicodedata.normalize("NFC", text), _unprintable)
-    path, index = _find_font(text)
-    font = _open_font(path, index, height)
-    missing = _missing(text, path, index)
-    return _spell_out(text, lambda letter: letter in missing), font
-
-
-def _spell_out(text: str, is_odd: Any) -> str:
-    """`text` with its odd letters written as code points: "a\\n" as "a U+000A"."""
-    return " ".join("".join(f" U+{ord(c):04X} " if is_odd(c) else c for c in text).split())
-
-
-def _cut(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
-    """`text`, or as much of it as fits `width` with two dots at its end, or nothing."""
-    if font.getlength(text) <= width:
-        return text
-    kept = bisect_right(range(len(text)), width, key=lambda n: font.getlength(text[:n] + "..")) - 1
-    return text[:kept].rstrip(" .") + ".." if kept > 0 else ""
-
-
-def _unprintable(letter: str) -> bool:
-    """Control characters, surrogates and unassigned code points."""
-    return unicodedata.category(letter) in ("Cc", "Cs", "Cn")
-
-
-@lru_cache(maxsize=1024)
-def _find_font(text: str) -> tuple[str, int]:
-    """(path, face) of the first font that has all letters of `text`, else of that which lacks the fewest."""
-    best, fewest = ("", 0), len(_missing(text, "", 0))
-    for path, index in chain(_fontconfig(text), ((path, 0) for path in FONT_PATHS)) if fewest else ():
-        lacking = len(_missing(text, path, index))
-        if lacking < fewest:
-            best, fewest = (path, index), lacking
-        if not fewest:
-            break
-    return best
-
-
-def _fontconfig(text: str) -> Iterator[tuple[str, int]]:
-    """What fontconfig, if it is there, takes for the best sans-serif font with these letters."""
-    letters = " ".join(f"{ord(c):x}" for c in sorted(set(text)) if not c.isspace())
-    command = ["fc-match", "--format", "%{file}\n%{index}", f"sans:charset={letters}"]
-    try:
-        answer = subprocess.run(command, capture_output=True, timeout=10, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return
-    path, _, index = os.fsdecode(answer).partition("\n")
-    yield path, int(index or 0) & 0xFFFF
-
-
-@lru_cache(maxsize=1024)
-def _missing(text: str, path: str, index: int) -> frozenset[str]:
-    """The letters of `text` for which the font has no glyph; all of them if it cannot be opened."""
-    letters = {c for c in text if not c.isspace() and unicodedata.category(c) != "Cf"}
-    if path and not Path(path).is_file():
-        return frozenset(letters)
-    try:
-        font = _open_font(path, index, 16)
-        nothing = _glyph(font, NONCHARACTER)
-    except OSError:
-        return frozenset(letters)
-    return frozenset(c for c in letters if _glyph(font, c) == nothing)
-
-
-def _glyph(font: ImageFont.FreeTypeFont, letter: str) -> tuple[tuple[int, int], bytes]:
-    mask = font.getmask(letter)
-    return mask.size, bytes(mask)
-
-
-@lru_cache(maxsize=256)
-def _open_font(path: str, index: int, height: int) -> ImageFont.FreeTypeFont:
-    """The font at `path`, or Pillow's own for an empty one."""
-    if path:
-        return ImageFont.truetype(path, height, index)
-    font = ImageFont.load_default(height)
-    if not isinstance(font, ImageFont.FreeTypeFont):
-        raise OSError(
-            "Pillow must be built with FreeType to draw text; install its wheel, pip install pillow"
-        )
-    return font
 
 
 # ---------------------------------------------------------------- sheet
@@ -576,6 +456,6 @@ def _write(
     draw: ImageDraw.ImageDraw, xy: tuple[int, int], text: str, height: int, color: Color, max_width: int
 ) -> None:
     """One line of text with its top at `xy`, cut to `max_width`."""
-    text, font = _typeset(text, height)
-    line = _cut(text, font, max_width)
+    text, font = typeset(text, height)
+    line = cut(text, font, max_width)
     draw.text((xy[0], xy[1] + round(0.95 * height)), line, color, font, anchor="ls")

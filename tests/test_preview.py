@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
-from detaug import preview
+from detaug import _text, preview
 from detaug.preview import Tile, class_color, draw_boxes, hatch, sheet, to_image
 
 VOC = [
@@ -244,23 +244,23 @@ NAMES = [
 @pytest.mark.parametrize("fonts", ["of this machine", "none"])
 def test_no_letter_is_drawn_as_tofu(monkeypatch: pytest.MonkeyPatch, name: str, fonts: str) -> None:
     if fonts == "none":
-        monkeypatch.setattr(preview, "_fontconfig", lambda text: iter(()))
-        monkeypatch.setattr(preview, "FONT_PATHS", ())
-    preview._find_font.cache_clear()
-    text, font = preview._typeset(name, 20)
-    preview._find_font.cache_clear()
-    tofu = glyph(font, preview.NONCHARACTER)
+        monkeypatch.setattr(_text, "fontconfig", lambda text: iter(()))
+        monkeypatch.setattr(_text, "FONT_PATHS", ())
+    _text.find_font.cache_clear()
+    text, font = _text.typeset(name, 20)
+    _text.find_font.cache_clear()
+    tofu = glyph(font, _text.NONCHARACTER)
     assert all(glyph(font, letter) != tofu for letter in text if not letter.isspace())
     for letter in set(name) - set(text):
         assert f"U+{ord(letter):04X}" in text
 
 
 def test_without_a_font_for_it_a_letter_is_its_code_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview, "_fontconfig", lambda text: iter([("/no/such/font.ttf", 0)]))
-    monkeypatch.setattr(preview, "FONT_PATHS", ())
-    preview._find_font.cache_clear()
-    assert preview._typeset("a 猫狗", 20)[0] == "a U+732B U+72D7"
-    preview._find_font.cache_clear()
+    monkeypatch.setattr(_text, "fontconfig", lambda text: iter([("/no/such/font.ttf", 0)]))
+    monkeypatch.setattr(_text, "FONT_PATHS", ())
+    _text.find_font.cache_clear()
+    assert _text.typeset("a 猫狗", 20)[0] == "a U+732B U+72D7"
+    _text.find_font.cache_clear()
 
 
 def test_a_font_with_the_letters_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,16 +268,16 @@ def test_a_font_with_the_letters_is_found(monkeypatch: pytest.MonkeyPatch) -> No
         ImageFont.truetype("DejaVuSans.ttf", 12)
     except OSError:
         pytest.skip("DejaVu Sans is not installed: no font here is known to have Cyrillic letters")
-    assert preview._typeset("собака", 20)[0] == "собака"
+    assert _text.typeset("собака", 20)[0] == "собака"
 
 
 def test_fontconfig_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert list(preview._fontconfig("猫")) == []
+    assert list(_text.fontconfig("猫")) == []
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert preview._typeset("a\nb\0\ud800", 20)[0] == "a U+000A b U+0000 U+D800"
+    assert _text.typeset("a\nb\0\ud800", 20)[0] == "a U+000A b U+0000 U+D800"
 
 
 def test_another_name_is_another_picture() -> None:
@@ -402,9 +402,7 @@ def test_a_sheet_of_nothing_is_an_error(rows: Any) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), max_size=3), min_size=1, max_size=3)
-)
+@given(st.lists(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), max_size=3), max_size=3))
 def test_any_sizes_make_a_sheet(sizes: list[list[tuple[int, int]]]) -> None:
     if any(sizes):
         rows = [[Tile(Image.new("RGB", size), [(0, 0, 1, 1)], ["a"]) for size in row] for row in sizes]

@@ -38,9 +38,8 @@ def corners(element: ET.Element) -> list[float]:
 
 def digest(root: Path) -> str:
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    return hashlib.sha256(
-        b"".join(str(p.relative_to(root)).encode() + p.read_bytes() for p in files)
-    ).hexdigest()
+    parts = [bytes(path.relative_to(root)) + path.read_bytes() for path in files]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def white_pixels(size: tuple[int, int], sprites: list[shapes.Sprite], k: int) -> Any:
@@ -74,10 +73,9 @@ def test_the_pictures_are_like_photographs(voc: Path) -> None:
     sizes = [path.stat().st_size for path in (voc / "JPEGImages").iterdir()]
     assert min(sizes) > 35_000
     assert 45_000 < np.median(sizes) < 90_000
-    shapes_seen = {
-        (root.findtext("size/width"), root.findtext("size/height")) for root in read_xml(voc).values()
-    }
-    assert {("500", "375"), ("375", "500")} < shapes_seen
+    roots = read_xml(voc).values()
+    seen = {(root.findtext("size/width"), root.findtext("size/height")) for root in roots}
+    assert {("500", "375"), ("375", "500")} < seen
 
 
 def test_every_kind_of_object_is_there(voc: Path) -> None:
