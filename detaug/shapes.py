@@ -122,7 +122,7 @@ def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
     views = _views(sprites, picture.size)
     for view in views:
         _paste(picture, view.sprite)
-    things = [_thing(view, decimals=n % 5 == 1) for view in views]
+    things = [_thing(view, decimals=n % 5 == 1 or _has_small_ball(n)) for view in views]
     return photograph(picture, np.random.default_rng([seed, n, 1])), things
 
 
@@ -136,7 +136,7 @@ def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
     cast = [role for role in roles for _ in range(rng.integers(*role.number))]
     plan = sorted((rng.uniform(*role.depth), role) for role in cast)
     sprites = [_place(rng, role, depth, size, horizon) for depth, role in plan]
-    return picture, sprites + [_small_ball(rng, size)] * (n % 15 == 2)
+    return picture, sprites + [_small_ball(rng, size)] * _has_small_ball(n)
 
 
 def _place(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
@@ -151,8 +151,12 @@ def _place(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon
     return Sprite(role.name, image, (round(x), round(foot) - image.height))
 
 
+def _has_small_ball(n: int) -> bool:
+    return n % 15 == 2
+
+
 def _small_ball(rng: Random, size: tuple[int, int]) -> Sprite:
-    """So small that VOC's annotators would call it difficult."""
+    """In front, wholly to be seen, and so small that VOC's annotators would call it difficult."""
     x, y = rng.uniform(0.3, 0.7) * size[0], rng.uniform(0.75, 0.9) * size[1]
     return Sprite("ball", draw_thing("ball", rng, 15), (round(x), round(y)))
 
