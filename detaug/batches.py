@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import numpy as np
@@ -51,21 +51,16 @@ class Batch:
         `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them.
         """
         if len(boxes) != len(self):
-            raise ValueError(
-                f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}"
-            )
+            raise ValueError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
         if isinstance(boxes, Tensor):
             return _move(boxes, self._to_source().to(boxes))
-        return [
-            _move(box[None], matrix[None].to(box))[0]
-            for box, matrix in zip(boxes, self._to_source(), strict=True)
-        ]
+        return [_move(box[None], matrix[None].to(box))[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch with every tensor on `device`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        tensors = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
-        return replace(self, **tensors)
+        moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+        return Batch(**{**values, **moved})
 
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().numpy()).astype(np.float32))
@@ -80,8 +75,6 @@ def invert(matrix: np.ndarray) -> np.ndarray:
 def _move(boxes: Tensor, matrix: Tensor) -> Tensor:
     """(N, K, 4) XYXY through (N, 2, 3): the hull of the moved corners."""
     x0, y0, x1, y1 = boxes.unbind(-1)
-    points = torch.stack(
-        [torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], 1
-    )  # (N, 2, K, 4)
+    points = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], 1)  # (N, 2, K, 4)
     moved = torch.einsum("nij,njkc->nikc", matrix[:, :, :2], points) + matrix[:, :, 2, None, None]
     return torch.cat([moved.amin(-1), moved.amax(-1)], 1).transpose(1, 2)

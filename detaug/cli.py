@@ -50,9 +50,7 @@ def cli() -> None:
 @cli.command()
 @click.argument("root", type=_FOLDER)
 @click.option("-o", "--output", type=_FILE, required=True, help="The COCO json file to write.")
-@click.option(
-    "--split", metavar="NAME", help="Only the images of ROOT/ImageSets/Main/NAME.txt, in its order."
-)
+@click.option("--split", metavar="NAME", help="Only the images of ROOT/ImageSets/Main/NAME.txt, in its order.")
 @click.option(
     "--classes",
     metavar="a,b,c|FILE",
@@ -86,15 +84,9 @@ def cli() -> None:
     show_default=True,
     help="Files that cannot be used: list them all and stop, or leave them out.",
 )
-@click.option(
-    "--images", type=_FOLDER, help="The folder of the images.  [default: ROOT/JPEGImages, else ROOT]"
-)
-@click.option(
-    "--annotations", type=_FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]"
-)
-@click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to read with."
-)
+@click.option("--images", type=_FOLDER, help="The folder of the images.  [default: ROOT/JPEGImages, else ROOT]")
+@click.option("--annotations", type=_FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to read with.")
 @click.option("--report", type=_FILE, help="A json file for everything repaired, dropped or refused.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **options: Any) -> None:

@@ -36,8 +36,8 @@ def saturation(factor: Matrix) -> Matrix:
 
 
 def hue(turn: Matrix) -> Matrix:
-    """Turn the hue, the luma stays: a rotation of I and Q. `turn`: (N,), 1 is the whole circle."""
-    cos, sin = np.cos(2 * np.pi * turn), np.sin(2 * np.pi * turn)
+    """Turn the hue from red towards green, the luma stays: I and Q rotated. `turn`: (N,), 1 is the whole circle."""
+    cos, sin = np.cos(2 * np.pi * turn), -np.sin(2 * np.pi * turn)
     rotation = np.tile(np.eye(3), (len(turn), 1, 1))
     rotation[:, 1, 1], rotation[:, 1, 2], rotation[:, 2, 1], rotation[:, 2, 2] = cos, -sin, sin, cos
     return _affine(np.linalg.inv(RGB_TO_YIQ) @ rotation @ RGB_TO_YIQ)

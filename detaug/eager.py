@@ -86,7 +86,8 @@ class Samples:
     def matrix(self) -> Array:
         """(N, 2, 3) float64: source pixels -> pixels of `images`."""
         matrix, size = np.stack(self._outputs[3]), np.stack(self._outputs[4])
-        return invert(matrix) * size[:, ::-1, None]
+        moved: Array = invert(matrix) * size[:, ::-1, None]
+        return moved
 
     @cached_property
     def _outputs(self) -> list[list[Array]]:
@@ -97,7 +98,7 @@ class Samples:
     def _inputs(self) -> dict[str, Any]:
         size = np.array([image.shape[:2] for image in self.source_images], np.float32)
         relative = [
-            boxes / np.float32([width, height, width, height])
+            boxes / np.array([width, height, width, height], np.float32)
             for boxes, (height, width) in zip(self.source_boxes, size, strict=True)
         ]
         source = view_matrix(np.zeros_like(size), size[:, ::-1])
@@ -130,14 +131,10 @@ def _image(image: Any) -> Array:
 
 def _check_lengths(images: list[Array], boxes: list[Array], labels: list[Array]) -> None:
     if not len(images) == len(boxes) == len(labels) or not images:
-        raise ValueError(
-            f"images, boxes and labels must be as many, got {len(images)}, {len(boxes)}, {len(labels)}"
-        )
+        raise ValueError(f"images, boxes and labels must be as many, got {len(images)}, {len(boxes)}, {len(labels)}")
     for at, (image, each, numbers) in enumerate(zip(images, boxes, labels, strict=True)):
         if len(each) != len(numbers):
-            raise ValueError(
-                f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(numbers)}"
-            )
+            raise ValueError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(numbers)}")
         height, width = image.shape[:2]
         inside = (each[:, :2] >= 0).all() and (each[:, 2:] <= (width, height)).all()
         if not (inside and (each[:, :2] <= each[:, 2:]).all() and (numbers >= 1).all()):

@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def train_batches(
-    n: int, batch_size: int, shard: tuple[int, int], seed: int, epoch: int
-) -> list[NDArray[np.int64]]:
+def train_batches(n: int, batch_size: int, shard: tuple[int, int], seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Shuffled full batches of this shard. Every image is there at least once over all shards.
 
     All shards have the same number of batches; the last ones are filled up from the start of the epoch.

@@ -29,7 +29,7 @@ def compose(matrix: Node, view: Node) -> Node:
 
 def corners(matrix: Node) -> Node:
     """(2, 2): where the view's corners (0, 0) and (1, 1) lie in the source image, (x, y) pixels."""
-    return fn.coord_transform(types.Constant(np.float32([[0, 0], [1, 1]])), MT=matrix)
+    return fn.coord_transform(types.Constant(np.array([[0, 0], [1, 1]], np.float32)), MT=matrix)
 
 
 def swap_xy(points: Node) -> Node:
@@ -41,6 +41,15 @@ def move_boxes(boxes: Node, matrix: Node) -> Node:
     """(M, 4) XYXY boxes through a (2, 3) matrix that neither mirrors nor rotates."""
     points = fn.coord_transform(fn.reshape(boxes, shape=[-1, 2]), MT=matrix)
     return fn.reshape(points, shape=[-1, 4])
+
+
+def shown(sample: Sample) -> Node:
+    """(2, 2): what of the source image the view can show, from (x0, y0) to (x1, y1), in source pixels."""
+    whole = corners(sample.source) if sample.shown is None else sample.shown
+    if sample.matrix is sample.source:
+        return whole
+    (start, end), limits = _rows(corners(sample.matrix)), _rows(whole)
+    return dali_math.clamp(fn.stack(dali_math.min(start, end), dali_math.max(start, end)), *limits)
 
 
 def render(sample: Sample, size: Node) -> Sample:
@@ -63,22 +72,19 @@ def _render_filled(sample: Sample, size: Node, fill: tuple[float, ...]) -> Sampl
     size_xy = fn.reshape(swap_xy(fn.reshape(size, shape=[1, 2])), shape=[2])
     view = corners(sample.matrix)
     view_start, view_end = _rows(view)
-    shown = dali_math.clamp(view, *_rows(corners(sample.source)))  # in source pixels
-    shown_in_view = (shown - view_start) / (view_end - view_start)
-    edges = dali_math.floor(shown_in_view * size_xy + 0.5)
-    edge_start, edge_end = _rows(edges)
-    start = dali_math.min(edge_start, size_xy - 1)
-    length = dali_math.max(edge_end - start, 1.0)
+    limits = corners(sample.source) if sample.shown is None else sample.shown
+    seen = dali_math.clamp(view, *_rows(limits))  # in source pixels
+    seen_in_view = (seen - view_start) / (view_end - view_start)
+    old_start, old_end = _rows(seen_in_view)
+    length = dali_math.max(_round((old_end - old_start) * size_xy), 1.0)
+    start = dali_math.min(_round(old_start * size_xy), size_xy - length)
 
-    shown_start, shown_end = _rows(shown)
-    old_start, old_end = _rows(shown_in_view)
+    seen_start, seen_end = _rows(seen)
     new_start, new_end = start / size_xy, (start + length) / size_xy
     moved = fn.transforms.crop(from_start=old_start, from_end=old_end, to_start=new_start, to_end=new_end)
-    matrix = fn.transforms.crop(
-        from_start=new_start, from_end=new_end, to_start=shown_start, to_end=shown_end
-    )
+    matrix = fn.transforms.crop(from_start=new_start, from_end=new_end, to_start=seen_start, to_end=seen_end)
 
-    roi_start, roi_end = _rows(swap_xy(shown))
+    roi_start, roi_end = _rows(swap_xy(seen))
     start_yx, length_yx = _rows(swap_xy(fn.stack(start, length)))
     image = fn.resize(sample.image, roi_start=roi_start, roi_end=roi_end, size=length_yx)
     image = fn.slice(
@@ -87,6 +93,10 @@ def _render_filled(sample: Sample, size: Node, fill: tuple[float, ...]) -> Sampl
     )  # fmt: skip
     boxes = dali_math.clamp(move_boxes(sample.boxes, moved), 0.0, 1.0)
     return sample._replace(image=image, boxes=boxes, matrix=matrix, size=size, rendered=True, fill=None)
+
+
+def _round(value: Node) -> Node:
+    return dali_math.floor(value + 0.5)
 
 
 def _rows(pair: Node) -> tuple[Node, Node]:

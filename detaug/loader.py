@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from nvidia.dali import fn, types
 from PIL import Image
+from torch.utils.dlpack import from_dlpack
 
 from detaug.batches import Batch, invert
 from detaug.epochs import batch_rng, evaluation_batches, train_batches
@@ -109,9 +110,7 @@ class Loader:
         """
         for name, here in self._identity().items():
             if state.get(name) != here:
-                raise ValueError(
-                    f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal"
-                )
+                raise ValueError(f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal")
         epoch, step = state["epoch"], state["step"]
         self._position = (epoch + 1, 0) if step == self._steps else (epoch, step)
         self._resumed = True
@@ -137,9 +136,7 @@ class Loader:
         """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch."""
         for each in count(epoch) if self.train else (epoch,):
             batches = self._batches(each)
-            yield from (
-                _Planned(each, at, batches[at]) for at in range(step if each == epoch else 0, len(batches))
-            )
+            yield from (_Planned(each, at, batches[at]) for at in range(step if each == epoch else 0, len(batches)))
 
     def _go_to(self, epoch: int, step: int) -> None:
         if not self._running or self._running[0][0][:2] != (epoch, step):
@@ -183,9 +180,7 @@ class Loader:
         source, file_shape = self.reader.sample(random, **_decoder(self.device))
         sample = run_recipe(source, self.ops)
         if not sample.rendered:
-            raise ValueError(
-                f"the recipe needs a Resize, so that its images make a batch; got {list(self.ops)}"
-            )
+            raise ValueError(f"the recipe needs a Resize, so that its images make a batch; got {list(self.ops)}")
         image = sample.image if sample.layout == "CHW" else fn.transpose(sample.image, perm=[2, 0, 1])
         if not sample.uniform:
             image = fn.pad(image, axes=[1, 2], align=[self.pad_to_multiple] * 2)
@@ -205,7 +200,7 @@ class Loader:
         ]
 
     def _batch(self, rows: Rows, outputs: list[Any]) -> Batch:
-        images, boxes, labels = (torch.from_dlpack(output.as_tensor()) for output in outputs[:3])
+        images, boxes, labels = (from_dlpack(output.as_tensor()) for output in outputs[:3])
         counts, matrix, size, _, file_shape = (np.asarray(output.as_tensor()) for output in outputs[3:])
         self._check_sizes(rows, file_shape)
         labels = labels.long()
@@ -231,11 +226,7 @@ class Loader:
             )
 
     def _explained(self, rows: Rows, error: RuntimeError) -> DataError:
-        broken = [
-            f"{self.reader.path(row)}: {reason}"
-            for row in rows
-            if (reason := _why_unreadable(self.reader, row))
-        ]
+        broken = [f"{self.reader.path(row)}: {reason}" for row in rows if (reason := _why_unreadable(self.reader, row))]
         remedy = f"detaug check {self.reader.annotations} {self.reader.images} --decode --clean OUT.json leaves it out"
         first_line = str(error).strip().splitlines()[0]
         return DataError("; ".join([*(broken or [f"DALI stopped: {first_line}"]), remedy]))

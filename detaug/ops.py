@@ -6,7 +6,7 @@ for pixels and boxes alike. A new op needs nothing else; `RandomHorizontalFlip` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug import color
-from detaug.geometry import compose, render, view_matrix
+from detaug.geometry import compose, render, shown, view_matrix
 from detaug.sample import Drawn, Node, Sample
 
 S = TypeVar("S")
@@ -36,7 +36,7 @@ class Op:
 
     def __call__(self, sample: S) -> S:
         if isinstance(sample, Sample):
-            return self.apply(sample, sample.random.nodes(self.draw))
+            return self.apply(sample, sample.random.nodes(self.draw))  # type: ignore[return-value]
         return sample.then(self)  # type: ignore[attr-defined,no-any-return]
 
 
@@ -57,9 +57,7 @@ class RandomHorizontalFlip(Op):
 
     def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
         boxes = fn.bb_flip(sample.boxes, ltrb=True, horizontal=drawn["flip"], vertical=0)
-        return _before_resize(self, sample)._replace(
-            boxes=boxes, matrix=compose(sample.matrix, drawn["view"])
-        )
+        return _before_resize(self, sample)._replace(boxes=boxes, matrix=compose(sample.matrix, drawn["view"]))
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,7 @@ class RandomVerticalFlip(Op):
 
     def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
         boxes = fn.bb_flip(sample.boxes, ltrb=True, horizontal=0, vertical=drawn["flip"])
-        return _before_resize(self, sample)._replace(
-            boxes=boxes, matrix=compose(sample.matrix, drawn["view"])
-        )
+        return _before_resize(self, sample)._replace(boxes=boxes, matrix=compose(sample.matrix, drawn["view"]))
 
 
 def _draw_flip(flip: NDArray[np.bool_], axis: int) -> Drawn:
@@ -116,8 +112,9 @@ class RandomZoomOut(Op):
         ratio = drawn["ratio"]
         boxes = fn.bbox_paste(sample.boxes, ltrb=True, ratio=ratio, paste_x=drawn["x"], paste_y=drawn["y"])
         matrix = compose(sample.matrix, drawn["view"])
-        sample = _before_resize(self, sample)
-        return sample._replace(boxes=boxes, matrix=matrix, size=sample.size * ratio, fill=self.fill)
+        return _before_resize(self, sample)._replace(
+            boxes=boxes, matrix=matrix, size=sample.size * ratio, fill=self.fill, shown=shown(sample)
+        )
 
 
 @dataclass(frozen=True)
@@ -169,9 +166,12 @@ class RandomIoUCrop(Op):
             size=sample.size * fn.stack(extent[1], extent[0]),
         )
 
-    def _window(self, sample: Sample, state: Node) -> tuple[Node, Node, Node, Node]:
-        prune = {} if self.min_visibility is None else {"bbox_prune_threshold": self.min_visibility}
-        anchor, shape, boxes, labels = fn.random_bbox_crop(
+    def _window(self, sample: Sample, state: Node) -> list[Node]:
+        """anchor (2,), shape (2,), boxes and labels that stay: relative to the view, (x, y)."""
+        extra: dict[str, Any] = {"_random_state": state}
+        if self.min_visibility is not None:
+            extra["bbox_prune_threshold"] = self.min_visibility
+        window: Any = fn.random_bbox_crop(
             dali_math.clamp(sample.boxes, 0.0, 1.0),  # one part in a million outside would stop DALI
             sample.labels,
             input_shape=fn.cast(dali_math.max(sample.size, 1.0), dtype=types.INT32),
@@ -185,10 +185,9 @@ class RandomIoUCrop(Op):
             num_attempts=self.attempts,
             total_num_attempts=self.attempts * 8,  # without it DALI may search for ever
             quiet=True,
-            _random_state=state,
-            **prune,
+            **extra,
         )
-        return anchor, shape, boxes, labels
+        return list(window)
 
 
 def _first(rows: Node, keep: Node) -> Node:
@@ -218,9 +217,7 @@ class Resize(Op):
     def __post_init__(self) -> None:
         sides = (self.size,) if isinstance(self.size, int) else self.size
         whole = len(sides) <= 2 and all(isinstance(side, int) and side >= 1 for side in sides)
-        _check(
-            "size", self.size, whole, "(height, width), or one number for the shorter side, in whole pixels"
-        )
+        _check("size", self.size, whole, "(height, width), or one number for the shorter side, in whole pixels")
         if self.max_size is not None:
             _check("max_size", self.max_size, len(sides) == 1, "left out when size is (height, width)")
             _check("max_size", self.max_size, self.max_size >= sides[0], f"at least size ({sides[0]})")
@@ -232,7 +229,7 @@ class Resize(Op):
 
     def _output_size(self, sample: Sample) -> Node:
         if not isinstance(self.size, int):
-            return types.Constant(np.float32(self.size))
+            return types.Constant(np.array(self.size, np.float32))
         scale = self.size / fn.reductions.min(sample.size)
         if self.max_size is not None:
             scale = dali_math.min(scale, self.max_size / fn.reductions.max(sample.size))
@@ -244,7 +241,9 @@ class Resize(Op):
 
 @dataclass(frozen=True)
 class RandomPhotometricDistort(Op):
-    """SSD's colour distortion: brightness, contrast, saturation, hue and channel order, each with probability `p`.
+    """SSD's colour distortion: brightness, contrast, saturation and hue, each with probability `p`.
+
+    With `permute`, the order of the channels as well.
 
     Torchvision's ranges and order (contrast before saturation and hue, or after them, by a coin). Two things
     differ: contrast turns about 128, not about the image's mean gray, and all five are one linear map, clipped
@@ -256,6 +255,7 @@ class RandomPhotometricDistort(Op):
     saturation: Range = (0.5, 1.5)
     hue: Range = (-0.05, 0.05)
     p: float = 0.5
+    permute: bool = True
 
     def __post_init__(self) -> None:
         for name in ("brightness", "contrast", "saturation"):
@@ -269,9 +269,8 @@ class RandomPhotometricDistort(Op):
 
         contrast = color.contrast(factor(self.contrast, 1))
         early = (rng.random(n) < 0.5)[:, None, None]
-        order = np.where(
-            rng.random((n, 1)) < self.p, rng.permuted(np.tile(np.arange(3), (n, 1)), axis=1), range(3)
-        )
+        permute = rng.random((n, 1)) < self.p * self.permute
+        order = np.where(permute, rng.permuted(np.tile(np.arange(3), (n, 1)), axis=1), np.arange(3))
         steps = [
             color.brightness(factor(self.brightness, 1)),
             np.where(early, contrast, color.IDENTITY),
@@ -324,9 +323,7 @@ def _after_resize(op: Op, sample: Sample) -> Sample:
     if not sample.rendered:
         raise ValueError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
     if sample.layout != "HWC":
-        raise ValueError(
-            f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe"
-        )
+        raise ValueError(f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe")
     return sample
 
 

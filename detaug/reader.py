@@ -85,9 +85,7 @@ class CocoReader:
         `decoder`: arguments of DALI's `decoders.image`.
         """
         count = fn.external_source(name="count")
-        boxes, labels = (
-            fn.slice(fn.external_source(name=name), 0, count, axes=[0]) for name in ("boxes", "labels")
-        )
+        boxes, labels = (fn.slice(fn.external_source(name=name), 0, count, axes=[0]) for name in ("boxes", "labels"))
         size, source = fn.external_source(name="size"), fn.external_source(name="source")
         encoded = fn.io.file.read(fn.external_source(name="path"))
         image = fn.decoders.image(encoded, **decoder)

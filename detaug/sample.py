@@ -47,7 +47,9 @@ class Sample(NamedTuple):
     layout: str = "HWC"
     """Axes of `image`."""
     fill: tuple[float, ...] | None = None
-    """RGB, 0..255, of what lies outside the source image; None while the view cannot leave the image."""
+    """RGB, 0..255, of what the image does not reach; None while the view cannot leave the image."""
+    shown: Node | None = None
+    """(2, 2) float32: what of the source `fill` surrounds, from (x0, y0) to (x1, y1); None is all of it."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +65,12 @@ class Random:
         """Graph inputs, by name, for what `draw(rng, n)` returns batch after batch."""
         at = len(self.draws)
         self.draws.append(draw)
-        return {
-            name: fn.external_source(name=f"draw{at}.{name}") for name in draw(np.random.default_rng(0), 1)
-        }
+        return {name: fn.external_source(name=f"draw{at}.{name}") for name in draw(np.random.default_rng(0), 1)}
 
     def arrays(self, rng: np.random.Generator, n: int) -> Drawn:
         """Draw for one batch of n: what the graph's inputs need, by input name."""
         drawn = [draw(rng, n) for draw in self.draws]
-        named = (
-            (f"draw{at}.{name}", array) for at, arrays in enumerate(drawn) for name, array in arrays.items()
-        )
+        named = ((f"draw{at}.{name}", array) for at, arrays in enumerate(drawn) for name, array in arrays.items())
         return {name: _as_input(array) for name, array in named}
 
 

@@ -1,0 +1,56 @@
+"""Painted rectangles: where a box is, read off the pixels and not off the code under test.
+
+An image has one rectangle in each of its three colour channels, so rectangles may overlap and each can be read
+back alone: label k is channel k - 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def paint(size: tuple[int, int], boxes: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """(H, W, 3): box k, XYXY whole pixels, is 255 in channel k on black."""
+    image = np.zeros((*size, 3), np.uint8)
+    for channel, (x0, y0, x1, y1) in enumerate(boxes):
+        image[y0:y1, x0:x1, channel] = 255
+    return image
+
+
+def random_boxes(rng: np.random.Generator, size: tuple[int, int], smallest: int = 8) -> NDArray[np.int64]:
+    """Three boxes of at least `smallest` pixels a side."""
+    height, width = size
+    sides = rng.integers(smallest, (width // 2, height // 2), (3, 2))
+    start = rng.integers(0, (width, height) - sides + 1)
+    return np.concatenate([start, start + sides], axis=1)
+
+
+def read_box(channel: Array) -> Array:
+    """XYXY of the one bright rectangle on black, to a fraction of a pixel: where it crosses half its brightness."""
+    x0, x1 = _edges(channel.max(axis=0))
+    y0, y1 = _edges(channel.max(axis=1))
+    return np.array([x0, y0, x1, y1])
+
+
+def _edges(profile: Array) -> tuple[float, float]:
+    bright = profile / profile.max() - 0.5
+    inside = np.flatnonzero(bright >= 0)
+    return _crossing(bright, inside[0]), len(bright) - _crossing(bright[::-1], len(bright) - 1 - inside[-1])
+
+
+def _crossing(bright: Array, first: int) -> float:
+    """Where the profile first rises through zero; pixel i has its centre at i + 0.5; a border counts as an edge."""
+    if first == 0:
+        return 0.0
+    before, at = bright[first - 1], bright[first]
+    return first - 0.5 + before / (before - at)
+
+
+def centroid(channel: Array) -> Array:
+    """(x, y) of a bright spot's centre of mass: for rectangles too thin to have two edges."""
+    total = channel.sum()
+    y, x = np.indices(channel.shape) + 0.5
+    return np.array([(x * channel).sum(), (y * channel).sum()]) / total

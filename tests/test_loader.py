@@ -1,0 +1,379 @@
+"""The loader on files: real photographs, painted ones, odd ones, broken ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SHARED_DATA
+from lxml import etree
+from painted import paint, random_boxes, read_box
+from PIL import Image
+
+import detaug as da
+
+Folder = tuple[Path, Path]
+
+
+def write_coco(folder: Path, images: list[tuple[str, tuple[int, int], list]], classes: int = 3) -> Folder:
+    """A json for (file name, (height, width), XYXY boxes with labels 1, 2, ...)."""
+    rows = [
+        {"id": 10 + at, "file_name": name, "height": height, "width": width}
+        for at, (name, (height, width), _) in enumerate(images)
+    ]
+    boxes = [
+        {"image_id": 10 + at, "category_id": label * 7, "bbox": [x0, y0, x1 - x0, y1 - y0], "iscrowd": 0}
+        for at, (_, _, each) in enumerate(images)
+        for label, (x0, y0, x1, y1) in enumerate(np.asarray(each).tolist(), 1)
+    ]
+    annotations = [{"id": at, **box} for at, box in enumerate(boxes, 1)]
+    categories = [{"id": label * 7, "name": f"class {label}"} for label in range(1, classes + 1)]
+    path = folder / "annotations.json"
+    path.write_text(json.dumps({"images": rows, "annotations": annotations, "categories": categories}))
+    return folder, path
+
+
+@pytest.fixture
+def painted(tmp_path: Path) -> Folder:
+    """21 painted PNG files of three sizes; the last one has no boxes."""
+    rng = np.random.default_rng(0)
+    images = []
+    for at in range(21):
+        size = [(96, 128), (128, 96), (150, 150)][at % 3]
+        boxes = random_boxes(rng, size, 24) if at < 20 else np.zeros((0, 4), np.int64)
+        Image.fromarray(paint(size, boxes)).save(tmp_path / f"{at:02}.png")
+        images.append((f"{at:02}.png", size, boxes))
+    return write_coco(tmp_path, images)
+
+
+def same(a: da.Batch, b: da.Batch) -> bool:
+    names = ("images", "boxes", "labels", "mask", "image_id", "size", "matrix")
+    return all(torch.equal(getattr(a, name), getattr(b, name)) for name in names)
+
+
+BLACK_SSD = [
+    da.RandomZoomOut(max_ratio=2, fill=(0, 0, 0)),
+    da.RandomIoUCrop(),
+    da.RandomHorizontalFlip(),
+    da.RandomVerticalFlip(),
+    da.Resize((200, 240)),
+    da.Normalize(),
+]
+
+
+# ------------------------------------------------------------------------------------- boxes and pixels
+
+
+def test_boxes_lie_on_the_pixels_of_every_batch(painted: Folder, device: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, batch_size=8, device=device)
+    read = 0
+    for _ in range(4):
+        for batch in loader:
+            for image, boxes, labels, mask in zip(batch.images, batch.boxes, batch.labels, batch.mask, strict=True):
+                for box, label in zip(boxes[mask], labels[mask], strict=True):
+                    seen = read_box(image[label - 1].cpu().double().numpy())
+                    assert np.abs(seen - box.cpu().numpy()).max() <= 0.5
+                    read += 1
+    assert read > 200
+
+
+def test_to_source_undoes_a_random_recipe(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    boxes_of = {row["id"]: [] for row in json.loads(painted[1].read_text())["images"]}
+    for row in json.loads(painted[1].read_text())["annotations"]:
+        x, y, w, h = row["bbox"]
+        boxes_of[row["image_id"]].append([x, y, x + w, y + h])
+    for batch in da.Loader(reader, BLACK_SSD, batch_size=7, device=device):
+        moved = batch.to_source(batch.boxes)
+        window = batch.to_source(torch.tensor([[[0.0, 0.0, 240.0, 200.0]]]).repeat(len(batch), 1, 1))
+        for at, image_id in enumerate(batch.image_id.tolist()):
+            for box, label in zip(moved[at][batch.mask[at]], batch.labels[at][batch.mask[at]], strict=True):
+                x0, y0, x1, y1 = window[at, 0].tolist()
+                expected = torch.tensor(boxes_of[image_id][label - 1]).clamp(
+                    torch.tensor([x0, y0, x0, y0]), torch.tensor([x1, y1, x1, y1])
+                )
+                assert (box.cpu() - expected).abs().max() <= 0.5
+
+
+def test_evaluation_of_bccd_is_the_xml(bccd: Folder, device: str) -> None:
+    reader = da.CocoReader(*bccd)
+    loader = da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=16, device=device, train=False)
+    checked = 0
+    for batch in loader:
+        source = batch.to_source(batch.boxes)
+        for at, image_id in enumerate(batch.image_id.tolist()):
+            name = reader.file_names[int(np.flatnonzero(reader.image_ids == image_id)[0])]
+            expected = voc_boxes(SHARED_DATA / "bccd" / "Annotations" / Path(name).with_suffix(".xml").name)
+            assert source[at][batch.mask[at]].cpu().numpy() == pytest.approx(expected, abs=0.01)
+            checked += len(expected)
+    assert checked == 2805
+
+
+def voc_boxes(path: Path) -> np.ndarray:
+    """(M, 4) XYXY by decision 1, read without detaug."""
+    objects = etree.parse(path).findall("object/bndbox")
+    names = ("xmin", "ymin", "xmax", "ymax")
+    corners = np.array([[float(box.findtext(name)) for name in names] for box in objects]).reshape(-1, 4)
+    return corners - (1, 1, 0, 0)
+
+
+# ------------------------------------------------------------------------------------------- the epochs
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 32, 300])
+@pytest.mark.parametrize("world", [1, 3])
+def test_evaluation_visits_every_image_exactly_once(bccd: Folder, batch_size: int, world: int) -> None:
+    reader, ids = da.CocoReader(*bccd), []
+    for rank in range(world):
+        loader = da.Loader(
+            reader, [da.Resize((8, 8))], batch_size, device="cpu", train=False, shard=(rank, world), pipelines=2
+        )
+        for _ in range(2):
+            batches = [batch.image_id for batch in loader]
+            assert len(batches) == len(loader)
+            assert all(0 < len(batch) <= batch_size for batch in batches)
+        ids += torch.cat(batches).tolist()
+    assert sorted(ids) == sorted(reader.image_ids.tolist())
+
+
+@pytest.mark.parametrize(("batch_size", "world"), [(32, 1), (32, 3), (7, 4), (300, 1), (100, 2)])
+def test_training_has_full_batches_and_equal_steps_on_all_shards(batch_size: int, world: int, bccd: Folder) -> None:
+    reader = da.CocoReader(*bccd)
+    loaders = [
+        da.Loader(reader, [da.Resize((8, 8))], batch_size, device="cpu", shard=(rank, world)) for rank in range(world)
+    ]
+    epochs = []
+    for _ in range(2):
+        ids = [[batch.image_id for batch in loader] for loader in loaders]
+        assert {len(batches) for batches in ids} == {len(loaders[0])}
+        assert all(len(batch) == batch_size for batches in ids for batch in batches)
+        epochs.append([int(i) for batches in ids for batch in batches for i in batch])
+        assert set(epochs[-1]) == set(reader.image_ids.tolist())
+    assert epochs[0] != epochs[1]
+
+
+def test_the_same_seed_gives_the_same_batches_for_any_threads_and_pipelines(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+
+    def batches(seed: int, **settings: int) -> list[da.Batch]:
+        loader = da.Loader(reader, da.presets.ssd300(), batch_size=5, device=device, seed=seed, **settings)
+        return [batch for _ in range(2) for batch in loader]
+
+    first = batches(3, threads=1, pipelines=1)
+    for settings in ({"threads": 4, "pipelines": 1}, {"threads": 2, "pipelines": 3}):
+        assert all(same(a, b) for a, b in zip(first, batches(3, **settings), strict=True))
+    assert not any(same(a, b) for a, b in zip(first, batches(4, threads=1), strict=True))
+
+
+def test_a_batch_stays_as_it_was_while_the_loader_goes_on(painted: Folder, device: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), da.presets.ssd300(), batch_size=4, device=device, pipelines=2)
+    kept = list(loader)
+    sums = [batch.images.double().sum().item() for batch in kept]
+    again = list(loader)
+    assert sums == [batch.images.double().sum().item() for batch in kept]
+    assert sums != [batch.images.double().sum().item() for batch in again]
+
+
+def test_breaking_off_starts_a_new_epoch_the_next_time(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    whole = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu")
+    epochs = [list(whole), list(whole)]
+    broken = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", pipelines=3)
+    for batch in broken:
+        assert same(batch, epochs[0][0])
+        break
+    assert all(same(a, b) for a, b in zip(broken, epochs[1], strict=True))
+
+
+@pytest.mark.parametrize("stop", [0, 2, 6])
+def test_a_state_goes_on_where_it_was_taken(painted: Folder, stop: int, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    whole = da.Loader(reader, BLACK_SSD, batch_size=4, device=device, pipelines=2)
+    batches = [*whole, *whole]
+    loader = da.Loader(reader, BLACK_SSD, batch_size=4, device=device, pipelines=3)
+    state = loader.state_dict()
+    for at, _ in enumerate(loader, 1):
+        state = loader.state_dict() if at <= stop else state
+    resumed = da.Loader(reader, BLACK_SSD, batch_size=4, device=device)
+    resumed.load_state_dict(json.loads(json.dumps(state)))
+    rest = [*resumed, *(resumed if stop < 6 else ())]
+    assert all(same(a, b) for a, b in zip(batches[stop:], rest, strict=True))
+
+
+def test_a_state_of_another_loader_is_refused(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    state = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu").state_dict()
+    with pytest.raises(ValueError, match="batch_size 4, this loader 5"):
+        da.Loader(reader, BLACK_SSD, batch_size=5, device="cpu").load_state_dict(state)
+    with pytest.raises(ValueError, match="recipe"):
+        da.Loader(reader, BLACK_SSD[1:], batch_size=4, device="cpu").load_state_dict(state)
+
+
+# -------------------------------------------------------------------------------------------- the batch
+
+
+def test_a_batch_is_what_the_contract_says(painted: Folder, device: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), da.presets.ssd300(), batch_size=21, device=device)
+    (batch,) = loader
+    n, m = batch.labels.shape
+    assert batch.images.shape == (n, 3, 300, 300)
+    assert batch.boxes.shape == (n, m, 4)
+    assert batch.mask.shape == (n, m)
+    assert batch.matrix.shape == (n, 2, 3)
+    assert batch.size.shape == (n, 2)
+    dtypes = (batch.images, batch.boxes, batch.labels, batch.mask, batch.image_id, batch.size, batch.matrix)
+    floats, ints = torch.float32, torch.int64
+    assert [tensor.dtype for tensor in dtypes] == [floats, floats, ints, torch.bool, ints, ints, floats]
+    assert {tensor.device.type for tensor in dtypes[:4]} == {device}
+    assert (batch.labels[~batch.mask] == -1).all()
+    assert (batch.boxes[~batch.mask] == 0).all()
+    assert batch.labels[batch.mask].min() >= 1
+    assert batch.boxes.min() >= 0
+    assert batch.boxes.max() <= 300
+    assert 0 <= batch.images.min() < batch.images.max() <= 1
+    assert loader.class_names == ("background", "class 1", "class 2", "class 3")
+    assert loader.category_ids == (-1, 7, 14, 21)
+    assert {tensor.device.type for tensor in vars(batch.to("cpu")).values() if isinstance(tensor, torch.Tensor)} == {
+        "cpu"
+    }
+
+
+def test_targets_are_torchvisions(painted: Folder, device: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), da.presets.evaluation((64, 64)), 21, device=device, train=False)
+    (batch,) = loader
+    targets = batch.targets()
+    assert [len(target["boxes"]) for target in targets] == [3] * 20 + [0]
+    for at, target in enumerate(targets):
+        assert torch.equal(target["boxes"], batch.boxes[at][batch.mask[at]])
+        assert torch.equal(target["labels"], batch.labels[at][batch.mask[at]])
+        assert target["image_id"] == batch.image_id[at]
+    lists = batch.to_source([target["boxes"] for target in targets])
+    assert torch.allclose(torch.cat(lists), batch.to_source(batch.boxes)[batch.mask])
+
+
+def test_images_of_several_sizes_are_padded_at_the_right_and_the_bottom(painted: Folder, device: str) -> None:
+    recipe = [da.Resize(100, max_size=120), da.Normalize()]
+    loader = da.Loader(da.CocoReader(*painted), recipe, 21, device=device, train=False)
+    (batch,) = loader
+    assert batch.images.shape[2:] == (128, 128)
+    for image, boxes, labels, mask in zip(batch.images, batch.boxes, batch.labels, batch.mask, strict=True):
+        for box, label in zip(boxes[mask], labels[mask], strict=True):
+            assert np.abs(read_box(image[label - 1].cpu().double().numpy()) - box.cpu().numpy()).max() <= 0.5
+    assert (batch.images[0, :, 90:] == 0).all()  # 96 x 128 became 90 x 120
+    assert (batch.images[1, :, :, 90:] == 0).all()
+
+
+def test_a_data_set_without_any_box(tmp_path: Path, device: str) -> None:
+    for name in "abc":
+        Image.new("RGB", (40, 30)).save(tmp_path / f"{name}.png")
+    folder = write_coco(tmp_path, [(f"{name}.png", (30, 40), []) for name in "abc"])
+    loader = da.Loader(da.CocoReader(*folder), da.presets.ssd300(), batch_size=2, device=device)
+    for batch in loader:
+        assert not batch.mask.any()
+        assert [len(target["boxes"]) for target in batch.targets()] == [0, 0]
+
+
+# ----------------------------------------------------------------------------------------- kinds of file
+
+
+def photo() -> Image.Image:
+    noise = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+    return Image.fromarray(noise).resize((80, 60), Image.Resampling.BICUBIC)
+
+
+def save_exif(image: Image.Image, path: Path, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(path, quality=95, subsampling=0, exif=exif)
+
+
+KINDS: dict[str, Callable[[Path], None]] = {
+    "gray.jpg": lambda path: photo().convert("L").save(path, quality=95),
+    "cmyk.jpg": lambda path: photo().convert("CMYK").save(path, quality=95),
+    "444.jpg": lambda path: photo().save(path, quality=95, subsampling=0),
+    "420.jpg": lambda path: photo().save(path, quality=95, subsampling=2),
+    "progressive.jpg": lambda path: photo().save(path, quality=95, progressive=True),
+    "rgb.png": lambda path: photo().save(path),
+    "palette.png": lambda path: photo().quantize(16).save(path),
+    "png inside.jpg": lambda path: photo().save(path, format="PNG"),
+    "exif6.jpg": lambda path: save_exif(photo(), path, 6),
+    "exif3.jpg": lambda path: save_exif(photo(), path, 3),
+    "名前 ü.jpg": lambda path: photo().save(path, quality=95),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_of_each_kind_shows_what_pillow_shows(name: str, tmp_path: Path, device: str) -> None:
+    from PIL import ImageOps
+
+    KINDS[name](tmp_path / name)
+    with Image.open(tmp_path / name) as image:
+        expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    folder = write_coco(tmp_path, [(name, expected.shape[:2], [[10, 20, 30, 40]])])
+    size = expected.shape[:2]
+    (batch,) = da.Loader(da.CocoReader(*folder), [da.Resize(size)], 1, device=device, train=False)
+    shown = batch.images[0].permute(1, 2, 0).cpu().numpy().astype(float)
+    limit = {"cpu": 1.0, "cuda": 2.0}[device] + (3 if "cmyk" in name or "420" in name else 0)
+    assert np.abs(shown - expected).mean() < limit
+    assert batch.size.tolist() == [list(size)]
+
+
+def test_the_devices_agree(bccd: Folder) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    reader, recipe = da.CocoReader(*bccd), [da.Resize((300, 300))]
+    on_cpu, on_gpu = (list(da.Loader(reader, recipe, 41, device=device, train=False)) for device in ("cpu", "cuda"))
+    for a, b in zip(on_cpu, on_gpu, strict=True):
+        assert torch.allclose(a.boxes, b.boxes.cpu(), rtol=0, atol=0.03)
+        assert (a.images.float() - b.images.cpu().float()).abs().mean() < 2
+
+
+# ---------------------------------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"pipelines": 0}, "pipelines must be"),
+        ({"threads": -1}, "threads must be"),
+        ({"shard": (2, 2)}, "shard must be"),
+        ({"device": "cuda:99"}, "device 'cuda:99' is not there"),
+        ({"device": "mps"}, "device must be"),
+        ({"ops": [da.RandomHorizontalFlip()]}, "the recipe needs a Resize"),
+        ({"ops": [da.RandomPhotometricDistort(), da.Resize((9, 9))]}, "must come after Resize"),
+        ({"ops": [da.Resize((9, 9)), da.Resize((9, 9))]}, "must come before Resize"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(painted: Folder, settings: dict, message: str) -> None:
+    defaults = {"ops": [da.Resize((9, 9))], "batch_size": 2, "device": "cpu"}
+    with pytest.raises(ValueError, match=message):
+        da.Loader(da.CocoReader(*painted), **{**defaults, **settings})
+
+
+def break_file(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes({"truncated": content[: len(content) // 2], "garbage": b"no image", "empty": b""}[how])
+
+
+@pytest.mark.parametrize("how", ["truncated", "garbage", "empty", "deleted"])
+def test_an_unreadable_image_in_an_epoch_is_named(painted: Folder, how: str, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    break_file(painted[0] / "13.png", how)
+    loader = da.Loader(reader, [da.Resize((9, 9))], 4, device=device, train=False)
+    with pytest.raises(da.DataError, match=r"13\.png.*detaug check"):
+        list(loader)
+
+
+def test_a_json_with_another_size_than_the_file_is_named(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    Image.new("RGB", (50, 60)).save(painted[0] / "05.png")
+    with pytest.raises(da.DataError, match=r"05\.png has 50 x 60 pixels.*says 150 x 150"):
+        list(da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu", train=False))
