@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-_encode = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
-).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _ROWS_AT_ONCE = 1000  # the C encoder wants whole lists; a thousand rows keep memory flat
 
 Row = Mapping[str, object]

@@ -22,9 +22,7 @@ class Kind:
 # noted: nothing was changed; a person may want to look.
 KINDS: dict[str, Kind] = {
     "xml-unreadable": Kind("error", "the XML file cannot be opened or read"),
-    "xml-broken": Kind(
-        "error", "the XML does not parse: broken, cut off, or not in the encoding it declares"
-    ),
+    "xml-broken": Kind("error", "the XML does not parse: broken, cut off, or not in the encoding it declares"),
     "xml-too-large": Kind("error", "the XML is larger than 8 MiB or nested deeper than 256 elements"),
     "xml-doctype": Kind("error", "the XML holds a DOCTYPE; these can define entities, so none is accepted"),
     "xml-not-voc": Kind("error", "the XML's root element is not <annotation>"),
@@ -49,9 +47,7 @@ KINDS: dict[str, Kind] = {
     "box-reversed": Kind("repaired", "a box's corners were swapped (xmin over xmax or ymin over ymax)"),
     "name-spaces": Kind("repaired", "a class name had spaces or line breaks around or inside it"),
     "flag-invalid": Kind("repaired", "difficult, truncated or occluded is neither 0 nor 1; 0 was taken"),
-    "difficult-crowd": Kind(
-        "repaired", "an object is marked difficult and became a crowd (--difficult crowd)"
-    ),
+    "difficult-crowd": Kind("repaired", "an object is marked difficult and became a crowd (--difficult crowd)"),
     "unlabelled-kept": Kind("noted", "an image has no XML and was kept as an image without boxes"),
     "coordinate-zero": Kind("noted", "coordinates of 0 occur, though pixels count from 1 (--origin one)"),
     "box-repeated": Kind("noted", "an object has the class and the box of an earlier one in its image"),
@@ -66,9 +62,7 @@ KINDS: dict[str, Kind] = {
     "filename-differs": Kind("noted", "<filename> names something else than the image found by the stem"),
     "filename-used": Kind("noted", "the image was found by <filename>, not by the XML's stem"),
     "image-elsewhere": Kind("noted", "the image was found by its stem in another folder than expected"),
-    "image-ambiguous": Kind(
-        "noted", "several images have the XML's stem; one was taken, the others left out"
-    ),
+    "image-ambiguous": Kind("noted", "several images have the XML's stem; one was taken, the others left out"),
     "image-extension": Kind("noted", "the image's content is not what its extension says"),
     "image-identical": Kind("noted", "the image has the same bytes as an earlier one"),
 }

@@ -84,9 +84,7 @@ def _read_header(file: BinaryIO) -> ImageHeader:
         raise ImageError("image-unreadable", _why_unreadable(head))
     format_name, (width, height), orientation = found
     if format_name not in DALI_FORMATS:
-        raise ImageError(
-            "image-format", f"is {format_name}, which DALI does not decode; save it as JPEG or PNG"
-        )
+        raise ImageError("image-format", f"is {format_name}, which DALI does not decode; save it as JPEG or PNG")
     if width < 1 or height < 1:
         raise ImageError("image-unreadable", f"its header says {width} x {height} pixels")
     shown = (height, width) if orientation in (5, 6, 7, 8) else (width, height)
@@ -132,9 +130,7 @@ def _scan_jpeg(data: bytes) -> _Scanned | None:
         if marker == 0xDA:
             return None if size is None else ("JPEG", size, orientation)
         length = int.from_bytes(data[position + 2 : position + 4], "big")
-        if (
-            length < 2 or marker < 0xC0 or 0xD0 <= marker <= 0xD9
-        ):  # markers without a length; DALI refuses them too
+        if length < 2 or marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # markers without a length; DALI refuses them too
             return None
         if marker in _JPEG_SIZE_MARKERS:
             height, width = struct.unpack_from(">HH", data, position + 5)
@@ -159,9 +155,7 @@ def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
         length = int.from_bytes(chunk[:4], "big")
         if chunk[4:] == b"eXIf":
             if seen:
-                raise ImageError(
-                    "image-format", "has two eXIf chunks, which crash DALI's decoder; save it again"
-                )
+                raise ImageError("image-format", "has two eXIf chunks, which crash DALI's decoder; save it again")
             seen = True
             orientation = exif_orientation(file.read(min(length, 1 << 16)))
         position += 12 + length

@@ -185,9 +185,7 @@ def _writable(path: str | os.PathLike[str], name: str) -> Path:
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise ConversionError(f"{name} {path} is not a file; give the name of a json file")
     if path.suffix.lower() in (".xml", *IMAGE_EXTENSIONS):
-        raise ConversionError(
-            f"{name} {path} has the extension of an input file; give the name of a json file"
-        )
+        raise ConversionError(f"{name} {path} has the extension of an input file; give the name of a json file")
     if not path.parent.is_dir():
         raise ConversionError(f"{name} folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
@@ -212,9 +210,7 @@ def _read_all(run: _Run, split: str | None) -> tuple[list[Finding], list[Outcome
     images = ImageNames(list_files(folders.images, IMAGE_EXTENSIONS))
     xmls = list_files(folders.annotations, (".xml",))
     if not xmls:
-        raise ConversionError(
-            f"{folders.annotations} has no XML files; give the folder that holds the VOC data set"
-        )
+        raise ConversionError(f"{folders.annotations} has no XML files; give the folder that holds the VOC data set")
     pairs, findings = _pairs(folders, split, xmls, images)
     outcomes = _read_pairs(pairs, run, total=len(pairs))
     outcomes = _by_filename(outcomes, images, run)
@@ -273,18 +269,14 @@ def _in_order(
         try:
             yield from pool.map(read, chunks)
         except BrokenProcessPool as error:
-            raise ConversionError(
-                "a reading process was killed (out of memory?); run with fewer --jobs"
-            ) from error
+            raise ConversionError("a reading process was killed (out of memory?); run with fewer --jobs") from error
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _interned(outcome: Outcome) -> Outcome:
     """Share equal class names and poses, which arrive from another process as copies."""
-    return outcome._replace(
-        names=tuple(map(sys.intern, outcome.names)), poses=tuple(map(sys.intern, outcome.poses))
-    )
+    return outcome._replace(names=tuple(map(sys.intern, outcome.names)), poses=tuple(map(sys.intern, outcome.poses)))
 
 
 def _by_filename(outcomes: list[Outcome], images: ImageNames, run: _Run) -> list[Outcome]:
@@ -373,9 +365,7 @@ def _stop_at_errors(findings: Iterable[Finding], rules: VocRules, paths: _Paths)
     if len(errors) > len(lines):
         where = f"all of them are in {paths.report}" if paths.report else "--report FILE lists all of them"
         lines.append(f"... and {len(errors) - len(lines):,} more; {where}")
-    lines.append(
-        f"{len(errors):,} problems, nothing written; repair them, or leave these files out: --on-error skip"
-    )
+    lines.append(f"{len(errors):,} problems, nothing written; repair them, or leave these files out: --on-error skip")
     raise ConversionError("\n".join(lines), errors)
 
 
@@ -417,9 +407,7 @@ def _image_rows(outcomes: Iterable[Outcome]) -> Iterator[Row]:
         yield {"id": image_id, "file_name": outcome.image, "width": outcome.width, "height": outcome.height}
 
 
-def _annotation_rows(
-    outcomes: Iterable[Outcome], class_names: Sequence[str], rules: VocRules
-) -> Iterator[Row]:
+def _annotation_rows(outcomes: Iterable[Outcome], class_names: Sequence[str], rules: VocRules) -> Iterator[Row]:
     category_ids = {name: category_id for category_id, name in enumerate(class_names, 1)}
     annotation_id = 0
     for image_id, outcome in enumerate(outcomes, 1):

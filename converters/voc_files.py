@@ -71,13 +71,9 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
 
 
 def _refuse_devkit_parent(root: Path) -> None:
-    parts = sorted(
-        path.parent.name for path in root.glob("*/Annotations") if (path.parent / "JPEGImages").is_dir()
-    )
+    parts = sorted(path.parent.name for path in root.glob("*/Annotations") if (path.parent / "JPEGImages").is_dir())
     if parts:
-        raise ConversionError(
-            f"{root} holds the data sets {', '.join(parts)}; convert each: {root / parts[0]}"
-        )
+        raise ConversionError(f"{root} holds the data sets {', '.join(parts)}; convert each: {root / parts[0]}")
 
 
 def list_files(folder: Path, extensions: Iterable[str]) -> list[str]:
@@ -155,10 +151,7 @@ def _grouped(names: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple
     groups: dict[str, tuple[str, ...]] = {}
     for name in names:
         groups[key(name)] = (*groups.get(key(name), ()), name)
-    return {
-        stem: found if len(found) == 1 else tuple(sorted(found, key=_preference))
-        for stem, found in groups.items()
-    }
+    return {stem: found if len(found) == 1 else tuple(sorted(found, key=_preference)) for stem, found in groups.items()}
 
 
 def _preference(name: str) -> tuple[int, str]:
@@ -240,9 +233,7 @@ def _split_lines(path: Path) -> list[str]:
     try:
         return path.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise ConversionError(
-            f"{path} must be UTF-8 text, got byte {error.object[error.start]:#x}"
-        ) from error
+        raise ConversionError(f"{path} must be UTF-8 text, got byte {error.object[error.start]:#x}") from error
 
 
 class SplitPairs(NamedTuple):
@@ -259,9 +250,7 @@ def pair_split(split: Split, label: str, xmls: dict[str, str], images: ImageName
         stem = known_stem(entry.name, xmls, images)
         if stem is None:
             note = f"{entry.name} has neither an XML nor an image"
-            findings.append(
-                Finding(label, "split-entry-missing", line=entry.line, before=entry.name, note=note)
-            )
+            findings.append(Finding(label, "split-entry-missing", line=entry.line, before=entry.name, note=note))
         elif stem in seen:
             findings.append(Finding(label, "split-entry-repeated", line=entry.line, before=entry.name))
         else:

@@ -7,7 +7,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import nextafter
 from typing import Literal, NamedTuple, get_args
 
 from detaug.converters.coco import whole
@@ -56,9 +55,7 @@ def _check_classes(classes: tuple[str, ...]) -> None:
         raise ValueError("classes must name at least one class, got none; leave it out to take all of them")
     for name, count in Counter(classes).items():
         if not name or count > 1:
-            raise ValueError(
-                f"classes must be different names that are not empty, got {name!r} {count} times"
-            )
+            raise ValueError(f"classes must be different names that are not empty, got {name!r} {count} times")
 
 
 class Outcome(NamedTuple):
@@ -92,9 +89,7 @@ class _Log:
         self.file = file
         self.findings: list[Finding] = []
 
-    def add(
-        self, kind: str, item: VocObject | None = None, before: object = None, after: object = None
-    ) -> None:
+    def add(self, kind: str, item: VocObject | None = None, before: object = None, after: object = None) -> None:
         index, line = (item.object_index, item.line) if item else (None, None)
         self.findings.append(Finding(self.file, kind, index, line, before, after))
 
@@ -131,9 +126,7 @@ def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, 
     findings = [*_image_findings(image, file, header)]
     outcome = Outcome(pair.xml, image, "", header.width, header.height, (header.file_bytes, header.head_crc))
     if annotation is None:
-        findings.append(
-            Finding(file, "unlabelled-kept" if rules.unlabelled == "keep" else "unlabelled-skipped")
-        )
+        findings.append(Finding(file, "unlabelled-kept" if rules.unlabelled == "keep" else "unlabelled-skipped"))
         return outcome._replace(findings=tuple(findings))
     log = _Log(folders.xml_prefix + (pair.xml or ""))
     _compare_names(pair, image, annotation, log)
@@ -250,9 +243,7 @@ def _after(box: Corners) -> list[float]:
     return [whole(value) for value in box]
 
 
-def place_box(
-    corners: Corners, origin: Origin, size: tuple[int, int]
-) -> tuple[Corners | None, tuple[str, ...]]:
+def place_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> tuple[Corners | None, tuple[str, ...]]:
     """VOC's (xmin, ymin, xmax, ymax) as COCO's (x, y, width, height) inside an image of size (H, W); pixels.
 
     Decisions 1 and 7. Also the kinds of findings that it makes; the box is None where nothing is left of it.
@@ -270,18 +261,10 @@ def place_box(
         return None, (*kinds, "box-outside" if _is_outside(edges, size) else "box-empty")
     if (left, top, right, bottom) != edges:
         kinds.append("box-clipped")
-    return (left, top, _side(left, right), _side(top, bottom)), tuple(kinds)
+    return (left, top, right - left, bottom - top), tuple(kinds)
 
 
 def _is_outside(edges: Corners, size: tuple[int, int]) -> bool:
     left, top, right, bottom = edges
     is_thin = right - left < MIN_SIDE or bottom - top < MIN_SIDE
     return not is_thin or left >= size[1] or top >= size[0] or right <= 0 or bottom <= 0
-
-
-def _side(start: float, end: float) -> float:
-    """end - start, rounded so that start + side is never beyond end."""
-    side = end - start
-    while start + side > end:
-        side = nextafter(side, 0)
-    return side

@@ -51,9 +51,7 @@ def test_convert_voc_prints_the_summary(root: Path, tmp_path: Path) -> None:
     assert len(json.loads(output.read_bytes())["annotations"]) == 2
 
 
-def test_every_option_reaches_the_function(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_option_reaches_the_function(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "classes.txt").write_text("\ufeffdog\r\n\r\ncat\r\n")
     options = [
         "--split",
@@ -76,9 +74,7 @@ def test_every_option_reaches_the_function(
 
 
 def test_classes_as_a_list(root: Path, tmp_path: Path) -> None:
-    assert (
-        main(["convert-voc", str(root), "-o", str(tmp_path / "out.json"), "--classes", "dog, cat", "-q"]) == 0
-    )
+    assert main(["convert-voc", str(root), "-o", str(tmp_path / "out.json"), "--classes", "dog, cat", "-q"]) == 0
     document = json.loads((tmp_path / "out.json").read_bytes())
     assert [category["name"] for category in document["categories"]] == ["dog", "cat"]
 
@@ -133,9 +129,7 @@ def test_a_folder_that_cannot_be_read_is_one_line(
     assert capsys.readouterr().err == "detaug: /voc/Annotations: Permission denied\n"
 
 
-def test_interrupting_says_so(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupting_says_so(root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

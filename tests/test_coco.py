@@ -46,8 +46,6 @@ def test_the_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(12.0, "12"), (12.5, "12.5"), (-0.0, "0"), (1e15, "1000000000000000")]
-)
+@pytest.mark.parametrize(("value", "text"), [(12.0, "12"), (12.5, "12.5"), (-0.0, "0"), (1e15, "1000000000000000")])
 def test_whole_numbers(value: float, text: str) -> None:
     assert json.dumps(whole(value)) == text

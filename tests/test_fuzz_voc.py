@@ -37,9 +37,7 @@ numbers = st.one_of(
     st.floats().map(repr),
     st.sampled_from(["1e1", "-0", "1e400", "", " 7 ", "\uff11\uff12", "0x1", "9" * 400]),
 )
-texts = st.one_of(
-    numbers, st.text(max_size=8), st.sampled_from(["cat", " cat ", "猫", "&amp;", "&x;", "<!DOCTYPE a>"])
-)
+texts = st.one_of(numbers, st.text(max_size=8), st.sampled_from(["cat", " cat ", "猫", "&amp;", "&x;", "<!DOCTYPE a>"]))
 elements = st.recursive(
     texts,
     lambda inner: st.builds(
@@ -52,9 +50,7 @@ elements = st.recursive(
 corner_elements = st.tuples(numbers, numbers, numbers, numbers).map(
     lambda c: f"<bndbox><xmin>{c[0]}</xmin><ymin>{c[1]}</ymin><xmax>{c[2]}</xmax><ymax>{c[3]}</ymax></bndbox>"
 )
-objects = st.builds(
-    lambda box, more: f"<object><name>cat</name>{box}{more}</object>", corner_elements, elements
-)
+objects = st.builds(lambda box, more: f"<object><name>cat</name>{box}{more}</object>", corner_elements, elements)
 annotations = st.lists(st.one_of(objects, elements), max_size=5).map(
     lambda parts: f"<annotation>{''.join(parts)}</annotation>"
 )
@@ -72,9 +68,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 def test_any_xml_is_converted_or_refused(xmls: list[bytes], origin: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stems = {f"{n}": data for n, data in enumerate(xmls)}
-        images = {
-            f"{stem}.jpg": with_segment(image_bytes(), stem.encode(), 0xFE) for stem in (*stems, "good")
-        }
+        images = {f"{stem}.jpg": with_segment(image_bytes(), stem.encode(), 0xFE) for stem in (*stems, "good")}
         root = devkit(Path(folder) / "voc", stems | {"good": b"<annotation/>"}, images)
         output = Path(folder) / "out.json"
         summary = voc_to_coco(root, output, origin=origin, on_error="skip")  # type: ignore[arg-type]
@@ -92,9 +86,7 @@ def test_the_parser_raises_nothing_but_its_error(data: bytes) -> None:
 
 
 @given(st.tuples(finite, finite, finite, finite), st.sampled_from(["one", "zero"]))
-def test_any_corners_give_a_box_inside_or_none(
-    corners: tuple[float, float, float, float], origin: str
-) -> None:
+def test_any_corners_give_a_box_inside_or_none(corners: tuple[float, float, float, float], origin: str) -> None:
     box, kinds = place_box(corners, origin, (HEIGHT, WIDTH))  # type: ignore[arg-type]
     if box is None:
         assert {"box-outside", "box-empty"} & set(kinds)
@@ -104,9 +96,7 @@ def test_any_corners_give_a_box_inside_or_none(
     assert 0 <= y < y + height <= HEIGHT
 
 
-inside = st.tuples(
-    st.integers(1, WIDTH), st.integers(1, HEIGHT), st.integers(1, WIDTH), st.integers(1, HEIGHT)
-)
+inside = st.tuples(st.integers(1, WIDTH), st.integers(1, HEIGHT), st.integers(1, WIDTH), st.integers(1, HEIGHT))
 
 
 @given(inside)
@@ -121,15 +111,11 @@ def test_integer_corners_come_back(corners: tuple[int, int, int, int]) -> None:
 
 @quick
 @given(
-    st.sampled_from(
-        [image_bytes(kind=kind) for kind in ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]
-    ),
+    st.sampled_from([image_bytes(kind=kind) for kind in ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6),
     st.integers(0, 600),
 )
-def test_broken_image_headers_are_read_or_refused(
-    data: bytes, changes: list[tuple[int, int]], length: int
-) -> None:
+def test_broken_image_headers_are_read_or_refused(data: bytes, changes: list[tuple[int, int]], length: int) -> None:
     changed = bytearray(data)
     for position, value in changes:
         changed[position % len(changed)] = value

@@ -81,9 +81,7 @@ def devkit(
         (folder / name).mkdir(parents=True, exist_ok=True)
     write_files(folder / "Annotations", {f"{stem}.xml": content for stem, content in xmls.items()})
     write_files(folder / "JPEGImages", images)
-    write_files(
-        folder / "ImageSets/Main", {f"{name}.txt": content for name, content in (splits or {}).items()}
-    )
+    write_files(folder / "ImageSets/Main", {f"{name}.txt": content for name, content in (splits or {}).items()})
     return folder
 
 
