@@ -156,6 +156,8 @@ def voc_to_coco(
 
     Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
     """
+    if isinstance(classes, str):
+        raise ValueError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")
     rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes))
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")

@@ -782,6 +782,7 @@ def test_a_split_of_a_data_set_without_splits(tmp_path: Path) -> None:
         ({"jobs": 0}, "jobs must be at least 1, got 0"),
         ({"classes": []}, "classes must name at least one class, got none"),
         ({"classes": ["a", "a"]}, "got 'a' 2 times"),
+        ({"classes": "cat"}, "classes must be a list of names, got the text 'cat'"),
         ({"images": "/nowhere"}, "/nowhere is not a folder"),
     ],
 )
