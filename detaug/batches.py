@@ -21,7 +21,7 @@ class Batch:
     """
 
     images: Tensor
-    """(N, 3, H, W), float32 after Normalize, else uint8."""
+    """(N, 3, H, W): float32 after Normalize; without it in 0..255, uint8 or, after colour ops, float32."""
     boxes: Tensor
     """(N, M, 4) float32 XYXY pixels of the output image; zeros where padded."""
     labels: Tensor

@@ -69,7 +69,7 @@ class Samples:
 
     @property
     def images(self) -> list[Array]:
-        """N arrays: (H, W, 3) uint8, or (3, H, W) float32 after Normalize. Without Resize, at the view's own size."""
+        """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
         return self._outputs[0]
 
     @property

@@ -247,7 +247,7 @@ class RandomPhotometricDistort(Op):
 
     Torchvision's ranges and order (contrast before saturation and hue, or after them, by a coin). Two things
     differ: contrast turns about 128, not about the image's mean gray, and all five are one linear map, clipped
-    to 0..255 once at its end. `hue` is in turns, as in torchvision: 0.05 is 18 degrees.
+    to 0..255 once at its end and not rounded: the image becomes float32. `hue` is in turns, as in torchvision: 0.05 is 18 degrees.
     """
 
     brightness: Range = (0.875, 1.125)
@@ -283,7 +283,8 @@ class RandomPhotometricDistort(Op):
 
     def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
         image = fn.coord_transform(_after_resize(self, sample).image, MT=drawn["color"])
-        return sample._replace(image=fn.cast(image, dtype=types.UINT8))  # rounds, and clips to 0..255
+        image = dali_math.max(dali_math.min(image, 255.0), 0.0)  # ten times as fast as DALI's clamp, on the CPU
+        return sample._replace(image=image)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Sample(NamedTuple):
     """
 
     image: Node
-    """(H, W, 3) uint8 RGB: the source image until `Resize`, the rendered view after it."""
+    """(H, W, 3) RGB in 0..255, uint8, or float32 after colour ops: the source until `Resize`, then the view."""
     boxes: Node
     """(M, 4) float32 XYXY, relative to the view, in [0, 1]."""
     labels: Node

@@ -177,7 +177,7 @@ class TestPhotometricDistort:
         return np.asarray(image, float)
 
     def test_neutral_parameters_change_nothing(self, device: str) -> None:
-        assert np.array_equal(self.distorted(device), self.photo)
+        assert np.abs(self.distorted(device) - self.photo).max() < 1e-3
 
     def test_brightness_is_pillows(self, device: str) -> None:
         expected = np.clip(self.photo * 1.1, 0, 255)
@@ -204,7 +204,7 @@ class TestPhotometricDistort:
         op = da.RandomPhotometricDistort((1, 1), (1, 1), (1, 1), (0, 0), p=1)
         samples = op(da.Resize((20, 30))(da.batch([self.photo] * 64)))
         orders = {tuple(np.argsort(image[0, 0], kind="stable")) for image in samples.images}
-        assert all(np.array_equal(np.sort(image, 2), np.sort(self.photo, 2)) for image in samples.images)
+        assert all(np.allclose(np.sort(image, 2), np.sort(self.photo, 2), atol=1e-3) for image in samples.images)
         assert len(orders) > 3
 
 
