@@ -1,0 +1,297 @@
+"""Contact sheets of what a recipe makes of images: draws side by side, or one image op by op.
+
+A sheet shows what training sees: the ops run on the images and boxes of a `CocoReader`, Normalize is undone for
+the eye, and difficult objects are dashed. `detaug preview` makes these sheets; `detaug.preview` does the drawing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from detaug.batches import Batch
+from detaug.changes import Stage, what_changed
+from detaug.eager import Samples, batch
+from detaug.ops import Normalize
+from detaug.pick import objects
+from detaug.pipeline import OpLike
+from detaug.preview import Tile, sheet, to_image
+from detaug.reader import CocoReader
+
+__all__ = ["batch_sheet", "draws_sheet", "samples_sheet", "save_sheet", "steps_sheet"]
+
+Array = NDArray[Any]
+
+SLACK = 1e-3
+
+
+class Photo(NamedTuple):
+    """An image of a reader: a caption, (H, W, 3) uint8, (M, 4) XYXY pixels, M class names, M flags."""
+
+    caption: str
+    pixels: Array
+    boxes: Array
+    class_names: list[str]
+    difficult: list[bool]
+
+
+# ---------------------------------------------------------------- public functions
+
+
+def draws_sheet(
+    reader: CocoReader,
+    ops: Iterable[OpLike],
+    rows: Sequence[int],
+    *,
+    columns: int = 4,
+    seed: int = 0,
+    size: int = 300,
+    notes: Sequence[str] = (),
+    title: str = "",
+) -> Image.Image:
+    """A row for each image: the source with its boxes, then `columns` draws of the recipe `ops`.
+
+    rows: positions of the images in the json's list. size: the longer side of a picture, in pixels. notes: a
+    few words on each image, for its caption. The same seed gives the same sheet.
+    Raises ValueError for an image that cannot be read or has another size than the json says.
+    """
+    photos = _photos(reader, rows, notes)
+    repeated = [photo for photo in photos for _ in range(at_least_one("columns", columns))]
+    run = _run(repeated, list(ops), seed)
+    draws = [_draw(run, at) for at in range(len(repeated))]
+    lines = [[_source(photo), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
+    headings = ["source", *(f"draw {number}" for number in range(1, columns + 1))]
+    return sheet(lines, title=title, columns=headings, cell=(size, size))
+
+
+def steps_sheet(
+    reader: CocoReader,
+    ops: Iterable[OpLike],
+    rows: Sequence[int],
+    *,
+    seed: int = 0,
+    size: int = 300,
+    notes: Sequence[str] = (),
+    title: str = "",
+) -> Image.Image:
+    """A row for each image: the source, then the image after each op of the recipe, with what the op did to it.
+
+    Arguments and errors as those of `draws_sheet`. An op before Resize moves the view only; it is shown as if
+    Resize, to the view's own size, came right after it.
+    """
+    photos, ops = _photos(reader, rows, notes), list(ops)
+    runs = [_run(photos, ops[:done], seed) for done in range(len(ops) + 1)]
+    lines = [
+        [_source(photo), *(_step(runs, at, step) for step in range(1, len(runs)))] for at, photo in enumerate(photos)
+    ]
+    return sheet(lines, title=title, columns=["source", *map(_op_name, ops)], cell=(size, size))
+
+
+def samples_sheet(samples: Samples, class_names: Sequence[str] = (), *, columns: int = 4) -> Image.Image:
+    """The images of `da.batch(...)` after its ops, with their boxes; labels as numbers without `class_names`.
+
+    class_names: the name of each label, index 0 being the background, as `loader.class_names`.
+    """
+    each = zip(samples.images, samples.boxes, samples.labels, strict=True)
+    tiles = [
+        Tile(_in_true_colors(image, samples.ops), boxes, _names(labels, class_names)) for image, boxes, labels in each
+    ]
+    return sheet(_in_rows(tiles, columns))
+
+
+def batch_sheet(
+    batch: Batch, class_names: Sequence[str] = (), *, ops: Iterable[OpLike] = (), columns: int = 4
+) -> Image.Image:
+    """The images of a loader's batch, with their boxes; labels as numbers without `class_names`.
+
+    ops: the loader's recipe, for the mean and std of its Normalize. Without it, images outside 0..1 are
+    stretched to it, in false colours.
+    """
+    ops = list(ops)
+    each = zip(batch.images.cpu().numpy(), batch.targets(), strict=True)
+    tiles = [
+        Tile(_in_some_colors(image, ops), target["boxes"], _names(target["labels"].tolist(), class_names))
+        for image, target in each
+    ]
+    return sheet(_in_rows(tiles, columns))
+
+
+def save_sheet(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
+    """Write a picture, whole or not at all, in the format of its extension: .png, .jpg, .webp.
+
+    Raises ValueError for another extension, OSError where the folder cannot be written to.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    encoded = io.BytesIO()
+    picture.save(encoded, **picture_format(path))
+    try:
+        temporary.write_bytes(encoded.getvalue())
+        temporary.replace(target)
+    except BaseException as error:  # KeyboardInterrupt too: leave nothing behind
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+    return path
+
+
+def picture_format(path: Path) -> dict[str, Any]:
+    """How Pillow is to write a file of this name. Raises ValueError for an extension that is not a picture's."""
+    formats: dict[str, dict[str, Any]] = {
+        ".png": {"format": "PNG", "optimize": True},
+        ".jpg": {"format": "JPEG", "quality": 88, "subsampling": 0},
+        ".webp": {"format": "WEBP", "quality": 88},
+    }
+    extension = path.suffix.lower().replace(".jpeg", ".jpg")
+    if extension not in formats:
+        raise ValueError(f"{path} must end in {', '.join(formats)}, got {path.suffix or 'no extension'!r}")
+    return formats[extension]
+
+
+# ---------------------------------------------------------------- images of a reader
+
+
+def _photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str]) -> list[Photo]:
+    if not len(rows):
+        raise ValueError("rows must name at least one image, got none")
+    difficult = _difficult(reader.annotations)
+    return [
+        _photo(reader, row, note, difficult.get(int(reader.image_ids[row]), []))
+        for row, note in zip(rows, notes or [""] * len(rows), strict=True)
+    ]
+
+
+def _photo(reader: CocoReader, row: int, note: str, difficult: list[bool]) -> Photo:
+    boxes, labels = objects(reader, row)
+    height, width = reader.sizes[row]
+    caption = f"{Path(reader.file_names[row]).name}, {note or f'{width} x {height}'}"
+    return Photo(caption, _pixels(reader, row), boxes, [reader.class_names[label] for label in labels], difficult)
+
+
+def _difficult(path: Path) -> dict[int, list[bool]]:
+    """By image id: is the object difficult, for each that is no crowd, in the order in which the reader has them."""
+    flags: dict[int, list[bool]] = {}
+    for row in json.loads(path.read_bytes())["annotations"]:
+        if not row.get("iscrowd"):
+            flags.setdefault(row["image_id"], []).append(bool(row.get("difficult")))
+    return flags
+
+
+def _pixels(reader: CocoReader, row: int) -> Array:
+    path, (height, width) = reader.path(row), reader.sizes[row].tolist()
+    try:
+        with Image.open(path) as file:
+            pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"{path} does not decode ({error}); detaug check --decode finds all such images") from None
+    if pixels.shape[:2] != (height, width):
+        has = f"{pixels.shape[1]} x {pixels.shape[0]}"
+        raise ValueError(f"{path} has {has} pixels, {reader.annotations} says {width} x {height}; convert it again")
+    return pixels
+
+
+# ---------------------------------------------------------------- ops on them
+
+
+class Run(NamedTuple):
+    """Photos after some ops. A label is the position, from 1, of its object among the objects of all photos."""
+
+    photos: Sequence[Photo]
+    samples: Samples
+
+    def tile(self, at: int, caption: str) -> Tile:
+        """The photo at `at` after the ops."""
+        names = [name for photo in self.photos for name in photo.class_names]
+        difficult = [flag for photo in self.photos for flag in photo.difficult]
+        kept = self.samples.labels[at] - 1
+        return Tile(
+            _in_true_colors(self.samples.images[at], self.samples.ops),
+            self.samples.boxes[at],
+            [names[k] for k in kept],
+            [difficult[k] for k in kept],
+            caption=caption,
+        )
+
+    def stage(self, at: int) -> Stage:
+        """What of the photo at `at` is compared to tell what an op did to it."""
+        return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at])
+
+
+def _run(photos: Sequence[Photo], ops: Sequence[OpLike], seed: int) -> Run:
+    starts = np.cumsum([1, *(len(photo.boxes) for photo in photos)])
+    labels = [start + np.arange(len(photo.boxes)) for start, photo in zip(starts, photos, strict=False)]
+    samples = batch([photo.pixels for photo in photos], [photo.boxes for photo in photos], labels, seed=seed)
+    return Run(photos, replace(samples, ops=tuple(ops)))
+
+
+def _in_true_colors(image: Array, ops: Sequence[OpLike]) -> Image.Image:
+    """(H, W, 3) in 0..255, or what Normalize makes of it, as it was before."""
+    normalize = _normalize(ops)
+    if normalize is None:
+        return to_image(image, white=255, layout="HWC")
+    return to_image(image, mean=normalize.mean, std=normalize.std, layout="CHW")
+
+
+def _in_some_colors(image: Array, ops: Sequence[OpLike]) -> Image.Image:
+    """(3, H, W) of a loader: in true colours where they can be told, else stretched to 0..1."""
+    low, high = float(image.min()), float(image.max())
+    if _normalize(ops) is not None:
+        return _in_true_colors(image, ops)
+    if low >= -SLACK:
+        return to_image(image, white=1 if high <= 1 + SLACK else 255, layout="CHW")
+    return to_image((image - low) / (high - low), layout="CHW")
+
+
+def _normalize(ops: Sequence[OpLike]) -> Normalize | None:
+    return next((op for op in ops if isinstance(op, Normalize)), None)
+
+
+# ---------------------------------------------------------------- tiles
+
+
+def _source(photo: Photo) -> Tile:
+    return Tile(photo.pixels, photo.boxes, photo.class_names, photo.difficult, caption=photo.caption)
+
+
+def _draw(run: Run, at: int) -> Tile:
+    before, after = len(run.photos[at].boxes), len(run.samples.labels[at])
+    return run.tile(at, f"{after} of {before} boxes" if before else "no boxes")
+
+
+def _step(runs: Sequence[Run], at: int, step: int) -> Tile:
+    after = runs[step]
+    if not isinstance(after.samples.ops[-1], Normalize):
+        return after.tile(at, what_changed(runs[step - 1].stage(at), after.stage(at)))
+    pixels = after.samples.images[at]
+    return after.tile(at, f"{pixels.min():.2f} to {pixels.max():.2f}")
+
+
+def _op_name(op: OpLike) -> str:
+    return getattr(op, "__name__", type(op).__name__)
+
+
+def _names(labels: Iterable[int], class_names: Sequence[str]) -> list[str]:
+    return [class_names[label] if class_names else str(label) for label in labels]
+
+
+def at_least_one(name: str, value: int) -> int:
+    """`value`; raises ValueError if it is below 1."""
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return value
+
+
+def _in_rows(tiles: Sequence[Tile], columns: int) -> list[Sequence[Tile]]:
+    return [tiles[at : at + columns] for at in range(0, len(tiles), at_least_one("columns", columns))]
