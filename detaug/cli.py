@@ -106,6 +106,57 @@ def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **op
         click.echo(str(summary))
 
 
+@cli.command()
+@click.argument("annotations", metavar="FILE.json", type=_FILE)
+@click.argument("images", type=_FOLDER)
+@click.option("-o", "--output", type=_FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
+@click.option("--preset", default="ssd300", show_default=True, help="The recipe: a function of detaug.presets.")
+@click.option("--rows", type=click.IntRange(min=1), default=4, show_default=True, help="Images to show.")
+@click.option("--columns", type=click.IntRange(min=1), help="Draws of each image.  [default: 4]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the images and draws.")
+@click.option("--steps", is_flag=True, help="Instead of draws, the image after each op, and what the op did.")
+@click.option(
+    "--size",
+    type=click.IntRange(min=16),
+    default=300,
+    show_default=True,
+    help="The longer side of each picture, in pixels.",
+)
+@click.option("--only", metavar="CLASS", help="Images with objects of this class.")
+@click.option("--smallest", "how", flag_value="smallest", help="Images with the smallest boxes.")
+@click.option("--crowded", "how", flag_value="crowded", help="Images with the most boxes.")
+@click.option("--suspicious", "how", flag_value="suspicious", help="Images with odd boxes: alike, thin, tiny, huge.")
+def preview(annotations: Path, images: Path, output: Path, **options: Any) -> None:
+    """Draw a sheet of what a recipe makes of images, with their boxes.
+
+    Each row shows an image of FILE.json, a COCO json, and draws of the recipe. Difficult objects are dashed.
+    Without --smallest, --crowded or --suspicious the images are drawn by lot. IMAGES is their folder.
+
+    \b
+    detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300 --rows 6
+    """
+    from detaug.sheets import preview_file
+
+    click.echo(preview_file(annotations, images, output, **options))
+
+
+@cli.command()
+@click.option("--out", type=_FOLDER, default="demo", show_default=True, help="The folder to make.")
+@click.option("--device", help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the pictures and draws.")
+def demo(**options: Any) -> None:
+    """Do the main job on a small data set that is drawn here: convert, check, augment, look.
+
+    Leaves a folder with a Pascal VOC data set, its train.json and sheet.png, and prints how to go on.
+
+    \b
+    detaug demo --out demo
+    """
+    from detaug.demo import demo as run_demo
+
+    run_demo(**options, say=click.echo)
+
+
 @contextmanager
 def _progress(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on stderr, as a function (done, total); None where stderr is not a terminal."""

@@ -6,11 +6,13 @@ the eye, and difficult objects are dashed. `detaug preview` makes these sheets; 
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,16 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from detaug import presets
 from detaug.batches import Batch
 from detaug.changes import Stage, what_changed
 from detaug.eager import Samples, batch
-from detaug.ops import Normalize
-from detaug.pick import objects
+from detaug.ops import Normalize, Op
+from detaug.pick import How, objects, pick
 from detaug.pipeline import OpLike
 from detaug.preview import Tile, sheet, to_image
 from detaug.reader import CocoReader
 
-__all__ = ["batch_sheet", "draws_sheet", "samples_sheet", "save_sheet", "steps_sheet"]
+__all__ = ["batch_sheet", "draws_sheet", "preview_file", "samples_sheet", "save_sheet", "steps_sheet"]
 
 Array = NDArray[Any]
 
@@ -46,6 +49,55 @@ class Photo(NamedTuple):
 
 
 # ---------------------------------------------------------------- public functions
+
+
+def preview_file(
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    preset: str = "ssd300",
+    rows: int = 4,
+    columns: int | None = None,
+    seed: int = 0,
+    steps: bool = False,
+    size: int = 300,
+    only: str | None = None,
+    how: How | None = None,
+) -> str:
+    """Write a sheet of images of a COCO json, and say what is on it: the work of `detaug preview`.
+
+    preset: the name of a function of `detaug.presets`. rows, only, how: see `detaug.pick.pick`. steps: draw
+    `steps_sheet`, which has no `columns`, else `draws_sheet`.
+    Raises ValueError or OSError for what cannot be read, is not known or cannot be written; nothing is written.
+    """
+    check_output(Path(output))
+    if steps and columns is not None:
+        raise ValueError(f"columns must be left out with steps, which has one for each op; got {columns}")
+    ops = preset_ops(preset)
+    reader = CocoReader(images, annotations)
+    picks = pick(reader, rows, how=how or "random", only=only, seed=seed)
+    chosen, notes = [each.row for each in picks], [each.note for each in picks]
+    title = f"{Path(annotations).name}, {preset}, seed {seed}"
+    draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
+    save_sheet(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
+    return f"written: {output}, {len(picks)} of {len(reader)} images"
+
+
+def preset_ops(name: str) -> list[Op]:
+    """The recipe that `detaug.presets` has under this name. Raises ValueError for a name that it has not."""
+    recipes = {key: value for key, value in vars(presets).items() if _is_recipe(value)}
+    if name not in recipes:
+        raise ValueError(f"preset must be one of {', '.join(recipes)}, got {name!r}")
+    recipe: list[Op] = recipes[name]()
+    return recipe
+
+
+def _is_recipe(value: Any) -> bool:
+    """A function of presets that needs no arguments."""
+    if not inspect.isfunction(value) or value.__module__ != presets.__name__ or value.__name__.startswith("_"):
+        return False
+    return all(each.default is not each.empty for each in inspect.signature(value).parameters.values())
 
 
 def draws_sheet(
@@ -145,6 +197,17 @@ def save_sheet(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     return path
+
+
+def check_output(path: Path) -> None:
+    """Refuse now what would fail after seconds of work: ValueError for a path that is no place for a picture."""
+    picture_format(path)
+    if path.is_dir():
+        raise ValueError(f"output {path} is a folder; give the name of a picture")
+    if not path.parent.is_dir():
+        raise ValueError(f"output folder {path.parent} does not exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"output folder {path.parent} cannot be written to")
 
 
 def picture_format(path: Path) -> dict[str, Any]:
