@@ -7,6 +7,7 @@ a traceback and ends with exit code 2. Anything else is a bug and shows its trac
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,12 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 )
 def cli() -> None:
     """Object-detection augmentation on NVIDIA DALI, from Pascal VOC to PyTorch batches."""
+
+
+def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> str | None:
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise click.BadParameter(f"must be cpu, cuda or cuda:N, got {device!r}")
+    return device
 
 
 # A new command goes below, as @cli.command() with a docstring (its help) that ends in an example.
@@ -142,7 +149,9 @@ def preview(annotations: Path, images: Path, output: Path, **options: Any) -> No
 
 @cli.command()
 @click.option("--out", type=_FOLDER, default="demo", show_default=True, help="The folder to make.")
-@click.option("--device", help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]")
+@click.option(
+    "--device", callback=_check_device, help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]"
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the pictures and draws.")
 def demo(**options: Any) -> None:
     """Do the main job on a small data set that is drawn here: convert, check, augment, look.

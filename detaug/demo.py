@@ -72,10 +72,9 @@ def demo(
         loader = Loader(reader, presets.ssd300(), min(BATCH_SIZE, len(reader)), device=device, seed=seed)
         say(f"augment  presets.ssd300() on {_name(device)}, batches of {loader.batch_size} at 300 x 300")
         say(f"         {time_loader(loader, seconds)} (decode, augment, collate; no model)")
-        sheet = draws_sheet(reader, loader.ops, range(min(4, len(reader))), seed=seed)
-        save_sheet(sheet, folder / "sheet.png")
-    say(f"look     {out / 'sheet.png'}: sources with their boxes at the left, draws of the recipe beside them")
-    say(f"\nGo on in {out}:\n\n{GO_ON}")
+        _draw_sheet(reader, seed, folder / "sheet.png")
+        say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
+    say(f"\nGo on in the folder {out}:\n\n{GO_ON}")
     return out
 
 
@@ -97,12 +96,18 @@ def _run_epoch(loader: Loader) -> int:
 
 
 def _draw_and_convert(folder: Path, out: Path, images: int, seed: int, say: Callable[[str], None]) -> None:
+    say(f"draw     {images} images with boxes: a Pascal VOC data set, {out / 'VOC'}")
     make_voc(folder / "VOC", images, seed)
-    say(f"draw     {images} images with boxes, a Pascal VOC data set, in {out / 'VOC'}")
     summary = voc_to_coco(folder / "VOC", folder / "train.json", split="train")
     counts = ", ".join(f"{name} {count}" for name, count in summary.class_counts.items())
-    say(f"convert  split train, {summary.images} images, {summary.boxes} boxes ({counts})")
-    say(f"         to {out / 'train.json'}")
+    say(f"convert  the split train to COCO json: {out / 'train.json'}")
+    say(f"         {summary.images} images, {summary.boxes} boxes ({counts})")
+
+
+def _draw_sheet(reader: CocoReader, seed: int, path: Path) -> None:
+    """The first images are of different scenes."""
+    rows = range(min(4, len(reader)))
+    save_sheet(draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()"), path)
 
 
 def _name(device: torch.device) -> str:

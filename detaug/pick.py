@@ -85,7 +85,7 @@ def objects(reader: CocoReader, row: int) -> tuple[Array, Array]:
 def _smallest(boxes: Array, size: Array) -> Score:
     """By its share of the image: that is how small a resized image shows it."""
     width, height = _sides(boxes)[np.argmin(_sides(boxes).prod(1))]
-    return Score(-width * height / size.prod(), f"smallest {width:.3g} x {height:.3g} px")
+    return Score(-width * height / size.prod(), f"smallest {width:.3g} x {height:.3g}")
 
 
 def _crowded(boxes: Array, size: Array) -> Score:
@@ -98,10 +98,10 @@ def _suspicious(boxes: Array, size: Array) -> Score:
     overlap, thin = _largest_iou(boxes), float((sides.max(1) / sides.min(1)).max())
     small, share = float(sides.min()), float((sides.prod(1) / size.prod()).max())
     return max(
-        Score(overlap, f"two boxes with IoU {overlap:.2f}"),
-        Score(1 - 1 / thin, f"a box {thin:.3g} : 1"),
-        Score(1 - small / 16, f"a box {small:.3g} px thin"),
-        Score(share, f"a box over {share:.0%}"),
+        Score(overlap, f"two boxes alike, IoU {overlap:.2f}"),
+        Score(1 - 1 / thin, f"a box {thin:.3g} times as long as wide"),
+        Score(1 - small / 16, f"a box {small:.3g} px wide or high"),
+        Score(share, f"a box over {share:.0%} of the image"),
     )
 
 

@@ -239,7 +239,8 @@ def _photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str]) -> li
 def _photo(reader: CocoReader, row: int, note: str, difficult: list[bool]) -> Photo:
     boxes, labels = objects(reader, row)
     height, width = reader.sizes[row]
-    caption = f"{Path(reader.file_names[row]).name}, {note or f'{width} x {height}'}"
+    name, size = Path(reader.file_names[row]).name, f"{width} x {height}"
+    caption = f"{note}, {name}" if note else f"{name}, {size}"
     return Photo(caption, _pixels(reader, row), boxes, [reader.class_names[label] for label in labels], difficult)
 
 
@@ -257,7 +258,7 @@ def _pixels(reader: CocoReader, row: int) -> Array:
     try:
         with Image.open(path) as file:
             pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} does not decode ({error}); detaug check --decode finds all such images") from None
     if pixels.shape[:2] != (height, width):
         has = f"{pixels.shape[1]} x {pixels.shape[0]}"
