@@ -43,7 +43,8 @@ class Speed:
 
     def __str__(self) -> str:
         rate = f"{self.images / self.seconds:,.0f} images a second"
-        return f"{rate}: {self.images:,} in {self.seconds:.2f} s, {self.epochs} epochs, after one to warm up"
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
+        return f"{rate}: {self.images:,} in {self.seconds:.2f} s, {epochs}, after one to warm up"
 
 
 def demo(

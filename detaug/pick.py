@@ -99,8 +99,8 @@ def _suspicious(boxes: Array, size: Array) -> Score:
     small, share = float(sides.min()), float((sides.prod(1) / size.prod()).max())
     return max(
         Score(overlap, f"two boxes alike, IoU {overlap:.2f}"),
-        Score(1 - 1 / thin, f"a box {thin:.3g} times as long as wide"),
-        Score(1 - small / 16, f"a box {small:.3g} px wide or high"),
+        Score(1 - 1 / thin, f"a box {thin:.3g} : 1"),
+        Score(1 - small / 16, f"a box {small:.3g} px thin"),
         Score(share, f"a box over {share:.0%} of the image"),
     )
 

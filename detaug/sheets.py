@@ -76,6 +76,7 @@ def preview_file(
         raise ValueError(f"columns must be left out with steps, which has one for each op; got {columns}")
     ops = preset_ops(preset)
     reader = CocoReader(images, annotations)
+    _check_no_image(reader, Path(output))
     picks = pick(reader, rows, how=how or "random", only=only, seed=seed)
     chosen, notes = [each.row for each in picks], [each.note for each in picks]
     title = f"{Path(annotations).name}, {preset}, seed {seed}"
@@ -208,6 +209,12 @@ def check_output(path: Path) -> None:
         raise ValueError(f"output folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"output folder {path.parent} cannot be written to")
+
+
+def _check_no_image(reader: CocoReader, output: Path) -> None:
+    folder, target = os.path.realpath(reader.images), os.path.realpath(output)
+    if os.path.relpath(target, folder) in reader.file_names:
+        raise ValueError(f"output {output} is an image of {reader.annotations}; give another name")
 
 
 def picture_format(path: Path) -> dict[str, Any]:

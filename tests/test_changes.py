@@ -1,0 +1,65 @@
+"""What an op is said to have done, for ops with known draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import detaug as da
+from detaug.changes import Stage, what_changed
+from detaug.ops import Op
+
+RNG = np.random.default_rng(0)
+PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)
+
+
+def stages(*ops: Op) -> list[Stage]:
+    samples = da.batch([PHOTO], [[[10, 10, 30, 40], [60, 20, 80, 60]]])
+    found = [Stage(samples.images[0], 2, samples.matrix[0])]
+    for op in ops:
+        samples = op(samples)
+        found.append(Stage(samples.images[0], len(samples.labels[0]), samples.matrix[0]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        (da.RandomHorizontalFlip(p=1), "mirrored left-right"),
+        (da.RandomVerticalFlip(p=1), "mirrored top-bottom"),
+        (da.RandomHorizontalFlip(p=0), "as it was"),
+        (da.RandomZoomOut(1, p=1), "as it was"),
+        (da.Resize((30, 50)), "50 x 30 pixels"),
+        (da.Resize((60, 80)), "as it was"),
+    ],
+)
+def test_geometry(op: Op, words: str) -> None:
+    assert what_changed(*stages(op)) == words
+
+
+def test_zoom_out_and_crop_are_measured() -> None:
+    zoomed = stages(da.RandomZoomOut(3, p=1))
+    ratio = zoomed[1].size[0] / 80
+    assert what_changed(*zoomed).startswith("canvas ")
+    assert float(what_changed(*zoomed).split()[1]) == pytest.approx(ratio, abs=0.02)
+    before, after = stages(da.RandomIoUCrop((0.0,), scaling=(0.5, 0.5), allow_no_crop=False))
+    assert what_changed(before, after).startswith("window 50%")
+    assert ("of 2 boxes" in what_changed(before, after)) == (after.boxes < 2)
+
+
+def test_after_a_crop_the_view_is_compared_with_the_crop() -> None:
+    *_, cropped, flipped, resized = stages(
+        da.RandomIoUCrop(allow_no_crop=False), da.RandomHorizontalFlip(p=1), da.Resize((32, 32))
+    )
+    assert what_changed(cropped, flipped) == "mirrored left-right"
+    assert what_changed(flipped, resized) == "32 x 32 pixels"
+
+
+def test_colors() -> None:
+    before, *_ = stages()
+    lighter = before._replace(image=before.image.astype(np.float32) + 20)
+    assert what_changed(before, lighter) == "light +20"
+    flat = before._replace(image=before.image.mean() + (before.image - before.image.mean()) / 2)
+    assert what_changed(before, flat).endswith("contrast x 0.50, colour x 0.50")
+    gray = before._replace(image=np.full_like(before.image, 9))
+    assert what_changed(gray, gray) == "as it was"

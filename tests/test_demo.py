@@ -1,0 +1,162 @@
+"""`detaug demo` from end to end, on fewer images than it draws for people."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import detaug.demo
+from detaug.cli import main
+from detaug.demo import GO_ON, Speed, demo
+from detaug.shapes import make_voc
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def quick_demo(out: Path, **options: object) -> list[str]:
+    """The lines it says; six images, one measured epoch."""
+    lines: list[str] = []
+    assert demo(out, images=6, seconds=0, say=lines.append, **options) == out  # type: ignore[arg-type]
+    return lines
+
+
+@pytest.fixture
+def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command, which has no option for it, draw six images."""
+    monkeypatch.setattr(detaug.demo, "make_voc", lambda root, images, seed: make_voc(root, 6, seed))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    out = tmp_path_factory.mktemp("made") / "demo"
+    return out, quick_demo(out, device="cpu")
+
+
+def test_it_leaves_what_it_promises(made: tuple[Path, list[str]]) -> None:
+    out, _ = made
+    assert sorted(path.name for path in out.iterdir()) == [".made-by-detaug-demo", "VOC", "sheet.png", "train.json"]
+    assert len(list((out / "VOC/JPEGImages").iterdir())) == len(list((out / "VOC/Annotations").iterdir())) == 6
+    document = json.loads((out / "train.json").read_bytes())
+    assert len(document["images"]) == 5
+    assert all((out / "VOC/JPEGImages" / image["file_name"]).is_file() for image in document["images"])
+    with Image.open(out / "sheet.png") as sheet:
+        assert sheet.width > 1500
+        assert sheet.height > 1000
+    assert [path.name for path in out.parent.iterdir()] == ["demo"]
+
+
+def test_it_says_what_it_did(made: tuple[Path, list[str]]) -> None:
+    out, lines = made
+    text = "\n".join(lines)
+    document = json.loads((out / "train.json").read_bytes())
+    assert f"5 images, {len(document['annotations'])} boxes" in text
+    assert re.search(r"[\d,]+ images a second: 5 in [\d.]+ s, 1 epoch, after one to warm up", text)
+    assert "presets.ssd300() on the CPU (" in text
+    for name in ("VOC", "train.json", "sheet.png"):
+        assert str(out / name) in text
+    assert text.endswith(GO_ON)
+
+
+def test_the_lines_to_go_on_with_run_in_the_folder(made: tuple[Path, list[str]]) -> None:
+    out, lines = made
+    code = lines[-1][lines[-1].index("import detaug") :]
+    path = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n"
+    result = subprocess.run([sys.executable, "-c", path + code], cwd=out, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("torch.Size([8, 3, 300, 300]) [")
+
+
+def test_it_runs_on_each_device(tmp_path: Path, device: str) -> None:
+    text = "\n".join(quick_demo(tmp_path / "demo", device=device))
+    assert ("cuda:0" if device == "cuda" else "the CPU") in text
+
+
+def test_a_second_run_writes_the_same_again_and_leaves_the_rest(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    quick_demo(out)
+    first = {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    (out / "train.py").write_text("mine")
+    (out / "VOC/JPEGImages/mine.jpg").write_text("mine")
+    (out / "sheet.png").unlink()
+    quick_demo(out)
+    assert {path: path.read_bytes() for path in first} == first
+    assert (out / "train.py").read_text() == (out / "VOC/JPEGImages/mine.jpg").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_another_seed_draws_other_pictures(tmp_path: Path) -> None:
+    quick_demo(tmp_path / "a", seed=1)
+    quick_demo(tmp_path / "b", seed=2)
+    for name in ("train.json", "sheet.png", "VOC/JPEGImages/000001.jpg"):
+        assert (tmp_path / "a" / name).read_bytes() != (tmp_path / "b" / name).read_bytes()
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    quick_demo(tmp_path / "demo")
+    assert (tmp_path / "demo/sheet.png").is_file()
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(detaug.demo, "draws_sheet", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quick_demo(tmp_path / "demo")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_rate_is_images_by_seconds() -> None:
+    assert str(Speed(3000, 1.5, 10)) == "2,000 images a second: 3,000 in 1.50 s, 10 epochs, after one to warm up"
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command(
+    tmp_path: Path, few_images: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.rstrip().endswith(GO_ON.rstrip())
+    assert (tmp_path / "demo/sheet.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--out {folder}/theirs", "theirs is there and was not made by detaug demo; nothing was written"),
+        ("--out {folder}/file", "file"),
+        ("--out {folder}/broken", "broken is there and was not made by detaug demo"),
+        ("--out .", "was not made by detaug demo"),
+        ("--out /", "was not made by detaug demo"),
+        ("--out {folder}/no/demo", "no does not exist; make it first"),
+        ("--out {folder}/new --device cuda:99", "cuda:99"),
+        ("--out {folder}/new --device gpu", "must be cpu, cuda or cuda:N, got 'gpu'"),
+        ("--out {folder}/new --seed -1", "-1 is not in the range x>=0"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(
+    tmp_path: Path, options: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/thesis.tex").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "broken").symlink_to("nowhere")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["demo", *options.format(folder=tmp_path).split()]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("detaug: ")
+    assert message in err
+    assert sorted(tmp_path.rglob("*")) == before

@@ -1,0 +1,310 @@
+"""Preview sheets, read back off their pixels: painted rectangles must lie exactly inside their outlines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+import detaug as da
+from detaug import preview, sheets
+from detaug.cli import main
+from detaug.preview import class_color
+from detaug.sheets import batch_sheet, draws_sheet, preset_ops, samples_sheet, save_sheet, steps_sheet
+
+SIZE = 300
+NO_NAME = " "  # a class whose name is blank gets an outline and no label
+OUTLINE = np.array(class_color(NO_NAME))
+BLACK = (0.0, 0.0, 0.0)
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+Pixels = NDArray[np.uint8]
+
+
+def write_json(path: Path, images: list[dict[str, Any]], boxes: list[dict[str, Any]], names: list[str]) -> Path:
+    categories = [{"id": at, "name": name} for at, name in enumerate(names, 1)]
+    path.write_text(json.dumps({"images": images, "annotations": boxes, "categories": categories}))
+    return path
+
+
+def painted_reader(folder: Path, images: int = 3, name: str = NO_NAME, difficult: bool = False) -> da.CocoReader:
+    """Black squares of 400 x 400 pixels, each with one white rectangle, annotated."""
+    rng, rows, boxes = np.random.default_rng(7), [], []
+    for at in range(1, images + 1):
+        x, y, width, height = (int(v) for v in rng.integers((40, 40, 120, 120), (140, 140, 200, 200)))
+        pixels = np.zeros((400, 400, 3), np.uint8)
+        pixels[y : y + height, x : x + width] = 255
+        Image.fromarray(pixels).save(folder / f"{at}.png")
+        rows.append({"id": at, "file_name": f"{at}.png", "width": 400, "height": 400})
+        box = {"id": at, "image_id": at, "category_id": 1, "bbox": [x, y, width, height], "iscrowd": 0}
+        boxes.append({**box, "difficult": int(difficult)})
+    return da.CocoReader(folder, write_json(folder / "painted.json", rows, boxes, [name]))
+
+
+def cells(sheet: Image.Image, rows: int, columns: int) -> list[list[Pixels]]:
+    """The pictures of a sheet without title whose pictures are all SIZE x SIZE."""
+    top = preview.MARGIN + preview._strip(True, preview.HEADING)
+    down = SIZE + preview._strip(True, preview.CAPTION) + preview.GAP
+    left, right = preview.MARGIN + preview.GAP, SIZE + preview.GAP
+    pixels = np.asarray(sheet)
+    lefts = [preview.MARGIN, *(left + right * column for column in range(1, columns))]
+    return [[pixels[top + down * row :, x:][:SIZE, :SIZE] for x in lefts] for row in range(rows)]
+
+
+def outline(pixels: Pixels) -> tuple[int, int, int, int]:
+    """XYXY, half-open, of the pixels in the outline's colour."""
+    box = Image.fromarray((pixels == OUTLINE).all(2)).getbbox()
+    assert box is not None
+    return box
+
+
+def assert_tight(pixels: Pixels) -> None:
+    """White within the outline, and black two pixels outside of it."""
+    x0, y0, x1, y1 = outline(pixels)
+    light = pixels.min(2)
+    assert (light[y0 + 6 : y1 - 6, x0 + 6 : x1 - 6] > 128).all()
+    light = light.copy()
+    light[max(y0 - 2, 0) : y1 + 2, max(x0 - 2, 0) : x1 + 2] = 0
+    assert (light < 128).all()
+
+
+# ---------------------------------------------------------------- boxes lie on their objects
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outlines_lie_on_the_objects_in_the_source_and_in_every_draw(tmp_path: Path, seed: int) -> None:
+    reader = painted_reader(tmp_path)
+    ops = [
+        da.RandomZoomOut(2, fill=BLACK),
+        da.RandomIoUCrop(),
+        da.RandomHorizontalFlip(),
+        da.RandomVerticalFlip(),
+        da.Resize((SIZE, SIZE)),
+        da.Normalize(MEAN, STD),
+    ]
+    sheet = draws_sheet(reader, ops, range(3), columns=4, seed=seed, size=SIZE)
+    pictures = [pixels for row in cells(sheet, 3, 5) for pixels in row]
+    for pixels in pictures:
+        assert_tight(pixels)
+    assert len({outline(pixels) for pixels in pictures}) > 10
+
+
+def test_outlines_lie_on_the_objects_after_every_op(tmp_path: Path) -> None:
+    reader = painted_reader(tmp_path)
+    ops = [da.RandomZoomOut(2, p=1, fill=BLACK), da.RandomVerticalFlip(p=1), da.Resize((SIZE, SIZE)), da.Normalize()]
+    sheet = steps_sheet(reader, ops, range(3), seed=1, size=SIZE)
+    for row in cells(sheet, 3, 5):
+        for pixels in row:
+            assert_tight(pixels)
+        source, zoomed, flipped, resized, normalized = map(outline, row)
+        assert zoomed[2] - zoomed[0] < source[2] - source[0]
+        assert flipped == pytest.approx((zoomed[0], SIZE - zoomed[3], zoomed[2], SIZE - zoomed[1]), abs=1)
+        assert resized == pytest.approx(flipped, abs=1)
+        assert normalized == resized
+
+
+def test_objects_keep_their_own_name_when_others_are_cropped_off(tmp_path: Path) -> None:
+    pixels, colors = np.zeros((400, 400, 3), np.uint8), {"left": class_color("left"), "right": class_color("right")}
+    pixels[100:300, 20:120], pixels[100:300, 280:380] = colors["left"], colors["right"]
+    Image.fromarray(pixels).save(tmp_path / "1.png")
+    image = {"id": 1, "file_name": "1.png", "width": 400, "height": 400}
+    boxes = [[20, 100, 100, 200], [280, 100, 100, 200]]
+    rows = [{"id": at, "image_id": 1, "category_id": at, "bbox": box} for at, box in enumerate(boxes, 1)]
+    reader = da.CocoReader(tmp_path, write_json(tmp_path / "two.json", [image], rows, ["left", "right"]))
+    photos = sheets._photos(reader, [0] * 20, ())
+    run = sheets._run(photos, [da.RandomIoUCrop(scaling=(0.3, 0.6)), da.Resize((SIZE, SIZE))], seed=0)
+    kept = [run.tile(at, "") for at in range(20)]
+    assert {tuple(tile.names) for tile in kept} >= {("left",), ("right",)}
+    for tile in kept:
+        for name, (x0, y0, x1, y1) in zip(tile.names, np.asarray(tile.boxes), strict=True):
+            assert tile.image.getpixel(((x0 + x1) / 2, (y0 + y1) / 2)) == colors[name]
+
+
+# ---------------------------------------------------------------- colours, difficult, names
+
+
+def test_normalize_is_undone(tmp_path: Path) -> None:
+    color = (200, 120, 40)
+    Image.new("RGB", (400, 400), color).save(tmp_path / "1.png")
+    image = {"id": 1, "file_name": "1.png", "width": 400, "height": 400}
+    reader = da.CocoReader(tmp_path, write_json(tmp_path / "plain.json", [image], [], ["cat"]))
+    for ops in ([], [da.Normalize()], [da.Normalize(MEAN, STD)]):
+        picture = cells(draws_sheet(reader, [da.Resize((SIZE, SIZE)), *ops], [0], columns=1, size=SIZE), 1, 2)[0][1]
+        assert (abs(picture.astype(int) - color) <= 1).all()
+
+
+def test_difficult_objects_are_dashed_in_the_draws_too(tmp_path: Path) -> None:
+    def painted(difficult: bool) -> list[int]:
+        reader = painted_reader(tmp_path, 1, difficult=difficult)
+        sheet = draws_sheet(reader, [da.RandomHorizontalFlip(p=1), da.Resize((SIZE, SIZE))], [0], columns=1, size=SIZE)
+        return [int((pixels == OUTLINE).all(2).sum()) for pixels in cells(sheet, 1, 2)[0]]
+
+    for dashed, whole in zip(painted(True), painted(False), strict=True):
+        assert 0.4 * whole < dashed < 0.8 * whole
+
+
+def test_crowd_regions_do_not_shift_the_difficult_flags(tmp_path: Path) -> None:
+    Image.new("RGB", (400, 400)).save(tmp_path / "1.png")
+    image = {"id": 1, "file_name": "1.png", "width": 400, "height": 400}
+    flags = [(1, 0), (0, 1), (0, 0)]
+    boxes = [
+        {"id": at, "image_id": 1, "category_id": 1, "bbox": [at, at, 50, 50], "iscrowd": crowd, "difficult": difficult}
+        for at, (crowd, difficult) in enumerate(flags, 1)
+    ]
+    reader = da.CocoReader(tmp_path, write_json(tmp_path / "crowd.json", [image], boxes, ["cat"]))
+    (photo,) = sheets._photos(reader, [0], ())
+    assert photo.difficult == [True, False]
+    assert photo.boxes[:, 0].tolist() == [2, 3]
+
+
+def test_the_same_seed_gives_the_same_sheet(tmp_path: Path) -> None:
+    reader = painted_reader(tmp_path)
+    one, same, other = (draws_sheet(reader, da.presets.ssd300(), [0, 2], seed=seed).tobytes() for seed in (4, 4, 5))
+    assert one == same != other
+
+
+def test_an_image_as_displayed_and_one_without_boxes(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (400, 200)).save(tmp_path / "1.jpg", exif=exif)
+    image = {"id": 1, "file_name": "1.jpg", "width": 200, "height": 400}
+    reader = da.CocoReader(tmp_path, write_json(tmp_path / "exif.json", [image], [], ["cat"]))
+    assert sheets._photos(reader, [0], ())[0].pixels.shape == (400, 200, 3)
+    draws_sheet(reader, da.presets.ssd300(), [0])
+
+
+# ---------------------------------------------------------------- samples and batches
+
+
+def test_samples_and_batches_are_drawn_in_true_colors(tmp_path: Path) -> None:
+    reader = painted_reader(tmp_path)
+    ops = [da.Resize((SIZE, SIZE)), da.Normalize(MEAN, STD)]
+    batch = next(iter(da.Loader(reader, ops, 3, train=False, device="cpu")))
+    samples = da.batch([np.zeros((400, 400, 3), np.uint8)] * 3, [[[50, 60, 200, 300]]] * 3)
+    for op in ops:
+        samples = op(samples)
+    pictures = [batch_sheet(batch, reader.class_names, ops=ops), samples_sheet(samples, reader.class_names)]
+    for sheet in pictures:
+        pixels = np.asarray(sheet)
+        assert ((pixels == OUTLINE).all(2)).sum() > 1000
+        assert ((pixels == 0).all(2)).sum() > 10_000
+    assert samples_sheet(samples).size == samples_sheet(samples, reader.class_names).size
+
+
+def test_a_batch_without_its_recipe_is_stretched_to_be_seen(tmp_path: Path) -> None:
+    reader = painted_reader(tmp_path, 1)
+    for ops in ([], [da.RandomPhotometricDistort()], [da.Normalize()], [da.Normalize(MEAN, STD)]):
+        loader = da.Loader(reader, [da.Resize((SIZE, SIZE)), *ops], 1, train=False, device="cpu")
+        pixels = np.asarray(batch_sheet(next(iter(loader)), reader.class_names))[50:250, 50:250]
+        assert pixels.max() > 240
+        assert pixels.min() < 80
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def painted(tmp_path: Path) -> list[str]:
+    painted_reader(tmp_path, name="cat")
+    return [str(tmp_path / "painted.json"), str(tmp_path)]
+
+
+@pytest.mark.parametrize("extension", ["png", "jpg", "JPEG", "webp"])
+def test_preview_writes_a_picture(
+    painted: list[str], tmp_path: Path, extension: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / f"sheet.{extension}"
+    assert main(["preview", *painted, "-o", str(output), "--rows", "2", "--columns", "3", "--size", "100"]) == 0
+    assert capsys.readouterr() == (f"written: {output}, 2 of 3 images\n", "")
+    with Image.open(output) as sheet:
+        assert sheet.width == 4 * 100 + 2 * preview.MARGIN + 4 * preview.GAP
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_every_option_of_preview_is_heard(painted: list[str], tmp_path: Path) -> None:
+    sheets_of = {}
+    for options in ("", "--steps", "--seed 3", "--preset retinanet", "--only cat --smallest", "--crowded --rows 1"):
+        output = tmp_path / f"sheet{len(sheets_of)}.png"
+        assert main(["preview", *painted, "-o", str(output), *options.split()]) == 0
+        sheets_of[options] = output.read_bytes()
+    assert len(set(sheets_of.values())) == len(sheets_of)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("{folder}/no.json {folder} -o {folder}/x.png", "no.json"),
+        ("{json} {folder}/nowhere -o {folder}/x.png", "nowhere"),
+        ("{json} {folder} -o {folder}/x.png --preset ssd", "preset must be one of ssd300, retinanet"),
+        ("{json} {folder} -o {folder}/x.png --preset Normalize", "preset must be one of ssd300, retinanet"),
+        ("{json} {folder} -o {folder}/x.png --only dog", "got 'dog'"),
+        ("{json} {folder} -o {folder}/x.tiff", "must end in .png, .jpg, .webp, got '.tiff'"),
+        ("{json} {folder} -o {folder}/x", "got 'no extension'"),
+        ("{json} {folder} -o {folder}/no/x.png", "no does not exist; make it first"),
+        ("{json} {folder} -o {folder}/2.png", "2.png is an image of"),
+        ("{json} {folder} -o {folder}/x.png --rows 0", "0 is not in the range x>=1"),
+        ("{json} {folder} -o {folder}/x.png --steps --columns 3", "columns must be left out with steps"),
+        ("{json} {folder}", "Missing option '-o'"),
+    ],
+)
+def test_preview_says_in_one_line_what_is_wrong(
+    painted: list[str], tmp_path: Path, arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preview", *arguments.format(json=painted[0], folder=tmp_path).split()]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("detaug: ")
+    assert message in err
+    assert not list(tmp_path.glob("x*"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:300]), "1.png does not decode"),
+        (lambda path: path.write_bytes(b""), "1.png does not decode"),
+        (lambda path: Image.new("RGB", (300, 400)).save(path), "1.png has 300 x 400 pixels"),
+        (lambda path: path.unlink(), "1.png"),
+    ],
+)
+def test_preview_names_an_image_that_cannot_be_used(
+    painted: list[str], tmp_path: Path, spoil: Any, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(tmp_path / "1.png")
+    assert main(["preview", *painted, "-o", str(tmp_path / "x.png")]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_a_sheet_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.png").write_text("old")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save_sheet(Image.new("RGB", (8, 8)), tmp_path / "x.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.png"]
+    assert (tmp_path / "x.png").read_text() == "old"
+
+
+def test_recipes_are_found_by_name() -> None:
+    assert preset_ops("ssd300") == da.presets.ssd300()
+    with pytest.raises(ValueError, match=r"preset must be one of ssd300, .*, got 'evaluation'"):
+        preset_ops("evaluation")
+
+
+def test_rows_and_columns_are_checked(tmp_path: Path) -> None:
+    reader = painted_reader(tmp_path, 1)
+    with pytest.raises(ValueError, match="columns must be at least 1, got 0"):
+        draws_sheet(reader, [], [0], columns=0)
+    with pytest.raises(ValueError, match="rows must name at least one image, got none"):
+        steps_sheet(reader, [], [])
