@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import posixpath
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -203,20 +204,18 @@ class Table:
         entry = self.coco.document[where][at]
         return entry if isinstance(entry, dict) else {}
 
+    def file_name(self, where: Where, at: int) -> str:
+        """The image that an entry is, or is in; empty if there is none."""
+        if where == "annotations":
+            where, at = "images", int(self.image_at[at])
+        return self.file_names[at] if where == "images" and at >= 0 else ""
+
     def entry(self, where: Where, at: int) -> str:
-        """How messages call an entry: annotations[5] (id 6, a.jpg)."""
+        """How messages call an entry: "annotations[5] (id 6, a.jpg): "."""
         if where not in ("images", "annotations", "categories"):
             return ""
-        name = self._name(where, at)
-        number = shown(self.row(where, at).get("id"))
-        return f"{where}[{at}] (id {number}{name and ', '}{name}): "
-
-    def _name(self, where: Where, at: int) -> str:
-        if where == "images":
-            return shown(self.file_names[at])[1:-1]
-        if where == "annotations" and self.image_at[at] >= 0:
-            return shown(self.file_names[self.image_at[at]])[1:-1]
-        return ""
+        name = shown(self.file_name(where, at))[1:-1]
+        return f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}): "
 
 
 def examine(coco: Coco) -> Table:
@@ -261,12 +260,25 @@ def _categories(rows: _Rows) -> dict[int, str]:
     values = rows.column("name")
     named = np.array([isinstance(value, str) and bool(value.strip()) for value in values], bool)
     rows.note("category-name", ~named, lambda row: f"name must be text, got {shown(values[row])}")
+    _note_alike(rows, [value if is_named else "" for value, is_named in zip(values, named, strict=True)])
     names = {
         number: value if is_named else f"category {number}"
         for number, value, is_named, is_good in zip(ids.tolist(), values, named, good, strict=True)
         if is_good
     }
     return dict(sorted(names.items()))
+
+
+def _note_alike(rows: _Rows, names: list[str]) -> None:
+    alike: dict[str, int] = {}
+    keys = [" ".join(unicodedata.normalize("NFKC", name).casefold().split()) for name in names]
+    earlier = np.array([alike.setdefault(key, at) for at, key in enumerate(keys)], np.int64)
+    wrong = (earlier != np.arange(len(keys))) & np.array([bool(key) for key in keys], bool)
+    rows.note(
+        "category-alike",
+        wrong,
+        lambda row: f"{shown(names[row])} is like {shown(names[earlier[row]])} of categories[{earlier[row]}]",
+    )
 
 
 def _file_names(rows: _Rows) -> list[str]:

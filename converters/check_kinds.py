@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,6 +95,12 @@ class Findings:
 def about_json(kind: str, text: str) -> Findings:
     """A finding about the json as a whole."""
     return Findings(kind, "json", np.zeros(1, np.int64), lambda _: text)
+
+
+def from_messages(kind: str, where: Where, messages: Mapping[int, str]) -> Findings:
+    """Findings from what is wrong, by row."""
+    rows = np.array(sorted(messages), np.int64)
+    return Findings(kind, where, rows, lambda row: messages[int(row)])
 
 
 def count_findings(found: Iterable[Findings]) -> dict[str, int]:

@@ -113,6 +113,43 @@ def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **op
         click.echo(str(summary))
 
 
+def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    height, _x, width = text.lower().partition("x")
+    if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
+        raise click.BadParameter(f"must be HxW pixels, such as 300x300, got {text!r}")
+    return int(height), int(width)
+
+
+@cli.command()
+@click.argument("annotations", metavar="FILE.json", type=_FILE)
+@click.argument("images", type=_FOLDER)
+@click.option("--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one.")
+@click.option("--against", metavar="OTHER.json", multiple=True, type=_FILE, help="Another split: find shared images.")
+@click.option("--size", metavar="HxW", callback=_size, help="What training resizes to, for tiny boxes: 300x300.")
+@click.option("--clean", type=_FILE, help="A json file to write, without what cannot be used.")
+@click.option("--report", type=_FILE, help="A json file for every finding.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors of usage.")
+def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
+    """Find what is wrong with a data set, before training does.
+
+    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The exit code is 1 if
+    training would stop or learn something wrong, 0 if there are at most warnings, 2 if FILE.json is no COCO
+    json at all.
+
+    \b
+    detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
+    """
+    from detaug.converters.check import check_coco
+
+    with _progress("checking", quiet) as progress:
+        summary = check_coco(annotations, images, progress=progress, **options)
+    if not quiet:
+        click.echo(str(summary))
+    return int(summary.errors > 0)
+
+
 @cli.command()
 @click.argument("annotations", metavar="FILE.json", type=_FILE)
 @click.argument("images", type=_FOLDER)
