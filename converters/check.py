@@ -224,7 +224,7 @@ def _summary_lines(summary: CheckSummary, table: Table, found: Sequence[Findings
     yield from _class_lines(summary.class_counts)
     for each in found:
         yield ""
-        yield f"{each.severity} {each.kind}: {len(each):,}, {CHECK_KINDS[each.kind].meaning}"
+        yield f"{each.severity} {each.kind} ({len(each):,}): {CHECK_KINDS[each.kind].meaning}"
         yield from (f"  {table.entry(each.where, row)}{each.describe(row)}" for row in each.rows[:_EXAMPLES].tolist())
         if len(each) > _EXAMPLES:
             yield f"  and {len(each) - _EXAMPLES:,} more"
