@@ -14,6 +14,7 @@ import torch
 
 from detaug import presets
 from detaug.converters import voc_to_coco
+from detaug.converters.check import check_coco
 from detaug.loader import Loader
 from detaug.pipeline import resolve_device
 from detaug.reader import CocoReader
@@ -69,6 +70,7 @@ def demo(
     _check_out(place)
     with _workplace(place) as folder:
         _draw_and_convert(folder, out, images, seed, say)
+        _check(folder, out, say)
         reader = CocoReader(folder / "VOC/JPEGImages", folder / "train.json")
         loader = Loader(reader, presets.ssd300(), min(BATCH_SIZE, len(reader)), device=device, seed=seed)
         say(f"augment  presets.ssd300() on {_name(device)}, batches of {loader.batch_size} at 300 x 300")
@@ -103,6 +105,13 @@ def _draw_and_convert(folder: Path, out: Path, images: int, seed: int, say: Call
     counts = ", ".join(f"{name} {count}" for name, count in summary.class_counts.items())
     say(f"convert  the split train to COCO json: {out / 'train.json'}")
     say(f"         {summary.images} images, {summary.boxes} boxes ({counts})")
+
+
+def _check(folder: Path, out: Path, say: Callable[[str], None]) -> None:
+    summary = check_coco(folder / "train.json", folder / "VOC/JPEGImages")
+    counts = ", ".join(f"{kind} {count}" for kind, count in summary.kind_counts.items())
+    say(f"check    {summary.errors} errors, {summary.warnings} warnings ({counts or 'nothing found'})")
+    say(f"         more on them: detaug check {out / 'train.json'} {out / 'VOC/JPEGImages'}")
 
 
 def _draw_sheet(reader: CocoReader, seed: int, path: Path) -> None:

@@ -6,14 +6,16 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 import detaug.demo
 from detaug.cli import main
-from detaug.demo import GO_ON, Speed, demo
+from detaug.demo import GO_ON, Speed, demo, time_loader
 from detaug.shapes import make_voc
 
 REPOSITORY = Path(__file__).parents[1]
@@ -56,6 +58,8 @@ def test_it_says_what_it_did(made: tuple[Path, list[str]]) -> None:
     text = "\n".join(lines)
     document = json.loads((out / "train.json").read_bytes())
     assert f"5 images, {len(document['annotations'])} boxes" in text
+    assert "0 errors, " in text
+    assert f"detaug check {out / 'train.json'} {out / 'VOC/JPEGImages'}" in text
     assert re.search(r"[\d,]+ images a second: 5 in [\d.]+ s, 1 epoch, after one to warm up", text)
     assert "presets.ssd300() on the CPU (" in text
     for name in ("VOC", "train.json", "sheet.png"):
@@ -111,6 +115,19 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         quick_demo(tmp_path / "demo")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_first_epoch_is_not_measured() -> None:
+    class Epochs:
+        device, begun = torch.device("cpu"), 0
+
+        def __iter__(self) -> Iterator[str]:
+            self.begun += 1
+            return iter(("four", "six"))
+
+    epochs = Epochs()
+    speed = time_loader(epochs, seconds=0)  # type: ignore[arg-type]
+    assert (speed.images, speed.epochs, epochs.begun) == (7, 1, 2)
 
 
 def test_the_rate_is_images_by_seconds() -> None:

@@ -46,9 +46,10 @@ def painted_reader(folder: Path, images: int = 3, difficult: bool = False) -> da
 
 
 @pytest.fixture
-def no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw outlines alone: a label has the outline's colour, and may lie outside the box."""
+def thin_outlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw thin outlines alone: a label has the outline's colour, and may lie outside the box."""
     monkeypatch.setattr(preview, "_paint_labels", lambda *_: None)
+    monkeypatch.setattr(preview, "_line_width", lambda *_: 1)
 
 
 def cells(sheet: Image.Image, rows: int, columns: int) -> list[list[Pixels]]:
@@ -69,12 +70,12 @@ def outline(pixels: Pixels) -> tuple[int, int, int, int]:
 
 
 def assert_tight(pixels: Pixels) -> None:
-    """White within the outline, and black two pixels outside of it."""
+    """White within the outline, of two pixels with its shadow, and black a pixel outside of it."""
     x0, y0, x1, y1 = outline(pixels)
     light = pixels.min(2)
-    assert (light[y0 + 6 : y1 - 6, x0 + 6 : x1 - 6] > 128).all()
+    assert (light[y0 + 3 : y1 - 3, x0 + 3 : x1 - 3] > 128).all()
     light = light.copy()
-    light[max(y0 - 2, 0) : y1 + 2, max(x0 - 2, 0) : x1 + 2] = 0
+    light[max(y0 - 1, 0) : y1 + 1, max(x0 - 1, 0) : x1 + 1] = 0
     assert (light < 128).all()
 
 
@@ -83,7 +84,7 @@ def assert_tight(pixels: Pixels) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_outlines_lie_on_the_objects_in_the_source_and_in_every_draw(
-    tmp_path: Path, no_labels: None, seed: int
+    tmp_path: Path, thin_outlines: None, seed: int
 ) -> None:
     reader = painted_reader(tmp_path)
     ops = [
@@ -101,7 +102,7 @@ def test_outlines_lie_on_the_objects_in_the_source_and_in_every_draw(
     assert len({outline(pixels) for pixels in pictures}) > 10
 
 
-def test_outlines_lie_on_the_objects_after_every_op(tmp_path: Path, no_labels: None) -> None:
+def test_outlines_lie_on_the_objects_after_every_op(tmp_path: Path, thin_outlines: None) -> None:
     reader = painted_reader(tmp_path)
     ops = [da.RandomZoomOut(2, p=1, fill=BLACK), da.RandomVerticalFlip(p=1), da.Resize((SIZE, SIZE)), da.Normalize()]
     sheet = steps_sheet(reader, ops, range(3), seed=1, size=SIZE)
@@ -145,7 +146,7 @@ def test_normalize_is_undone(tmp_path: Path) -> None:
         assert (abs(picture.astype(int) - color) <= 1).all()
 
 
-def test_difficult_objects_are_dashed_in_the_draws_too(tmp_path: Path, no_labels: None) -> None:
+def test_difficult_objects_are_dashed_in_the_draws_too(tmp_path: Path, thin_outlines: None) -> None:
     def painted(difficult: bool) -> list[int]:
         reader = painted_reader(tmp_path, 1, difficult=difficult)
         sheet = draws_sheet(reader, [da.RandomHorizontalFlip(p=1), da.Resize((SIZE, SIZE))], [0], columns=1, size=SIZE)
