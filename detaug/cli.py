@@ -171,10 +171,11 @@ def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
 @click.option("--crowded", "how", flag_value="crowded", help="Images with the most boxes.")
 @click.option("--suspicious", "how", flag_value="suspicious", help="Images with odd boxes: alike, thin, tiny, huge.")
 def preview(annotations: Path, images: Path, output: Path, **options: Any) -> None:
-    """Draw a sheet of what a recipe makes of images, with their boxes.
+    """Draw images beside what a recipe makes of them, with boxes.
 
-    Each row shows an image of FILE.json, a COCO json, and draws of the recipe. Difficult objects are dashed.
-    Without --smallest, --crowded or --suspicious the images are drawn by lot. IMAGES is their folder.
+    Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult
+    objects are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random. IMAGES
+    is the folder that the json's file names are relative to.
 
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300 --rows 6
@@ -191,9 +192,10 @@ def preview(annotations: Path, images: Path, output: Path, **options: Any) -> No
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the pictures and draws.")
 def demo(**options: Any) -> None:
-    """Do the main job on a small data set that is drawn here: convert, check, augment, look.
+    """Convert, check, augment: all of it on a small data set.
 
-    Leaves a folder with a Pascal VOC data set, its train.json and sheet.png, and prints how to go on.
+    Draws a Pascal VOC data set, converts and checks it, times the loader, and leaves a folder with the data
+    set, its train.json and sheet.png. Prints the lines of Python to go on with.
 
     \b
     detaug demo --out demo
