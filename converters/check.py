@@ -18,7 +18,7 @@ from detaug.converters.check_boxes import check_boxes, class_counts, usable_boxe
 from detaug.converters.check_clean import Cleaned, write_clean
 from detaug.converters.check_images import Header, check_images, read_headers
 from detaug.converters.check_json import Table, examine, load_coco, without_garbage_collection
-from detaug.converters.check_kinds import CHECK_KINDS, Findings, Severity, count_findings, from_messages, shown
+from detaug.converters.check_kinds import CHECK_KINDS, Findings, Severity, count_findings, counted, from_messages, shown
 from detaug.converters.coco import write_json
 from detaug.converters.images import IMAGE_EXTENSIONS, ImageHeader
 
@@ -111,6 +111,8 @@ def check_coco(
     annotations, folder = Path(annotations), Path(images)
     outputs = {"clean": clean, "report": report}
     targets = {name: _writable(path, name, annotations) for name, path in outputs.items() if path is not None}
+    if len(targets) == 2 and os.path.realpath(targets["clean"]) == os.path.realpath(targets["report"]):
+        raise ValueError(f"report must be another file than clean, got {report} for both")
     with without_garbage_collection():
         table = examine(load_coco(annotations))
         others = [_other_split(path, folder) for path in against]
@@ -218,8 +220,8 @@ def _summary_lines(summary: CheckSummary, table: Table, found: Sequence[Findings
     boxes = sum(summary.class_counts.values())
     yield f"{summary.annotations}, images in {summary.image_folder}"
     yield (
-        f"{_counted(summary.images, 'image')} ({summary.images_without_boxes:,} without boxes), "
-        f"{_counted(boxes, 'box', 'boxes')} in {_counted(len(summary.class_counts), 'class', 'classes')}"
+        f"{counted(summary.images, 'image')} ({summary.images_without_boxes:,} without boxes), "
+        f"{counted(boxes, 'box', 'boxes')} in {counted(len(summary.class_counts), 'class', 'classes')}"
     )
     yield from _class_lines(summary.class_counts)
     for each in found:
@@ -245,14 +247,10 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
         yield str(summary.cleaned)
     if summary.report:
         yield f"every finding: {summary.report}"
-    counts = f"{_counted(summary.errors, 'error')}, {_counted(summary.warnings, 'warning')}"
+    counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
     if not summary.errors:
         yield f"{counts}: ready for training"
     elif summary.cleaned:
         yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
     else:
         yield f"{counts}: training would stop or learn wrongly; --clean FILE writes a json without what is wrong"
-
-
-def _counted(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

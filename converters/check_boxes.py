@@ -150,7 +150,8 @@ def _far(values: Floats) -> Mask:
 
 def _classes(table: Table) -> Iterator[Findings]:
     counts = class_counts(table)
-    positions = {row.get("id"): at for at, row in enumerate(table.coco.document["categories"]) if isinstance(row, dict)}
+    ids = [table.row("categories", at).get("id") for at in range(len(table.coco.document["categories"]))]
+    positions = {number: at for at, number in enumerate(ids) if type(number) is int}
     empty = {positions[number]: shown(table.categories[number]) for number, count in counts.items() if not count}
     if empty:
         yield from_messages("class-empty", "categories", empty)

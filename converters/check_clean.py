@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.check_json import AnnotationError, Ints, Mask, Table
-from detaug.converters.check_kinds import Findings, Where
+from detaug.converters.check_kinds import Findings, Where, counted
 from detaug.converters.coco import write_atomically
 
 Row = dict[str, Any]
@@ -44,11 +44,19 @@ class Cleaned:
     """Images that are a file of an earlier one, whose annotations went there."""
 
     def __str__(self) -> str:
-        without = f"{self.images:,} images, {self.annotations:,} annotations, {self.categories:,} categories"
-        also = f" ({self.with_images:,} annotations for their image alone)" if self.with_images else ""
-        renumbered = f"; {self.renumbered:,} annotations got another id" if self.renumbered else ""
-        joined = f"; {self.joined:,} images joined with an earlier one of the same file" if self.joined else ""
-        return f"written: {self.path}, without {without}{also}{renumbered}{joined}"
+        return f"written: {self.path}, {'; '.join(self._parts()) or 'nothing was left out'}"
+
+    def _parts(self) -> Iterator[str]:
+        left_out = {"image": self.images, "annotation": self.annotations}
+        parts = [counted(number, one) for one, number in left_out.items() if number]
+        parts += [counted(self.categories, "category", "categories")] if self.categories else []
+        only = f" ({self.with_images:,} of them only for their image)" if self.with_images else ""
+        if parts:
+            yield f"without {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}{only}"
+        if self.renumbered:
+            yield f"{counted(self.renumbered, 'annotation')} got another id"
+        if self.joined:
+            yield f"{counted(self.joined, 'image')} joined with an earlier one of the same file"
 
 
 def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Cleaned:

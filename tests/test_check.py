@@ -1,0 +1,644 @@
+"""detaug check: each kind of finding, what --clean leaves, the report, exit codes, and decoding."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coco_files import Document, document, write, write_images
+from pycocotools.coco import COCO
+from voc_files import HEIGHT, WIDTH, image_bytes, rotated_jpeg, with_segment
+
+from detaug.cli import main
+from detaug.converters.annotations import AnnotationError, read_annotations
+from detaug.converters.check import CheckSummary, check_coco
+from detaug.converters.check_kinds import CHECK_KINDS
+from detaug.converters.findings import KINDS
+
+REPOSITORY = Path(__file__).parents[1]
+Change = Callable[[Document, Path], object]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_images(tmp_path / "images")
+
+
+def checked(content: Document, folder: Path, **options: Any) -> CheckSummary:
+    return check_coco(write(folder.parent / "train.json", content), folder, **options)
+
+
+def box(*xywh: float, at: int = 0) -> Change:
+    return lambda content, _: content["annotations"][at].update(bbox=list(xywh))
+
+
+def image(at: int = 0, **changes: object) -> Change:
+    return lambda content, _: content["images"][at].update(changes)
+
+
+def annotation(at: int = 0, **changes: object) -> Change:
+    return lambda content, _: content["annotations"][at].update(changes)
+
+
+def category(at: int = 0, **changes: object) -> Change:
+    return lambda content, _: content["categories"][at].update(changes)
+
+
+def one_more(where: str, **changes: object) -> Change:
+    return lambda content, _: content[where].append(content[where][0] | changes)
+
+
+def file(name: str, content: bytes) -> Change:
+    return lambda _, folder: (folder / name).write_bytes(content)
+
+
+def without(where: str, key: str) -> Change:
+    return lambda content, _: content[where][0].pop(key)
+
+
+def emptied(where: str) -> Change:
+    return lambda content, _: content[where].clear()
+
+
+def many(last: list[float]) -> Change:
+    """30 boxes of one size, and one more."""
+
+    def change(content: Document, _: Path) -> None:
+        row = content["annotations"][0]
+        boxes = [[3 * n, 2 * n, 10, 10 + n % 3] for n in range(25)]
+        content["annotations"][2:] = [row | {"id": 100 + n, "bbox": each} for n, each in enumerate([*boxes, last])]
+
+    return change
+
+
+def imbalance(content: Document, _: Path) -> None:
+    row = content["annotations"][0] | {"category_id": 1}
+    content["annotations"] = [row | {"id": n, "bbox": [n % 90, n // 90, 10, 10]} for n in range(1, 102)]
+    content["annotations"].append(row | {"id": 102, "category_id": 2, "bbox": [50, 50, 10, 10]})
+
+
+def copied(_: Document, folder: Path) -> None:
+    (folder / "b.jpg").write_bytes((folder / "a.jpg").read_bytes())
+
+
+EXTRA = {"image-unreferenced"}
+NOT_WHOLE = "must be a whole number from 0 to 2^63 - 1, got "
+
+# kind, change, message, and further kinds that follow from the same change
+JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
+    ("images-empty", emptied("images"), "has no images", {"image-id-unknown", "objects-none", "image-unreferenced"}),
+    ("categories-empty", emptied("categories"), "has no categories", {"category-unknown", "objects-none"}),
+    ("row-not-object", lambda c, _: c["annotations"].append(7), "annotations[5] (id None): must be an object", set()),
+    ("row-not-object", lambda c, _: c["images"].append(None), "images[3] (id None): must be an object", set()),
+    ("image-id", image(2, id="c"), f"images[2] (id 'c', sub/c.png): id {NOT_WHOLE}'c'", set()),
+    ("image-id", image(2, id=3.0), f"{NOT_WHOLE}3.0", set()),
+    ("image-id", image(2, id=True), f"{NOT_WHOLE}True", set()),
+    ("image-id", image(2, id=-1), f"{NOT_WHOLE}-1", set()),
+    ("image-id", image(2, id=2**63), f"{NOT_WHOLE}9223372036854775808", set()),
+    ("image-id", without("images", "id"), f"{NOT_WHOLE}None", {"image-id-unknown"}),
+    ("image-id-repeated", image(2, id=2), "id 2 is taken by images[1] already", set()),
+    (
+        "file-name",
+        image(file_name=""),
+        "must be the path of a file below the image folder, got ''",
+        {"image-unreferenced"},
+    ),
+    ("file-name", image(file_name=7), "got 7", EXTRA),
+    ("file-name", image(file_name="a\0b"), "got 'a\\x00b'", EXTRA),
+    ("file-name", image(file_name="a" * 256 + ".jpg"), "aaa...", EXTRA),
+    ("file-name", image(file_name="\ud800.jpg"), r"'\ud800.jpg'", EXTRA),
+    ("file-name-outside", image(file_name="/a.jpg"), "outside the image folder, got '/a.jpg'", EXTRA),
+    ("file-name-outside", image(file_name="x/../../a.jpg"), "outside the image folder", EXTRA),
+    (
+        "file-name-repeated",
+        image(1, file_name="./a.jpg"),
+        "taken by images[0]",
+        {"image-unreferenced", "image-identical"},
+    ),
+    (
+        "file-name-repeated",
+        one_more("images", id=9),
+        "images[3] (id 9, a.jpg): file_name 'a.jpg' is",
+        {"image-identical"},
+    ),
+    ("image-size", image(width=0), "width must be a whole number from 1 to 16,777,216, got 0", set()),
+    ("image-size", image(height=80.5), "height must be a whole number from 1 to 16,777,216, got 80.5", set()),
+    ("image-size", image(width="100"), "got '100'", set()),
+    ("image-size", without("images", "height"), "height must be a whole number", set()),
+    ("image-format", image(file_name="a.GIF"), "DALI does not decode GIF", EXTRA),
+    ("category-id", category(1, id="2"), f"categories[1] (id '2'): id {NOT_WHOLE}'2'", {"category-unknown"}),
+    ("category-id-repeated", category(1, id=1), "id 1 is taken by categories[0] already", {"category-unknown"}),
+    ("annotation-id", annotation(id="x"), f"annotations[0] (id 'x', a.jpg): id {NOT_WHOLE}'x'", set()),
+    ("annotation-id", without("annotations", "id"), f"id {NOT_WHOLE}None", set()),
+    ("annotation-id-repeated", annotation(4, id=1), "id 1 is taken by annotations[0] already", set()),
+    ("image-id-unknown", annotation(image_id=9), "image_id 9 is not the id of an image", set()),
+    ("image-id-unknown", annotation(image_id="1"), "image_id '1' is not", set()),
+    ("image-id-unknown", annotation(image_id=True), "image_id True is not", set()),
+    ("image-id-unknown", annotation(image_id=10**30), "image_id 1000000000000", set()),
+    ("image-id-unknown", without("annotations", "image_id"), "image_id None is not", set()),
+    (
+        "category-unknown",
+        annotation(category_id=9),
+        "category_id 9 is not among the ids of the categories, [1, 2]",
+        set(),
+    ),
+    ("category-unknown", annotation(category_id=1.0), "category_id 1.0", set()),
+    ("crowd-invalid", annotation(iscrowd="0"), "iscrowd must be 0 or 1, got '0'", set()),
+    ("crowd-invalid", annotation(iscrowd=[0]), "got [0]", set()),
+    ("box-invalid", annotation(bbox=None), "must be [x, y, width, height] with four finite numbers, got None", set()),
+    ("box-invalid", annotation(bbox=[1, 2, 3]), "got [1, 2, 3]", set()),
+    ("box-invalid", annotation(bbox=["1", "2", "3", "4"]), "got ['1', '2', '3', '4']", set()),
+    ("box-invalid", annotation(bbox=[True, 2, 3, 4]), "got [True, 2, 3, 4]", set()),
+    ("box-invalid", annotation(bbox=[10**400, 2, 3, 4]), "four finite numbers", set()),
+    ("box-invalid", annotation(bbox={"x": 1}), "got {'x': 1}", set()),
+    ("box-invalid", box(1, float("nan"), 3, 4), "got [1, nan, 3, 4]", {"not-json"}),
+    ("box-invalid", box(1, 1, float("inf"), 4), "got [1, 1, inf, 4]", {"not-json"}),
+    ("box-empty", box(10, 10, 0, 10), "with sides of at least 0.01 pixel, got [10, 10, 0, 10]", set()),
+    ("box-empty", box(10, 10, 10, -5), "got [10, 10, 10, -5]", set()),
+    ("box-empty", box(10, 10, 0.009, 5), "got [10, 10, 0.009, 5]", set()),
+    (
+        "box-outside",
+        box(90, 10, 11.1, 10),
+        "[90, 10, 11.1, 10] reaches 1.1 pixels outside its image of 100 x 80",
+        set(),
+    ),
+    ("box-outside", box(-2, 10, 20, 10), "reaches 2 pixels outside", set()),
+    ("box-outside", box(200, 10, 20, 10), "reaches 120 pixels outside", set()),
+    ("box-outside", box(100, 10, 0.5, 10), "reaches 0.5 pixels outside", set()),
+    ("box-outside", box(1e14, 1e14, 1e14, 1e14), "outside its image", set()),
+]
+JPEG = image_bytes()
+FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
+    (
+        "image-missing",
+        lambda _, folder: (folder / "b.jpg").unlink(),
+        "images[1] (id 2, b.jpg): not in the image",
+        set(),
+    ),
+    ("image-missing", image(file_name="A.JPG"), "but 'a.jpg' is", EXTRA),
+    ("image-missing", image(file_name="C:\\data\\a.jpg"), "but 'a.jpg' is", EXTRA),
+    ("image-missing", image(2, file_name="sub%2Fc.png"), "but 'sub/c.png' is", EXTRA),
+    ("image-missing", image(2, file_name="c.jpeg"), "but 'sub/c.png' is", EXTRA),
+    ("image-missing", image(2, file_name="sub"), "(id 3, sub): not in the image folder", EXTRA),
+    ("image-unreadable", file("a.jpg", b""), "is empty (0 bytes)", set()),
+    ("image-unreadable", file("a.jpg", JPEG[:20]), "is a JPEG whose header is broken or cut off", set()),
+    ("image-format", file("a.jpg", image_bytes(kind="GIF")), "is GIF, which DALI does not decode", set()),
+    ("size-wrong", image(width=101), "the json says 101 x 80, the file 100 x 80", set()),
+    ("size-unrotated", file("a.jpg", rotated_jpeg(6)), "the file 80 x 100 with EXIF orientation 6", set()),
+    ("size-wrong", file("a.jpg", rotated_jpeg(6, size=(50, 40))), "the json says 100 x 80, the file 40 x 50", set()),
+]
+WARNINGS: list[tuple[str, Change, str, set[str]]] = [
+    ("size-not-integer", image(width=100.0), "width 100.0 is taken as 100", set()),
+    ("annotation-id-zero", annotation(id=0), "annotations[0] (id 0, a.jpg)", set()),
+    ("category-name", without("categories", "name"), "name must be text, got None", set()),
+    ("category-name", category(name=" "), "got ' '", set()),
+    ("category-name", category(name=["cat"]), "got ['cat']", set()),
+    ("category-alike", category(1, name=" Cat"), "' Cat' is like 'cat' of categories[0]", set()),
+    ("not-json", annotation(area=float("nan")), "1 times, first NaN", set()),
+    ("box-clipped", box(90, 10, 11, 10), "reaches 1 pixels outside", set()),
+    ("box-tiny", box(10, 10, 0.5, 10), "0.5 x 10 pixels", set()),
+    ("box-repeated", one_more("annotations", id=9), "'dog' [10, 10, 20, 30], like annotations[0]", set()),
+    ("box-nearly-repeated", one_more("annotations", id=9, bbox=[10, 11, 20, 30]), "like annotations[0]", set()),
+    ("box-two-classes", one_more("annotations", id=9, category_id=1), "'cat' where 'dog' is", set()),
+    ("box-unusual", many([0, 0, 100, 80]), "100 x 80 pixels cover 1 of the image; half of 'dog' have less than", set()),
+    ("box-unusual", many([0, 0, 100, 2]), "100 x 2 pixels are 50 times as wide as high", set()),
+    ("objects-none", emptied("annotations"), "training would see background only", set()),
+    ("class-empty", one_more("categories", id=3, name="bird"), "categories[2] (id 3): 'bird'", set()),
+    ("class-imbalance", imbalance, "'cat' has 101 objects, 'dog' has 1", set()),
+    ("image-unreferenced", file("new.JPG", JPEG), "'new.JPG'", set()),
+    ("image-identical", copied, "images[0], 'a.jpg'", set()),
+    ("orientation-unclear", file("a.jpg", rotated_jpeg(3)), "EXIF orientation 3, 100 x 80", set()),
+]  # fmt: skip
+
+
+def names_of(cases: list[tuple[str, Change, str, set[str]]]) -> list[Any]:
+    return [pytest.param(*case, id=f"{case[0]}-{n}") for n, case in enumerate(cases)]
+
+
+def test_a_sound_data_set_has_no_findings(folder: Path) -> None:
+    summary = checked(document(), folder)
+    assert (summary.kind_counts, summary.errors, summary.warnings) == ({}, 0, 0)
+    assert (summary.images, summary.images_without_boxes, summary.class_counts) == (3, 1, {"cat": 2, "dog": 3})
+    assert list(summary.findings) == []
+    assert str(summary).splitlines()[-1] == "0 errors, 0 warnings: ready for training"
+
+
+@pytest.mark.parametrize(("kind", "change", "message", "more"), names_of(JSON_ERRORS))
+def test_errors_in_the_json(folder: Path, kind: str, change: Change, message: str, more: set[str]) -> None:
+    content = document()
+    change(content, folder)
+    summary = checked(content, folder)
+    assert set(summary.kind_counts) == {kind} | more
+    assert message in str(summary)
+    assert summary.errors
+    with pytest.raises(AnnotationError) as raised:
+        read_annotations(summary.annotations)
+    assert message in str(raised.value)
+    assert_cleanable(summary)
+
+
+@pytest.mark.parametrize(("kind", "change", "message", "more"), names_of(FILE_ERRORS))
+def test_errors_in_the_files(folder: Path, kind: str, change: Change, message: str, more: set[str]) -> None:
+    content = document()
+    change(content, folder)
+    summary = checked(content, folder)
+    assert set(summary.kind_counts) == {kind} | more
+    assert summary.kind_counts[kind] == summary.errors == 1
+    assert message in str(summary)
+    read_annotations(summary.annotations)
+    assert_cleanable(summary)
+
+
+@pytest.mark.parametrize(("kind", "change", "message", "more"), names_of(WARNINGS))
+def test_warnings(folder: Path, kind: str, change: Change, message: str, more: set[str]) -> None:
+    content = document()
+    change(content, folder)
+    summary = checked(content, folder)
+    assert set(summary.kind_counts) - {"class-empty"} | {kind} == {kind} | more
+    assert summary.errors == 0
+    assert message in str(summary)
+    read_annotations(summary.annotations)
+
+
+def assert_cleanable(summary: CheckSummary) -> None:
+    """A cleaned file passes check without errors, and everybody can load it; unless nothing is left."""
+    clean = summary.annotations.with_name("clean.json")
+    try:
+        check_coco(summary.annotations, summary.image_folder, clean=clean)
+    except AnnotationError as error:
+        assert "can be used, so no clean json was written" in str(error)  # noqa: PT017
+        assert {"images-empty", "categories-empty", "category-id-repeated"} & set(summary.kind_counts)
+        assert not clean.exists()
+        return
+    assert check_coco(clean, summary.image_folder).errors == 0
+    read_annotations(clean)
+    COCO(str(clean))
+    content, before = json.loads(clean.read_bytes()), json.loads(summary.annotations.read_bytes())
+    assert list(content) == list(before)
+    assert content["licenses"] == before["licenses"]
+
+
+def test_every_kind_has_a_test() -> None:
+    elsewhere = {"image-broken", "image-leaked", "categories-differ"}
+    assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
+    assert all(CHECK_KINDS[case[0]].severity == "error" for case in JSON_ERRORS + FILE_ERRORS)
+    assert all(CHECK_KINDS[case[0]].severity == "warning" for case in WARNINGS)
+
+
+def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
+    assert {"image-unreadable", "image-format", "image-missing"} <= set(KINDS) & set(CHECK_KINDS)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# What the cases above cannot say
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        box(80, 60, 20.0005, 20),
+        annotation(iscrowd=None),
+        annotation(iscrowd=True),
+        without("annotations", "iscrowd"),
+        annotation(segmentation={"counts": [1, 2], "size": [80, 100]}, iscrowd=1),
+        annotation(area="odd", extra=[[[]]]),
+        file(".hidden.jpg", JPEG),
+        file("readme.txt", b""),
+    ],
+)
+def test_nothing_to_report(folder: Path, change: Change) -> None:
+    content = document()
+    change(content, folder)
+    assert checked(content, folder).kind_counts == {}
+
+
+@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+def test_a_rotation_that_the_size_shows_is_fine(folder: Path, orientation: int) -> None:
+    (folder / "a.jpg").write_bytes(rotated_jpeg(orientation, size=(HEIGHT, WIDTH)))
+    assert checked(document(), folder).kind_counts == {}
+
+
+def test_boxes_are_tiny_after_the_resize(folder: Path) -> None:
+    summary = checked(document(), folder, size=(3, 100))
+    assert summary.kind_counts == {"box-tiny": 1}
+    text = "annotations[3] (id 4, b.jpg): 30 x 20 pixels, 30 x 0.75 at 3 x 100 (height x width)"
+    assert text in str(summary)
+
+
+def test_links_in_the_folder_are_followed(folder: Path, tmp_path: Path) -> None:
+    (folder / "a.jpg").rename(tmp_path / "elsewhere.jpg")
+    (folder / "a.jpg").symlink_to(tmp_path / "elsewhere.jpg")
+    assert checked(document(), folder).kind_counts == {}
+
+
+def test_a_link_to_nowhere_is_missing(folder: Path) -> None:
+    (folder / "a.jpg").unlink()
+    (folder / "a.jpg").symlink_to("nowhere")
+    assert checked(document(), folder).kind_counts == {"image-missing": 1}
+
+
+def test_two_categories_of_one_name_keep_their_counts(folder: Path) -> None:
+    content = document()
+    content["categories"][1]["name"] = "cat"
+    assert checked(content, folder).class_counts == {"cat (id 1)": 2, "cat (id 2)": 3}
+
+
+def test_crowds_are_not_counted_as_objects(folder: Path) -> None:
+    content = document()
+    content["annotations"][0]["iscrowd"] = 1
+    assert checked(content, folder).class_counts == {"cat": 2, "dog": 2}
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Other splits
+
+
+def other_split(folder: Path, **changes: Any) -> Path:
+    content = document()
+    content["images"] = [content["images"][1] | changes]
+    return write(folder.parent / "val.json", content)
+
+
+def test_an_image_in_two_splits(folder: Path) -> None:
+    summary = checked(document(), folder, against=[other_split(folder)])
+    assert summary.kind_counts == {"image-leaked": 1}
+    assert f"images[1] (id 2, b.jpg): same bytes as 'b.jpg' of {folder.parent}/val.json" in str(summary)
+
+
+def test_a_copy_in_the_folder_of_the_other_split(folder: Path) -> None:
+    val = write_images(folder.parent / "val")
+    (val / "b.jpg").rename(val / "copy.jpg")
+    other = other_split(val, file_name="copy.jpg").rename(val / "val.json")
+    assert checked(document(), folder, against=[other]).kind_counts == {"image-leaked": 1}
+
+
+def test_an_image_of_another_split_is_not_unreferenced(folder: Path) -> None:
+    content = document()
+    del content["images"][1], content["annotations"][2:]
+    assert checked(content, folder).kind_counts == {"image-unreferenced": 1}
+    assert "image-unreferenced" not in checked(content, folder, against=[other_split(folder)]).kind_counts
+
+
+def test_an_image_in_two_splits_is_cleaned_away(folder: Path) -> None:
+    clean, other = folder.parent / "clean.json", other_split(folder)
+    checked(document(), folder, against=[other], clean=clean)
+    assert check_coco(clean, folder, against=[other]).kind_counts == {}
+
+
+def test_other_categories(folder: Path) -> None:
+    content = document()
+    content["categories"].append({"id": 3, "name": "bird"})
+    del content["images"][1], content["annotations"][2:]
+    summary = checked(content, folder, against=[other_split(folder)])
+    assert "categories-differ" in summary.kind_counts
+    assert f"id 3 is 'bird' here, 'not there' in {folder.parent}/val.json" in str(summary)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# --clean
+
+
+def cleaned(content: Document, folder: Path) -> tuple[Document, CheckSummary]:
+    path = folder.parent / "clean.json"
+    summary = checked(content, folder, clean=path)
+    return json.loads(path.read_bytes()), summary
+
+
+def test_a_sound_file_is_written_as_it_was(folder: Path) -> None:
+    content, summary = cleaned(document(), folder)
+    assert content == document()
+    assert str(summary.cleaned) == f"written: {folder.parent}/clean.json, nothing was left out"
+
+
+def test_an_image_goes_with_its_boxes(folder: Path) -> None:
+    (folder / "b.jpg").unlink()
+    content, summary = cleaned(document(), folder)
+    assert content["images"] == document()["images"][::2]
+    assert content["annotations"] == document()["annotations"][:2]
+    assert str(summary.cleaned).endswith("without 1 image and 3 annotations (3 of them only for their image)")
+
+
+def test_other_keys_stay(folder: Path) -> None:
+    content = document() | {"more": {"a": [1, None]}}
+    content["annotations"][0] |= {"segmentation": {"counts": "abc", "size": [80, 100]}, "area": 7.25, "ключ": "é"}
+    content["annotations"][1]["bbox"] = None
+    result, _ = cleaned(content, folder)
+    assert result == content | {"annotations": [content["annotations"][0], *content["annotations"][2:]]}
+
+
+def test_nan_becomes_null(folder: Path) -> None:
+    content = document()
+    content["annotations"][0]["area"] = float("inf")
+    content["info"] = {"x": [float("nan")]}
+    result, _ = cleaned(content, folder)
+    assert (result["annotations"][0]["area"], result["info"]) == (None, {"x": [None]})
+
+
+def test_annotations_get_ids_of_their_own(folder: Path) -> None:
+    content = document()
+    content["annotations"][1]["id"] = content["annotations"][3]["id"] = 1
+    content["annotations"][4]["id"] = None
+    result, summary = cleaned(content, folder)
+    assert [row["id"] for row in result["annotations"]] == [1, 2, 3, 4, 5]
+    assert [row["bbox"] for row in result["annotations"]] == [row["bbox"] for row in document()["annotations"]]
+    assert "3 annotations got another id" in str(summary.cleaned)
+
+
+def test_two_images_of_one_id_both_go(folder: Path) -> None:
+    content = document()
+    content["images"][1]["id"] = 1
+    result, _ = cleaned(content, folder)
+    assert [row["id"] for row in result["images"]] == [3]
+    assert result["annotations"] == []
+
+
+def test_an_image_listed_twice_stays_once(folder: Path) -> None:
+    content = document()
+    content["images"].append(content["images"][0] | {"license": 4})
+    result, _ = cleaned(content, folder)
+    assert result == document()
+
+
+def test_images_of_one_file_are_joined(folder: Path) -> None:
+    content = document()
+    content["images"].append(content["images"][0] | {"id": 9})
+    content["annotations"][1]["image_id"] = 9
+    result, summary = cleaned(content, folder)
+    assert result == document()
+    assert str(summary.cleaned).endswith("1 image joined with an earlier one of the same file")
+
+
+def test_a_category_of_two_meanings_goes_with_its_boxes(folder: Path) -> None:
+    content = document()
+    content["categories"].append({"id": 1, "name": "bird"})
+    result, _ = cleaned(content, folder)
+    assert result["categories"] == document()["categories"][1:]
+    assert {row["category_id"] for row in result["annotations"]} == {2}
+
+
+def test_nothing_left_is_an_error(folder: Path) -> None:
+    content = document()
+    for row in content["images"]:
+        row["width"] = 0
+    with pytest.raises(AnnotationError, match="none of its images can be used, so no clean json was written"):
+        cleaned(content, folder)
+    assert not (folder.parent / "clean.json").exists()
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The command
+
+
+def test_exit_codes_and_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = document()
+    path, report = write(folder.parent / "train.json", content), folder.parent / "report.json"
+    assert main(["check", str(path), str(folder)]) == 0
+    content["images"][0]["file_name"] = "A.jpg"
+    content["annotations"][4]["bbox"] = [95, 0, 10, 10]
+    write(path, content)
+    assert main(["check", str(path), str(folder), "--report", str(report)]) == 1
+    assert capsys.readouterr().out.splitlines()[-11:] == [
+        "error box-outside (1): a box reaches more than 1 pixel past its image",
+        "  annotations[4] (id 5, b.jpg): bbox [95, 0, 10, 10] reaches 5 pixels outside its image of 100 x 80",
+        "",
+        "error image-missing (1): an image is not in the image folder",
+        "  images[0] (id 1, A.jpg): not in the image folder, but 'a.jpg' is",
+        "",
+        "warning image-unreferenced (1): a file in the image folder is not in the json",
+        "  'a.jpg'",
+        "",
+        f"every finding: {report}",
+        "2 errors, 1 warning: training would stop or learn wrongly; --clean FILE writes a json without what is wrong",
+    ]
+    written = json.loads(report.read_bytes())
+    assert (written["errors"], written["warnings"], written["class_counts"]) == (2, 1, {"cat": 2, "dog": 2})
+    assert written["counts"] == {"box-outside": 1, "image-missing": 1, "image-unreferenced": 1}
+    assert written["kinds"]["box-outside"]["severity"] == "error"
+    assert written["findings"][0] == {
+        "kind": "box-outside",
+        "severity": "error",
+        "entry": "annotations[4]",
+        "id": 5,
+        "file_name": "b.jpg",
+        "message": "bbox [95, 0, 10, 10] reaches 5 pixels outside its image of 100 x 80",
+    }
+
+
+def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:
+    content = document()
+    for row in content["annotations"]:
+        row["bbox"] = []
+    assert "\n  and 2 more\n" in str(checked(content, folder))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no.json", "{images}"], "no.json: no such file"),
+        (["{images}/a.jpg", "{images}"], "not readable as json"),
+        (["{json}", "{images}/no"], "/no: no such folder; it must hold the images that "),
+        (["{json}", "{images}/.."], "none of the 3 images of {json} is here, the first is 'a.jpg'; give the folder"),
+        (["{json}", "{images}/.."], "; {images} has it"),
+        (["{json}", "{images}", "--size", "300"], "must be HxW pixels, such as 300x300, got '300'"),
+        (["{json}", "{images}", "--size", "0x300"], "must be HxW pixels"),
+        (["{json}", "{images}", "--clean", "{json}"], "clean must be another file than {json}"),
+        (["{json}", "{images}", "--clean", "{images}/a.jpg"], "clean must be the name of a json file"),
+        (["{json}", "{images}", "--report", "{images}/no/r.json"], "/no does not exist; make it first"),
+        (
+            ["{json}", "{images}", "--clean", "{images}/x.json", "--report", "{images}/./x.json"],
+            "report must be another file than",
+        ),
+        (["{json}", "{images}", "--against", "no.json"], "no.json: no such file"),
+    ],
+)
+def test_usage_errors(folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    path = write(folder.parent / "train.json", document())
+    names = {"images": folder, "json": path}
+    assert main(["check", *[argument.format(**names) for argument in arguments]]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("detaug: ")
+    assert message.format(**names) in err
+    assert err.count("\n") == 1
+
+
+def test_names_that_a_terminal_would_act_on_are_escaped(folder: Path) -> None:
+    content = document()
+    content["categories"][0]["name"] = "\x1b[2Jcat\n\ud800"
+    content["images"][0]["file_name"] = "\x1b[31m.jpg"
+    text = str(checked(content, folder))
+    assert "\x1b" not in text
+    text.encode()
+
+
+def test_without_decode_neither_torch_nor_dali_is_loaded(folder: Path) -> None:
+    path = write(folder.parent / "train.json", document())
+    code = "import sys; from detaug.cli import main; main(sys.argv[1:]); print({'torch', 'nvidia'} & {*sys.modules})"
+    command = [sys.executable, "-c", code, "check", str(path), str(folder)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert result.stdout.splitlines()[-1] == "set()"
+
+
+# ----------------------------------------------------------------------------------------------------------
+# --decode
+
+
+def cut_in_half(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def data_set(folder: Path, broken: dict[int, bytes], count: int = 40) -> Path:
+    """count JPEGs, some of them replaced; the json beside the folder."""
+    folder.mkdir()
+    row = document()["images"][0]
+    images = [row | {"id": n, "file_name": f"{n}.jpg"} for n in range(count)]
+    boxes = [
+        document()["annotations"][0] | {"id": n + 1, "image_id": n, "category_id": 1 + n % 2} for n in range(count)
+    ]
+    for n in range(count):
+        (folder / f"{n}.jpg").write_bytes(broken.get(n, with_segment(JPEG, b"%d" % n, 0xFE)))
+    return write(folder.parent / "train.json", document() | {"images": images, "annotations": boxes})
+
+
+def test_broken_images_are_found_and_cleaned_away(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import detaug as da
+
+    png = image_bytes(kind="PNG")
+    broken = {7: cut_in_half(JPEG), 8: JPEG[:-2], 16: cut_in_half(png), 39: png[:-1]}
+    path, clean = data_set(tmp_path / "images", broken), tmp_path / "clean.json"
+    calls: list[tuple[int, int]] = []
+    summary = check_coco(path, tmp_path / "images", decode=True, clean=clean, progress=lambda *done: calls.append(done))
+    assert summary.kind_counts == {"image-broken": 4}
+    assert [found.file_name for found in summary.findings] == ["7.jpg", "8.jpg", "16.jpg", "39.jpg"]
+    assert "images[7] (id 7, 7.jpg): does not decode: image file is truncated" in str(summary)
+    assert calls[-1] == (40, 40)
+    assert capfd.readouterr() == ("", "")
+    assert check_coco(clean, tmp_path / "images", decode=True).errors == 0
+    loader = da.Loader(da.CocoReader(tmp_path / "images", clean), da.presets.ssd300(), 4, device="cpu")
+    seen = {int(number) for batch in loader for number in batch.image_id}
+    assert seen == set(range(40)) - set(broken)
+
+
+def test_sound_images_of_all_formats_decode(tmp_path: Path) -> None:
+    formats = ["PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000"]
+    odd = [image_bytes(mode="L"), image_bytes(mode="CMYK"), image_bytes(progressive=True), JPEG + b"\0" * 9]
+    files = dict(enumerate([*(image_bytes(kind=kind) for kind in formats), *odd]))
+    path = data_set(tmp_path / "images", files, count=len(files))
+    assert "image-broken" not in check_coco(path, tmp_path / "images", decode=True).kind_counts
+
+
+def test_an_image_too_large_to_try(folder: Path) -> None:
+    from struct import pack
+
+    content = document()
+    size = JPEG.index(b"\xff\xc0") + 5
+    (folder / "a.jpg").write_bytes(JPEG[:size] + pack(">HH", 40_000, 40_000) + JPEG[size + 4 :])
+    content["images"][0] |= {"width": 40_000, "height": 40_000}
+    summary = checked(content, folder, decode=True)
+    assert summary.kind_counts == {"image-broken": 1}
+    assert "not tried, 1,600,000,000 pixels" in str(summary)
