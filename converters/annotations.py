@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.check_json import AnnotationError, Table, examine, load_coco, without_garbage_collection
+from detaug.converters.check_json import AnnotationError, Table, examine_file
 
 __all__ = ["AnnotationError", "Annotations", "read_annotations"]
 
@@ -44,10 +44,9 @@ def read_annotations(path: str | Path) -> Annotations:
     categories, a category or image that is not there, a box that is no box or lies outside its image. These
     are the errors of `detaug check` that need no image; a box up to 1 pixel outside is cut at the edge.
     """
-    with without_garbage_collection():
-        table = examine(load_coco(path))
-        _raise_on_errors(table)
-        return _by_image(table)
+    table = examine_file(path)
+    _raise_on_errors(table)
+    return _by_image(table)
 
 
 def _raise_on_errors(table: Table, most: int = 5) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from detaug.converters.check_boxes import check_boxes, class_counts, usable_boxes
 from detaug.converters.check_clean import Cleaned, write_clean
 from detaug.converters.check_images import Header, check_images, read_headers
-from detaug.converters.check_json import Table, examine, load_coco, without_garbage_collection
+from detaug.converters.check_json import Table, examine_file
 from detaug.converters.check_kinds import CHECK_KINDS, Findings, Severity, count_findings, counted, from_messages, shown
 from detaug.converters.coco import write_json
 from detaug.converters.images import IMAGE_EXTENSIONS, ImageHeader
@@ -113,19 +113,17 @@ def check_coco(
     targets = {name: _writable(path, name, annotations) for name, path in outputs.items() if path is not None}
     if len(targets) == 2 and os.path.realpath(targets["clean"]) == os.path.realpath(targets["report"]):
         raise ValueError(f"report must be another file than clean, got {report} for both")
-    with without_garbage_collection():
-        table = examine(load_coco(annotations))
-        others = [_other_split(path, folder) for path in against]
-        headers = read_headers(table, folder, progress)
-        findings = [*table.findings, *check_images(table, folder, headers, others)]
-        if decode:
-            findings += _undecodable(table, folder, headers, progress)
-        findings += check_boxes(table, size)
-        findings.sort(key=lambda found: _ORDER[found.kind])
-        cleaned = write_clean(table, findings, targets["clean"]) if clean is not None else None
-        summary = _summary(table, folder, findings, cleaned, targets.get("report"))
-        if report is not None:
-            write_json(targets["report"], report_document(summary))
+    table = examine_file(annotations)
+    others = [_other_split(path, folder) for path in against]
+    headers = read_headers(table, folder, progress)
+    findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
+    if decode:
+        findings += _undecodable(table, folder, headers, progress)
+    findings.sort(key=lambda found: _ORDER[found.kind])
+    cleaned = write_clean(table, findings, targets["clean"]) if clean is not None else None
+    summary = _summary(table, folder, findings, cleaned, targets.get("report"))
+    if report is not None:
+        write_json(targets["report"], report_document(summary))
     return summary
 
 
@@ -165,7 +163,7 @@ def _writable(path: PathLike, name: str, annotations: Path) -> Path:
 
 
 def _other_split(path: PathLike, folder: Path) -> tuple[Table, Path]:
-    other = examine(load_coco(Path(path)))
+    other = examine_file(Path(path))
     is_there = any(name and (folder / name).is_file() for name in other.file_names)
     return other, folder if is_there else other.path.parent
 

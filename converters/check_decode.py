@@ -1,117 +1,98 @@
-"""Decode images with DALI, as training does, and name those that do not decode whole.
+"""Find the images that DALI does not decode whole, in a process of its own.
 
-The one module here that needs DALI and torch: it is imported for `detaug check --decode` only.
+Most broken images make DALI raise an error and end its pipeline. Some end the process, so it is not this one.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
-import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
-import torch
-from nvidia.dali import Pipeline, fn, types
-from PIL import Image
-
-_BATCH = {"cpu": 16, "mixed": 64}
-_TAIL_BYTES = 64  # some cameras write a few bytes behind the end of a JPEG
-_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, EOFError)
+_BATCH_SIZE = 32
+_COMMAND = f"from detaug.converters.check_decoder import serve; serve({_BATCH_SIZE})"
+_CRASH = "crashes the decoder: DALI's process ended"
 
 
 def find_undecodable(paths: Sequence[Path], progress: Callable[[int, int], None] | None = None) -> dict[int, str]:
     """Why images do not decode whole, by position; those that do are not in it.
 
-    Decodes on the CUDA device if there is one, else on all CPU cores. A broken image ends a DALI pipeline: a
-    batch that fails runs again image by image, on a new pipeline after each failure.
+    Decodes on the CUDA device if there is one, else on all CPU cores.
     """
-    decoder = _Decoder()
-    broken: dict[int, str] = {}
-    for start in range(0, len(paths), decoder.batch_size):
-        rows = range(start, min(start + decoder.batch_size, len(paths)))
-        broken.update(_broken_of(decoder, rows, paths))
-        if progress:
-            progress(rows.stop, len(paths))
-    return broken
+    broken: dict[str, str] = {}
+    names = list(map(str, paths))
+    with _Child() as child:
+        for start in range(0, len(names), _BATCH_SIZE):
+            batch = names[start : start + _BATCH_SIZE]
+            broken |= _answers(child, batch)
+            if progress:
+                progress(start + len(batch), len(names))
+    return {at: broken[name] for at, name in enumerate(names) if name in broken}
 
 
-def _broken_of(decoder: _Decoder, rows: Sequence[int], paths: Sequence[Path]) -> dict[int, str]:
-    singly = rows if decoder.failure([paths[row] for row in rows]) else ()
-    failures = {row: decoder.failure([paths[row]]) for row in singly}
-    reasons = {row: _pillow_failure(paths[row]) or failure for row, failure in failures.items() if failure}
-    # Decoders on a GPU may fill what is missing with gray and say nothing.
-    unended = {row: _pillow_failure(paths[row]) for row in rows if row not in reasons and _has_no_end(paths[row])}
-    return reasons | {row: reason for row, reason in unended.items() if reason}
+def _answers(child: _Child, batch: list[str]) -> dict[str, str]:
+    answer = child.ask(batch)
+    if answer is not None:
+        return answer
+    if len(batch) == 1:
+        return {batch[0]: _CRASH}
+    half = len(batch) // 2
+    return _answers(child, batch[:half]) | _answers(child, batch[half:])
 
 
-class _Decoder:
-    """A DALI pipeline that reads and decodes, built anew after a failure."""
+class _Child:
+    """The decoding process, started anew when it has ended."""
 
     def __init__(self) -> None:
-        self.device = "mixed" if torch.cuda.is_available() else "cpu"
-        self.batch_size = _BATCH[self.device]
-        self.pipeline = self._build()
+        self._process: subprocess.Popen[str] | None = None
 
-    def _build(self) -> Any:
-        device_id = torch.cuda.current_device() if self.device == "mixed" else None
-        pipeline = Pipeline(self.batch_size, len(os.sched_getaffinity(0)), device_id, prefetch_queue_depth=1)
-        with pipeline:
-            encoded = fn.io.file.read(fn.external_source(name="path"))
-            pipeline.set_outputs(fn.decoders.image(encoded, device=self.device, output_type=types.RGB))
-        pipeline.build()
-        return pipeline
+    def __enter__(self) -> _Child:
+        return self
 
-    def failure(self, paths: Sequence[Path]) -> str:
-        """Why a batch does not decode; empty if it does."""
-        with _native_messages() as messages:
-            try:
-                self.pipeline.feed_input("path", [np.frombuffer(os.fsencode(path), np.uint8) for path in paths])
-                self.pipeline.run()
-            except RuntimeError:
-                self.pipeline = self._build()
-                return _first_line(messages)
-        return ""
+    def __exit__(self, *_: object) -> None:
+        self._stop()
 
-
-@contextmanager
-def _native_messages() -> Iterator[IO[bytes]]:
-    """Keep what native libraries print to stderr, a dozen lines for each broken image, in a file."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
+    def ask(self, paths: list[str]) -> dict[str, str] | None:
+        """The reasons by path; None if the process ended over them."""
+        process = self._process = self._process or _start()
         try:
-            yield file
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+            _say(process, paths)
+            return dict(_hear(process))
+        except (EOFError, BrokenPipeError):
+            self._stop()
+            return None
+
+    def _stop(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
 
 
-def _first_line(messages: IO[bytes]) -> str:
-    messages.seek(0)
-    line = next(iter(messages.read(10_000).decode(errors="replace").splitlines()), "")
-    return f"DALI does not decode it: {line.rpartition(' - ')[2]}"
-
-
-def _has_no_end(path: Path) -> bool:
-    """Whether it is a JPEG without an end-of-image marker at its end."""
-    with open(path, "rb") as file:
-        if file.read(2) != b"\xff\xd8":
-            return False
-        file.seek(-min(_TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        return b"\xff\xd9" not in file.read()
-
-
-def _pillow_failure(path: Path) -> str:
+def _start() -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # it may not be installed
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", _COMMAND], stdin=pipe, stdout=pipe, text=True, env=environment)
     try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("ignore")
-            image.load()
-    except (*_PILLOW_ERRORS, Image.DecompressionBombError) as error:
-        return f"does not decode: {error}"
-    return ""
+        _hear(process)
+    except EOFError:
+        process.wait()
+        raise RuntimeError("the decoding process does not start; its message is above") from None
+    return process
+
+
+def _say(process: subprocess.Popen[str], message: Any) -> None:
+    assert process.stdin is not None
+    print(json.dumps(message), file=process.stdin, flush=True)
+
+
+def _hear(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line.endswith("\n"):
+        raise EOFError
+    return json.loads(line)

@@ -31,7 +31,7 @@ def read_headers(table: Table, folder: Path, progress: Progress | None = None) -
     headers: list[Header] = []
     for name in table.file_names:
         headers.append(_header(folder, name) if name else None)
-        if progress and len(headers) % 256 == 0:
+        if progress and (len(headers) % 256 == 0 or len(headers) == len(table.file_names)):
             progress(len(headers), len(table.file_names))
     if any(table.file_names) and not any(headers):
         _refuse_other_folder(table, folder)

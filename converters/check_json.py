@@ -43,16 +43,8 @@ class AnnotationError(ValueError):
     """A COCO json that would train a detector on something else than it says. Names file, entry and remedy."""
 
 
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Without it, Python walks a growing heap of rows again and again, and parsing takes twice the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+# ----------------------------------------------------------------------------------------------------------
+# The json
 
 
 @dataclass(frozen=True)
@@ -86,6 +78,118 @@ def load_coco(path: str | Path) -> Coco:
         if not isinstance(document.get(key), list):
             raise AnnotationError(f'{path}: "{key}" must be a list of objects; is this a COCO instances file?')
     return Coco(path, document, tuple(constants))
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Without it, Python walks a growing heap of rows again and again, and parsing takes twice the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The columns
+
+
+@dataclass(frozen=True)
+class Table:
+    """A COCO json as columns in the file's order, N images and A annotations, and what is wrong with it.
+
+    Where a value is wrong its column holds a placeholder: see the masks.
+    """
+
+    coco: Coco
+    image_ids: Ints
+    """(N,)"""
+    file_names: list[str]
+    """N; "" where it is not usable."""
+    sizes: Ints
+    """(N, 2): (height, width) in pixels; 1 where it is not usable."""
+    sized: Mask
+    """(N,): sizes is the json's."""
+    image_at: Ints
+    """(A,): position of the annotation's image, -1 where there is none."""
+    boxes: NDArray[np.float64]
+    """(A, 4) XYXY pixels, cut at the image's edges."""
+    boxed: Mask
+    """(A,): boxes is a usable box in a known image."""
+    category_ids: Ints
+    """(A,)"""
+    classed: Mask
+    """(A,): category_ids is the id of a category."""
+    crowd: Mask
+    """(A,)"""
+    categories: dict[int, str]
+    """id -> name, in the order of the ids."""
+    findings: list[Findings] = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        return self.coco.path
+
+    def row(self, where: Where, at: int) -> dict[str, Any]:
+        """An entry of one of the lists; {} if it is no object."""
+        entry = self.coco.document[where][at]
+        return entry if isinstance(entry, dict) else {}
+
+    def file_name(self, where: Where, at: int) -> str:
+        """The image that an entry is, or is in; empty if there is none."""
+        if where == "annotations":
+            where, at = "images", int(self.image_at[at])
+        return self.file_names[at] if where == "images" and at >= 0 else ""
+
+    def entry(self, where: Where, at: int) -> str:
+        """How messages call an entry: "annotations[5] (id 6, a.jpg): "."""
+        if where not in ("images", "annotations", "categories"):
+            return ""
+        name = shown(self.file_name(where, at))[1:-1]
+        return f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}): "
+
+
+def examine_file(path: str | Path) -> Table:
+    """Parse and examine a COCO json. Raises AnnotationError where it is none."""
+    with _no_garbage_collection():
+        return examine(load_coco(path))
+
+
+def examine(coco: Coco) -> Table:
+    """Take a json apart into columns and find everything that can be seen without opening an image."""
+    findings: list[Findings] = []
+    images, objects, categories = (_Rows(coco, where, findings) for where in ("images", "annotations", "categories"))
+    if coco.constants:
+        findings.append(about_json("not-json", f"{len(coco.constants):,} times, first {coco.constants[0]}"))
+    for kind, rows in (("images-empty", images), ("categories-empty", categories)):
+        if not rows.rows:
+            findings.append(about_json(kind, f"{coco.path} has no {rows.where}"))
+    names = _categories(categories)
+    image_ids, image_good = images.whole_numbers("id", "image-id")
+    images.note_repeats("image-id-repeated", "id", image_ids, image_good)
+    file_names = _file_names(images)
+    sizes, sized = _sizes(images)
+    image_at = _image_positions(objects, image_ids, image_good)
+    category_ids, classed = _object_categories(objects, names)
+    _check_annotation_ids(objects)
+    boxes, boxed = _object_boxes(objects, image_at, sizes, sized)
+    return Table(
+        coco=coco,
+        image_ids=image_ids,
+        file_names=file_names,
+        sizes=sizes,
+        sized=sized,
+        image_at=image_at,
+        boxes=boxes,
+        boxed=boxed,
+        category_ids=category_ids,
+        classed=classed,
+        crowd=_crowd(objects),
+        categories=names,
+        findings=findings,
+    )
 
 
 class _Rows:
@@ -160,97 +264,7 @@ def _first_equal(values: Ints, good: Mask) -> Ints:
 
 
 # ----------------------------------------------------------------------------------------------------------
-# The columns
-
-
-@dataclass(frozen=True)
-class Table:
-    """A COCO json as columns in the file's order, N images and A annotations, and what is wrong with it.
-
-    Where a value is wrong its column holds a placeholder: see the masks.
-    """
-
-    coco: Coco
-    image_ids: Ints
-    """(N,)"""
-    file_names: list[str]
-    """N; "" where it is not usable."""
-    sizes: Ints
-    """(N, 2): (height, width) in pixels; 1 where it is not usable."""
-    sized: Mask
-    """(N,): sizes is the json's."""
-    image_at: Ints
-    """(A,): position of the annotation's image, -1 where there is none."""
-    boxes: NDArray[np.float64]
-    """(A, 4) XYXY pixels, cut at the image's edges."""
-    boxed: Mask
-    """(A,): boxes is a usable box in a known image."""
-    category_ids: Ints
-    """(A,)"""
-    classed: Mask
-    """(A,): category_ids is the id of a category."""
-    crowd: Mask
-    """(A,)"""
-    categories: dict[int, str]
-    """id -> name, in the order of the ids."""
-    findings: list[Findings] = field(repr=False)
-
-    @property
-    def path(self) -> Path:
-        return self.coco.path
-
-    def row(self, where: Where, at: int) -> dict[str, Any]:
-        """An entry of one of the lists; {} if it is no object."""
-        entry = self.coco.document[where][at]
-        return entry if isinstance(entry, dict) else {}
-
-    def file_name(self, where: Where, at: int) -> str:
-        """The image that an entry is, or is in; empty if there is none."""
-        if where == "annotations":
-            where, at = "images", int(self.image_at[at])
-        return self.file_names[at] if where == "images" and at >= 0 else ""
-
-    def entry(self, where: Where, at: int) -> str:
-        """How messages call an entry: "annotations[5] (id 6, a.jpg): "."""
-        if where not in ("images", "annotations", "categories"):
-            return ""
-        name = shown(self.file_name(where, at))[1:-1]
-        return f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}): "
-
-
-def examine(coco: Coco) -> Table:
-    """Take a json apart into columns and find everything that can be seen without opening an image."""
-    findings: list[Findings] = []
-    images, objects, categories = (_Rows(coco, where, findings) for where in ("images", "annotations", "categories"))
-    if coco.constants:
-        findings.append(about_json("not-json", f"{len(coco.constants):,} times, first {coco.constants[0]}"))
-    for kind, rows in (("images-empty", images), ("categories-empty", categories)):
-        if not rows.rows:
-            findings.append(about_json(kind, f"{coco.path} has no {rows.where}"))
-    names = _categories(categories)
-    image_ids, image_good = images.whole_numbers("id", "image-id")
-    images.note_repeats("image-id-repeated", "id", image_ids, image_good)
-    file_names = _file_names(images)
-    sizes, sized = _sizes(images)
-    image_at = _image_positions(objects, image_ids, image_good)
-    category_ids, classed = _object_categories(objects, names)
-    _check_annotation_ids(objects)
-    boxes, boxed = _object_boxes(objects, image_at, sizes, sized)
-    return Table(
-        coco=coco,
-        image_ids=image_ids,
-        file_names=file_names,
-        sizes=sizes,
-        sized=sized,
-        image_at=image_at,
-        boxes=boxes,
-        boxed=boxed,
-        category_ids=category_ids,
-        classed=classed,
-        crowd=_crowd(objects),
-        categories=names,
-        findings=findings,
-    )
+# Categories and images
 
 
 def _categories(rows: _Rows) -> dict[int, str]:
@@ -346,6 +360,10 @@ def _side(rows: _Rows, name: str) -> tuple[Ints, Mask]:
     return rows.whole_numbers(name, "image-size", numbers, low=1, high=_LARGEST_SIDE)
 
 
+# ----------------------------------------------------------------------------------------------------------
+# Annotations
+
+
 def _image_positions(rows: _Rows, image_ids: Ints, good: Mask) -> Ints:
     """(A,): the position of each annotation's image, -1 where there is none."""
     values = rows.column("image_id")
@@ -383,10 +401,6 @@ def _crowd(rows: _Rows) -> Mask:
     wrong = np.array([value not in (0, 1, None) for value in values], bool)
     rows.note("crowd-invalid", wrong, lambda row: f"iscrowd must be 0 or 1, got {shown(values[row])}")
     return np.array([value == 1 for value in values], bool)
-
-
-# ----------------------------------------------------------------------------------------------------------
-# The boxes
 
 
 def _object_boxes(rows: _Rows, image_at: Ints, sizes: Ints, sized: Mask) -> tuple[NDArray[np.float64], Mask]:
