@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from nvidia.dali import fn
+from nvidia.dali import Pipeline, fn
 from nvidia.dali import math as dali_math
 
 from detaug.batches import invert
@@ -58,7 +58,8 @@ class Samples:
     def then(self, op: OpLike) -> Samples:
         """These samples after one more op."""
         after = replace(self, ops=(*self.ops, op))
-        after._outputs  # noqa: B018  run now: what is wrong with an op shows where it is called
+        with Pipeline(1, 1, None):
+            after._graph(Random())  # built, not run: what is wrong with a recipe shows where the op is called
         return after
 
     def __len__(self) -> int:
