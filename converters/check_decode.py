@@ -80,7 +80,7 @@ def _start() -> subprocess.Popen[str]:
     try:
         _hear(process)
     except EOFError:
-        process.wait()
+        process.communicate()
         raise RuntimeError("the decoding process does not start; its message is above") from None
     return process
 

@@ -15,6 +15,7 @@ from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, image_bytes, rotated_jpeg, with_segment
 
 from detaug.cli import main
+from detaug.converters import check_decode
 from detaug.converters.annotations import AnnotationError, read_annotations
 from detaug.converters.check import CheckSummary, check_coco
 from detaug.converters.check_kinds import CHECK_KINDS
@@ -642,3 +643,41 @@ def test_an_image_too_large_to_try(folder: Path) -> None:
     summary = checked(content, folder, decode=True)
     assert summary.kind_counts == {"image-broken": 1}
     assert "not tried, 1,600,000,000 pixels" in str(summary)
+
+
+CRASHING_DECODER = """if True:
+    import json, os, sys
+    print('"ready"', flush=True)
+    for line in sys.stdin:
+        paths = json.loads(line)
+        if any("crash" in path for path in paths):
+            os._exit(139)
+        print(json.dumps({path: "broken" for path in paths if "broken" in path}), flush=True)
+"""
+
+
+def test_images_that_end_the_decoding_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_decode, "_COMMAND", CRASHING_DECODER)
+    paths = [Path(f"{n}.jpg") for n in range(100)]
+    paths[33], paths[34], paths[99] = Path("crash.jpg"), Path("broken.jpg"), Path("crash2.jpg")
+    crash = "crashes the decoder: DALI's process ended"
+    assert check_decode.find_undecodable(paths) == {33: crash, 34: "broken", 99: crash}
+
+
+def test_a_decoding_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_decode, "_COMMAND", "raise SystemExit('no DALI')")
+    with pytest.raises(RuntimeError, match="the decoding process does not start"):
+        check_decode.find_undecodable([Path("a.jpg")])
+
+
+@pytest.mark.gpu
+def test_cut_off_images_are_found_on_a_gpu(tmp_path: Path) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    broken = {n: JPEG[: len(JPEG) * n // 20] for n in range(10, 20)} | {3: JPEG[:-2], 4: image_bytes(kind="PNG")[:-20]}
+    path = data_set(tmp_path / "images", broken)
+    summary = check_coco(path, tmp_path / "images", decode=True)
+    found = {found.file_name for found in summary.findings if found.kind == "image-broken"}
+    assert found == {f"{n}.jpg" for n in broken}
