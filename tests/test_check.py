@@ -205,6 +205,7 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("box-tiny", box(10, 10, 0.5, 10), "0.5 x 10 pixels", set()),
     ("box-repeated", one_more("annotations", id=9), "'dog' [10, 10, 20, 30], like annotations[0]", set()),
     ("box-nearly-repeated", one_more("annotations", id=9, bbox=[10, 11, 20, 30]), "like annotations[0]", set()),
+    ("box-nearly-repeated", one_more("annotations", id=9, bbox=[9.5, 10, 20, 30]), "annotations[5] (id 9", set()),
     ("box-two-classes", one_more("annotations", id=9, category_id=1), "'cat' where 'dog' is", set()),
     ("box-unusual", many([0, 0, 100, 80]), "100 x 80 pixels cover 1 of the image; half of 'dog' have less than", set()),
     ("box-unusual", many([0, 0, 100, 2]), "100 x 2 pixels are 50 times as wide as high", set()),
@@ -331,10 +332,34 @@ def test_boxes_are_tiny_after_the_resize(folder: Path) -> None:
     assert text in str(summary)
 
 
+def test_a_class_of_many_sizes_has_no_unusual_one(folder: Path) -> None:
+    content = document()
+    row = content["annotations"][0]
+    boxes = [[n % 50, 0, 1.15**n, 1.15**n] for n in range(30)]
+    content["annotations"] = [row | {"id": n + 1, "bbox": each} for n, each in enumerate(boxes)]
+    assert "box-unusual" not in checked(content, folder).kind_counts
+
+
+def test_images_that_differ_at_their_ends_are_two(folder: Path) -> None:
+    long = with_segment(JPEG, b"comment" * 1000, 0xFE)
+    for name, end in (("a.jpg", b"1"), ("b.jpg", b"2")):
+        (folder / name).write_bytes(long + end)
+    other = other_split(folder)
+    assert checked(document(), folder).kind_counts == {}
+    assert checked(document(), folder, against=[other]).kind_counts == {"image-leaked": 1}
+
+
 def test_links_in_the_folder_are_followed(folder: Path, tmp_path: Path) -> None:
     (folder / "a.jpg").rename(tmp_path / "elsewhere.jpg")
     (folder / "a.jpg").symlink_to(tmp_path / "elsewhere.jpg")
     assert checked(document(), folder).kind_counts == {}
+
+
+def test_two_points_in_a_name_do_not_lead_outside(folder: Path) -> None:
+    content = document()
+    content["images"][1]["file_name"] = "b..jpg"
+    (folder / "b.jpg").rename(folder / "b..jpg")
+    assert checked(content, folder).kind_counts == {}
 
 
 def test_a_link_to_nowhere_is_missing(folder: Path) -> None:
@@ -472,6 +497,15 @@ def test_images_of_one_file_are_joined(folder: Path) -> None:
     result, summary = cleaned(content, folder)
     assert result == document()
     assert str(summary.cleaned).endswith("1 image joined with an earlier one of the same file")
+
+
+def test_images_of_one_file_and_two_sizes_are_not_joined(folder: Path) -> None:
+    content = document()
+    content["images"].append(content["images"][0] | {"id": 9, "width": 200})
+    content["annotations"][1] |= {"image_id": 9, "bbox": [150, 0, 40, 40]}
+    result, _ = cleaned(content, folder)
+    assert result["images"] == document()["images"]
+    assert [row["id"] for row in result["annotations"]] == [1, 3, 4, 5]
 
 
 def test_a_category_of_two_meanings_goes_with_its_boxes(folder: Path) -> None:
@@ -633,9 +667,11 @@ def test_sound_images_of_all_formats_decode(tmp_path: Path) -> None:
     assert "image-broken" not in check_coco(path, tmp_path / "images", decode=True).kind_counts
 
 
-def test_an_image_too_large_to_try(folder: Path) -> None:
+def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from struct import pack
 
+    tried: list[Path] = []
+    monkeypatch.setattr(check_decode, "find_undecodable", lambda paths, _: tried.extend(paths) or {})
     content = document()
     size = JPEG.index(b"\xff\xc0") + 5
     (folder / "a.jpg").write_bytes(JPEG[:size] + pack(">HH", 40_000, 40_000) + JPEG[size + 4 :])
@@ -643,6 +679,7 @@ def test_an_image_too_large_to_try(folder: Path) -> None:
     summary = checked(content, folder, decode=True)
     assert summary.kind_counts == {"image-broken": 1}
     assert "not tried, 1,600,000,000 pixels" in str(summary)
+    assert tried == [folder / "b.jpg", folder / "sub/c.png"]
 
 
 CRASHING_DECODER = """if True:
