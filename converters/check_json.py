@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.check_kinds import Findings, Where, about_json, shown
+from detaug.converters.check_kinds import Findings, Where, about_json, counted, shown
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -162,7 +162,7 @@ def examine(coco: Coco) -> Table:
     findings: list[Findings] = []
     images, objects, categories = (_Rows(coco, where, findings) for where in ("images", "annotations", "categories"))
     if coco.constants:
-        findings.append(about_json("not-json", f"{len(coco.constants):,} times, first {coco.constants[0]}"))
+        findings.append(about_json("not-json", f"{counted(len(coco.constants), 'time')}, first {coco.constants[0]}"))
     for kind, rows in (("images-empty", images), ("categories-empty", categories)):
         if not rows.rows:
             findings.append(about_json(kind, f"{coco.path} has no {rows.where}"))

@@ -147,6 +147,16 @@ def test_many_problems_are_counted_and_five_of_them_shown(tmp_path: Path) -> Non
     assert lines[-2] == "  and 998 more"
 
 
+def test_cleaning_does_not_join_images_of_one_file_and_two_sizes(tmp_path: Path) -> None:
+    content = document()
+    content["images"].append(content["images"][0] | {"id": 9, "width": 200})
+    content["annotations"][1] |= {"image_id": 9, "bbox": [150, 0, 40, 40]}
+    table = examine(load_coco(write(tmp_path / "a.json", content)))
+    cleaned = write_clean(table, table.findings, tmp_path / "clean.json")
+    assert (cleaned.images, cleaned.annotations, cleaned.joined) == (1, 1, 0)
+    assert read_annotations(tmp_path / "clean.json").first.tolist() == [0, 1, 4, 4]
+
+
 # ----------------------------------------------------------------------------------------------------------
 # Any json
 

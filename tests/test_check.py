@@ -200,7 +200,7 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("category-name", category(name=" "), "got ' '", set()),
     ("category-name", category(name=["cat"]), "got ['cat']", set()),
     ("category-alike", category(1, name=" Cat"), "' Cat' is like 'cat' of categories[0]", set()),
-    ("not-json", annotation(area=float("nan")), "1 times, first NaN", set()),
+    ("not-json", annotation(area=float("nan")), "1 time, first NaN", set()),
     ("box-clipped", box(90, 10, 11, 10), "reaches 1 pixels outside", set()),
     ("box-tiny", box(10, 10, 0.5, 10), "0.5 x 10 pixels", set()),
     ("box-repeated", one_more("annotations", id=9), "'dog' [10, 10, 20, 30], like annotations[0]", set()),
@@ -497,15 +497,6 @@ def test_images_of_one_file_are_joined(folder: Path) -> None:
     result, summary = cleaned(content, folder)
     assert result == document()
     assert str(summary.cleaned).endswith("1 image joined with an earlier one of the same file")
-
-
-def test_images_of_one_file_and_two_sizes_are_not_joined(folder: Path) -> None:
-    content = document()
-    content["images"].append(content["images"][0] | {"id": 9, "width": 200})
-    content["annotations"][1] |= {"image_id": 9, "bbox": [150, 0, 40, 40]}
-    result, _ = cleaned(content, folder)
-    assert result["images"] == document()["images"]
-    assert [row["id"] for row in result["annotations"]] == [1, 3, 4, 5]
 
 
 def test_a_category_of_two_meanings_goes_with_its_boxes(folder: Path) -> None:
