@@ -32,9 +32,9 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 import detaug as da
-from detaug.loader import _decoder
-from detaug.pipeline import Lane, boxes_in_pixels
-from detaug.sample import Random
+from detaug.pipeline import Lane
+from detaug.reader import decoded
+from detaug.recipe import Recipe
 
 Rounds = Iterator[Any]
 
@@ -57,15 +57,16 @@ def graph(options: argparse.Namespace) -> Rounds:
 def decode(options: argparse.Namespace) -> Rounds:
     ours = make_loader(options)
 
-    def only_decode(random: Random) -> list[Any]:
-        sample, shape = ours.reader.sample(random, **_decoder(ours.device))
-        return [sample.image, boxes_in_pixels(sample), sample.labels, sample.matrix, sample.size, shape]
-
-    threads = ours._idle[0].pipeline.num_threads
-    lanes = [Lane(only_decode, ours.batch_size, threads, ours.device) for _ in ours._idle]
+    ours.recipe = Recipe(())
+    lanes = [Lane(lambda: decode_graph(ours), ours.batch_size, ours.threads, ours.device) for _ in ours._idle]
     ours._idle.clear()
     ours._idle.extend(lanes)
     return bare(ours)
+
+
+def decode_graph(ours: da.Loader) -> list[Any]:
+    image = decoded(fn.external_source(name="path"), ours.device.type)
+    return [image, image.shape()]
 
 
 def bare(ours: da.Loader) -> Rounds:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from detaug.loader import DataError as DataError
     from detaug.loader import Loader as Loader
     from detaug.ops import Normalize as Normalize
-    from detaug.ops import Op as Op
     from detaug.ops import RandomHorizontalFlip as RandomHorizontalFlip
     from detaug.ops import RandomIoUCrop as RandomIoUCrop
     from detaug.ops import RandomPhotometricDistort as RandomPhotometricDistort
@@ -26,12 +25,27 @@ if TYPE_CHECKING:
     from detaug.ops import RandomZoomOut as RandomZoomOut
     from detaug.ops import Resize as Resize
     from detaug.reader import CocoReader as CocoReader
+    from detaug.recipe import GeometricOp as GeometricOp
+    from detaug.recipe import Op as Op
+    from detaug.recipe import PixelOp as PixelOp
 
-_MODULE_OF = {
-    "Batch": "batches", "batch": "eager", "DataError": "loader", "Loader": "loader", "CocoReader": "reader",
-    "Normalize": "ops", "Op": "ops", "RandomHorizontalFlip": "ops", "RandomIoUCrop": "ops",
-    "RandomPhotometricDistort": "ops", "RandomVerticalFlip": "ops", "RandomZoomOut": "ops", "Resize": "ops",
-}  # fmt: skip
+_NAMES = {
+    "batches": ("Batch",),
+    "eager": ("batch",),
+    "loader": ("DataError", "Loader"),
+    "ops": (
+        "Normalize",
+        "RandomHorizontalFlip",
+        "RandomIoUCrop",
+        "RandomPhotometricDistort",
+        "RandomVerticalFlip",
+        "RandomZoomOut",
+        "Resize",
+    ),
+    "reader": ("CocoReader",),
+    "recipe": ("GeometricOp", "Op", "PixelOp"),
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = ["presets", *_MODULE_OF]
 

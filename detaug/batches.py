@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from detaug.views import invert
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 
@@ -63,13 +64,7 @@ class Batch:
         return Batch(**{**values, **moved})
 
     def _to_source(self) -> Tensor:
-        return torch.from_numpy(invert(self.matrix.cpu().numpy()).astype(np.float32))
-
-
-def invert(matrix: np.ndarray) -> np.ndarray:
-    """The inverses of (N, 2, 3) affine maps, in float64."""
-    linear = np.linalg.inv(matrix[:, :, :2].astype(np.float64))
-    return np.concatenate([linear, -linear @ matrix[:, :, 2:]], axis=2)
+        return torch.from_numpy(invert(self.matrix.cpu().double().numpy())).float()
 
 
 def _move(boxes: Tensor, matrix: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.batches import invert
+from detaug.views import invert
 
 Array = NDArray[Any]
 

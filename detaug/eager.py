@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from nvidia.dali import Pipeline, fn
-from nvidia.dali import math as dali_math
+from nvidia.dali import fn
 
-from detaug.batches import invert
-from detaug.geometry import render, view_matrix
-from detaug.pipeline import Lane, OpLike, boxes_in_pixels, resolve_device, run_recipe
-from detaug.sample import Node, Random, Sample
+from detaug.ops import Resize
+from detaug.pipeline import Lane, resolve_device
+from detaug.recipe import Node, Op, Recipe
+from detaug.views import Floats, Views, invert, pad_rows, whole_images
 
 Array = NDArray[Any]
 
@@ -37,9 +36,9 @@ def batch(
     """
     images = [_image(image) for image in images]
     boxes = [np.zeros((0, 4))] * len(images) if boxes is None else boxes
-    pixels = [np.asarray(each, np.float32).reshape(-1, 4) for each in boxes]
+    pixels = [np.asarray(each, np.float64).reshape(-1, 4) for each in boxes]
     labels = [np.ones(len(each)) for each in pixels] if labels is None else labels
-    numbers = [np.asarray(each, np.int32).reshape(-1) for each in labels]
+    numbers = [np.asarray(each, np.int64).reshape(-1) for each in labels]
     _check_lengths(images, pixels, numbers)
     return Samples(tuple(images), tuple(pixels), tuple(numbers), (), seed, resolve_device(device))
 
@@ -51,16 +50,13 @@ class Samples:
     source_images: tuple[Array, ...]
     source_boxes: tuple[Array, ...]
     source_labels: tuple[Array, ...]
-    ops: tuple[OpLike, ...]
+    ops: tuple[Op, ...]
     seed: int
     device: torch.device
 
-    def then(self, op: OpLike) -> Samples:
-        """These samples after one more op."""
-        after = replace(self, ops=(*self.ops, op))
-        with Pipeline(1, 1, None):
-            after._graph(Random())  # built, not run: what is wrong with a recipe shows where the op is called
-        return after
+    def then(self, *ops: Op) -> Samples:
+        """These samples after more ops. Raises ValueError where an op cannot stand there."""
+        return replace(self, ops=Recipe((*self.ops, *ops)).ops)
 
     def __len__(self) -> int:
         return len(self.source_images)
@@ -69,58 +65,61 @@ class Samples:
         return f"<{len(self)} samples after {list(self.ops)}>"
 
     @property
-    def images(self) -> list[Array]:
-        """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
-        return self._outputs[0]
-
-    @property
     def boxes(self) -> list[Array]:
-        """N arrays (M, 4) float32 XYXY, in pixels of `images`."""
-        return self._outputs[1]
+        """N arrays (M, 4) float64 XYXY, in pixels of `images`."""
+        boxes, _, counts = self._packed
+        return [each[:count] for each, count in zip(boxes, counts, strict=True)]
 
     @property
     def labels(self) -> list[Array]:
-        """N arrays (M,) int32."""
-        return self._outputs[2]
+        """N arrays (M,) int64."""
+        _, labels, counts = self._packed
+        return [each[:count] for each, count in zip(labels, counts, strict=True)]
 
     @property
-    def matrix(self) -> Array:
-        """(N, 2, 3) float64: source pixels -> pixels of `images`."""
-        matrix, size = np.stack(self._outputs[3]), np.stack(self._outputs[4])
-        moved: Array = invert(matrix) * size[:, ::-1, None]
-        return moved
+    def matrix(self) -> Floats:
+        """(N, 2, 3): source pixels -> pixels of `images`."""
+        views = self._planned[0]
+        return invert(views.matrix) * views.size[:, ::-1, None]
 
     @cached_property
-    def _outputs(self) -> list[list[Array]]:
+    def images(self) -> list[Array]:
+        """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
         lane = Lane(self._graph, len(self), 1, self.device)
-        lane.start(self._inputs(), np.random.default_rng(self.seed), len(self))
-        return [_arrays(output) for output in lane.finish()]
+        lane.start({"image": list(self.source_images), **self._planned[1]})
+        (images,) = lane.finish()
+        on_cpu = images.as_cpu()
+        return [np.array(on_cpu.at(at)) for at in range(len(self))]
 
-    def _inputs(self) -> dict[str, Any]:
-        size = np.array([image.shape[:2] for image in self.source_images], np.float32)
-        relative = [
-            boxes / np.array([width, height, width, height], np.float32)
-            for boxes, (height, width) in zip(self.source_boxes, size, strict=True)
-        ]
-        source = view_matrix(np.zeros_like(size), size[:, ::-1])
-        named = {"image": self.source_images, "boxes": relative, "labels": self.source_labels}
-        return {**{name: list(arrays) for name, arrays in named.items()}, "size": size, "source": source}
+    @cached_property
+    def _planned(self) -> tuple[Views, dict[str, Array]]:
+        return self._recipe.plan(self._source_views(), np.random.default_rng(self.seed))
 
-    def _graph(self, random: Random) -> list[Node]:
-        image, boxes, labels, size, source = (
-            fn.external_source(name=name, layout="HWC" if name == "image" else None)
-            for name in ("image", "boxes", "labels", "size", "source")
-        )
-        image = image.gpu() if self.device.type == "cuda" else image
-        sample = run_recipe(Sample(image, boxes, labels, source, size, source, random), self.ops)
-        if not sample.rendered:
-            sample = render(sample, dali_math.max(dali_math.floor(sample.size + 0.5), 1.0))
-        return [sample.image, boxes_in_pixels(sample), sample.labels, sample.matrix, sample.size, size]
+    @cached_property
+    def _packed(self) -> tuple[Array, Array, Array]:
+        return self._planned[0].packed()
+
+    @property
+    def _recipe(self) -> Recipe:
+        recipe = Recipe(self.ops)
+        return recipe if "render" in recipe.stages else Recipe((*self.ops, _OwnSize(1)))
+
+    def _source_views(self) -> Views:
+        size = np.array([image.shape[:2] for image in self.source_images], np.float64)
+        most = max(len(labels) for labels in self.source_labels)
+        boxes = pad_rows(self.source_boxes, most, 0) / np.tile(size[:, ::-1], 2)[:, None]
+        return whole_images(boxes, pad_rows(self.source_labels, most, -1), size)
+
+    def _graph(self) -> list[Node]:
+        image = fn.external_source(name="image", layout="HWC")
+        return [self._recipe.paint(image.gpu() if self.device.type == "cuda" else image)]
 
 
-def _arrays(output: Any) -> list[Array]:
-    on_cpu = output.as_cpu()
-    return [np.array(on_cpu.at(at)) for at in range(len(on_cpu))]
+class _OwnSize(Resize):
+    """Renders each view at its own size, in whole pixels."""
+
+    def output_size(self, views: Views) -> Floats:
+        return np.round(views.size).clip(1)
 
 
 def _image(image: Any) -> Array:

@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from nvidia.dali import fn, types
+from numpy.typing import NDArray
+from nvidia.dali import fn
 from PIL import Image
 from torch.utils.dlpack import from_dlpack
 
-from detaug.batches import Batch, invert
+from detaug.batches import Batch
 from detaug.epochs import batch_rng, evaluation_batches, train_batches
-from detaug.pipeline import Lane, OpLike, boxes_in_pixels, resolve_device, run_recipe
-from detaug.reader import CocoReader, Rows
-from detaug.sample import Node, Random
+from detaug.pipeline import Lane, resolve_device
+from detaug.reader import CocoReader, Rows, decoded
+from detaug.recipe import Node, Op, make_recipe
+from detaug.views import Views, invert
 
 
 class DataError(RuntimeError):
@@ -29,6 +31,12 @@ class _Planned(NamedTuple):
     epoch: int
     step: int
     rows: Rows
+
+
+class _Running(NamedTuple):
+    planned: _Planned
+    views: Views
+    lane: Lane
 
 
 class Loader:
@@ -49,7 +57,7 @@ class Loader:
     def __init__(
         self,
         reader: CocoReader,
-        ops: Iterable[OpLike],
+        ops: Iterable[Op],
         batch_size: int,
         *,
         device: torch.device | str | None = None,
@@ -60,7 +68,8 @@ class Loader:
         threads: int | None = None,
         pad_to_multiple: int = 32,
     ) -> None:
-        self.reader, self.ops, self.batch_size = reader, tuple(ops), _positive("batch_size", batch_size)
+        self.reader, self.recipe = reader, make_recipe(ops)
+        self.batch_size = _positive("batch_size", batch_size)
         self.device, self.train, self.seed, self.shard = (
             resolve_device(device),
             train,
@@ -68,13 +77,18 @@ class Loader:
             _resolve_shard(shard),
         )
         self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
-        lanes, lane_threads = _lanes_and_threads(self.device, pipelines, threads)
+        lanes, self.threads = _lanes_and_threads(self.device, pipelines, threads)
         self._steps = len(self._batches(0))
-        self._idle = deque(Lane(self._graph, batch_size, lane_threads, self.device) for _ in range(lanes))
-        self._running: deque[tuple[_Planned, Lane]] = deque()
+        self._idle = deque(Lane(self._graph, batch_size, self.threads, self.device) for _ in range(lanes))
+        self._running: deque[_Running] = deque()
         self._plan: Iterator[_Planned] = iter(())
         self._position = (0, 0)
         self._resumed = False
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The recipe."""
+        return self.recipe.ops
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -118,7 +132,7 @@ class Loader:
     def _identity(self) -> dict[str, Any]:
         return {
             "data": self.reader.fingerprint(),
-            "recipe": repr(list(self.ops)),
+            "recipe": repr(self.ops),
             "seed": self.seed,
             "batch_size": self.batch_size,
             "shard": list(self.shard),
@@ -139,7 +153,7 @@ class Loader:
             yield from (_Planned(each, at, batches[at]) for at in range(step if each == epoch else 0, len(batches)))
 
     def _go_to(self, epoch: int, step: int) -> None:
-        if not self._running or self._running[0][0][:2] != (epoch, step):
+        if not self._running or self._running[0].planned[:2] != (epoch, step):
             self._drain()
             self._plan = self._plan_from(epoch, step)
         self._position = (epoch, step)
@@ -149,73 +163,63 @@ class Loader:
         while self._idle and (planned := next(self._plan, None)) is not None:
             lane = self._idle.popleft()
             rng = batch_rng(self.seed, planned.epoch, planned.step, self.shard[0])
-            lane.start(self.reader.arrays(planned.rows), rng, len(planned.rows))
-            self._running.append((planned, lane))
+            views, inputs = self.recipe.plan(self.reader.views(planned.rows), rng)
+            lane.start({"path": self.reader.paths(planned.rows), **inputs})
+            self._running.append(_Running(planned, views, lane))
 
     def _drain(self) -> None:
         while self._running:
             self._finish()
 
-    def _finish(self) -> tuple[_Planned, list[Any]]:
-        planned, lane = self._running.popleft()
+    def _finish(self) -> tuple[_Running, list[Any]]:
+        running = self._running.popleft()
         try:
-            outputs = lane.finish()
+            outputs = running.lane.finish()
         except RuntimeError as error:
-            raise self._explained(planned.rows, error) from error
-        self._idle.append(lane)
-        return planned, outputs
+            raise self._explained(running.planned.rows, error) from error
+        self._idle.append(running.lane)
+        return running, outputs
 
     def _rest_of_epoch(self, epoch: int, step: int) -> Iterator[Batch]:
         for at in range(step, self._steps):
             if self._position != (epoch, at):
                 raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
-            planned, outputs = self._finish()
+            running, outputs = self._finish()
             self._start_lanes()
             self._position = (epoch, at + 1)
-            yield self._batch(planned.rows, outputs)
+            yield self._batch(running.planned.rows, running.views, outputs)
 
     # ---------------------------------------------------------------------------------------- the batch
 
-    def _graph(self, random: Random) -> list[Node]:
-        source, file_shape = self.reader.sample(random, **_decoder(self.device))
-        sample = run_recipe(source, self.ops)
-        if not sample.rendered:
-            raise ValueError(f"the recipe needs a Resize, so that its images make a batch; got {list(self.ops)}")
-        image = sample.image if sample.layout == "CHW" else fn.transpose(sample.image, perm=[2, 0, 1])
-        if not sample.uniform:
+    def _graph(self) -> list[Node]:
+        source = decoded(fn.external_source(name="path"), self.device.type)
+        image = self.recipe.paint(source)
+        if "output" not in self.recipe.stages:
+            image = fn.transpose(image, perm=[2, 0, 1])
+        if not self.recipe.uniform:
             image = fn.pad(image, axes=[1, 2], align=[self.pad_to_multiple] * 2)
-        boxes = fn.pad(boxes_in_pixels(sample), axes=[0], fill_value=0)
-        labels = fn.pad(sample.labels, axes=[0], fill_value=-1)
-        if self.device.type == "cuda":
-            boxes, labels = boxes.gpu(), labels.gpu()
-        return [
-            image,
-            boxes,
-            labels,
-            sample.labels.shape(),
-            sample.matrix,
-            sample.size,
-            source.size,
-            file_shape,
-        ]
+        return [image, source.shape()]
 
-    def _batch(self, rows: Rows, outputs: list[Any]) -> Batch:
-        images, boxes, labels = (from_dlpack(output.as_tensor()) for output in outputs[:3])
-        counts, matrix, size, _, file_shape = (np.asarray(output.as_tensor()) for output in outputs[3:])
-        self._check_sizes(rows, file_shape)
-        labels = labels.long()
+    def _batch(self, rows: Rows, views: Views, outputs: list[Any]) -> Batch:
+        self._check_sizes(rows, np.asarray(outputs[1].as_tensor()))
+        boxes, labels, counts = views.packed()
+        labels_on_device = self._to_device(labels)
         return Batch(
-            images=images,
-            boxes=boxes,
-            labels=labels,
-            mask=labels >= 0,
+            images=from_dlpack(outputs[0].as_tensor()),
+            boxes=self._to_device(boxes.astype(np.float32)),
+            labels=labels_on_device,
+            mask=labels_on_device >= 0,
             image_id=torch.from_numpy(self.reader.image_ids[rows]),
             size=torch.from_numpy(self.reader.sizes[rows]),
-            matrix=torch.from_numpy((invert(matrix) * size[:, ::-1, None]).astype(np.float32)),
-            counts=tuple(counts[:, 0].tolist()),
+            matrix=torch.from_numpy((invert(views.matrix) * views.size[:, ::-1, None]).astype(np.float32)),
+            counts=tuple(counts.tolist()),
         )
 
-    def _check_sizes(self, rows: Rows, file_shape: np.ndarray) -> None:
+    def _to_device(self, array: NDArray[Any]) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def _check_sizes(self, rows: Rows, file_shape: NDArray[np.int64]) -> None:
         """A json with another size than the file's would put every box of the image in the wrong place."""
         wrong = (file_shape[:, :2] != self.reader.sizes[rows]).any(1)
         for at in np.flatnonzero(wrong):
@@ -239,14 +243,6 @@ def _why_unreadable(reader: CocoReader, row: int) -> str | None:
     except (OSError, SyntaxError, ValueError) as error:
         return f"does not decode ({error})"
     return None
-
-
-def _decoder(device: torch.device) -> dict[str, Any]:
-    """Settings of DALI's decoder; on a GPU nearly all JPEGs go to its JPEG engine."""
-    if device.type == "cpu":
-        return {"device": "cpu", "output_type": types.RGB}
-    hints = {"preallocate_width_hint": 640, "preallocate_height_hint": 640}
-    return {"device": "mixed", "output_type": types.RGB, "hw_decoder_load": 0.95, **hints}
 
 
 def _lanes_and_threads(device: torch.device, pipelines: int | None, threads: int | None) -> tuple[int, int]:

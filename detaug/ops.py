@@ -1,14 +1,13 @@
-"""The ops: bbox-aware augmentation on DALI.
+"""The ops: bbox-aware augmentation, boxes in NumPy and pixels on DALI.
 
-An op is a frozen dataclass, `Sample -> Sample`. `draw` returns its random numbers for a batch, `apply` uses them
-for pixels and boxes alike. A new op needs nothing else; `RandomHorizontalFlip` is the shortest one.
+An op is a frozen dataclass. `draw` returns its random numbers for a batch; a geometric op's `move` looks at the
+images in another way, a pixel op's `paint` changes pixels. `RandomHorizontalFlip` is the shortest one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,35 +15,17 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug import color
-from detaug.geometry import compose, render, shown, view_matrix
-from detaug.sample import Drawn, Node, Sample
+from detaug.recipe import Arrays, GeometricOp, Node, Nodes, Op, PixelOp
+from detaug.views import Bools, Floats, Views, corners
 
-S = TypeVar("S")
 Range = tuple[float, float]
-
-
-class Op:
-    """What ops share: called on a sample an op draws, then applies; called on `da.batch(...)` it runs at once."""
-
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        """The random numbers for a batch of n, by name: arrays whose first axis is n."""
-        return {}
-
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
-        """The op itself. `drawn`: a DALI node for every name that `draw` returns."""
-        raise NotImplementedError(f"{type(self).__name__} must define apply(sample, drawn)")
-
-    def __call__(self, sample: S) -> S:
-        if isinstance(sample, Sample):
-            return self.apply(sample, sample.random.nodes(self.draw))  # type: ignore[return-value]
-        return sample.then(self)  # type: ignore[attr-defined,no-any-return]
 
 
 # -------------------------------------------------------------------------------------------- geometry
 
 
 @dataclass(frozen=True)
-class RandomHorizontalFlip(Op):
+class RandomHorizontalFlip(GeometricOp):
     """Mirror left and right with probability `p` (DALI: flip, bb_flip)."""
 
     p: float = 0.5
@@ -52,16 +33,15 @@ class RandomHorizontalFlip(Op):
     def __post_init__(self) -> None:
         _check_p(self.p)
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        return _draw_flip(rng.random(n) < self.p, axis=0)
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"flip": rng.random(n) < self.p}
 
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
-        boxes = fn.bb_flip(sample.boxes, ltrb=True, horizontal=drawn["flip"], vertical=0)
-        return _before_resize(self, sample)._replace(boxes=boxes, matrix=compose(sample.matrix, drawn["view"]))
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return views.look(*_mirror(drawn["flip"], axis=0))
 
 
 @dataclass(frozen=True)
-class RandomVerticalFlip(Op):
+class RandomVerticalFlip(GeometricOp):
     """Mirror top and bottom with probability `p` (DALI: flip, bb_flip)."""
 
     p: float = 0.5
@@ -69,22 +49,24 @@ class RandomVerticalFlip(Op):
     def __post_init__(self) -> None:
         _check_p(self.p)
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        return _draw_flip(rng.random(n) < self.p, axis=1)
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"flip": rng.random(n) < self.p}
 
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
-        boxes = fn.bb_flip(sample.boxes, ltrb=True, horizontal=0, vertical=drawn["flip"])
-        return _before_resize(self, sample)._replace(boxes=boxes, matrix=compose(sample.matrix, drawn["view"]))
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return views.look(*_mirror(drawn["flip"], axis=1))
 
 
-def _draw_flip(flip: NDArray[np.bool_], axis: int) -> Drawn:
-    start, end = np.zeros((len(flip), 2)), np.ones((len(flip), 2))
-    start[flip, axis], end[flip, axis] = 1, 0
-    return {"flip": flip, "view": view_matrix(start, end)}
+def _mirror(flip: Bools, axis: int) -> tuple[Floats, Floats]:
+    """Start and end of the mirrored view: from 1 to 0 along the axis."""
+    start = np.zeros((len(flip), 2))
+    start[:, axis] = flip
+    end = np.ones((len(flip), 2))
+    end[:, axis] -= flip
+    return start, end
 
 
 @dataclass(frozen=True)
-class RandomZoomOut(Op):
+class RandomZoomOut(GeometricOp):
     """Put the image at a random place of a canvas up to `max_ratio` times as wide and high, with probability `p`.
 
     SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and bbox_paste. The canvas
@@ -101,33 +83,28 @@ class RandomZoomOut(Op):
         in_range = len(self.fill) == 3 and all(0 <= value <= 255 for value in self.fill)
         _check("fill", self.fill, in_range, "three numbers in 0..255: red, green, blue")
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        ratio = np.where(rng.random((n, 1)) < self.p, rng.uniform(1, self.max_ratio, (n, 1)), 1)
-        place = rng.random((n, 2))  # 0: at the left or top of the canvas, 1: at its right or bottom
-        start = -place * (ratio - 1)
-        view = view_matrix(start, start + ratio)
-        return {"ratio": ratio[:, 0], "x": place[:, 0], "y": place[:, 1], "view": view}
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
+        return {"ratio": ratio, "place": rng.random((n, 2))}  # place 0: at the left or top, 1: at the right or bottom
 
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
-        ratio = drawn["ratio"]
-        boxes = fn.bbox_paste(sample.boxes, ltrb=True, ratio=ratio, paste_x=drawn["x"], paste_y=drawn["y"])
-        matrix = compose(sample.matrix, drawn["view"])
-        return _before_resize(self, sample)._replace(
-            boxes=boxes, matrix=matrix, size=sample.size * ratio, fill=self.fill, shown=shown(sample)
-        )
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        ratio = drawn["ratio"][:, None]
+        start = -drawn["place"] * (ratio - 1)
+        return replace(views.look(start, start + ratio), shown=views.seen(), fill=self.fill)
 
 
 @dataclass(frozen=True)
-class RandomIoUCrop(Op):
+class RandomIoUCrop(GeometricOp):
     """Crop a random window that overlaps some object enough, by SSD's rule (DALI: random_bbox_crop).
 
-    One of `thresholds`, or "no crop" if `allow_no_crop`, is chosen; windows of `scaling` times the sides, with
-    an aspect ratio (width / height) in `aspect_ratio`, are drawn until at least one box has that IoU with the
-    window; after `attempts` of them another threshold is chosen, at most 8 times. Source: Liu et al. 2016,
-    section 2.2 and the authors' sampler; torchvision's `RandomIoUCrop` (1.0 among its options is "no crop").
+    One of `thresholds`, or "no crop" if `allow_no_crop`, is chosen. Up to `attempts` windows are drawn, of
+    `scaling` times the sides and with an aspect ratio (width / height) in `aspect_ratio`; the first is taken that
+    keeps a box whose IoU with the window reaches the threshold. If none does, another threshold is chosen, at
+    most 8 times; then the image stays whole. Source: Liu et al. 2016, section 2.2, and torchvision's
+    `RandomIoUCrop`, whose option 1.0 is "no crop"; like there, an image without boxes stays whole.
 
     A box stays if its centre is in the window, or, with `min_visibility`, if at least that fraction of its
-    area is; what sticks out is clipped. A window that would keep no box is not used: the image stays whole.
+    area is; what sticks out is cut off. So an image that has boxes keeps one.
     """
 
     thresholds: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -141,66 +118,83 @@ class RandomIoUCrop(Op):
         ious = len(self.thresholds) > 0 and all(0 <= iou <= 1 for iou in self.thresholds)
         _check("thresholds", self.thresholds, ious, "one or more IoUs in 0..1")
         _check_range("scaling", self.scaling, 0, 1)
+        _check("scaling", self.scaling, self.scaling[1] > 0, "above 0")
         _check_range("aspect_ratio", self.aspect_ratio, 0, float("inf"))
         _check("attempts", self.attempts, self.attempts >= 1, "at least 1")
         visible = self.min_visibility is None or 0 < self.min_visibility <= 1
-        _check(
-            "min_visibility",
-            self.min_visibility,
-            visible,
-            "None (the centre decides) or above 0 and at most 1",
-        )
+        _check("min_visibility", self.min_visibility, visible, "None (the centre decides) or above 0 and at most 1")
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        return {"state": random_state(rng, n)}
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"seed": rng.integers(2**32, size=(n, 2))}  # of the search, whose length the boxes decide
 
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
-        anchor, shape, boxes, labels = self._window(sample, drawn["state"])
-        lost = fn.slice(labels, 0, 1, axes=[0], out_of_bounds_policy="pad", fill_values=0) == 0
-        start, extent = anchor * (1.0 - lost), shape * (1.0 - lost) + lost
-        matrix = fn.transforms.crop(sample.matrix, to_start=start, to_end=start + extent, reverse_order=True)
-        return _before_resize(self, sample)._replace(
-            boxes=fn.cat(boxes, _first(sample.boxes, lost)),
-            labels=fn.cat(labels, _first(sample.labels, lost)),
-            matrix=matrix,
-            size=sample.size * fn.stack(extent[1], extent[0]),
-        )
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        window = self._search(views, np.random.default_rng(drawn["seed"][0]))
+        keep = self._stays(views.boxes, window[:, None])[:, 0] & (views.labels >= 0)
+        return views.look(window[:, :2], window[:, 2:]).clip(keep)
 
-    def _window(self, sample: Sample, state: Node) -> list[Node]:
-        """anchor (2,), shape (2,), boxes and labels that stay: relative to the view, (x, y)."""
-        extra: dict[str, Any] = {"_random_state": state}
+    def _search(self, views: Views, rng: np.random.Generator) -> Floats:
+        """(N, 4) XYXY: the windows, the whole view where none was found or wanted."""
+        window = np.tile([0.0, 0.0, 1.0, 1.0], (len(views), 1))
+        rows = np.flatnonzero((views.labels >= 0).any(1))
+        for _ in range(8):
+            option = rng.integers(len(self.thresholds) + self.allow_no_crop, size=len(rows))
+            rows, option = rows[option < len(self.thresholds)], option[option < len(self.thresholds)]
+            rows = self._try(views, window, rows, np.array(self.thresholds)[option], rng)
+        return window
+
+    def _try(self, views: Views, window: Floats, rows: NDArray[np.int64], iou: Floats, rng: np.random.Generator) -> Any:
+        """Write a window for each of `rows` that one is found for; return the others."""
+        for at in range(0, self.attempts, 8):
+            tried = self._windows(views.size[rows], min(8, self.attempts - at), rng)
+            good = self._good(views.boxes[rows], views.labels[rows] >= 0, tried, iou)
+            good &= self._shaped(tried, views.size[rows])
+            found = good.any(1)
+            window[rows[found]] = tried[found, good[found].argmax(1)]
+            rows, iou = rows[~found], iou[~found]
+            if not len(rows):
+                break
+        return rows
+
+    def _windows(self, size: Floats, count: int, rng: np.random.Generator) -> Floats:
+        """(N, count, 4) XYXY, relative: sides in `scaling`, anywhere inside."""
+        sides = rng.uniform(*self.scaling, (len(size), count, 2))
+        start = rng.random(sides.shape) * (1 - sides)
+        return np.concatenate([start, start + sides], axis=2)
+
+    def _shaped(self, windows: Floats, size: Floats) -> Bools:
+        """(N, T): is the aspect ratio in pixels as wanted?"""
+        width, height = np.moveaxis((windows[..., 2:] - windows[..., :2]) * size[:, None, ::-1], -1, 0)
+        low, high = self.aspect_ratio
+        shaped: Bools = (width >= low * height) & (width <= high * height)
+        return shaped
+
+    def _good(self, boxes: Floats, real: Bools, windows: Floats, iou: Floats) -> Bools:
+        """(N, T): does the window keep a box whose IoU with it reaches `iou`?"""
+        overlap, box_area = _overlap(boxes, windows), _area(boxes)[:, None]
+        reached = overlap >= iou[:, None, None] * (box_area + _area(windows)[..., None] - overlap)
+        return np.asarray((reached & self._stays(boxes, windows) & real[:, None]).any(2))
+
+    def _stays(self, boxes: Floats, windows: Floats) -> Bools:
+        """(N, T, M): does box m stay in window t?"""
         if self.min_visibility is not None:
-            extra["bbox_prune_threshold"] = self.min_visibility
-        window: Any = fn.random_bbox_crop(
-            dali_math.clamp(sample.boxes, 0.0, 1.0),  # one part in a million outside would stop DALI
-            sample.labels,
-            input_shape=fn.cast(dali_math.max(sample.size, 1.0), dtype=types.INT32),
-            shape_layout="HW",
-            bbox_layout="xyXY",
-            thresholds=list(self.thresholds),
-            scaling=list(self.scaling),
-            aspect_ratio=list(self.aspect_ratio),
-            allow_no_crop=self.allow_no_crop,
-            all_boxes_above_threshold=False,
-            num_attempts=self.attempts,
-            total_num_attempts=self.attempts * 8,  # without it DALI may search for ever
-            quiet=True,
-            **extra,
-        )
-        return list(window)
+            stays: Bools = _overlap(boxes, windows) >= self.min_visibility * _area(boxes)[:, None]
+        else:
+            centre = ((boxes[..., :2] + boxes[..., 2:]) / 2)[:, None]
+            stays = np.asarray(((centre >= windows[:, :, None, :2]) & (centre <= windows[:, :, None, 2:])).all(-1))
+        return stays
 
 
-def _first(rows: Node, keep: Node) -> Node:
-    """All rows where `keep` (a (1,) bool node) is true, else none."""
-    return fn.slice(rows, 0, keep * types.Constant(2**30), axes=[0], out_of_bounds_policy="trim_to_shape")
+def _area(boxes: Floats) -> Floats:
+    area: Floats = (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
+    return area
 
 
-def random_state(rng: np.random.Generator, n: int) -> NDArray[np.uint32]:
-    """(N, 7) uint32: the state from which a DALI operator with random numbers of its own draws for one batch.
-
-    It is how DALI's dynamic mode hands its generator to such operators (2.4: 7 words, the batch's first counts).
-    """
-    return np.tile(rng.integers(0, 2**32, 7, dtype=np.uint32), (n, 1))
+def _overlap(boxes: Floats, windows: Floats) -> Floats:
+    """(N, T, M) areas from (N, M, 4) boxes and (N, T, 4) windows."""
+    low = np.maximum(boxes[:, None, :, :2], windows[:, :, None, :2])
+    sides = (np.minimum(boxes[:, None, :, 2:], windows[:, :, None, 2:]) - low).clip(0)
+    area: Floats = sides[..., 0] * sides[..., 1]
+    return area
 
 
 @dataclass(frozen=True)
@@ -208,11 +202,16 @@ class Resize(Op):
     """Render the view: one antialiased linear resample to the output's size.
 
     `size`: (H, W) pixels, the view is stretched to it; or one number, the shorter side, at most `max_size` for
-    the longer one, aspect ratio kept (torchvision's `Resize(size, max_size)`). Boxes are relative and stay.
+    the longer one, aspect ratio kept (torchvision's `Resize(size, max_size)`).
+
+    Where the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix
+    follow that rounding, so they stay exact.
     """
 
     size: int | tuple[int, int]
     max_size: int | None = None
+
+    stage = "render"
 
     def __post_init__(self) -> None:
         sides = (self.size,) if isinstance(self.size, int) else self.size
@@ -222,32 +221,69 @@ class Resize(Op):
             _check("max_size", self.max_size, len(sides) == 1, "left out when size is (height, width)")
             _check("max_size", self.max_size, self.max_size >= sides[0], f"at least size ({sides[0]})")
 
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
-        sample = _before_resize(self, sample)
-        uniform = not isinstance(self.size, int)
-        return render(sample, self._output_size(sample))._replace(uniform=uniform)
+    @property
+    def uniform(self) -> bool:  # type: ignore[override]
+        """Do all images of a batch have one size after it?"""
+        return not isinstance(self.size, int)
 
-    def _output_size(self, sample: Sample) -> Node:
+    def output_size(self, views: Views) -> Floats:
+        """(N, 2): (height, width) in whole pixels."""
         if not isinstance(self.size, int):
-            return types.Constant(np.array(self.size, np.float32))
-        scale = self.size / fn.reductions.min(sample.size)
+            return np.tile(np.array(self.size, np.float64), (len(views), 1))
+        scale = self.size / views.size.min(1)
         if self.max_size is not None:
-            scale = dali_math.min(scale, self.max_size / fn.reductions.max(sample.size))
-        return dali_math.max(dali_math.floor(sample.size * scale + 1e-3), 1.0)  # torchvision rounds down
+            scale = np.minimum(scale, self.max_size / views.size.max(1))
+        return np.maximum(np.floor(views.size * scale[:, None] + 1e-6), 1.0)  # torchvision rounds down
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        size = self.output_size(views)
+        if views.fill is None:
+            seen, part, inputs = corners(views.matrix), size, {}
+        else:
+            seen = corners(views.matrix).clip(views.shown[:, :1], views.shown[:, 1:])
+            views, part, offset = _laid_out(views, seen, size)
+            inputs = {"anchor": -offset[:, ::-1].astype(np.int32), "shape": size.astype(np.int32)}
+        after = replace(views, size=size, fill=None).clip(views.labels >= 0)
+        return after, {"start": seen[:, 0, ::-1], "end": seen[:, 1, ::-1], "size": part, **inputs}
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        image = fn.resize(image, roi_start=planned["start"], roi_end=planned["end"], size=planned["size"])
+        if views.fill is None:
+            return image
+        return fn.slice(
+            image, planned["anchor"], planned["shape"],
+            axes=[0, 1], out_of_bounds_policy="pad", fill_values=list(views.fill),
+        )  # fmt: skip
+
+
+def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, Floats]:
+    """Where the `seen` part of the source goes in an output of `size`, in whole pixels.
+
+    Returns the views moved to fit, (N, 2) the part's (height, width), and (N, 2) its offset (x, y).
+    """
+    size_xy = size[:, ::-1]
+    begin, end = np.swapaxes(corners(views.matrix), 0, 1)
+    start, stop = np.swapaxes((seen - begin[:, None]) / (end - begin)[:, None], 0, 1)  # relative to the view
+    length = np.round((stop - start) * size_xy).clip(1)
+    offset = np.minimum(np.round(start * size_xy), size_xy - length)
+    nothing = (stop - start <= 1e-9).any(1, keepdims=True)  # the view shows no part of the image at all
+    step = np.where(nothing, 1, stop - start) / length
+    first = np.where(nothing, 0, start - step * offset)
+    last = np.where(nothing, 1, first + step * size_xy)
+    return views.look(first, last), length[:, ::-1], np.where(nothing, size_xy, offset)
 
 
 # ---------------------------------------------------------------------------------------------- pixels
 
 
 @dataclass(frozen=True)
-class RandomPhotometricDistort(Op):
+class RandomPhotometricDistort(PixelOp):
     """SSD's colour distortion: brightness, contrast, saturation and hue, each with probability `p`.
 
-    With `permute`, the order of the channels as well.
-
-    Torchvision's ranges and order (contrast before saturation and hue, or after them, by a coin). Two things
-    differ: contrast turns about 128, not about the image's mean gray, and all five are one linear map, clipped
-    to 0..255 once at its end and not rounded: the image becomes float32. `hue` is in turns, as in torchvision: 0.05 is 18 degrees.
+    With `permute`, the order of the channels as well. Torchvision's ranges and order (contrast before saturation
+    and hue, or after them, by a coin). Two things differ: contrast turns about 128, not about the image's mean
+    gray, and all five are one linear map, clipped to 0..255 once at its end and not rounded: the image becomes
+    float32. `hue` is in turns, as in torchvision: 0.05 is 18 degrees.
     """
 
     brightness: Range = (0.875, 1.125)
@@ -263,8 +299,8 @@ class RandomPhotometricDistort(Op):
         _check_range("hue", self.hue, -0.5, 0.5)
         _check_p(self.p)
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        def factor(bounds: Range, neutral: float) -> NDArray[np.float64]:
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        def factor(bounds: Range, neutral: float) -> Floats:
             return np.where(rng.random(n) < self.p, rng.uniform(*bounds, n), neutral)
 
         contrast = color.contrast(factor(self.contrast, 1))
@@ -281,14 +317,13 @@ class RandomPhotometricDistort(Op):
         ]
         return {"color": color.chain(*steps)}
 
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
-        image = fn.coord_transform(_after_resize(self, sample).image, MT=drawn["color"])
-        image = dali_math.max(dali_math.min(image, 255.0), 0.0)  # ten times as fast as DALI's clamp, on the CPU
-        return sample._replace(image=image)
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        image = fn.coord_transform(image, MT=planned["color"])
+        return dali_math.max(dali_math.min(image, 255.0), 0.0)  # ten times as fast as DALI's clamp, on the CPU
 
 
 @dataclass(frozen=True)
-class Normalize(Op):
+class Normalize(PixelOp):
     """(image / 255 - mean) / std as float32, channels first: the last op of a recipe.
 
     `mean`, `std`: three numbers each, of images in 0..1, as torchvision's. The defaults give images in 0..1,
@@ -298,34 +333,19 @@ class Normalize(Op):
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
+    stage = "output"
+
     def __post_init__(self) -> None:
         _check("mean", self.mean, len(self.mean) == 3, "three numbers: red, green, blue, of images in 0..1")
         positive = len(self.std) == 3 and all(value > 0 for value in self.std)
         _check("std", self.std, positive, "three numbers above 0: red, green, blue, of images in 0..1")
 
-    def apply(self, sample: Sample, drawn: Mapping[str, Node]) -> Sample:
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
         mean, std = ([value * 255 for value in values] for values in (self.mean, self.std))
-        image = fn.crop_mirror_normalize(
-            _after_resize(self, sample).image, mean=mean, std=std, dtype=types.FLOAT, output_layout="CHW"
-        )
-        return sample._replace(image=image, layout="CHW")
+        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=types.FLOAT, output_layout="CHW")
 
 
 # ---------------------------------------------------------------------------------------------- checks
-
-
-def _before_resize(op: Op, sample: Sample) -> Sample:
-    if sample.rendered:
-        raise ValueError(f"{op!r} moves the view and must come before Resize: put it earlier in the recipe")
-    return sample
-
-
-def _after_resize(op: Op, sample: Sample) -> Sample:
-    if not sample.rendered:
-        raise ValueError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
-    if sample.layout != "HWC":
-        raise ValueError(f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe")
-    return sample
 
 
 def _check(name: str, value: Any, holds: bool, rule: str) -> None:

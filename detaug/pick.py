@@ -73,10 +73,8 @@ def _best(reader: CocoReader, rows: int, label: int | None, score: Callable[[Arr
 
 def objects(reader: CocoReader, row: int) -> tuple[Array, Array]:
     """(M, 4) XYXY pixels and (M,) labels of the image at `row`."""
-    inputs = reader.arrays(np.array([row]))
-    count, (height, width) = int(inputs["count"][0, 0]), inputs["size"][0]
-    boxes = inputs["boxes"][0, :count] * np.array([width, height, width, height], np.float32)
-    return boxes, inputs["labels"][0, :count]
+    boxes, labels, _ = reader.views(np.array([row])).packed()
+    return boxes[0], labels[0]
 
 
 # ---------------------------------------------------------------- scores

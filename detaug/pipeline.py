@@ -1,39 +1,31 @@
-"""One DALI pipeline around a recipe: what the loader feeds and collects, and what eager mode runs once."""
+"""A DALI pipeline that is fed and collected by hand, and the device it runs on."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from functools import reduce
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
-import numpy as np
 import torch
-from nvidia.dali import Pipeline, fn
+from nvidia.dali import Pipeline
 
-from detaug.sample import Node, Random, Sample
-
-OpLike: TypeAlias = Callable[[Sample], Sample]
-Inputs: TypeAlias = dict[str, Any]
-"""By input name: an array whose first axis is the batch, or a list of arrays."""
+from detaug.recipe import Node
 
 
 class Lane:
     """A pipeline that works on one batch at a time, in the background: `start`, then `finish`."""
 
-    def __init__(
-        self, graph: Callable[[Random], list[Node]], batch_size: int, threads: int, device: torch.device
-    ) -> None:
-        self.device, self.random = device, Random()
+    def __init__(self, graph: Callable[[], list[Node]], batch_size: int, threads: int, device: torch.device) -> None:
+        self.device = device
         device_id = device.index if device.type == "cuda" else None
         self.pipeline = Pipeline(batch_size, threads, device_id, seed=0, prefetch_queue_depth=1)
         with self.pipeline:
-            self.pipeline.set_outputs(*graph(self.random))
+            self.pipeline.set_outputs(*graph())
         self.pipeline.build()
 
-    def start(self, inputs: Inputs, rng: np.random.Generator, n: int) -> None:
-        """Feed one batch of n, its random numbers drawn from `rng`, and let it run."""
-        for name, array in (inputs | self.random.arrays(rng, n)).items():
+    def start(self, inputs: dict[str, Any]) -> None:
+        """Feed one batch, by input name an array whose first axis is the batch or a list, and let it run."""
+        for name, array in inputs.items():
             self.pipeline.feed_input(name, array)
         self.pipeline.schedule_run()
 
@@ -43,17 +35,6 @@ class Lane:
         outputs = self.pipeline.share_outputs(cuda_stream=stream)
         self.pipeline.release_outputs()
         return list(outputs)
-
-
-def run_recipe(sample: Sample, ops: Iterable[OpLike]) -> Sample:
-    """The sample after all ops."""
-    return reduce(lambda done, op: op(done), ops, sample)
-
-
-def boxes_in_pixels(sample: Sample) -> Node:
-    """(M, 4) float32 XYXY, in pixels of the view."""
-    size = fn.reshape(sample.size, shape=[1, 2])
-    return sample.boxes * fn.coord_transform(size, M=[0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0])  # (w, h, w, h)
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from detaug.ops import (
     Normalize,
-    Op,
     RandomHorizontalFlip,
     RandomIoUCrop,
     RandomPhotometricDistort,
     RandomZoomOut,
     Resize,
 )
+from detaug.recipe import Op
 
 Triple = tuple[float, float, float]
 

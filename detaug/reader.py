@@ -1,19 +1,18 @@
-"""`CocoReader`: a checked COCO json and its image folder, and the DALI nodes that read them."""
+"""`CocoReader`: a checked COCO json and its image folder, and the DALI ops that read them."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from nvidia.dali import fn
+from nvidia.dali import fn, types
 
 from detaug.converters.annotations import AnnotationError, read_annotations
-from detaug.geometry import view_matrix
-from detaug.sample import Node, Random, Sample
+from detaug.recipe import Node
+from detaug.views import Floats, Ints, Views, whole_images
 
 Rows = NDArray[np.int64]
 """(n,) positions of images in the json's list."""
@@ -45,7 +44,7 @@ class CocoReader:
         self._paths = _path_table(self.images, self.annotations, self.file_names)
         keep = ~data.crowd
         self._boxes = _relative(data.boxes, data.sizes, data.first)[keep]
-        self._labels = np.searchsorted(self.category_ids, data.category_ids[keep]).astype(np.int32)
+        self._labels: Ints = np.searchsorted(self.category_ids, data.category_ids[keep])
         self._first = np.concatenate([[0], np.cumsum(keep)])[data.first]
 
     def __len__(self) -> int:
@@ -55,20 +54,18 @@ class CocoReader:
         objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
         return f"CocoReader({str(self.images)!r}, {str(self.annotations)!r})  # {objects}"
 
-    def arrays(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """What the graph's inputs need for the images at `rows`, by input name; first axis n."""
+    def views(self, rows: Rows) -> Views:
+        """The whole images at `rows`, with their boxes."""
         count = self._first[rows + 1] - self._first[rows]
-        most = max(int(count.max()), 1)
-        at = np.minimum(self._first[rows][:, None] + np.arange(most), max(len(self._boxes) - 1, 0))
-        size = self.sizes[rows].astype(np.float32)
-        return {
-            "path": self._paths[rows],
-            "boxes": self._boxes[at] if len(self._boxes) else np.zeros((len(rows), most, 4), np.float32),
-            "labels": self._labels[at] if len(self._boxes) else np.zeros((len(rows), most), np.int32),
-            "count": count.astype(np.int32)[:, None],
-            "size": size,
-            "source": view_matrix(np.zeros_like(size), size[:, ::-1]),
-        }
+        real = np.arange(count.max(initial=0)) < count[:, None]
+        at = np.where(real, self._first[rows][:, None] + np.arange(real.shape[1]), 0)
+        labels = np.where(real, self._labels[at], -1) if real.size else np.zeros(real.shape, np.int64)
+        boxes = np.where(real[..., None], self._boxes[at], 0) if real.size else np.zeros((*real.shape, 4))
+        return whole_images(boxes, labels, self.sizes[rows].astype(np.float64))
+
+    def paths(self, rows: Rows) -> NDArray[np.uint8]:
+        """(n, longest path) bytes, padded with zeros: where the images at `rows` lie."""
+        return self._paths[rows]
 
     def path(self, row: int) -> Path:
         """Where the image at `row` lies."""
@@ -79,18 +76,23 @@ class CocoReader:
         columns = (self.image_ids, self.sizes, self._first, self._boxes, self._labels)
         return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()[:16]
 
-    def sample(self, random: Random, **decoder: Any) -> tuple[Sample, Node]:
-        """The graph's beginning: the whole image as a sample, and (3,) int64, the shape of the file's image.
 
-        `decoder`: arguments of DALI's `decoders.image`.
-        """
-        count = fn.external_source(name="count")
-        boxes, labels = (fn.slice(fn.external_source(name=name), 0, count, axes=[0]) for name in ("boxes", "labels"))
-        size, source = fn.external_source(name="size"), fn.external_source(name="source")
-        encoded = fn.io.file.read(fn.external_source(name="path"))
-        image = fn.decoders.image(encoded, **decoder)
-        shape = fn.peek_image_shape(encoded)
-        return Sample(image, boxes, labels, source, size, source, random), shape
+def decoded(paths: Node, device: str) -> Node:
+    """(H, W, 3) uint8 RGB images on `device` from the files at `paths`, EXIF orientation applied.
+
+    On a GPU nearly all JPEGs go to its JPEG engine.
+    """
+    encoded = fn.io.file.read(paths)
+    if device == "cpu":
+        return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
+    return fn.decoders.image(
+        encoded,
+        device="mixed",
+        output_type=types.RGB,
+        hw_decoder_load=0.95,
+        preallocate_width_hint=640,
+        preallocate_height_hint=640,
+    )
 
 
 def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
@@ -109,7 +111,7 @@ def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDAr
     return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)
 
 
-def _relative(boxes: NDArray[np.float64], sizes: Rows, first: Rows) -> NDArray[np.float32]:
-    """(A, 4) XYXY pixels -> float32 relative to each box's image."""
+def _relative(boxes: Floats, sizes: Ints, first: Ints) -> Floats:
+    """(A, 4) XYXY pixels -> relative to each box's image."""
     size = np.repeat(sizes[:, ::-1], np.diff(first), axis=0)
-    return (boxes / np.tile(size, 2)).astype(np.float32)
+    return boxes / np.tile(size, 2)

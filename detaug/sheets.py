@@ -11,7 +11,6 @@ import io
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -25,11 +24,11 @@ from detaug import presets
 from detaug.batches import Batch
 from detaug.changes import Stage, what_changed
 from detaug.eager import Samples, batch
-from detaug.ops import Normalize, Op
+from detaug.ops import Normalize
 from detaug.pick import How, objects, pick
-from detaug.pipeline import OpLike
 from detaug.preview import Tile, sheet, to_image
 from detaug.reader import CocoReader
+from detaug.recipe import Op
 
 __all__ = ["batch_sheet", "draws_sheet", "preview_file", "samples_sheet", "save_sheet", "steps_sheet"]
 
@@ -103,7 +102,7 @@ def _is_recipe(value: Any) -> bool:
 
 def draws_sheet(
     reader: CocoReader,
-    ops: Iterable[OpLike],
+    ops: Iterable[Op],
     rows: Sequence[int],
     *,
     columns: int = 4,
@@ -129,7 +128,7 @@ def draws_sheet(
 
 def steps_sheet(
     reader: CocoReader,
-    ops: Iterable[OpLike],
+    ops: Iterable[Op],
     rows: Sequence[int],
     *,
     seed: int = 0,
@@ -163,7 +162,7 @@ def samples_sheet(samples: Samples, class_names: Sequence[str] = (), *, columns:
 
 
 def batch_sheet(
-    batch: Batch, class_names: Sequence[str] = (), *, ops: Iterable[OpLike] = (), columns: int = 4
+    batch: Batch, class_names: Sequence[str] = (), *, ops: Iterable[Op] = (), columns: int = 4
 ) -> Image.Image:
     """The images of a loader's batch, with their boxes; labels as numbers without `class_names`.
 
@@ -300,14 +299,14 @@ class Run(NamedTuple):
         return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at])
 
 
-def _run(photos: Sequence[Photo], ops: Sequence[OpLike], seed: int) -> Run:
+def _run(photos: Sequence[Photo], ops: Sequence[Op], seed: int) -> Run:
     starts = np.cumsum([1, *(len(photo.boxes) for photo in photos)])
     labels = [start + np.arange(len(photo.boxes)) for start, photo in zip(starts, photos, strict=False)]
     samples = batch([photo.pixels for photo in photos], [photo.boxes for photo in photos], labels, seed=seed)
-    return Run(photos, replace(samples, ops=tuple(ops)))
+    return Run(photos, samples.then(*ops))
 
 
-def _in_true_colors(image: Array, ops: Sequence[OpLike]) -> Image.Image:
+def _in_true_colors(image: Array, ops: Sequence[Op]) -> Image.Image:
     """(H, W, 3) in 0..255, or what Normalize makes of it, as it was before."""
     normalize = _normalize(ops)
     if normalize is None:
@@ -315,7 +314,7 @@ def _in_true_colors(image: Array, ops: Sequence[OpLike]) -> Image.Image:
     return to_image(image, mean=normalize.mean, std=normalize.std, layout="CHW")
 
 
-def _in_some_colors(image: Array, ops: Sequence[OpLike]) -> Image.Image:
+def _in_some_colors(image: Array, ops: Sequence[Op]) -> Image.Image:
     """(3, H, W) of a loader: in true colours where they can be told, else stretched to 0..1."""
     low, high = float(image.min()), float(image.max())
     if _normalize(ops) is not None:
@@ -325,7 +324,7 @@ def _in_some_colors(image: Array, ops: Sequence[OpLike]) -> Image.Image:
     return to_image((image - low) / (high - low), layout="CHW")
 
 
-def _normalize(ops: Sequence[OpLike]) -> Normalize | None:
+def _normalize(ops: Sequence[Op]) -> Normalize | None:
     return next((op for op in ops if isinstance(op, Normalize)), None)
 
 
@@ -349,8 +348,8 @@ def _step(runs: Sequence[Run], at: int, step: int) -> Tile:
     return after.tile(at, f"{pixels.min():.2f} to {pixels.max():.2f}")
 
 
-def _op_name(op: OpLike) -> str:
-    return getattr(op, "__name__", type(op).__name__)
+def _op_name(op: Op) -> str:
+    return type(op).__name__
 
 
 def _names(labels: Iterable[int], class_names: Sequence[str]) -> list[str]:

@@ -1,0 +1,148 @@
+"""What an op is, and what a list of ops is: boxes planned with NumPy, pixels painted by DALI, from one draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from nvidia.dali import fn
+
+from detaug.views import Views, whole_images
+
+if TYPE_CHECKING:
+    from detaug.eager import Samples
+
+Node: TypeAlias = Any
+"""A node of a DALI graph; DALI's own type says no more than this."""
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+"""By name, arrays whose first axis is the batch: what an op draws, or what DALI is fed."""
+
+Nodes: TypeAlias = dict[str, Node]
+
+
+class Op:
+    """One step of a recipe, in three parts that share one draw. A subclass is a frozen dataclass.
+
+    Derive from GeometricOp or PixelOp, which need one method beside `draw`.
+    """
+
+    stage: ClassVar[str]
+    """Where it stands in a recipe: "view", then "render" (Resize), then "pixels", then "output" (Normalize)."""
+
+    uniform: ClassVar[bool] = True
+    """Do all images of a batch have one size after it?"""
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        """The random numbers for a batch of n, by name."""
+        return {}
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        """The views after this op, and what `paint` needs to know, by name."""
+        raise NotImplementedError(f"{type(self).__name__} must define plan(views, drawn)")
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        """The image after this op. `planned`: what `plan` returned, as DALI nodes.
+
+        `views`: one view before this op, for what is the same in every batch, such as `fill`.
+        """
+        return image
+
+    def __call__(self, samples: Samples) -> Samples:
+        """Run at once on `da.batch(...)`."""
+        return samples.then(self)
+
+
+class GeometricOp(Op):
+    """Moves the views and leaves the pixels to `Resize`."""
+
+    stage = "view"
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        """The views after this op."""
+        raise NotImplementedError(f"{type(self).__name__} must define move(views, drawn)")
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        return self.move(views, drawn), {}
+
+
+class PixelOp(Op):
+    """Changes pixels where they are; the boxes stay. `paint` gets what `draw` returned."""
+
+    stage = "pixels"
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        return views, drawn
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Ops in an order that works: geometry, Resize, pixels, Normalize."""
+
+    ops: tuple[Op, ...]
+
+    def __post_init__(self) -> None:
+        before = ""
+        for op in self.ops:
+            if not isinstance(op, Op):
+                raise TypeError(f"a recipe is made of ops, such as da.Resize((300, 300)); got {op!r}")
+            _check_place(op, before)
+            before = op.stage
+
+    def plan(self, views: Views, rng: np.random.Generator) -> tuple[Views, Arrays]:
+        """The views after all ops, and all that `paint` must be fed, by input name."""
+        inputs: Arrays = {}
+        for at, op in enumerate(self.ops):
+            views, planned = op.plan(views, op.draw(rng, len(views)))
+            inputs |= {f"{at}.{name}": _as_input(array) for name, array in planned.items()}
+        return views, inputs
+
+    def paint(self, image: Node) -> Node:
+        """The image after all ops: (H, W, 3), or (3, H, W) after Normalize."""
+        views, rng = _one_view(), np.random.default_rng(0)
+        for at, op in enumerate(self.ops):
+            after, planned = op.plan(views, op.draw(rng, 1))
+            nodes = {name: fn.external_source(name=f"{at}.{name}") for name in planned}
+            image, views = op.paint(image, nodes, views), after
+        return image
+
+    @cached_property
+    def stages(self) -> tuple[str, ...]:
+        """The ops' stages."""
+        return tuple(op.stage for op in self.ops)
+
+    @property
+    def uniform(self) -> bool:
+        """Do all images come out in one size?"""
+        return all(op.uniform for op in self.ops)
+
+
+def _check_place(op: Op, before: str) -> None:
+    """May `op` stand after an op of stage `before`?"""
+    if before == "output":
+        raise ValueError(f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe")
+    if op.stage in ("view", "render") and before in ("render", "pixels"):
+        raise ValueError(f"{op!r} moves the view and must come before Resize: put it earlier in the recipe, or once")
+    if op.stage in ("pixels", "output") and before in ("", "view"):
+        raise ValueError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
+
+
+def make_recipe(ops: Iterable[Op]) -> Recipe:
+    """A recipe whose images make a batch: it must have a Resize. Raises ValueError for an order that cannot work."""
+    recipe = Recipe(tuple(ops))
+    if "render" not in recipe.stages:
+        raise ValueError(f"the recipe needs a Resize, so that its images make a batch; got {list(recipe.ops)}")
+    return recipe
+
+
+def _one_view() -> Views:
+    return whole_images(np.array([[[0.25, 0.25, 0.75, 0.75]]]), np.ones((1, 1), np.int64), np.full((1, 2), 64.0))
+
+
+def _as_input(array: NDArray[Any]) -> NDArray[Any]:
+    """What DALI takes: contiguous, and numbers of 4 bytes."""
+    return np.ascontiguousarray(array, {"f": "f4", "u": "u4"}.get(array.dtype.kind, "i4"))
