@@ -233,7 +233,8 @@ class Resize(Op):
         scale = self.size / views.size.min(1)
         if self.max_size is not None:
             scale = np.minimum(scale, self.max_size / views.size.max(1))
-        return np.maximum(np.floor(views.size * scale[:, None] + 1e-6), 1.0)  # torchvision rounds down
+        size: Floats = np.floor(views.size * scale[:, None] + 1e-6)  # torchvision rounds down
+        return size.clip(1)
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         size = self.output_size(views)

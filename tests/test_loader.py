@@ -296,13 +296,14 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "cmyk.jpg": lambda path: photo().convert("CMYK").save(path, quality=95),
     "444.jpg": lambda path: photo().save(path, quality=95, subsampling=0),
     "420.jpg": lambda path: photo().save(path, quality=95, subsampling=2),
-    "progressive.jpg": lambda path: photo().save(path, quality=95, progressive=True),
+    "progressive.jpg": lambda path: photo().save(path, quality=95, subsampling=0, progressive=True),
     "rgb.png": lambda path: photo().save(path),
-    "palette.png": lambda path: photo().quantize(16).save(path),
+    "palette.png": lambda path: photo().quantize(200).save(path),
+    "4-bit palette.png": lambda path: photo().quantize(16).save(path),
     "png inside.jpg": lambda path: photo().save(path, format="PNG"),
     "exif6.jpg": lambda path: save_exif(photo(), path, 6),
     "exif3.jpg": lambda path: save_exif(photo(), path, 3),
-    "名前 ü.jpg": lambda path: photo().save(path, quality=95),
+    "名前 ü.jpg": lambda path: photo().save(path, quality=95, subsampling=0),
 }
 
 
@@ -310,6 +311,8 @@ KINDS: dict[str, Callable[[Path], None]] = {
 def test_a_file_of_each_kind_shows_what_pillow_shows(name: str, tmp_path: Path, device: str) -> None:
     from PIL import ImageOps
 
+    if name.startswith("4-bit") and device == "cuda":
+        pytest.xfail("DALI 2.4's mixed decoder gets palettes of less than 8 bits wrong")
     KINDS[name](tmp_path / name)
     with Image.open(tmp_path / name) as image:
         expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
@@ -317,7 +320,7 @@ def test_a_file_of_each_kind_shows_what_pillow_shows(name: str, tmp_path: Path, 
     size = expected.shape[:2]
     (batch,) = da.Loader(da.CocoReader(*folder), [da.Resize(size)], 1, device=device, train=False)
     shown = batch.images[0].permute(1, 2, 0).cpu().numpy().astype(float)
-    limit = {"cpu": 1.0, "cuda": 2.0}[device] + (3 if "cmyk" in name or "420" in name else 0)
+    limit = {"cpu": 1.0, "cuda": 2.0}[device] + (3 if "420" in name else 0)  # chroma is enlarged in another way
     assert np.abs(shown - expected).mean() < limit
     assert batch.size.tolist() == [list(size)]
 
