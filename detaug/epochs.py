@@ -25,5 +25,5 @@ def evaluation_batches(n: int, batch_size: int, shard: tuple[int, int]) -> list[
 
 
 def batch_rng(seed: int, epoch: int, step: int, rank: int) -> np.random.Generator:
-    """The generator that a batch's random numbers come from."""
+    """The generator that the random numbers of the batches planned from `step` on come from."""
     return np.random.default_rng([seed, epoch, step, rank])

@@ -19,7 +19,7 @@ from detaug.batches import Batch
 from detaug.epochs import batch_rng, evaluation_batches, train_batches
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader, Rows, decoded
-from detaug.recipe import Node, Op, make_recipe
+from detaug.recipe import Arrays, Node, Op, make_recipe
 from detaug.views import Views, invert
 
 
@@ -27,16 +27,16 @@ class DataError(RuntimeError):
     """An image that cannot be used, met in the middle of an epoch. Names the file and the remedy."""
 
 
+PLANNED_AT_ONCE = 512
+"""Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
+
+
 class _Planned(NamedTuple):
     epoch: int
     step: int
     rows: Rows
-
-
-class _Running(NamedTuple):
-    planned: _Planned
     views: Views
-    lane: Lane
+    inputs: Arrays
 
 
 class Loader:
@@ -80,7 +80,7 @@ class Loader:
         lanes, self.threads = _lanes_and_threads(self.device, pipelines, threads)
         self._steps = len(self._batches(0))
         self._idle = deque(Lane(self._graph, batch_size, self.threads, self.device) for _ in range(lanes))
-        self._running: deque[_Running] = deque()
+        self._running: deque[tuple[_Planned, Lane]] = deque()
         self._plan: Iterator[_Planned] = iter(())
         self._position = (0, 0)
         self._resumed = False
@@ -148,12 +148,26 @@ class Loader:
 
     def _plan_from(self, epoch: int, step: int) -> Iterator[_Planned]:
         """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch."""
+        group = max(1, PLANNED_AT_ONCE // self.batch_size)
         for each in count(epoch) if self.train else (epoch,):
-            batches = self._batches(each)
-            yield from (_Planned(each, at, batches[at]) for at in range(step if each == epoch else 0, len(batches)))
+            batches, begin = self._batches(each), step if each == epoch else 0
+            for first in range(begin - begin % group, len(batches), group):
+                planned = self._planned(each, first, batches[first : first + group])
+                yield from planned[max(0, begin - first) :]
+
+    def _planned(self, epoch: int, first: int, batches: list[Rows]) -> list[_Planned]:
+        """The plans of some batches of an epoch, which begin at step `first`."""
+        rows = np.concatenate(batches)
+        views, inputs = self.recipe.plan(self.reader.views(rows), batch_rng(self.seed, epoch, first, self.shard[0]))
+        ends = np.cumsum([len(batch) for batch in batches]).tolist()
+        parts = [slice(end - len(batch), end) for end, batch in zip(ends, batches, strict=True)]
+        return [
+            _Planned(epoch, step, rows[part], views[part], {name: array[part] for name, array in inputs.items()})
+            for step, part in enumerate(parts, first)
+        ]
 
     def _go_to(self, epoch: int, step: int) -> None:
-        if not self._running or self._running[0].planned[:2] != (epoch, step):
+        if not self._running or self._running[0][0][:2] != (epoch, step):
             self._drain()
             self._plan = self._plan_from(epoch, step)
         self._position = (epoch, step)
@@ -162,32 +176,30 @@ class Loader:
     def _start_lanes(self) -> None:
         while self._idle and (planned := next(self._plan, None)) is not None:
             lane = self._idle.popleft()
-            rng = batch_rng(self.seed, planned.epoch, planned.step, self.shard[0])
-            views, inputs = self.recipe.plan(self.reader.views(planned.rows), rng)
-            lane.start({"path": self.reader.paths(planned.rows), **inputs})
-            self._running.append(_Running(planned, views, lane))
+            lane.start({"path": self.reader.paths(planned.rows), **planned.inputs})
+            self._running.append((planned, lane))
 
     def _drain(self) -> None:
         while self._running:
             self._finish()
 
-    def _finish(self) -> tuple[_Running, list[Any]]:
-        running = self._running.popleft()
+    def _finish(self) -> tuple[_Planned, list[Any]]:
+        planned, lane = self._running.popleft()
         try:
-            outputs = running.lane.finish()
+            outputs = lane.finish()
         except RuntimeError as error:
-            raise self._explained(running.planned.rows, error) from error
-        self._idle.append(running.lane)
-        return running, outputs
+            raise self._explained(planned.rows, error) from error
+        self._idle.append(lane)
+        return planned, outputs
 
     def _rest_of_epoch(self, epoch: int, step: int) -> Iterator[Batch]:
         for at in range(step, self._steps):
             if self._position != (epoch, at):
                 raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
-            running, outputs = self._finish()
+            planned, outputs = self._finish()
             self._start_lanes()
             self._position = (epoch, at + 1)
-            yield self._batch(running.planned.rows, running.views, outputs)
+            yield self._batch(planned.rows, planned.views, outputs)
 
     # ---------------------------------------------------------------------------------------- the batch
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug import color
 from detaug.recipe import Arrays, GeometricOp, Node, Nodes, Op, PixelOp
-from detaug.views import Bools, Floats, Views, corners
+from detaug.views import Bools, Floats, Ints, Views, corners
 
 Range = tuple[float, float]
 
@@ -118,7 +117,7 @@ class RandomIoUCrop(GeometricOp):
         ious = len(self.thresholds) > 0 and all(0 <= iou <= 1 for iou in self.thresholds)
         _check("thresholds", self.thresholds, ious, "one or more IoUs in 0..1")
         _check_range("scaling", self.scaling, 0, 1)
-        _check("scaling", self.scaling, self.scaling[1] > 0, "above 0")
+        _check("scaling", self.scaling, self.scaling[0] > 0, "above 0")
         _check_range("aspect_ratio", self.aspect_ratio, 0, float("inf"))
         _check("attempts", self.attempts, self.attempts >= 1, "at least 1")
         visible = self.min_visibility is None or 0 < self.min_visibility <= 1
@@ -135,24 +134,40 @@ class RandomIoUCrop(GeometricOp):
     def _search(self, views: Views, rng: np.random.Generator) -> Floats:
         """(N, 4) XYXY: the windows, the whole view where none was found or wanted."""
         window = np.tile([0.0, 0.0, 1.0, 1.0], (len(views), 1))
+        options = self._options(views)
         rows = np.flatnonzero((views.labels >= 0).any(1))
         for _ in range(8):
-            option = rng.integers(len(self.thresholds) + self.allow_no_crop, size=len(rows))
-            rows, option = rows[option < len(self.thresholds)], option[option < len(self.thresholds)]
-            rows = self._try(views, window, rows, np.array(self.thresholds)[option], rng)
+            option = np.where(options[rows], rng.random((len(rows), options.shape[1])), -1).argmax(1)
+            crop = option < len(self.thresholds)
+            rows = self._try(views, window, rows[crop], np.array(self.thresholds)[option[crop]], rng)
+            if not len(rows):
+                break
         return window
 
-    def _try(self, views: Views, window: Floats, rows: NDArray[np.int64], iou: Floats, rng: np.random.Generator) -> Any:
+    def _options(self, views: Views) -> Bools:
+        """(N, thresholds, and "no crop" if allowed): can a window of these sides reach the IoU with any box?
+
+        Those that cannot are not worth their attempts; leaving them out changes no probability.
+        """
+        low, high = self.scaling
+        sides = views.boxes[..., 2:] - views.boxes[..., :2]
+        with np.errstate(divide="ignore"):
+            limits = np.concatenate([sides / low, high / sides, sides.prod(2, keepdims=True) / low**2], 2)
+        most = np.where(views.labels >= 0, limits.min(2), 0).max(1, initial=0)
+        reachable = most[:, None] >= np.array(self.thresholds)
+        return np.concatenate([reachable, np.ones((len(views), int(self.allow_no_crop)), bool)], 1)
+
+    def _try(self, views: Views, window: Floats, rows: Ints, iou: Floats, rng: np.random.Generator) -> Ints:
         """Write a window for each of `rows` that one is found for; return the others."""
-        for at in range(0, self.attempts, 8):
-            tried = self._windows(views.size[rows], min(8, self.attempts - at), rng)
-            good = self._good(views.boxes[rows], views.labels[rows] >= 0, tried, iou)
-            good &= self._shaped(tried, views.size[rows])
+        left = self.attempts
+        while left and len(rows):
+            count = min(left, 2 + 1500 // len(rows))  # few windows for many images, many for the few hard ones
+            tried, left = self._windows(views.size[rows], count, rng), left - count
+            good = self._shaped(tried, views.size[rows])
+            good &= self._good(views.boxes[rows], views.labels[rows] >= 0, tried, iou)
             found = good.any(1)
             window[rows[found]] = tried[found, good[found].argmax(1)]
             rows, iou = rows[~found], iou[~found]
-            if not len(rows):
-                break
         return rows
 
     def _windows(self, size: Floats, count: int, rng: np.random.Generator) -> Floats:
@@ -163,7 +178,7 @@ class RandomIoUCrop(GeometricOp):
 
     def _shaped(self, windows: Floats, size: Floats) -> Bools:
         """(N, T): is the aspect ratio in pixels as wanted?"""
-        width, height = np.moveaxis((windows[..., 2:] - windows[..., :2]) * size[:, None, ::-1], -1, 0)
+        width, height = ((windows[..., 2:] - windows[..., :2]) * size[:, None, ::-1]).transpose(2, 0, 1)
         low, high = self.aspect_ratio
         shaped: Bools = (width >= low * height) & (width <= high * height)
         return shaped
@@ -177,11 +192,10 @@ class RandomIoUCrop(GeometricOp):
     def _stays(self, boxes: Floats, windows: Floats) -> Bools:
         """(N, T, M): does box m stay in window t?"""
         if self.min_visibility is not None:
-            stays: Bools = _overlap(boxes, windows) >= self.min_visibility * _area(boxes)[:, None]
-        else:
-            centre = ((boxes[..., :2] + boxes[..., 2:]) / 2)[:, None]
-            stays = np.asarray(((centre >= windows[:, :, None, :2]) & (centre <= windows[:, :, None, 2:])).all(-1))
-        return stays
+            return np.asarray(_overlap(boxes, windows) >= self.min_visibility * _area(boxes)[:, None])
+        (x0, y0, x1, y1), (left, top, right, bottom) = _apart(boxes, windows)
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+        return np.asarray((x >= left) & (x <= right) & (y >= top) & (y <= bottom))
 
 
 def _area(boxes: Floats) -> Floats:
@@ -191,10 +205,16 @@ def _area(boxes: Floats) -> Floats:
 
 def _overlap(boxes: Floats, windows: Floats) -> Floats:
     """(N, T, M) areas from (N, M, 4) boxes and (N, T, 4) windows."""
-    low = np.maximum(boxes[:, None, :, :2], windows[:, :, None, :2])
-    sides = (np.minimum(boxes[:, None, :, 2:], windows[:, :, None, 2:]) - low).clip(0)
-    area: Floats = sides[..., 0] * sides[..., 1]
+    (x0, y0, x1, y1), (left, top, right, bottom) = _apart(boxes, windows)
+    width = np.minimum(x1, right) - np.maximum(x0, left)
+    height = np.minimum(y1, bottom) - np.maximum(y0, top)
+    area: Floats = np.maximum(width, 0.0) * np.maximum(height, 0.0)
     return area
+
+
+def _apart(boxes: Floats, windows: Floats) -> tuple[Floats, Floats]:
+    """The four coordinates of boxes as (4, N, 1, M) and of windows as (4, N, T, 1): they broadcast to (N, T, M)."""
+    return boxes.transpose(2, 0, 1)[:, :, None], windows.transpose(2, 0, 1)[..., None]
 
 
 @dataclass(frozen=True)
@@ -239,22 +259,22 @@ class Resize(Op):
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         size = self.output_size(views)
         if views.fill is None:
-            seen, part, inputs = corners(views.matrix), size, {}
+            seen, place = corners(views.matrix), [size]
         else:
             seen = corners(views.matrix).clip(views.shown[:, :1], views.shown[:, 1:])
             views, part, offset = _laid_out(views, seen, size)
-            inputs = {"anchor": -offset[:, ::-1].astype(np.int32), "shape": size.astype(np.int32)}
+            place = [part, -offset[:, ::-1], size]
         after = replace(views, size=size, fill=None).clip(views.labels >= 0)
-        return after, {"start": seen[:, 0, ::-1], "end": seen[:, 1, ::-1], "size": part, **inputs}
+        return after, {"place": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        image = fn.resize(image, roi_start=planned["start"], roi_end=planned["end"], size=planned["size"])
+        place = planned["place"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
+        image = fn.resize(image, roi_start=place[0], roi_end=place[1], size=place[2])
         if views.fill is None:
             return image
-        return fn.slice(
-            image, planned["anchor"], planned["shape"],
-            axes=[0, 1], out_of_bounds_policy="pad", fill_values=list(views.fill),
-        )  # fmt: skip
+        anchor, shape = (fn.cast(place[row], dtype=types.INT32) for row in (3, 4))
+        fill = list(views.fill)
+        return fn.slice(image, anchor, shape, axes=[0, 1], out_of_bounds_policy="pad", fill_values=fill)
 
 
 def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, Floats]:

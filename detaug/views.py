@@ -40,6 +40,18 @@ class Views:
     def __len__(self) -> int:
         return len(self.boxes)
 
+    def __getitem__(self, rows: slice) -> Views:
+        """Some of the views."""
+        return Views(
+            self.boxes[rows],
+            self.labels[rows],
+            self.matrix[rows],
+            self.size[rows],
+            self.source_size[rows],
+            self.shown[rows],
+            self.fill,
+        )
+
     def look(self, start: Floats, end: Floats) -> Views:
         """The views that span start..end of these: (N, 2) each, (x, y), relative.
 
