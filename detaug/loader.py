@@ -23,7 +23,7 @@ from detaug.recipe import Arrays, Node, Op, make_recipe
 from detaug.views import Views, invert
 
 
-class DataError(RuntimeError):
+class DataError(ValueError):
     """An image that cannot be used, met in the middle of an epoch. Names the file and the remedy."""
 
 
@@ -68,18 +68,14 @@ class Loader:
         threads: int | None = None,
         pad_to_multiple: int = 32,
     ) -> None:
-        self.reader, self.recipe = reader, make_recipe(ops)
+        self.reader, self.recipe, self.train, self.seed = reader, make_recipe(ops), train, seed
         self.batch_size = _positive("batch_size", batch_size)
-        self.device, self.train, self.seed, self.shard = (
-            resolve_device(device),
-            train,
-            seed,
-            _resolve_shard(shard),
-        )
         self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
+        self.shard = _resolve_shard(shard)
+        self.device = resolve_device(device)
         lanes, self.threads = _lanes_and_threads(self.device, pipelines, threads)
         self._steps = len(self._batches(0))
-        self._idle = deque(Lane(self._graph, batch_size, self.threads, self.device) for _ in range(lanes))
+        self._idle = deque(self._new_lane() for _ in range(lanes))
         self._running: deque[tuple[_Planned, Lane]] = deque()
         self._plan: Iterator[_Planned] = iter(())
         self._position = (0, 0)
@@ -188,6 +184,7 @@ class Loader:
         try:
             outputs = lane.finish()
         except RuntimeError as error:
+            self._idle.append(self._new_lane())  # DALI does not go on after an error: the next epoch needs another
             raise self._explained(planned.rows, error) from error
         self._idle.append(lane)
         return planned, outputs
@@ -202,6 +199,9 @@ class Loader:
             yield self._batch(planned.rows, planned.views, outputs)
 
     # ---------------------------------------------------------------------------------------- the batch
+
+    def _new_lane(self) -> Lane:
+        return Lane(self._graph, self.batch_size, self.threads, self.device)
 
     def _graph(self) -> list[Node]:
         source = decoded(fn.external_source(name="path"), self.device.type)
@@ -244,8 +244,13 @@ class Loader:
     def _explained(self, rows: Rows, error: RuntimeError) -> DataError:
         broken = [f"{self.reader.path(row)}: {reason}" for row in rows if (reason := _why_unreadable(self.reader, row))]
         remedy = f"detaug check {self.reader.annotations} {self.reader.images} --decode --clean OUT.json leaves it out"
-        first_line = str(error).strip().splitlines()[0]
-        return DataError("; ".join([*(broken or [f"DALI stopped: {first_line}"]), remedy]))
+        return DataError("; ".join([*(broken or [f"DALI stopped: {_reason(error)}"]), remedy]))
+
+
+def _reason(error: RuntimeError) -> str:
+    """The line that matters of DALI's long messages."""
+    lines = [line.strip() for line in str(error).partition("encountered:")[2].splitlines() or str(error).splitlines()]
+    return next((line for line in lines if line), "no reason given")
 
 
 def _why_unreadable(reader: CocoReader, row: int) -> str | None:

@@ -41,7 +41,10 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
     """None: the CUDA device of this process (LOCAL_RANK, as torchrun sets it) if there is one, else the CPU."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {device!r}") from None
     if device.type == "cpu":
         return torch.device("cpu")
     if device.type != "cuda":

@@ -347,6 +347,7 @@ def test_the_devices_agree(bccd: Folder) -> None:
         ({"shard": (2, 2)}, "shard must be"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not there"),
         ({"device": "mps"}, "device must be"),
+        ({"device": "gpu"}, "device must be"),
         ({"ops": [da.RandomHorizontalFlip()]}, "the recipe needs a Resize"),
         ({"ops": [da.RandomPhotometricDistort(), da.Resize((9, 9))]}, "must come after Resize"),
         ({"ops": [da.Resize((9, 9)), da.Resize((9, 9))]}, "must come before Resize"),
@@ -373,6 +374,17 @@ def test_an_unreadable_image_in_an_epoch_is_named(painted: Folder, how: str, dev
     loader = da.Loader(reader, [da.Resize((9, 9))], 4, device=device, train=False)
     with pytest.raises(da.DataError, match=r"13\.png.*detaug check"):
         list(loader)
+
+
+def test_a_loader_goes_on_after_an_error(painted: Folder, device: str) -> None:
+    content = (painted[0] / "02.png").read_bytes()
+    loader = da.Loader(da.CocoReader(*painted), [da.Resize((9, 9))], 4, device=device, train=False, pipelines=2)
+    (painted[0] / "02.png").write_bytes(content[:100])
+    for _ in range(3):
+        with pytest.raises(da.DataError, match=r"02\.png"):
+            list(loader)
+    (painted[0] / "02.png").write_bytes(content)
+    assert sum(len(batch) for batch in loader) == 21
 
 
 def test_a_json_with_another_size_than_the_file_is_named(painted: Folder) -> None:
