@@ -18,9 +18,11 @@ from detaug.converters.check_boxes import check_boxes, class_counts, usable_boxe
 from detaug.converters.check_clean import Cleaned, write_clean
 from detaug.converters.check_images import Header, check_images, read_headers
 from detaug.converters.check_json import Table, examine_file
-from detaug.converters.check_kinds import CHECK_KINDS, Findings, Severity, count_findings, counted, from_messages, shown
+from detaug.converters.check_kinds import CHECK_KINDS, Findings, Severity, count_findings, from_messages, shown
 from detaug.converters.coco import write_json
-from detaug.converters.images import IMAGE_EXTENSIONS, ImageHeader
+from detaug.converters.files import output_files
+from detaug.converters.findings import counted
+from detaug.converters.images import ImageHeader
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 Progress = Callable[[int, int], None]
@@ -109,10 +111,7 @@ def check_coco(
     Raises AnnotationError, a ValueError, for a file that is no COCO json and for a folder without its images.
     """
     annotations, folder = Path(annotations), Path(images)
-    outputs = {"clean": clean, "report": report}
-    targets = {name: _writable(path, name, annotations) for name, path in outputs.items() if path is not None}
-    if len(targets) == 2 and os.path.realpath(targets["clean"]) == os.path.realpath(targets["report"]):
-        raise ValueError(f"report must be another file than clean, got {report} for both")
+    targets = output_files({"clean": clean, "report": report}, annotations, *against)
     table = examine_file(annotations)
     others = [_other_split(path, folder) for path in against]
     headers = read_headers(table, folder, progress)
@@ -148,18 +147,6 @@ def _summary(
 def _unique_name(number: int, names: dict[int, str]) -> str:
     name = names[number]
     return name if list(names.values()).count(name) == 1 else f"{name} (id {number})"
-
-
-def _writable(path: PathLike, name: str, annotations: Path) -> Path:
-    """Refuse now what would fail after minutes of work."""
-    path = Path(path)
-    if path.is_dir() or path.suffix.lower() in (".xml", *IMAGE_EXTENSIONS):
-        raise ValueError(f"{name} must be the name of a json file, got {path}")
-    if os.path.realpath(path) == os.path.realpath(annotations):
-        raise ValueError(f"{name} must be another file than {annotations}; give a new name")
-    if not path.parent.is_dir():
-        raise ValueError(f"{name} folder {path.parent} does not exist; make it first")
-    return path
 
 
 def _other_split(path: PathLike, folder: Path) -> tuple[Table, Path]:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.check_json import AnnotationError, Ints, Mask, Table
-from detaug.converters.check_kinds import Findings, Where, counted
+from detaug.converters.check_kinds import Findings, Where
 from detaug.converters.coco import write_atomically
+from detaug.converters.findings import counted
 
 Row = dict[str, Any]
 

@@ -7,13 +7,13 @@ import posixpath
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
 from detaug.converters.check_json import AnnotationError, Table
 from detaug.converters.check_kinds import Findings, about_json, from_messages, shown
+from detaug.converters.files import digest
 from detaug.converters.images import IMAGE_EXTENSIONS, ImageError, ImageHeader, read_image_header
 from detaug.converters.voc_files import list_files
 
@@ -151,7 +151,7 @@ def _identical(table: Table, folder: Path, headers: Sequence[Header]) -> Iterato
     for rows in _alike(headers).values():
         first: dict[bytes, int] = {}
         for at in rows if len(rows) > 1 else ():
-            same = first.setdefault(_digest(folder / table.file_names[at]), at)
+            same = first.setdefault(digest(folder / table.file_names[at]), at)
             if same != at:
                 messages[at] = f"same bytes as images[{same}], {shown(table.file_names[same])}"
     yield from _some("image-identical", messages)
@@ -173,9 +173,9 @@ def _leaked(
     for name in filter(None, other.file_names):
         path = other_folder / name
         candidates = groups.get(_fingerprint(path), ()) if path.is_file() else ()
-        digest = _digest(path) if candidates else b""
+        same = digest(path) if candidates else b""
         for at in candidates:
-            if _digest(folder / table.file_names[at]) == digest:
+            if digest(folder / table.file_names[at]) == same:
                 messages[at] = f"same bytes as {shown(name)} of {other.path}"
     yield from _some("image-leaked", messages)
 
@@ -183,14 +183,6 @@ def _leaked(
 def _fingerprint(path: Path) -> tuple[int, int]:
     with open(path, "rb", buffering=0) as file:
         return os.fstat(file.fileno()).st_size, zlib.crc32(file.read(_HEAD_BYTES))
-
-
-def _digest(path: Path) -> bytes:
-    digest = blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.digest()
 
 
 def _categories_differ(table: Table, other: Table) -> Iterator[Findings]:

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.check_kinds import Findings, Where, about_json, counted, shown
+from detaug.converters.check_kinds import Findings, Where, about_json, shown
+from detaug.converters.findings import counted
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -111,11 +111,6 @@ def count_findings(found: Iterable[Findings]) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """1 box, 2,000 boxes."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 160
 _repr.maxlist = 8

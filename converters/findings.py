@@ -126,3 +126,8 @@ def report_document(findings: Iterable[Finding]) -> dict[str, object]:
         "kinds": {kind: asdict(KINDS[kind]) for kind in counts},
         "findings": [finding.as_dict() for finding in findings],
     }
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """1 box, 2,000 boxes."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

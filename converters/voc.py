@@ -14,18 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from detaug.converters.coco import Row, whole, write_coco, write_json
-from detaug.converters.findings import KINDS, ConversionError, Finding, count_kinds, report_document
-from detaug.converters.images import (
-    IMAGE_EXTENSIONS,
-)
+from detaug.converters.coco import Row, whole, write_coco
+from detaug.converters.files import digest, output_files
+from detaug.converters.findings import ConversionError, Finding
+from detaug.converters.images import IMAGE_EXTENSIONS
+from detaug.converters.summary import Summary, report_and_stop
 from detaug.converters.voc_files import (
     Folders,
     ImageNames,
@@ -56,7 +54,6 @@ from detaug.converters.voc_pair import (
 Progress = Callable[[int, int], None]
 
 _PAIRS_AT_ONCE = 64
-_MOST_PROBLEMS_SHOWN = 100
 
 
 def read_class_names(text: str) -> list[str]:
@@ -71,53 +68,7 @@ def read_class_names(text: str) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-@dataclass(frozen=True)
-class VocSummary:
-    """What a conversion did. str() is the text that the command prints.
-
-    class_counts: boxes per class, in the order of the category ids, which count from 1.
-    image_folder: the folder that the json's file_name entries are relative to.
-    """
-
-    output: Path
-    image_folder: Path
-    images: int
-    images_without_boxes: int
-    class_counts: dict[str, int]
-    findings: tuple[Finding, ...] = field(repr=False)
-    report: Path | None = None
-
-    @property
-    def boxes(self) -> int:
-        return sum(self.class_counts.values())
-
-    @property
-    def kind_counts(self) -> dict[str, int]:
-        """How many findings of each kind."""
-        return count_kinds(self.findings)
-
-    def __str__(self) -> str:
-        return "\n".join(_summary_lines(self))
-
-
-def _summary_lines(summary: VocSummary) -> Iterator[str]:
-    width = max((len(name) for name in summary.class_counts), default=0)
-    images, boxes = _counted(summary.images, "image"), _counted(summary.boxes, "box", "boxes")
-    classes = _counted(len(summary.class_counts), "class", "classes")
-    yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes} in {classes}"
-    for name, count in summary.class_counts.items():
-        yield f"  {name:<{width}}  {count:>9,}"
-    for kind, count in summary.kind_counts.items():
-        effect = KINDS[kind].effect.replace("error", "skipped")  # where errors are written, they were skipped
-        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}"
-    if any(finding.kind == "coordinate-zero" for finding in summary.findings):
-        yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
-    yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
-    yield f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
-
-
-def _counted(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+VocSummary = Summary
 
 
 def voc_to_coco(
@@ -161,38 +112,15 @@ def voc_to_coco(
     rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes))
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
-    paths = _Paths(_writable(output, "output"), None if report is None else _writable(report, "report"))
-    if paths.report and os.path.realpath(paths.report) == os.path.realpath(paths.output):
-        raise ValueError(f"report must be another file than output, got {paths.report} for both")
+    paths = output_files({"output": output, "report": report})
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
     findings, outcomes = _read_all(_Run(folders, rules, jobs, progress), split)
-    if paths.report:
-        write_json(paths.report, report_document(findings))
-    _stop_at_errors(findings, rules, paths)
+    report_and_stop(findings, rules.on_error, paths.get("report"))
     return _write(outcomes, tuple(findings), rules, folders, paths)
-
-
-class _Paths(NamedTuple):
-    output: Path
-    report: Path | None
 
 
 def _optional_path(path: str | os.PathLike[str] | None) -> Path | None:
     return None if path is None else Path(path)
-
-
-def _writable(path: str | os.PathLike[str], name: str) -> Path:
-    """Refuse now what would fail after minutes of work."""
-    path = Path(path)
-    if path.is_dir() or (path.exists() and not path.is_file()):
-        raise ConversionError(f"{name} {path} is not a file; give the name of a json file")
-    if path.suffix.lower() in (".xml", *IMAGE_EXTENSIONS):
-        raise ConversionError(f"{name} {path} has the extension of an input file; give the name of a json file")
-    if not path.parent.is_dir():
-        raise ConversionError(f"{name} folder {path.parent} does not exist; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ConversionError(f"{name} folder {path.parent} cannot be written to")
-    return path
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -334,17 +262,9 @@ def _identical_images(outcomes: list[Outcome], folders: Folders) -> Iterator[Fin
     for names in groups.values():
         first: dict[bytes, str] = {}
         for name in names if len(names) > 1 else ():
-            same = first.setdefault(_digest(folders.images / name), name)
+            same = first.setdefault(digest(folders.images / name), name)
             if same != name:
                 yield Finding(folders.image_prefix + name, "image-identical", after=same)
-
-
-def _digest(path: Path) -> bytes:
-    digest = blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.digest()
 
 
 def _class_findings(outcomes: Iterable[Outcome], rules: VocRules) -> Iterator[Finding]:
@@ -359,31 +279,19 @@ def _class_findings(outcomes: Iterable[Outcome], rules: VocRules) -> Iterator[Fi
             yield Finding("", "class-alike", before=name, after=other)
 
 
-def _stop_at_errors(findings: Iterable[Finding], rules: VocRules, paths: _Paths) -> None:
-    errors = [finding for finding in findings if finding.effect == "error"]
-    if not errors or rules.on_error == "skip":
-        return
-    lines = [str(error) for error in errors[:_MOST_PROBLEMS_SHOWN]]
-    if len(errors) > len(lines):
-        where = f"all of them are in {paths.report}" if paths.report else "--report FILE lists all of them"
-        lines.append(f"... and {len(errors) - len(lines):,} more; {where}")
-    lines.append(f"{len(errors):,} problems, nothing written; repair them, or leave these files out: --on-error skip")
-    raise ConversionError("\n".join(lines), errors)
-
-
 # ----------------------------------------------------------------------------------------------------------
 # The result
 
 
 def _write(
-    outcomes: list[Outcome], findings: tuple[Finding, ...], rules: VocRules, folders: Folders, paths: _Paths
+    outcomes: list[Outcome], findings: tuple[Finding, ...], rules: VocRules, folders: Folders, paths: dict[str, Path]
 ) -> VocSummary:
     if not outcomes:
         raise ConversionError(f"{folders.root}: no image is left to write; nothing was written", findings)
     counts = Counter(name for outcome in outcomes for name in outcome.names)
     class_names = rules.classes or tuple(sorted(counts))
     write_coco(
-        paths.output,
+        paths["output"],
         _image_rows(outcomes),
         _annotation_rows(outcomes, class_names, rules),
         ({"id": category_id, "name": name} for category_id, name in enumerate(class_names, 1)),
@@ -394,13 +302,13 @@ def _write(
         },
     )
     return VocSummary(
-        paths.output,
+        paths["output"],
         folders.images,
         len(outcomes),
         sum(not outcome.names for outcome in outcomes),
         {name: counts[name] for name in class_names},
         findings,
-        paths.report,
+        paths.get("report"),
     )
 
 

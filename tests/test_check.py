@@ -573,7 +573,7 @@ def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:
         (["{json}", "{images}", "--size", "300"], "must be HxW pixels, such as 300x300, got '300'"),
         (["{json}", "{images}", "--size", "0x300"], "must be HxW pixels"),
         (["{json}", "{images}", "--clean", "{json}"], "clean must be another file than {json}"),
-        (["{json}", "{images}", "--clean", "{images}/a.jpg"], "clean must be the name of a json file"),
+        (["{json}", "{images}", "--clean", "{images}/a.jpg"], "a.jpg has the extension of an input file; give the name of a json file"),
         (["{json}", "{images}", "--report", "{images}/no/r.json"], "/no does not exist; make it first"),
         (
             ["{json}", "{images}", "--clean", "{images}/x.json", "--report", "{images}/./x.json"],
