@@ -392,3 +392,15 @@ def test_a_json_with_another_size_than_the_file_is_named(painted: Folder) -> Non
     Image.new("RGB", (50, 60)).save(painted[0] / "05.png")
     with pytest.raises(da.DataError, match=r"05\.png has 50 x 60 pixels.*says 150 x 150"):
         list(da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu", train=False))
+
+
+@pytest.mark.parametrize("preset", [da.presets.ssd300(), da.presets.retinanet(), da.presets.evaluation((64, 96))])
+def test_presets_make_batches_with_boxes_inside(preset: list[da.Op], painted: Folder, device: str) -> None:
+    for batch in da.Loader(da.CocoReader(*painted), preset, batch_size=7, device=device):
+        height, width = batch.images.shape[2:]
+        assert batch.boxes.amin() >= 0
+        assert batch.boxes[..., 2].max() <= width
+        assert batch.boxes[..., 3].max() <= height
+        assert (batch.boxes[..., 2:] > batch.boxes[..., :2])[batch.mask].all()
+        assert batch.images.amin() >= 0
+        assert batch.images.amax() <= 1
