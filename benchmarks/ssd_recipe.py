@@ -32,7 +32,6 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 import detaug as da
-from detaug.pipeline import Lane
 from detaug.reader import decoded
 from detaug.recipe import Recipe
 
@@ -58,15 +57,9 @@ def decode(options: argparse.Namespace) -> Rounds:
     ours = make_loader(options)
 
     ours.recipe = Recipe(())
-    lanes = [Lane(lambda: decode_graph(ours), ours.batch_size, ours.threads, ours.device) for _ in ours._idle]
-    ours._idle.clear()
-    ours._idle.extend(lanes)
+    ours._graph = lambda: [decoded(fn.external_source(name="path"), ours.device.type)]  # type: ignore[method-assign]
+    ours._open()
     return bare(ours)
-
-
-def decode_graph(ours: da.Loader) -> list[Any]:
-    image = decoded(fn.external_source(name="path"), ours.device.type)
-    return [image, image.shape()]
 
 
 def bare(ours: da.Loader) -> Rounds:

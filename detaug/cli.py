@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from detaug.cli_convert import FILE, FOLDER, convert_coco_to_voc, convert_voc, progress_bar
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -51,66 +49,12 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
     return device
 
 
-# A new command goes below, as @cli.command() with a docstring (its help) that ends in an example.
+# A new command goes below, as @cli.command() with a docstring (its help) that ends in an example. Those that
+# convert are in cli_convert.py.
 
 
-@cli.command()
-@click.argument("root", type=_FOLDER)
-@click.option("-o", "--output", type=_FILE, required=True, help="The COCO json file to write.")
-@click.option("--split", metavar="NAME", help="Only the images of ROOT/ImageSets/Main/NAME.txt, in its order.")
-@click.option(
-    "--classes",
-    metavar="a,b,c|FILE",
-    help="Class names in the order of their ids, or a file, one a line; others are dropped.  [default: all]",
-)
-@click.option(
-    "--origin",
-    type=click.Choice(["one", "zero"]),
-    default="one",
-    show_default=True,
-    help="Pixels count from 1 and boxes include the last (VOC), or from 0 and they exclude it.",
-)
-@click.option(
-    "--difficult",
-    type=click.Choice(["keep", "crowd", "drop"]),
-    default="keep",
-    show_default=True,
-    help="Objects marked difficult: keep the mark, write iscrowd 1 as well, or leave them out.",
-)
-@click.option(
-    "--unlabelled",
-    type=click.Choice(["keep", "skip"]),
-    default="keep",
-    show_default=True,
-    help="Images without XML: keep them as images without boxes, or leave them out.",
-)
-@click.option(
-    "--on-error",
-    type=click.Choice(["stop", "skip"]),
-    default="stop",
-    show_default=True,
-    help="Files that cannot be used: list them all and stop, or leave them out.",
-)
-@click.option("--images", type=_FOLDER, help="The folder of the images.  [default: ROOT/JPEGImages, else ROOT]")
-@click.option("--annotations", type=_FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to read with.")
-@click.option("--report", type=_FILE, help="A json file for everything repaired, dropped or refused.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **options: Any) -> None:
-    """Convert a Pascal VOC data set to COCO json.
-
-    ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included.
-
-    \b
-    detaug convert-voc VOC2012 -o train.json --split train
-    """
-    from detaug.converters import read_class_names, voc_to_coco
-
-    class_names = None if classes is None else read_class_names(classes)
-    with _progress("reading", quiet) as progress:
-        summary = voc_to_coco(root, output, classes=class_names, progress=progress, **options)
-    if not quiet:
-        click.echo(str(summary))
+cli.add_command(convert_voc)
+cli.add_command(convert_coco_to_voc)
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
@@ -123,13 +67,13 @@ def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int,
 
 
 @cli.command()
-@click.argument("annotations", metavar="FILE.json", type=_FILE)
-@click.argument("images", type=_FOLDER)
+@click.argument("annotations", metavar="FILE.json", type=FILE)
+@click.argument("images", type=FOLDER)
 @click.option("--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one.")
-@click.option("--against", metavar="OTHER.json", multiple=True, type=_FILE, help="Another split: find shared images.")
+@click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find shared images.")
 @click.option("--size", metavar="HxW", callback=_size, help="What training resizes to, for tiny boxes: 300x300.")
-@click.option("--clean", type=_FILE, help="A json file to write, without what cannot be used.")
-@click.option("--report", type=_FILE, help="A json file for every finding.")
+@click.option("--clean", type=FILE, help="A json file to write, without what cannot be used.")
+@click.option("--report", type=FILE, help="A json file for every finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors of usage.")
 def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
     """Find what is wrong with a data set, before training does.
@@ -143,7 +87,7 @@ def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
     """
     from detaug.converters.check import check_coco
 
-    with _progress("checking", quiet) as progress:
+    with progress_bar("checking", quiet) as progress:
         summary = check_coco(annotations, images, progress=progress, **options)
     if not quiet:
         click.echo(str(summary))
@@ -151,9 +95,9 @@ def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
 
 
 @cli.command()
-@click.argument("annotations", metavar="FILE.json", type=_FILE)
-@click.argument("images", type=_FOLDER)
-@click.option("-o", "--output", type=_FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
+@click.argument("annotations", metavar="FILE.json", type=FILE)
+@click.argument("images", type=FOLDER)
+@click.option("-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
 @click.option("--preset", default="ssd300", show_default=True, help="The recipe: a function of detaug.presets.")
 @click.option("--rows", type=click.IntRange(min=1), default=4, show_default=True, help="Images to show.")
 @click.option("--columns", type=click.IntRange(min=1), help="Draws of each image.  [default: 4]")
@@ -186,7 +130,7 @@ def preview(annotations: Path, images: Path, output: Path, **options: Any) -> No
 
 
 @cli.command()
-@click.option("--out", type=_FOLDER, default="demo", show_default=True, help="The folder to make.")
+@click.option("--out", type=FOLDER, default="demo", show_default=True, help="The folder to make.")
 @click.option(
     "--device", callback=_check_device, help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]"
 )
@@ -203,21 +147,6 @@ def demo(**options: Any) -> None:
     from detaug.demo import demo as run_demo
 
     run_demo(**options, say=click.echo)
-
-
-@contextmanager
-def _progress(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on stderr, as a function (done, total); None where stderr is not a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
-        yield show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,6 +31,10 @@ PLANNED_AT_ONCE = 512
 """Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
 
 
+DEPTH = 2
+"""Batches that each pipeline has in work: with one, it would stand still while its last one is collected."""
+
+
 class _Planned(NamedTuple):
     epoch: int
     step: int
@@ -73,10 +77,9 @@ class Loader:
         self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
         self.shard = _resolve_shard(shard)
         self.device = resolve_device(device)
-        lanes, self.threads = _lanes_and_threads(self.device, pipelines, threads)
+        self.pipelines, self.threads = _pipelines_and_threads(self.device, pipelines, threads)
         self._steps = len(self._batches(0))
-        self._idle = deque(self._new_lane() for _ in range(lanes))
-        self._running: deque[tuple[_Planned, Lane]] = deque()
+        self._open()
         self._plan: Iterator[_Planned] = iter(())
         self._position = (0, 0)
         self._resumed = False
@@ -184,7 +187,7 @@ class Loader:
         try:
             outputs = lane.finish()
         except RuntimeError as error:
-            self._idle.append(self._new_lane())  # DALI does not go on after an error: the next epoch needs another
+            self._open()  # DALI's pipelines do not go on after an error
             raise self._explained(planned.rows, error) from error
         self._idle.append(lane)
         return planned, outputs
@@ -200,8 +203,11 @@ class Loader:
 
     # ---------------------------------------------------------------------------------------- the batch
 
-    def _new_lane(self) -> Lane:
-        return Lane(self._graph, self.batch_size, self.threads, self.device)
+    def _open(self) -> None:
+        """Make the pipelines. Those in `_idle` wait, once for each batch that they could take in work."""
+        lanes = [Lane(self._graph, self.batch_size, self.threads, self.device, DEPTH) for _ in range(self.pipelines)]
+        self._idle = deque(lanes * DEPTH)
+        self._running: deque[tuple[_Planned, Lane]] = deque()
 
     def _graph(self) -> list[Node]:
         source = decoded(fn.external_source(name="path"), self.device.type)
@@ -215,10 +221,11 @@ class Loader:
     def _batch(self, rows: Rows, views: Views, outputs: list[Any]) -> Batch:
         self._check_sizes(rows, np.asarray(outputs[1].as_tensor()))
         boxes, labels, counts = views.packed()
-        labels_on_device = self._to_device(labels)
+        both = self._to_device(np.concatenate([boxes, labels[..., None]], axis=2, dtype=np.float32))
+        labels_on_device = both[..., 4].long()
         return Batch(
             images=from_dlpack(outputs[0].as_tensor()),
-            boxes=self._to_device(boxes.astype(np.float32)),
+            boxes=both[..., :4].contiguous(),
             labels=labels_on_device,
             mask=labels_on_device >= 0,
             image_id=torch.from_numpy(self.reader.image_ids[rows]),
@@ -262,10 +269,10 @@ def _why_unreadable(reader: CocoReader, row: int) -> str | None:
     return None
 
 
-def _lanes_and_threads(device: torch.device, pipelines: int | None, threads: int | None) -> tuple[int, int]:
+def _pipelines_and_threads(device: torch.device, pipelines: int | None, threads: int | None) -> tuple[int, int]:
     cores = len(os.sched_getaffinity(0))
     if pipelines is None:
-        pipelines = 1 if device.type == "cpu" else 4
+        pipelines = 1 if device.type == "cpu" else 3
     if threads is None:
         threads = cores if device.type == "cpu" else 2
     return _positive("pipelines", pipelines), _positive("threads", threads)

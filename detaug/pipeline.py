@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -13,24 +14,42 @@ from detaug.recipe import Node
 
 
 class Lane:
-    """A pipeline that works on one batch at a time, in the background: `start`, then `finish`."""
+    """A pipeline that works on up to `depth` batches in the background, in order: `start` them, then `finish`."""
 
-    def __init__(self, graph: Callable[[], list[Node]], batch_size: int, threads: int, device: torch.device) -> None:
-        self.device = device
+    def __init__(
+        self, graph: Callable[[], list[Node]], batch_size: int, threads: int, device: torch.device, depth: int = 1
+    ) -> None:
+        self.device, self.depth = device, depth
         device_id = device.index if device.type == "cuda" else None
-        self.pipeline = Pipeline(batch_size, threads, device_id, seed=0, prefetch_queue_depth=1)
+        self.pipeline = Pipeline(batch_size, threads, device_id, seed=0, prefetch_queue_depth=depth)
         with self.pipeline:
             self.pipeline.set_outputs(*graph())
         self.pipeline.build()
+        self._fed: deque[bool] = deque()  # for each batch in the pipeline: is it wanted?
+        self._runs = False
 
     def start(self, inputs: dict[str, Any]) -> None:
         """Feed one batch, by input name an array whose first axis is the batch or a list, and let it run."""
-        for name, array in inputs.items():
-            self.pipeline.feed_input(name, array)
-        self.pipeline.schedule_run()
+        self._feed(inputs, wanted=True)
+        self._last = inputs
 
     def finish(self) -> list[Any]:
-        """Wait for the batch; its outputs are DALI tensor lists that own their memory."""
+        """Wait for the batch started first; its outputs are DALI tensor lists that own their memory."""
+        while not self._runs:  # DALI begins with `depth` batches at once: fill up with what nobody will see
+            self._feed(self._last, wanted=False)
+        while not self._fed.popleft():
+            self._take()
+        return self._take()
+
+    def _feed(self, inputs: dict[str, Any], wanted: bool) -> None:
+        for name, array in inputs.items():
+            self.pipeline.feed_input(name, array)
+        self._fed.append(wanted)
+        if self._runs or len(self._fed) == self.depth:
+            self.pipeline.schedule_run()
+            self._runs = True
+
+    def _take(self) -> list[Any]:
         stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
         outputs = self.pipeline.share_outputs(cuda_stream=stream)
         self.pipeline.release_outputs()
