@@ -1,6 +1,17 @@
 """Annotation formats on disk, to and from COCO json. Needs neither torch nor DALI."""
 
+from detaug.converters.coco_to_voc import coco_to_voc
 from detaug.converters.findings import KINDS, ConversionError, Finding
+from detaug.converters.summary import Summary
 from detaug.converters.voc import VocSummary, read_class_names, voc_to_coco
 
-__all__ = ["KINDS", "ConversionError", "Finding", "VocSummary", "read_class_names", "voc_to_coco"]
+__all__ = [
+    "KINDS",
+    "ConversionError",
+    "Finding",
+    "Summary",
+    "VocSummary",
+    "coco_to_voc",
+    "read_class_names",
+    "voc_to_coco",
+]

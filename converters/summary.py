@@ -73,4 +73,4 @@ def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[s
     if len(errors) > _MOST_PROBLEMS_SHOWN:
         where = f"all of them are in {report}" if report else "--report FILE lists all of them"
         yield f"... and {len(errors) - _MOST_PROBLEMS_SHOWN:,} more; {where}"
-    yield f"{len(errors):,} problems, nothing written; repair them, or leave these files out: --on-error skip"
+    yield f"{counted(len(errors), 'problem')}, nothing written; repair them, or leave these files out: --on-error skip"

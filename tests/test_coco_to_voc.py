@@ -1,0 +1,322 @@
+"""COCO json to Pascal VOC: there and back again, what is refused, and what is never overwritten."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coco_files import Document, document, write, write_images
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+from voc_files import HEIGHT, WIDTH, box_xml, convert, devkit, image_bytes, voc_xml, with_segment
+
+from detaug.cli import main
+from detaug.converters import ConversionError, Summary, coco_to_voc, voc_to_coco
+from detaug.converters.voc_xml import read_voc_xml
+
+FLAGS = "<pose>Left</pose><truncated>1</truncated><difficult>1</difficult><occluded>1</occluded>"
+CORNERS = ("xmin", "ymin", "xmax", "ymax")
+
+
+def converted(content: Document, folder: Path, **options: Any) -> tuple[Path, Summary]:
+    output = folder / "VOC"
+    return output, coco_to_voc(write(folder / "train.json", content), output, **options)
+
+
+def corners_of(path: Path) -> list[list[str]]:
+    root = etree.parse(str(path)).getroot()
+    return [[box.findtext(corner) for corner in CORNERS] for box in root.iter("bndbox")]
+
+
+def told(summary: Summary) -> dict[str, int]:
+    """The counts of findings, without the one about the images' licences."""
+    return {kind: count for kind, count in summary.kind_counts.items() if kind != "key-dropped"}
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_files_written(tmp_path: Path) -> None:
+    output, summary = converted(document(), tmp_path)
+    assert list(files_below(output)) == [
+        "Annotations/a.xml",
+        "Annotations/b.xml",
+        "Annotations/sub/c.xml",
+        "ImageSets/Main/train.txt",
+        "classes.txt",
+    ]
+    assert (output / "ImageSets/Main/train.txt").read_text() == "a\nb\nsub/c\n"
+    assert (output / "classes.txt").read_text() == "cat\ndog\n"
+    assert corners_of(output / "Annotations/a.xml") == [["11", "11", "30", "40"], ["41", "11", "60", "40"]]
+    assert corners_of(output / "Annotations/b.xml")[:2] == [["1", "1", "100", "80"], ["11.5", "21.25", "40.5", "40.25"]]
+    annotation = read_voc_xml(str(output / "Annotations/sub/c.xml"))
+    assert (annotation.filename, annotation.size, annotation.objects) == ("c.png", (WIDTH, HEIGHT), [])
+    assert (summary.images, summary.images_without_boxes) == (3, 1)
+    assert summary.class_counts == {"cat": 2, "dog": 3}
+
+
+def test_origin_zero(tmp_path: Path) -> None:
+    output, _ = converted(document(), tmp_path, origin="zero")
+    assert corners_of(output / "Annotations/a.xml")[0] == ["10", "10", "30", "40"]
+
+
+@pytest.mark.parametrize("origin", ["one", "zero"])
+def test_voc_to_coco_to_voc_gives_every_value_back(tmp_path: Path, origin: str) -> None:
+    objects = [
+        box_xml(1, 1, 100, 80, name="dog", more=FLAGS),
+        box_xml(11.3, 20.7, 30.123456, 79.9, name="a &lt; b"),
+        box_xml(5, 6, 7, 8, name="猫", more="<difficult>1</difficult>"),
+    ]
+    root = devkit(tmp_path / "voc", {"a": voc_xml(*objects), "b": voc_xml()}, splits={"val": "b\na\n"})
+    before, _ = convert(root, split="val", origin=origin, classes=["dog", "猫", "unused", "a < b"])
+    output = tmp_path / "back"
+    coco_to_voc(tmp_path / "out.json", output, origin=origin, split="val")  # type: ignore[arg-type]
+    read = [read_voc_xml(str(folder / "Annotations/a.xml")).objects for folder in (root, output)]
+    assert [item.corners for item in read[0]] == [item.corners for item in read[1]]
+    assert [(item.name, item.pose, item.truncated, item.difficult, item.occluded) for item in read[1]] == [
+        ("dog", "Left", "1", "1", "1"),
+        ("a < b", "Unspecified", "0", "0", "0"),
+        ("猫", "Unspecified", "0", "1", "0"),
+    ]
+    classes = (output / "classes.txt").read_text(encoding="utf-8").splitlines()
+    after, summary = convert(output, split="val", origin=origin, classes=classes, images=root / "JPEGImages")
+    assert after == before
+    assert set(summary.kind_counts) == {"class-unused"}
+
+
+coordinate = st.one_of(
+    st.integers(1, 79), st.decimals(1, 79, places=6).map(str), st.sampled_from(["1.000001", "33.3", "79.999999"])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(coordinate, coordinate, coordinate, coordinate), min_size=1, max_size=4))
+def test_random_corners_come_back(corners: list[tuple[object, ...]]) -> None:
+    ordered = [(*sorted(box[::2], key=float), *sorted(box[1::2], key=float)) for box in corners]
+    boxes = [(left, top, right, bottom) for left, right, top, bottom in ordered]
+    with tempfile.TemporaryDirectory() as name:
+        root = devkit(Path(name) / "voc", {"a": voc_xml(*[box_xml(*box) for box in boxes])})
+        voc_to_coco(root, Path(name) / "out.json")
+        coco_to_voc(Path(name) / "out.json", Path(name) / "back")
+        written = corners_of(Path(name) / "back/Annotations/a.xml")
+    assert [[float(value) for value in box] for box in written] == [[float(str(v)) for v in box] for box in boxes]
+
+
+def test_every_run_gives_the_same_bytes_and_changes_nothing(tmp_path: Path) -> None:
+    output, _ = converted(document(), tmp_path)
+    before = files_below(output), (output / "classes.txt").stat().st_mtime_ns
+    converted(document(), tmp_path)
+    assert (files_below(output), (output / "classes.txt").stat().st_mtime_ns) == before
+    other = tmp_path / "other"
+    coco_to_voc(tmp_path / "train.json", other)
+    assert files_below(other) == before[0]
+
+
+def test_a_second_split_joins_the_first(tmp_path: Path) -> None:
+    first, second = document(), document()
+    second["images"] = [dict(image, file_name=f"v{image['file_name']}") for image in second["images"]]
+    converted(first, tmp_path)
+    coco_to_voc(write(tmp_path / "val.json", second), tmp_path / "VOC")
+    assert sorted(path.name for path in (tmp_path / "VOC/ImageSets/Main").iterdir()) == ["train.txt", "val.txt"]
+
+
+@pytest.mark.parametrize("name", ["Annotations/b.xml", "classes.txt", "ImageSets/Main/train.txt", "JPEGImages/a.jpg"])
+def test_somebody_elses_file_is_never_replaced(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "VOC" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("precious")
+    write_images(tmp_path / "images")
+    with pytest.raises(ConversionError, match="1 file exists with other content and would be replaced") as raised:
+        converted(document(), tmp_path, images=tmp_path / "images", with_images="copy")
+    assert name in str(raised.value)
+    assert files_below(tmp_path / "VOC") == {name: b"precious"}
+
+
+def test_a_broken_link_is_somebody_elses_file_too(tmp_path: Path) -> None:
+    (tmp_path / "VOC").mkdir()
+    (tmp_path / "VOC/classes.txt").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConversionError, match="would be replaced"):
+        converted(document(), tmp_path)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("with_images", ["none", "copy", "link"])
+def test_images_stay_or_come_along(tmp_path: Path, with_images: Any) -> None:
+    folder = write_images(tmp_path / "images")
+    output, summary = converted(document(), tmp_path, images=folder, with_images=with_images)
+    made = output / "JPEGImages"
+    assert summary.image_folder == (folder if with_images == "none" else made)
+    assert made.exists() == (with_images != "none")
+    for name in ("a.jpg", "sub/c.png") if with_images != "none" else ():
+        assert (made / name).read_bytes() == (folder / name).read_bytes()
+        assert (made / name).is_symlink() == (with_images == "link")
+    converted(document(), tmp_path, images=folder, with_images=with_images)
+    arguments = summary.next_step.split("detaug ")[1].split()
+    arguments[arguments.index("-o") + 1] = str(tmp_path / "back.json")
+    assert main(arguments) == 0
+    back = json.loads((tmp_path / "back.json").read_bytes())
+    expected = sorted((row["image_id"], row["bbox"]) for row in document()["annotations"])
+    assert sorted((row["image_id"], row["bbox"]) for row in back["annotations"]) == expected
+    assert [image["file_name"] for image in back["images"]] == ["a.jpg", "b.jpg", "sub/c.png"]
+
+
+def change(where: str, at: int = 0, **values: object) -> Document:
+    content = document()
+    content[where][at].update(values)
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        (change("annotations", bbox=[1, 2]), "entry-invalid", "four finite numbers, got [1, 2] (box-invalid)"),
+        (change("annotations", category_id=9), "entry-invalid", "category_id 9 is not among"),
+        (change("images", file_name="../a.jpg"), "entry-invalid", "must not lead outside the image folder"),
+        (change("images", file_name="b.png"), "stem-repeated", "b.jpg: two images differ in their extension only"),
+        (change("images", file_name="a\n.jpg"), "file-name-unusable", "holds control characters"),
+    ],
+)
+def test_bad_entries_stop_or_are_skipped(tmp_path: Path, content: Document, kind: str, message: str) -> None:
+    with pytest.raises(ConversionError) as raised:
+        converted(content, tmp_path, report=tmp_path / "report.json")
+    assert message in str(raised.value)
+    assert "1 problem, nothing written" in str(raised.value)
+    assert not (tmp_path / "VOC").exists()
+    assert json.loads((tmp_path / "report.json").read_bytes())["counts"][kind] == 1
+    output, summary = converted(content, tmp_path, on_error="skip")
+    assert summary.kind_counts[kind] == 1
+    names = (output / "ImageSets/Main/train.txt").read_text().splitlines()
+    assert len(names) == summary.images == len(list((output / "Annotations").rglob("*.xml")))
+    boxes = sum(len(corners_of(path)) for path in (output / "Annotations").rglob("*.xml"))
+    assert boxes == summary.boxes < 5
+
+
+def test_of_two_images_with_one_id_both_go(tmp_path: Path) -> None:
+    content = change("images", 1, id=1)
+    with pytest.raises(ConversionError, match=r"id 1 is taken by images\[0\] already \(image-id-repeated\)"):
+        converted(content, tmp_path)
+    output, summary = converted(content, tmp_path, on_error="skip")
+    assert (output / "ImageSets/Main/train.txt").read_text() == "sub/c\n"
+    assert told(summary) == {"entry-invalid": 4, "boxes-without-image": 1}
+
+
+def test_boxes_of_a_skipped_image_are_counted(tmp_path: Path) -> None:
+    _, summary = converted(change("images", file_name=7), tmp_path, on_error="skip")
+    assert told(summary) == {"entry-invalid": 1, "boxes-without-image": 1}
+    assert summary.findings[1].before == 2
+
+
+def test_annotation_ids_are_not_needed(tmp_path: Path) -> None:
+    _, summary = converted(change("annotations", id=3), tmp_path)
+    assert (summary.boxes, told(summary)) == (5, {})
+
+
+def test_what_voc_has_no_place_for_is_counted(tmp_path: Path) -> None:
+    content = document()
+    content["annotations"][0] |= {"segmentation": [[1, 2, 3, 4, 5, 6]], "score": 0.5, "area": 3, "pose": "Left"}
+    content["annotations"][1] |= {"segmentation": [[1, 2, 3, 4, 5, 6]]}
+    _, summary = converted(content, tmp_path)
+    assert {finding.kind for finding in summary.findings} == {"key-dropped"}
+    assert [finding.before for finding in summary.findings] == [
+        ["annotations.score", 1],
+        ["annotations.segmentation", 2],
+        ["images.license", 3],
+    ]
+
+
+def test_crowds_flags_poses_and_names_are_made_to_fit(tmp_path: Path) -> None:
+    content = document()
+    content["categories"][1]["name"] = " big  dog"
+    content["annotations"][0] |= {"iscrowd": 1, "truncated": "much", "pose": "\x01"}
+    output, summary = converted(content, tmp_path)
+    assert told(summary) == {"crowd-difficult": 1, "flag-invalid": 1, "name-spaces": 3}
+    first = read_voc_xml(str(output / "Annotations/a.xml")).objects[0]
+    assert (first.name, first.difficult, first.truncated, first.pose) == ("big dog", "1", "0", "Unspecified")
+    assert (output / "classes.txt").read_text() == "cat\nbig dog\n"
+
+
+def test_a_box_just_past_the_edge_is_cut(tmp_path: Path) -> None:
+    output, summary = converted(change("annotations", bbox=[90, 10, 10.5, 10]), tmp_path)
+    assert corners_of(output / "Annotations/a.xml")[0] == ["91", "11", "100", "20"]
+    assert summary.kind_counts["box-clipped"] == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.1 + 0.2, "1.3"), (10.0, "11"), (10.00000000001, "11"), (0.00001, "1.00001"), (1 / 3, "1.333333333")],
+)
+def test_numbers_are_plain_decimals(tmp_path: Path, value: float, text: str) -> None:
+    output, _ = converted(change("annotations", bbox=[value, 10, 20, 10]), tmp_path)
+    assert corners_of(output / "Annotations/a.xml")[0][0] == text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "a/b"}, "split must be a name without slashes, got 'a/b'"),
+        ({"origin": "two"}, "origin must be one of one, zero, got 'two'"),
+        ({"on_error": "go"}, "on_error must be one of stop, skip, got 'go'"),
+        ({"with_images": "copy"}, "with_images copy needs images"),
+        ({"with_images": "move"}, "with_images must be one of none, copy, link, got 'move'"),
+        ({"images": "nowhere"}, "images nowhere is not a folder"),
+        ({"report": "nowhere/r.json"}, "report folder nowhere does not exist"),
+    ],
+)
+def test_arguments(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        converted(document(), tmp_path, **options)
+    assert not (tmp_path / "VOC").exists()
+
+
+def test_folders_and_files_that_cannot_be_used(tmp_path: Path) -> None:
+    source = write(tmp_path / "train.json", document())
+    for output, message in ((source, "is not a folder"), (tmp_path / "no/VOC", "does not exist; make it first")):
+        with pytest.raises(ConversionError, match=message):
+            coco_to_voc(source, output)
+    with pytest.raises(ConversionError, match="report must be another file than"):
+        coco_to_voc(source, tmp_path / "VOC", report=source)
+    with pytest.raises(ConversionError, match="no such file"):
+        coco_to_voc(tmp_path / "no.json", tmp_path / "VOC")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/a.jpg").write_bytes(with_segment(image_bytes(), b"a", 0xFE))
+    with pytest.raises(ConversionError, match=r"sub/c\.png: is not in .*images \[image-missing\]"):
+        coco_to_voc(source, tmp_path / "VOC", images=tmp_path / "images")
+    (tmp_path / "images/a.jpg").unlink()
+    with pytest.raises(ConversionError, match="no image is left to write"):
+        coco_to_voc(source, tmp_path / "VOC", images=tmp_path / "images", on_error="skip")
+    with pytest.raises(ConversionError, match="class names must not hold control characters, got 'a\\\\nb'"):
+        converted(change("categories", name="a\nb"), tmp_path)
+    with pytest.raises(ConversionError, match="id 1 is taken by categories"):
+        converted(change("categories", 1, id=1), tmp_path)
+
+
+def test_an_interrupted_run_leaves_no_partial_file(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        converted(document(), tmp_path, progress=interrupt)
+    before = files_below(tmp_path / "VOC")
+    assert not [name for name in before if "partial" in name]
+    output, _ = converted(document(), tmp_path)
+    assert files_below(output).items() >= before.items()
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, folder = write(tmp_path / "train.json", document()), write_images(tmp_path / "images")
+    options = ["--images", str(folder), "--with-images", "link", "--split", "val", "--origin", "zero"]
+    assert main(["convert-coco-to-voc", str(source), str(tmp_path / "VOC"), *options]) == 0
+    out, err = capsys.readouterr()
+    assert "3 images (1 without boxes), 5 boxes in 2 classes" in out
+    assert err == ""
+    assert corners_of(tmp_path / "VOC/Annotations/a.xml")[0][0] == "10"
+    assert main(["convert-coco-to-voc", str(source), str(tmp_path / "VOC"), "--split", "val"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("detaug: 2 files exist with other content and would be replaced: ")
+    assert err.count("\n") == 1
