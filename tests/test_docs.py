@@ -1,0 +1,275 @@
+"""The documents say what the program does: their Python runs, their commands run, their outputs are printed.
+
+Run as a program, `python tests/test_docs.py`, this file writes docs/commands.md and the README's outputs again.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import types
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import detaug as da
+import detaug.converters.annotations as coco_annotations
+import detaug.converters.check as coco_check
+from detaug.cli import cli, main
+from detaug.demo import demo
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+COMMANDS = ROOT / "docs/commands.md"
+ACCURACY = ROOT / "docs/accuracy.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.md")])
+
+NOT_RUN = {
+    "detaug demo": "run already, by the function that the command calls, with the same pictures",
+    "detaug demo --out demo": "the same: demo is the default",
+}
+SMALLER = {"batch_size=32": "batch_size=2", "batch_size=8": "batch_size=2", "range(2)": "range(1)"}
+"""In blocks that train: so that a CPU gets through. What they do stays the same."""
+
+
+class Block(NamedTuple):
+    """A fenced block. kind: what stands behind the fence, such as "python" or "python train"."""
+
+    kind: str
+    text: str
+    line: int
+    start: int
+    end: int
+
+
+def blocks(document: str) -> list[Block]:
+    """The fenced blocks, those in lists too."""
+    fence = re.compile(r"^( *)```(\w[\w ]*)\n(.*?)^ *```$", re.M | re.S)
+    return [
+        Block(found[2], found[3], document.count("\n", 0, found.start(3)), found.start(3), found.end(3))
+        for found in fence.finditer(document)
+    ]
+
+
+def commands(document: str) -> list[str]:
+    """The lines of its shell blocks that call detaug, without comments; the parts of a line of several."""
+    lines = [line for block in blocks(document) if block.kind == "sh" for line in block.text.splitlines()]
+    parts = [shlex.join(shlex.split(part, comments=True)) for line in lines for part in line.split("&&")]
+    return [part for part in dict.fromkeys(parts) if part.startswith("detaug ")]
+
+
+def run_python(block: Block, path: Path, namespace: dict[str, Any], replaced: dict[str, str] | None = None) -> str:
+    """What it prints. A traceback names the document's own line."""
+    text = block.text
+    for old, new in (replaced or {}).items():
+        text = text.replace(old, new)
+    code = compile("\n" * block.line + text, str(path), "exec")
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(code, namespace)
+    return printed.getvalue()
+
+
+def played(path: Path) -> str:
+    """The document, its plain Python run from top to bottom; each "text" block is what the one before it printed."""
+    document, printed, parts, done = path.read_text(), "", [], 0
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(document):
+        if block.kind == "python":
+            printed = run_python(block, path, namespace)
+        if block.kind == "text":
+            parts += [document[done : block.start], printed]
+            done = block.end
+    return "".join([*parts, document[done:]])
+
+
+def help_page() -> str:
+    """docs/commands.md: every command's help, as printed 100 columns wide."""
+    pages = [[], *([name] for name in sorted(cli.commands))]
+    runner = CliRunner()
+    parts = ["# Commands\n\nWhat `--help` prints; made by `python tests/test_docs.py`.\n"]
+    for page in pages:
+        result = runner.invoke(cli, [*page, "--help"], prog_name="detaug", terminal_width=100)
+        parts.append(f"## {' '.join(['detaug', *page])}\n\n```text\n{result.output}```\n")
+    return "\n".join(parts)
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of someone who has run the README's commands, and this process in it."""
+    folder = tmp_path_factory.mktemp("reader")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        demo("demo", device="cpu", seconds=0, say=lambda _: None)
+        assert main(["convert-voc", "demo/VOC", "-o", "train.json", "--split", "train", "--quiet"]) == 0
+        yield folder
+
+
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs in the documents are the CPU's."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
+# ---------------------------------------------------------------- what runs
+
+
+@pytest.mark.usefixtures("workplace", "cpu")
+def test_the_readmes_python_prints_what_it_says() -> None:
+    assert played(README) == README.read_text(), "python tests/test_docs.py writes the outputs again"
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("command", [each for each in commands(README.read_text()) if each not in NOT_RUN])
+def test_the_readmes_commands_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+
+
+def test_the_readmes_first_screen_has_the_two_commands_of_setting_up() -> None:
+    first_screen = README.read_text().partition("\n## ")[0]
+    assert "pip install . && detaug demo" in first_screen
+    assert "`pip install -e '.[test]' && pytest`" in first_screen
+
+
+def detection_models() -> Any:
+    """torchvision's, with weights that no test downloads; skips where torchvision does not fit torch."""
+    try:
+        from torchvision.models import detection
+    except (ImportError, OSError, RuntimeError) as error:
+        pytest.skip(f"torchvision cannot be imported, so blocks that train are not run: {error}")
+    return detection
+
+
+@pytest.mark.usefixtures("workplace")
+def test_the_readmes_training_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    detection = detection_models()
+    for name in ("ssd300_vgg16", "retinanet_resnet50_fpn"):
+        monkeypatch.setattr(detection, name, partial(getattr(detection, name), weights_backbone=None))
+    monkeypatch.setattr(da.Loader, "__iter__", only_first(da.Loader.__iter__))
+    namespace: dict[str, Any] = {"__name__": "__main__", "da": da}
+    for block in blocks(README.read_text()):
+        if block.kind == "python train":
+            run_python(block, README, namespace, SMALLER)
+    assert namespace["losses"]
+    assert namespace["results"] is not None
+
+
+def only_first(iterate: Any) -> Any:
+    """An epoch of one batch."""
+    return lambda loader: islice(iterate(loader), 1)
+
+
+def test_the_readmes_errors_are_raised(workplace: Path) -> None:
+    rows = re.findall(r"^\| `(da\..*?)` \| `(\w+): (.*)` \|$", README.read_text(), re.M)
+    assert len(rows) >= 5
+    reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    for code, name, message in rows:
+        with pytest.raises(Exception) as raised:  # noqa: PT011
+            eval(code, {"da": da, "reader": reader})
+        assert (type(raised.value).__name__, str(raised.value)) == (name, message)
+
+
+@pytest.mark.usefixtures("cpu")
+def test_the_boxes_are_as_exact_as_the_document_says() -> None:
+    measured, written = (figures(text) for text in (played(ACCURACY), ACCURACY.read_text()))
+    assert measured == pytest.approx(written, rel=0.1, abs=0.011)
+    shown = re.findall(r"^\| (?:by hand, as.*|detaug) \| ([\d.]+) \| ([\d.]+) \|$", README.read_text(), re.M)
+    assert [float(number) for row in shown for number in row] == written
+
+
+def figures(document: str) -> list[float]:
+    """Mean and max of the program that is written by hand, then of detaug."""
+    return [float(number) for row in re.findall(r"mean ([\d.]+)  max ([\d.]+)", document) for number in row][-4:]
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def test_the_help_in_the_documents_is_the_programs() -> None:
+    same = COMMANDS.read_text().split() == help_page().split()  # click's versions wrap lines in different places
+    assert same, "python tests/test_docs.py writes docs/commands.md again"
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_is_in_the_readme_with_an_example(name: str) -> None:
+    assert any(command.startswith(f"detaug {name} ") for command in commands(README.read_text()))
+    assert isinstance(cli.commands[name], click.Command)
+
+
+def test_every_public_name_has_a_docstring_of_its_own() -> None:
+    public = {name: getattr(da, name) for name in da.__all__}
+    modules: list[types.ModuleType] = [da.presets, coco_annotations, coco_check]
+    for module in modules:
+        public |= {f"{module.__name__}.{name}": thing for name, thing in functions(module).items()}
+    for name in ("Batch", "CocoReader", "Loader"):
+        public |= {
+            f"{name}.{method}": thing for method, thing in vars(public[name]).items() if is_method(method, thing)
+        }
+    assert [name for name, thing in public.items() if not (own_docstring(thing) or "").strip()] == []
+
+
+def functions(module: types.ModuleType) -> dict[str, Any]:
+    own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__}
+    return {name: thing for name, thing in own.items() if not name.startswith("_") and callable(thing)}
+
+
+def is_method(name: str, thing: Any) -> bool:
+    return not name.startswith("_") and isinstance(thing, types.FunctionType | property)
+
+
+def own_docstring(thing: Any) -> str | None:
+    """Its own docstring: neither inherited, nor the signature that a dataclass writes for itself."""
+    text = thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__
+    return None if text is None or text.startswith(f"{getattr(thing, '__name__', '')}(") else text
+
+
+def test_every_op_is_in_the_readmes_table() -> None:
+    rows = [line for line in README.read_text().splitlines() if line.startswith("| `")]
+    ops = [name for name in da.__all__ if isinstance(getattr(da, name), type) and issubclass(getattr(da, name), da.Op)]
+    assert [name for name in ops if not name.endswith("Op") and not any(f"| `{name}(" in row for row in rows)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        found = path if not file else path.parent / file
+        assert found.exists(), f"{path.name} links to {target}"
+        assert not anchor or anchor in anchors(found.read_text()), f"{path.name} links to {target}"
+
+
+def anchors(document: str) -> list[str]:
+    """Of its headings, as GitHub makes them."""
+    return [
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", document, re.M)
+    ]
+
+
+def write_again() -> None:
+    """docs/commands.md, and the outputs in README.md and docs/accuracy.md."""
+    import os
+    import tempfile
+
+    COMMANDS.write_text(help_page())
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        demo("demo", device="cpu", seconds=0, say=lambda _: None)
+        main(["convert-voc", "demo/VOC", "-o", "train.json", "--split", "train", "--quiet"])
+        for path in (README, ACCURACY):
+            path.write_text(played(path))
+        os.chdir(ROOT)
+
+
+if __name__ == "__main__":
+    write_again()
