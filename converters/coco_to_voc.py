@@ -89,7 +89,7 @@ def coco_to_voc(
     report_and_stop(findings, on_error, paths.get("report"))
     if not len(rows.images):
         raise ConversionError(f"{source}: no image is left to write; nothing was written", findings)
-    copies = {} if with_images == "none" else _copies(rows, folder, image_folder)
+    copies = _copies(rows, folder, image_folder) if image_folder and with_images != "none" else {}
     refuse_other_content(texts, copies)
     place_images(copies, with_images)
     write_texts(texts, progress)
@@ -124,8 +124,7 @@ def _usable(source: Path, images: Path | None) -> tuple[CocoRows, list[Finding]]
     return rows, [*findings, *more]
 
 
-def _copies(rows: CocoRows, folder: Path, images: Path | None) -> dict[Path, Path]:
-    assert images is not None
+def _copies(rows: CocoRows, folder: Path, images: Path) -> dict[Path, Path]:
     names = map(rows.file_name, rows.images.tolist())
     return {folder / "JPEGImages" / name: images / name for name in names}
 

@@ -123,7 +123,7 @@ def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, 
         return Outcome(pair.xml, image, findings=(Finding(file, error.kind, note=str(error)),))
     except UnicodeEncodeError:
         return Outcome(pair.xml, image, findings=(Finding(file, "file-name-not-utf8"),))
-    findings = [*_image_findings(image, file, header)]
+    findings = [*header_findings(image, file, header)]
     outcome = Outcome(pair.xml, image, "", header.width, header.height, (header.file_bytes, header.head_crc))
     if annotation is None:
         findings.append(Finding(file, "unlabelled-kept" if rules.unlabelled == "keep" else "unlabelled-skipped"))
@@ -145,7 +145,8 @@ def _last_part(path: str) -> str:
     return path.strip().replace("\\", "/").rpartition("/")[2]
 
 
-def _image_findings(image: str, file: str, header: ImageHeader) -> Iterator[Finding]:
+def header_findings(image: str, file: str, header: ImageHeader) -> Iterator[Finding]:
+    """What is odd in an image's header. file: what findings call the image."""
     extension = os.path.splitext(image)[1].lower()
     if extension not in DALI_FORMATS[header.format]:
         yield Finding(file, "image-extension", before=extension, after=header.format)

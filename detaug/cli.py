@@ -15,7 +15,15 @@ from typing import Any
 
 import click
 
-from detaug.cli_convert import FILE, FOLDER, convert_coco_to_voc, convert_voc, progress_bar
+from detaug.cli_convert import (
+    FILE,
+    FOLDER,
+    convert_coco_to_voc,
+    convert_coco_to_yolo,
+    convert_voc,
+    convert_yolo,
+    progress_bar,
+)
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -55,6 +63,8 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
 
 cli.add_command(convert_voc)
 cli.add_command(convert_coco_to_voc)
+cli.add_command(convert_yolo)
+cli.add_command(convert_coco_to_yolo)
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:

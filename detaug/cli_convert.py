@@ -139,3 +139,59 @@ def convert_coco_to_voc(annotations: Path, output: Path, quiet: bool, **options:
         summary = coco_to_voc(annotations, output, progress=progress, **options)
     if not quiet:
         click.echo(str(summary))
+
+
+@click.command()
+@click.argument("data", metavar="ROOT|data.yaml", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+@click.option("--split", metavar="NAME", default="train", show_default=True, help="train, val or test of data.yaml.")
+@_on_error
+@_report
+@_quiet
+def convert_yolo(data: Path, output: Path, quiet: bool, **options: Any) -> None:
+    """Convert YOLO labels to COCO json.
+
+    ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names. Rows of labels are
+    "class cx cy w h"; a polygon becomes the smallest box that holds it.
+
+    \b
+    detaug convert-yolo coco8/data.yaml -o val.json --split val
+    """
+    from detaug.converters import yolo_to_coco
+
+    with progress_bar("reading", quiet) as progress:
+        summary = yolo_to_coco(data, output, progress=progress, **options)
+    if not quiet:
+        click.echo(str(summary))
+
+
+@click.command()
+@click.argument("annotations", metavar="FILE.json", type=FILE)
+@click.argument("output", metavar="OUT_FOLDER", type=FOLDER)
+@click.option(
+    "--split",
+    type=click.Choice(["train", "val", "test"]),
+    default="train",
+    show_default=True,
+    help="The split of data.yaml to write.",
+)
+@_image_folder
+@_with_images
+@_on_error
+@_report
+@_quiet
+def convert_coco_to_yolo(annotations: Path, output: Path, quiet: bool, **options: Any) -> None:
+    """Convert a COCO json to YOLO labels.
+
+    Writes labels/SPLIT and data.yaml into OUT_FOLDER, in Ultralytics' layout. A data.yaml that an earlier run
+    made gets the split added; no other file is ever replaced by other content.
+
+    \b
+    detaug convert-coco-to-yolo train.json yolo --images photos --with-images link
+    """
+    from detaug.converters import coco_to_yolo
+
+    with progress_bar("writing", quiet) as progress:
+        summary = coco_to_yolo(annotations, output, progress=progress, **options)
+    if not quiet:
+        click.echo(str(summary))
