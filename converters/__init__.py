@@ -3,6 +3,7 @@
 from detaug.converters.coco_to_voc import coco_to_voc
 from detaug.converters.coco_to_yolo import coco_to_yolo
 from detaug.converters.findings import KINDS, ConversionError, Finding
+from detaug.converters.merge import merge_coco
 from detaug.converters.summary import Summary
 from detaug.converters.voc import VocSummary, read_class_names, voc_to_coco
 from detaug.converters.yolo import yolo_to_coco
@@ -15,6 +16,7 @@ __all__ = [
     "VocSummary",
     "coco_to_voc",
     "coco_to_yolo",
+    "merge_coco",
     "read_class_names",
     "voc_to_coco",
     "yolo_to_coco",

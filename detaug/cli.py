@@ -22,6 +22,7 @@ from detaug.cli_convert import (
     convert_coco_to_yolo,
     convert_voc,
     convert_yolo,
+    merge,
     progress_bar,
 )
 
@@ -65,6 +66,7 @@ cli.add_command(convert_voc)
 cli.add_command(convert_coco_to_voc)
 cli.add_command(convert_yolo)
 cli.add_command(convert_coco_to_yolo)
+cli.add_command(merge)
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:

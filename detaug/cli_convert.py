@@ -195,3 +195,32 @@ def convert_coco_to_yolo(annotations: Path, output: Path, quiet: bool, **options
         summary = coco_to_yolo(annotations, output, progress=progress, **options)
     if not quiet:
         click.echo(str(summary))
+
+
+@click.command()
+@click.argument("annotations", metavar="A.json B.json ...", type=FILE, nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+@click.option(
+    "--images",
+    type=FOLDER,
+    multiple=True,
+    help="The folder of a file's images, once for each file in their order.  [default: one folder for all]",
+)
+@click.option("--join", is_flag=True, help="Put the boxes of an image that is in several files together.")
+@_on_error
+@_report
+@_quiet
+def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **options: Any) -> None:
+    """Merge COCO json files into one.
+
+    Ids are given anew and classes are joined by name. With --images for each file, the merged file names are
+    relative to the deepest folder that holds all of them; without, they stay as they are.
+
+    \b
+    detaug merge 2007.json 2012.json -o both.json --images VOC2007/JPEGImages --images VOC2012/JPEGImages
+    """
+    from detaug.converters import merge_coco
+
+    summary = merge_coco(annotations, output, **options)
+    if not quiet:
+        click.echo(str(summary))

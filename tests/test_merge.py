@@ -1,0 +1,208 @@
+"""Merging COCO json files: ids, classes by name, file names, images in two files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coco_files import Document, document, write, write_images
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pycocotools.coco import COCO
+
+from detaug.cli import main
+from detaug.converters import ConversionError, Summary, merge_coco
+from detaug.converters.check import check_coco
+
+
+def renamed(prefix: str, content: Document | None = None) -> Document:
+    """The document with other file names."""
+    content = content or document()
+    content["images"] = [dict(image, file_name=f"{prefix}{image['file_name']}") for image in content["images"]]
+    return content
+
+
+def merged(folder: Path, *contents: Document, **options: Any) -> tuple[Document, Summary]:
+    sources = [write(folder / f"{n}.json", content) for n, content in enumerate(contents)]
+    summary = merge_coco(sources, folder / "out.json", **options)
+    content = json.loads((folder / "out.json").read_bytes())
+    for rows in content.values():
+        assert isinstance(rows, dict) or [row["id"] for row in rows] == list(range(1, len(rows) + 1))
+    COCO(str(folder / "out.json"))
+    return content, summary
+
+
+def told(summary: Summary) -> dict[str, int]:
+    return {kind: count for kind, count in summary.kind_counts.items() if kind != "key-dropped"}
+
+
+def objects(*contents: Document) -> list[tuple[str, str, list[float]]]:
+    """(file name, class, box) of every annotation."""
+    found = []
+    for content in contents:
+        images = {row["id"]: row["file_name"] for row in content["images"]}
+        classes = {row["id"]: row["name"] for row in content["categories"]}
+        rows = content["annotations"]
+        found += [(images[row["image_id"]], classes[row["category_id"]], row["bbox"]) for row in rows]
+    return found
+
+
+def test_every_object_keeps_its_image_class_and_box(tmp_path: Path) -> None:
+    second = renamed("x")
+    second["categories"] = [{"id": 5, "name": "bird"}, {"id": 3, "name": "cat"}]
+    for row in second["annotations"]:
+        row["category_id"] = 3 if row["id"] % 2 else 5
+    content, summary = merged(tmp_path, document(), second)
+    assert sorted(objects(content)) == sorted(objects(document(), second))
+    assert content["categories"] == [
+        {"id": 1, "name": "cat", "supercategory": "animal"},
+        {"id": 2, "name": "dog"},
+        {"id": 3, "name": "bird"},
+    ]
+    assert (summary.images, summary.images_without_boxes, summary.boxes) == (6, 2, 10)
+    assert summary.class_counts == {"cat": 5, "dog": 3, "bird": 2}
+    assert summary.kind_counts == {"key-dropped": 2}
+
+
+contents = st.builds(
+    lambda names, ids, boxes: {
+        "images": [{"id": 7 * n + 3, "file_name": name, "width": 100, "height": 80} for n, name in enumerate(names)],
+        "categories": [{"id": number, "name": f"class {number % 4}"} for number in ids],
+        "annotations": [
+            {"id": n, "image_id": 7 * (at % len(names)) + 3, "category_id": ids[which % len(ids)], "bbox": [n, 1, 5, 5]}
+            for n, (at, which) in enumerate(boxes)
+        ],
+    },
+    st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=4, unique=True),
+    st.lists(st.integers(0, 99), min_size=1, max_size=4, unique_by=lambda number: number % 4),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(contents, min_size=2, max_size=3))
+def test_random_files_lose_no_object(tmp_path_factory: pytest.TempPathFactory, documents: list[Document]) -> None:
+    content, summary = merged(tmp_path_factory.mktemp("merge"), *documents, join=True)
+    assert sorted(objects(content)) == sorted(objects(*documents))
+    names = [row["file_name"] for each in documents for row in each["images"]]
+    assert [row["file_name"] for row in content["images"]] == list(dict.fromkeys(names))
+    assert summary.kind_counts.get("image-joined", 0) == len(names) - len(set(names))
+
+
+def test_other_keys_stay_but_licences(tmp_path: Path) -> None:
+    first, second = document(), renamed("x")
+    first["annotations"][0] |= {"segmentation": [[1, 2, 3, 4, 5, 6]], "difficult": 1, "area": 7.5}
+    content, summary = merged(tmp_path, first, second)
+    assert content["annotations"][0] == first["annotations"][0] | {"id": 1, "image_id": 1, "category_id": 2}
+    assert content["images"][3] == {"id": 4, "file_name": "xa.jpg", "width": 100, "height": 80}
+    assert [finding.before for finding in summary.findings] == [["images.license", 3]] * 2
+
+
+def test_file_names_of_several_folders(tmp_path: Path) -> None:
+    folders = [write_images(tmp_path / "data" / name) for name in ("one/images", "two")]
+    content, summary = merged(tmp_path, document(), document(), images=folders)
+    assert summary.image_folder == tmp_path / "data"
+    assert [image["file_name"] for image in content["images"]] == [
+        *("one/images/a.jpg", "one/images/b.jpg", "one/images/sub/c.png"),
+        *("two/a.jpg", "two/b.jpg", "two/sub/c.png"),
+    ]
+    assert check_coco(summary.output, summary.image_folder).errors == 0
+    assert str(summary).splitlines()[-1] == f'load it: da.CocoReader("{tmp_path / "data"}", "{summary.output}")'
+
+
+def test_a_folder_in_the_other(tmp_path: Path) -> None:
+    outer = write_images(tmp_path / "images")
+    write_images(outer / "more")
+    content, summary = merged(tmp_path, document(), document(), images=[outer, outer / "more"])
+    assert summary.image_folder == outer
+    assert [image["file_name"] for image in content["images"]][::3] == ["a.jpg", "more/a.jpg"]
+
+
+def test_an_image_in_two_files(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=r"a\.jpg: is in .*1\.json and in an earlier file; --join puts"):
+        merged(tmp_path, document(), document())
+    assert not (tmp_path / "out.json").exists()
+    content, summary = merged(tmp_path, document(), document(), join=True)
+    assert (summary.images, summary.boxes) == (3, 10)
+    assert told(summary) == {"image-joined": 3}
+    assert sorted(objects(content)) == sorted(objects(document(), document()))
+    content, summary = merged(tmp_path, document(), document(), on_error="skip")
+    assert told(summary) == {"image-in-two-files": 3, "boxes-without-image": 1}
+    assert objects(content) == objects(document())
+    folder = write_images(tmp_path / "images")
+    with pytest.raises(ConversionError, match="image-in-two-files"):
+        merged(tmp_path, document(), document(), images=[folder, folder / "../images"])
+
+
+def test_two_sizes_are_never_joined(tmp_path: Path) -> None:
+    second = document()
+    second["images"][0] |= {"width": 200, "file_name": "./a.jpg"}
+    with pytest.raises(ConversionError, match=r"with 200 x 80 pixels here and 100 x 80 there"):
+        merged(tmp_path, document(), second, join=True)
+
+
+def test_bad_entries_stop_or_are_skipped(tmp_path: Path) -> None:
+    second = renamed("x")
+    second["annotations"][0]["bbox"] = None
+    with pytest.raises(ConversionError, match=r"1\.json: annotations\[0\] .*got None \(box-invalid\)"):
+        merged(tmp_path, document(), second, report=tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_bytes())["counts"]["entry-invalid"] == 1
+    assert merged(tmp_path, document(), second, on_error="skip")[1].boxes == 9
+
+
+def test_names_that_are_nearly_one(tmp_path: Path) -> None:
+    second = renamed("x")
+    second["categories"][0]["name"] = "Cat "
+    content, summary = merged(tmp_path, document(), second)
+    assert len(content["categories"]) == 3
+    assert [(finding.before, finding.after) for finding in summary.findings if finding.kind == "class-alike"] == [
+        ("Cat ", "cat")
+    ]
+
+
+def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    merged(tmp_path, document(), renamed("x"))
+    before = (tmp_path / "out.json").read_bytes()
+    merged(tmp_path, document(), renamed("x"))
+    assert (tmp_path / "out.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("merge -o x.json", "Missing argument"),
+        ("merge {a} -o x.json", "annotations must be two json files or more, all different"),
+        ("merge {a} {a} -o x.json", "all different"),
+        ("merge {a} {b} -o {a}", "output must be another file than"),
+        ("merge {a} {b} -o x.json --images {folder}", "one folder for each of the 2 json files, got 1"),
+        ("merge {a} {b} -o x.json --images {folder} --images no", "images no is not a folder"),
+        ("merge {a} {b} -o x.json --images {folder} --images {folder}/sub", "sub has no image of"),
+        ("merge {a} no.json -o x.json", "no.json: no such file"),
+    ],
+)
+def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
+    names = {
+        "a": write(tmp_path / "a.json", document()),
+        "b": write(tmp_path / "b.json", renamed("x")),
+        "folder": write_images(tmp_path / "images"),
+    }
+    assert main(arguments.format(**names).split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("detaug: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = write(tmp_path / "a.json", document()), write(tmp_path / "b.json", document())
+    output = tmp_path / "out.json"
+    assert main(["merge", str(first), str(second), "-o", str(output), "--join"]) == 0
+    out, err = capsys.readouterr()
+    assert "3 images (1 without boxes), 10 boxes in 2 classes" in out
+    assert out.splitlines()[-1] == f'load it: da.CocoReader(IMAGES, "{output}"), the images\' folder first'
+    assert err == ""
+    assert main(["merge", str(first), str(second), "-o", str(output), "--join", "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
