@@ -1,6 +1,7 @@
 """The documents say what the program does: their Python runs, their commands run, their outputs are printed.
 
-Run as a program, `python tests/test_docs.py`, this file writes docs/commands.md and the README's outputs again.
+Run as a program, `python tests/test_docs.py`, this file writes docs/commands.md, the README's picture and its outputs
+again.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 import detaug as da
 import detaug.converters.annotations as coco_annotations
@@ -30,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 COMMANDS = ROOT / "docs/commands.md"
 ACCURACY = ROOT / "docs/accuracy.md"
+PICTURE = ROOT / "docs/sheet.jpg"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.md")])
 
 NOT_RUN = {
@@ -130,6 +134,21 @@ def test_the_readmes_python_prints_what_it_says() -> None:
 @pytest.mark.parametrize("command", [each for each in commands(README.read_text()) if each not in NOT_RUN])
 def test_the_readmes_commands_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("workplace")
+def test_the_readmes_picture_is_what_its_command_draws() -> None:
+    (command,) = [each for each in commands(README.read_text()) if "-o sheet.jpg" in each]
+    assert main(shlex.split(command)[1:]) == 0
+    assert difference(Path("sheet.jpg"), PICTURE) < 2, "python tests/test_docs.py draws it again"
+
+
+def difference(one: Path, other: Path) -> float:
+    """The mean over all pixels, of 255."""
+    with Image.open(one) as first, Image.open(other) as second:
+        if first.size != second.size:
+            return 255
+        return float(np.abs(np.asarray(first, float) - np.asarray(second, float)).mean())
 
 
 def test_the_readmes_first_screen_has_the_two_commands_of_setting_up() -> None:
@@ -256,8 +275,9 @@ def anchors(document: str) -> list[str]:
 
 
 def write_again() -> None:
-    """docs/commands.md, and the outputs in README.md and docs/accuracy.md."""
+    """docs/commands.md, docs/sheet.jpg, and the outputs in README.md and docs/accuracy.md."""
     import os
+    import shutil
     import tempfile
 
     COMMANDS.write_text(help_page())
@@ -268,6 +288,9 @@ def write_again() -> None:
         main(["convert-voc", "demo/VOC", "-o", "train.json", "--split", "train", "--quiet"])
         for path in (README, ACCURACY):
             path.write_text(played(path))
+        main(next(shlex.split(each)[1:] for each in commands(README.read_text()) if "-o sheet.jpg" in each))
+        if difference(Path("sheet.jpg"), PICTURE) >= 2:
+            shutil.copyfile("sheet.jpg", PICTURE)
         os.chdir(ROOT)
 
 
