@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from detaug.converters.check_json import AnnotationError, Table
 from detaug.converters.check_kinds import Findings, about_json, from_messages, shown
 from detaug.converters.files import digest
+from detaug.converters.findings import counted
 from detaug.converters.images import IMAGE_EXTENSIONS, ImageError, ImageHeader, read_image_header
 from detaug.converters.voc_files import list_files
 
@@ -67,6 +68,7 @@ def check_images(
     yield from _missing(table, headers, listed)
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
+    yield from _palettes(headers)
     yield from _unreferenced(table, listed, [other for other, _ in others])
     yield from _identical(table, folder, headers)
     for other, other_folder in others:
@@ -140,6 +142,15 @@ def _size_fault(width: int, height: int, header: ImageHeader) -> tuple[str, str]
 
 def _turns(header: ImageHeader) -> bool:
     return 2 <= header.orientation <= 8
+
+
+def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
+    """As measured with DALI 2.4's mixed decoder: a palette of 4 bits comes out white, one of 8 bits right."""
+    remedy = "save it as RGB or with a palette of 8 bits"
+    bits = {at: header.palette_bits for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
+    small = {at: number for at, number in bits.items() if 0 < number < 8}
+    messages = {at: f"a palette of {counted(number, 'bit')} per pixel; {remedy}" for at, number in small.items()}
+    yield from _some("palette-small", messages)
 
 
 # ----------------------------------------------------------------------------------------------------------

@@ -70,6 +70,9 @@ CHECK_KINDS: dict[str, CheckKind] = {
     "orientation-unclear": CheckKind(
         "warning", "an image has an EXIF rotation that its size does not show: look whether its boxes have it too"
     ),
+    "palette-small": CheckKind(
+        "warning", "a PNG has a palette of fewer than 8 bits per pixel, which DALI decodes to wrong pixels on a GPU"
+    ),
     "image-unreferenced": CheckKind("warning", "a file in the image folder is not in the json"),
     "image-identical": CheckKind("warning", "an image has the same bytes as an earlier one"),
 }

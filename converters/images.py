@@ -31,6 +31,7 @@ _HEAD_BYTES = 4096
 _LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size past the first 4 KiB
 _ORIENTATION_TAG = 0x0112
 _JPEG_SIZE_MARKERS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_PNG_PALETTE = 3  # IHDR's colour type
 _PILLOW_FORMATS = ("BMP", "TIFF", "WEBP", "JPEG2000", "PPM", "GIF")
 _PILLOW_ERRORS = (
     OSError,
@@ -45,7 +46,10 @@ _PILLOW_ERRORS = (
 
 
 class ImageHeader(NamedTuple):
-    """width, height: pixels as displayed, orientation applied. stored_size: (width, height) before it."""
+    """width, height: pixels as displayed, orientation applied. stored_size: (width, height) before it.
+
+    palette_bits: of a PNG with a palette, the bits per pixel: 1, 2, 4 or 8; 0 for every other image.
+    """
 
     width: int
     height: int
@@ -54,6 +58,7 @@ class ImageHeader(NamedTuple):
     format: str
     file_bytes: int
     head_crc: int
+    palette_bits: int = 0
 
 
 class ImageError(ValueError):
@@ -89,7 +94,8 @@ def _read_header(file: BinaryIO) -> ImageHeader:
         raise ImageError("image-unreadable", f"its header says {width} x {height} pixels")
     shown = (height, width) if orientation in (5, 6, 7, 8) else (width, height)
     file_bytes = file.seek(0, 2)
-    return ImageHeader(*shown, (width, height), orientation, format_name, file_bytes, zlib.crc32(head))
+    bits = head[24] if format_name == "PNG" and head[25] == _PNG_PALETTE else 0
+    return ImageHeader(*shown, (width, height), orientation, format_name, file_bytes, zlib.crc32(head), bits)
 
 
 _Scanned = tuple[str, tuple[int, int], int]

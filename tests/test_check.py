@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 from coco_files import Document, document, write, write_images
+from PIL import Image
 from pycocotools.coco import COCO
-from voc_files import HEIGHT, WIDTH, image_bytes, rotated_jpeg, with_segment
+from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
 from detaug.cli import main
 from detaug.converters import check_decode
@@ -85,6 +87,16 @@ def imbalance(content: Document, _: Path) -> None:
 
 def copied(_: Document, folder: Path) -> None:
     (folder / "b.jpg").write_bytes((folder / "a.jpg").read_bytes())
+
+
+def palette_png(bits: int) -> bytes:
+    """A PNG of 100 x 80 pixels with a palette of this many bits per pixel."""
+    image = Image.new("P", (WIDTH, HEIGHT))
+    image.putpalette(bytes(range(3 * 2**bits)) if bits < 8 else bytes(range(256)) * 3)
+    content = io.BytesIO()
+    image.save(content, "PNG", bits=bits)
+    assert content.getvalue()[24:26] == bytes([bits, 3])
+    return content.getvalue()
 
 
 EXTRA = {"image-unreferenced"}
@@ -174,6 +186,8 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("box-outside", box(1e14, 1e14, 1e14, 1e14), "outside its image", set()),
 ]
 JPEG = image_bytes()
+PNG = image_bytes(kind="PNG")
+TWO_EXIFS = PNG[:33] + png_chunk(b"eXIf", exif(1)) * 2 + PNG[33:]
 FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     (
         "image-missing",
@@ -189,6 +203,12 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("image-unreadable", file("a.jpg", b""), "is empty (0 bytes)", set()),
     ("image-unreadable", file("a.jpg", JPEG[:20]), "is a JPEG whose header is broken or cut off", set()),
     ("image-format", file("a.jpg", image_bytes(kind="GIF")), "is GIF, which DALI does not decode", set()),
+    (
+        "image-format",
+        file("sub/c.png", TWO_EXIFS),
+        "images[2] (id 3, sub/c.png): has two eXIf chunks, which crash DALI's decoder; save it again",
+        set(),
+    ),
     ("size-wrong", image(width=101), "the json says 101 x 80, the file 100 x 80", set()),
     ("size-unrotated", file("a.jpg", rotated_jpeg(6)), "the file 80 x 100 with EXIF orientation 6", set()),
     ("size-wrong", file("a.jpg", rotated_jpeg(6, size=(50, 40))), "the json says 100 x 80, the file 40 x 50", set()),
@@ -214,6 +234,8 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("class-imbalance", imbalance, "'cat' has 101 objects, 'dog' has 1", set()),
     ("image-unreferenced", file("new.JPG", JPEG), "'new.JPG'", set()),
     ("image-identical", copied, "images[0], 'a.jpg'", set()),
+    ("palette-small", file("sub/c.png", palette_png(4)), "(id 3, sub/c.png): a palette of 4 bits per pixel", set()),
+    ("palette-small", file("sub/c.png", palette_png(1)), "a palette of 1 bit per pixel; save it as RGB or", set()),
     ("orientation-unclear", file("a.jpg", rotated_jpeg(3)), "EXIF orientation 3, 100 x 80", set()),
 ]  # fmt: skip
 
@@ -310,6 +332,9 @@ def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
         annotation(segmentation={"counts": [1, 2], "size": [80, 100]}, iscrowd=1),
         annotation(area="odd", extra=[[[]]]),
         file(".hidden.jpg", JPEG),
+        file("sub/c.png", palette_png(8)),
+        file("sub/c.png", image_bytes(kind="PNG", mode="1")),
+        file("sub/c.png", image_bytes(kind="PNG", mode="L")),
         file("readme.txt", b""),
     ],
 )
@@ -573,7 +598,10 @@ def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:
         (["{json}", "{images}", "--size", "300"], "must be HxW pixels, such as 300x300, got '300'"),
         (["{json}", "{images}", "--size", "0x300"], "must be HxW pixels"),
         (["{json}", "{images}", "--clean", "{json}"], "clean must be another file than {json}"),
-        (["{json}", "{images}", "--clean", "{images}/a.jpg"], "a.jpg has the extension of an input file; give the name of a json file"),
+        (
+            ["{json}", "{images}", "--clean", "{images}/a.jpg"],
+            "a.jpg has the extension of an input file; give the name of a json file",
+        ),
         (["{json}", "{images}", "--report", "{images}/no/r.json"], "/no does not exist; make it first"),
         (
             ["{json}", "{images}", "--clean", "{images}/x.json", "--report", "{images}/./x.json"],

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from voc_files import exif, image_bytes, rotated_jpeg, with_segment
+from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
 from detaug.converters.images import ImageError, read_image_header
 
@@ -17,10 +15,6 @@ def turned(orientation: int = 6) -> Image.Exif:
     tags = Image.Exif()
     tags[0x0112] = orientation
     return tags
-
-
-def png_chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def png_with(orientation: int, before: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,11 @@ def exif(orientation: int, order: str = "<", type_: int = 3) -> bytes:
 def with_segment(jpeg: bytes, payload: bytes, marker: int = 0xE1) -> bytes:
     """The JPEG with one more segment at its beginning."""
     return jpeg[:2] + bytes([0xFF, marker]) + struct.pack(">H", len(payload) + 2) + payload + jpeg[2:]
+
+
+def png_chunk(name: bytes, data: bytes) -> bytes:
+    """One chunk of a PNG."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def rotated_jpeg(orientation: int, **options: Any) -> bytes:
