@@ -1,13 +1,13 @@
 """The ops: bbox-aware augmentation, boxes in NumPy and pixels on DALI.
 
 An op is a frozen dataclass. `draw` returns its random numbers for a batch; a geometric op's `move` looks at the
-images in another way, a pixel op's `paint` changes pixels. `RandomHorizontalFlip` is the shortest one.
+images in another way, a pixel op's `paint` changes pixels. `RandomZoomOut` is a short one to learn from.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from nvidia.dali import fn, types
@@ -24,44 +24,35 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class RandomHorizontalFlip(GeometricOp):
+class _RandomFlip(GeometricOp):
+    p: float = 0.5
+
+    axis: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        _check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"flip": rng.random(n) < self.p}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        start = np.zeros((len(views), 2))
+        start[:, self.axis] = drawn["flip"]  # a mirrored view goes from 1 to 0
+        end = np.ones((len(views), 2))
+        end[:, self.axis] -= drawn["flip"]
+        return views.look(start, end)
+
+
+class RandomHorizontalFlip(_RandomFlip):
     """Mirror left and right with probability `p` (DALI: flip, bb_flip)."""
 
-    p: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_p(self.p)
-
-    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        return {"flip": rng.random(n) < self.p}
-
-    def move(self, views: Views, drawn: Arrays) -> Views:
-        return views.look(*_mirror(drawn["flip"], axis=0))
+    axis = 0
 
 
-@dataclass(frozen=True)
-class RandomVerticalFlip(GeometricOp):
+class RandomVerticalFlip(_RandomFlip):
     """Mirror top and bottom with probability `p` (DALI: flip, bb_flip)."""
 
-    p: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_p(self.p)
-
-    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        return {"flip": rng.random(n) < self.p}
-
-    def move(self, views: Views, drawn: Arrays) -> Views:
-        return views.look(*_mirror(drawn["flip"], axis=1))
-
-
-def _mirror(flip: Bools, axis: int) -> tuple[Floats, Floats]:
-    """Start and end of the mirrored view: from 1 to 0 along the axis."""
-    start = np.zeros((len(flip), 2))
-    start[:, axis] = flip
-    end = np.ones((len(flip), 2))
-    end[:, axis] -= flip
-    return start, end
+    axis = 1
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import fn
 
 from detaug.views import Views, whole_images
-
-if TYPE_CHECKING:
-    from detaug.eager import Samples
 
 Node: TypeAlias = Any
 """A node of a DALI graph; DALI's own type says no more than this."""
@@ -23,6 +20,13 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 """By name, arrays whose first axis is the batch: what an op draws, or what DALI is fed."""
 
 Nodes: TypeAlias = dict[str, Node]
+
+
+class _Then(Protocol):
+    def then(self: S, *ops: Op) -> S: ...
+
+
+S = TypeVar("S", bound=_Then)
 
 
 class Op:
@@ -52,7 +56,7 @@ class Op:
         """
         return image
 
-    def __call__(self, samples: Samples) -> Samples:
+    def __call__(self, samples: S) -> S:
         """Run at once on `da.batch(...)`."""
         return samples.then(self)
 
