@@ -19,7 +19,7 @@ from detaug.converters.findings import ConversionError, Finding
 _IMAGE_KEYS = frozenset({"id", "file_name", "width", "height"})
 _BOX_KEYS = frozenset({"id", "image_id", "category_id", "bbox", "area", "iscrowd"})
 _UNUSED_IDS = frozenset({"annotation-id", "annotation-id-repeated"})  # conversions give new ones, or none
-_CONTROL = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _EMPTY: tuple[object, ...] = (None, "", 0, [], {})
 
 
@@ -154,6 +154,15 @@ def leave_out(rows: CocoRows, faults: Sequence[tuple[int, Finding]]) -> tuple[Co
     return left, findings
 
 
+def check_class_names(rows: CocoRows) -> None:
+    """Refuse class names that are one but for spaces, since only names tell classes apart in the other format."""
+    spaced = [" ".join(name.split()) for name in rows.table.categories.values()]
+    for name in rows.table.categories.values():
+        if not is_plain(name) or spaced.count(" ".join(name.split())) > 1:
+            rule = "class names must differ, also without spaces, and not hold control characters"
+            raise ConversionError(f"{rows.table.path}: {rule}, got {name!r}; rename it")
+
+
 def is_plain(text: str) -> bool:
-    """Whether text can stand on one line of UTF-8, in XML too: no control characters, no lone surrogates."""
+    """Whether text can stand on one line of UTF-8, in XML too: no control or line break, no lone surrogate."""
     return not _CONTROL.search(text)

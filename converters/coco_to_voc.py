@@ -116,11 +116,9 @@ def _check_arguments(split: str, origin: str, on_error: str) -> None:
 
 def _usable(source: Path, images: Path | None) -> tuple[CocoRows, list[Finding]]:
     rows, findings = read_coco_rows(source)
+    check_class_names(rows)
     names = {at: rows.file_name(at) for at in rows.images.tolist()}
     rows, more = leave_out(rows, [*stem_findings(rows), *missing_images(names, images)])
-    for name in rows.table.categories.values():
-        if not is_plain(name):
-            raise ConversionError(f"{source}: class names must not hold control characters, got {name!r}; rename it")
     return rows, [*findings, *more]
 
 

@@ -14,9 +14,9 @@ from typing import get_args
 from detaug.converters.coco import write_atomically
 from detaug.converters.coco_rows import (
     CocoRows,
+    check_class_names,
     clipped,
     dropped_keys,
-    is_plain,
     leave_out,
     read_coco_rows,
     stem_findings,
@@ -113,7 +113,7 @@ def _next_step(folder: Path, split: str, has_images: bool) -> str:
 
 def _usable(source: Path, images: Path | None) -> tuple[CocoRows, list[Finding]]:
     rows, findings = read_coco_rows(source)
-    _check_names(rows)
+    check_class_names(rows)
     names = {at: rows.file_name(at) for at in rows.images.tolist()}
     rows, more = leave_out(rows, [*stem_findings(rows), *missing_images(names, images)])
     crowds = [at for at in rows.boxes.tolist() if rows.table.crowd[at]]
@@ -121,14 +121,6 @@ def _usable(source: Path, images: Path | None) -> tuple[CocoRows, list[Finding]]
     more += [Finding(str(source), "crowd-dropped", note=note) for note in notes]
     rows = rows.without((), crowds)
     return rows, [*findings, *more, *clipped(rows), *dropped_keys(rows)]
-
-
-def _check_names(rows: CocoRows) -> None:
-    names = list(rows.table.categories.values())
-    for name in names:
-        if not is_plain(name) or names.count(name) > 1:
-            rule = "class names must differ and not hold control characters"
-            raise ConversionError(f"{rows.table.path}: {rule}, got {name!r}; rename it")
 
 
 def _labels(rows: CocoRows, at: int, boxes: list[int]) -> str:

@@ -172,6 +172,14 @@ def test_a_broken_image_stops_or_is_skipped(tmp_path: Path) -> None:
         converted(root, on_error="skip")
 
 
+def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "yolo", {"a": "0 0.5 0.5 1 1"})
+    write_files(root, {"images/train/\udcff.jpg": jpeg("x")})
+    with pytest.raises(ConversionError, match="file-name-not-utf8"):
+        converted(root)
+    assert told(converted(root, on_error="skip")[1]) == {"file-name-not-utf8": 1}
+
+
 # ----------------------------------------------------------------------------------------------------------
 # Layouts
 
@@ -437,7 +445,7 @@ def test_bad_entries_stop_or_are_skipped(tmp_path: Path) -> None:
     assert told(summary) == {"entry-invalid": 1, "stem-repeated": 1, "boxes-without-image": 1}
     assert (output / "labels/train/a.txt").read_text() == "0 0.5 0.3125 0.2 0.375\n"
     content["categories"][1]["name"] = "cat"
-    with pytest.raises(ConversionError, match="class names must differ and not hold control characters, got 'cat'"):
+    with pytest.raises(ConversionError, match=r"class names must differ, also without spaces, .* got 'cat'"):
         exported(content, tmp_path)
 
 
@@ -452,6 +460,17 @@ def test_bad_entries_stop_or_are_skipped(tmp_path: Path) -> None:
 def test_arguments(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         exported(document(), tmp_path, **options)
+
+
+def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.json", document())
+    for output, message in ((source, "is not a folder"), (tmp_path / "no/yolo", "does not exist; make it first")):
+        with pytest.raises(ConversionError, match=message):
+            coco_to_yolo(source, output)
+    with pytest.raises(ConversionError, match=r"id 1 is taken by categories\[0\] already \(category-id-repeated\)"):
+        content = document()
+        content["categories"][1]["id"] = 1
+        exported(content, tmp_path, on_error="skip")
 
 
 def test_missing_images(tmp_path: Path) -> None:
