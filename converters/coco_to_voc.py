@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 from detaug.converters.coco import whole
 from detaug.converters.coco_rows import (
     CocoRows,
+    check_class_names,
     clipped,
     dropped_keys,
     is_plain,

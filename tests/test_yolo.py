@@ -467,9 +467,9 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     for output, message in ((source, "is not a folder"), (tmp_path / "no/yolo", "does not exist; make it first")):
         with pytest.raises(ConversionError, match=message):
             coco_to_yolo(source, output)
+    content = document()
+    content["categories"][1]["id"] = 1
     with pytest.raises(ConversionError, match=r"id 1 is taken by categories\[0\] already \(category-id-repeated\)"):
-        content = document()
-        content["categories"][1]["id"] = 1
         exported(content, tmp_path, on_error="skip")
 
 
