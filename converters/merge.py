@@ -150,8 +150,11 @@ class _Merged:
         sizes = [f"{each['width']} x {each['height']}" for each in (row, earlier)]
         if sizes[0] != sizes[1]:
             return f", with {sizes[0]} pixels here and {sizes[1]} there"
+        if self.join:
+            return ""
+        said = any(finding.kind == "image-in-two-files" for finding in self.findings[-1:])
         remedy = "--join puts its boxes together; if these are different images, give --images for each file"
-        return "" if self.join else f"; {remedy}"
+        return ", too" if said else f"; {remedy}"
 
 
 def _alike(names: dict[str, Any]) -> Iterator[Finding]:
