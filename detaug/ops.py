@@ -241,11 +241,13 @@ class Resize(Op):
         """(N, 2): (height, width) in whole pixels."""
         if not isinstance(self.size, int):
             return np.tile(np.array(self.size, np.float64), (len(views), 1))
-        scale = self.size / views.size.min(1)
+        short = np.full(len(views), float(self.size))
+        long = np.floor(self.size * views.size.max(1) / views.size.min(1) + 1e-6)  # torchvision rounds down, twice
         if self.max_size is not None:
-            scale = np.minimum(scale, self.max_size / views.size.max(1))
-        size: Floats = np.floor(views.size * scale[:, None] + 1e-6)  # torchvision rounds down
-        return size.clip(1)
+            short = np.where(long > self.max_size, np.floor(self.max_size * short / long + 1e-6), short).clip(1)
+            long = long.clip(max=self.max_size)
+        upright = (views.size[:, 0] > views.size[:, 1])[:, None]
+        return np.where(upright, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         size = self.output_size(views)

@@ -44,6 +44,8 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     return [RandomHorizontalFlip(), Resize(800, max_size=1333), Normalize(mean, std)]
 
 
-def evaluation(size: int | tuple[int, int], mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
-    """Nothing random. `size`: (H, W), or the shorter side, as `Resize` takes it."""
-    return [Resize(size), Normalize(mean, std)]
+def evaluation(
+    size: int | tuple[int, int], mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, max_size: int | None = None
+) -> list[Op]:
+    """Nothing random. `size`: (H, W), or the shorter side and `max_size` for the longer one, as `Resize` takes them."""
+    return [Resize(size, max_size), Normalize(mean, std)]

@@ -106,7 +106,6 @@ def test_resize(size: int | tuple[int, int]) -> None:
     assert_same_boxes(samples.boxes[0], boxes)
 
 
-@pytest.mark.xfail(reason="with max_size, the shorter side comes out a pixel smaller than torchvision's", strict=True)
 def test_resize_to_a_shorter_side_has_torchvisions_size() -> None:
     for height, width in [(948, 1909), (721, 298), (480, 640), (640, 427), (375, 500), (1, 7)]:
         image = np.zeros((height, width, 3), np.uint8)
