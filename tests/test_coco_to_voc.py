@@ -308,6 +308,14 @@ def test_an_interrupted_run_leaves_no_partial_file(tmp_path: Path) -> None:
     assert files_below(output).items() >= before.items()
 
 
+def test_progress_is_told_in_steps_of_64_files(tmp_path: Path) -> None:
+    content = document()
+    content["images"] = [dict(content["images"][0], id=n, file_name=f"{n}.jpg") for n in range(1, 129)]
+    calls: list[tuple[int, int]] = []
+    converted(content, tmp_path, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(64, 130), (128, 130), (130, 130)]
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, folder = write(tmp_path / "train.json", document()), write_images(tmp_path / "images")
     options = ["--images", str(folder), "--with-images", "link", "--split", "val", "--origin", "zero"]

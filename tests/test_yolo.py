@@ -482,6 +482,13 @@ def test_missing_images(tmp_path: Path) -> None:
     assert told(summary) == {"image-missing": 1, "boxes-without-image": 1}
 
 
+def test_progress_is_told_in_steps_of_64_images(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    root = data_set(tmp_path / "yolo", dict.fromkeys(map(str, range(65)), "0 0.5 0.5 1 1"))
+    converted(root, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(64, 65), (65, 65)]
+
+
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, folder = write(tmp_path / "a.json", document()), write_images(tmp_path / "images")
     output, back = tmp_path / "yolo", tmp_path / "back.json"
