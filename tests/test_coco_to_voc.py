@@ -137,6 +137,15 @@ def test_somebody_elses_file_is_never_replaced(tmp_path: Path, name: str) -> Non
     assert files_below(tmp_path / "VOC") == {name: b"precious"}
 
 
+def test_an_image_of_the_same_length_is_somebody_elses_too(tmp_path: Path) -> None:
+    images = write_images(tmp_path / "images")
+    other = tmp_path / "VOC/JPEGImages/a.jpg"
+    other.parent.mkdir(parents=True)
+    other.write_bytes((images / "a.jpg").read_bytes()[:-1] + b"x")
+    with pytest.raises(ConversionError, match="1 file exists with other content"):
+        converted(document(), tmp_path, images=images, with_images="copy")
+
+
 def test_a_broken_link_is_somebody_elses_file_too(tmp_path: Path) -> None:
     (tmp_path / "VOC").mkdir()
     (tmp_path / "VOC/classes.txt").symlink_to(tmp_path / "nowhere")
