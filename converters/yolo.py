@@ -232,7 +232,8 @@ def _placed(numbers: list[float], size: tuple[int, int], line: int, log: _Log) -
     if inside[2] - inside[0] < MIN_SIDE or inside[3] - inside[1] < MIN_SIDE:
         log.add("box-empty" if edges == inside else "box-outside", line, numbers)
         return None
-    box = (inside[0], inside[1], _side(inside[0], inside[2]), _side(inside[1], inside[3]))
+    left, top, right, bottom = inside
+    box = (left, top, round(right - left, _DECIMALS), round(bottom - top, _DECIMALS))
     if past > _ROUNDING:
         log.add("box-clipped", line, numbers, [*map(whole, box)])
     return box
@@ -244,12 +245,6 @@ def _edges(numbers: list[float]) -> Corners:
         x, y, width, height = numbers
         return x - width / 2, y - height / 2, x + width / 2, y + height / 2
     return min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2])
-
-
-def _side(first: float, last: float) -> float:
-    """last - first, rounded as they are unless the box would then end past last."""
-    side = round(last - first, _DECIMALS)
-    return side if first + side <= last else last - first
 
 
 # ----------------------------------------------------------------------------------------------------------

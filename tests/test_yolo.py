@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from coco_files import Document, document, write, write_images
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, assert_valid, image_bytes, rotated_jpeg, with_segment, write_files
@@ -369,14 +369,17 @@ def test_whole_pixels_come_back_from_every_size(data: st.DataObject, width: int,
     assert (number, list(back), log.findings) == (1, box, [])
 
 
-@given(st.integers(0, 9_000_000), st.integers(1, 9_000_000))
-@example(71811, 13509)  # 71.811 + 13.509 is more than 85.32
-def test_no_side_ends_past_its_edge(first: int, length: int) -> None:
-    from detaug.converters.yolo import _side
+@given(st.integers(1, 9000), st.data())
+def test_a_box_at_the_edge_does_not_end_past_it(width: int, data: st.DataObject) -> None:
+    from detaug.converters.yolo import _Log, _placed
 
-    left, right = first / 1000, (first + length) / 1000
-    assert left + _side(left, right) <= right
-    assert abs(_side(left, right) - length / 1000) < 1e-8
+    relative = 1 - data.draw(st.integers(0, 1000 * width - 100)) / (1000 * width)
+    log = _Log("a.txt", [])
+    box = _placed([1 - relative / 2, 0.5, relative, 1.0], (80, width), 1, log)
+    assert box is not None
+    assert box[0] + box[2] <= width
+    assert abs(box[2] - relative * width) < 0.001
+    assert log.findings == []
 
 
 def test_category_ids_with_gaps_and_hard_names(tmp_path: Path) -> None:
