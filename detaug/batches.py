@@ -13,7 +13,7 @@ from detaug.views import invert
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """N augmented images with their boxes, padded to the M boxes of the fullest one.
 
@@ -54,8 +54,8 @@ class Batch:
         if len(boxes) != len(self):
             raise ValueError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
         if isinstance(boxes, Tensor):
-            return _move(boxes, self._to_source().to(boxes))
-        return [_move(box[None], matrix[None].to(box))[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
+            return _move(boxes, self._to_source())
+        return [_move(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch with every tensor on `device`."""
@@ -68,7 +68,10 @@ class Batch:
 
 
 def _move(boxes: Tensor, matrix: Tensor) -> Tensor:
-    """(N, K, 4) XYXY through (N, 2, 3): the hull of the moved corners."""
+    """(N, K, 4) XYXY through (N, 2, 3): the hull of the moved corners, in float32 at least."""
+    if not boxes.is_floating_point() or boxes.element_size() < 4:
+        boxes = boxes.float()
+    matrix = matrix.to(boxes)
     x0, y0, x1, y1 = boxes.unbind(-1)
     points = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], 1)  # (N, 2, K, 4)
     moved = torch.einsum("nij,njkc->nikc", matrix[:, :, :2], points) + matrix[:, :, 2, None, None]

@@ -15,7 +15,7 @@ from nvidia.dali import fn
 from detaug.ops import Resize
 from detaug.pipeline import Lane, resolve_device
 from detaug.recipe import Node, Op, Recipe
-from detaug.views import Floats, Views, invert, pad_rows, whole_images
+from detaug.views import Floats, Views, pad_rows, whole_images
 
 Array = NDArray[Any]
 
@@ -36,14 +36,14 @@ def batch(
     """
     images = [_image(image) for image in images]
     boxes = [np.zeros((0, 4))] * len(images) if boxes is None else boxes
-    pixels = [np.asarray(each, np.float64).reshape(-1, 4) for each in boxes]
+    pixels = [_boxes(at, each) for at, each in enumerate(boxes)]
     labels = [np.ones(len(each)) for each in pixels] if labels is None else labels
     numbers = [np.asarray(each, np.int64).reshape(-1) for each in labels]
     _check_lengths(images, pixels, numbers)
     return Samples(tuple(images), tuple(pixels), tuple(numbers), (), seed, resolve_device(device))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Samples:
     """N samples on arrays, and the ops run on them so far. Made by `da.batch`; ops return new ones."""
 
@@ -79,8 +79,7 @@ class Samples:
     @property
     def matrix(self) -> Floats:
         """(N, 2, 3): source pixels -> pixels of `images`."""
-        views = self._planned[0]
-        return invert(views.matrix) * views.size[:, ::-1, None]
+        return self._planned[0].to_output()
 
     @cached_property
     def images(self) -> list[Array]:
@@ -122,9 +121,16 @@ class _OwnSize(Resize):
         return np.round(views.size).clip(1)
 
 
+def _boxes(at: int, given: ArrayLike) -> Floats:
+    boxes = np.asarray(given, np.float64)
+    if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
+        raise ValueError(f"boxes[{at}] must be (M, 4) XYXY pixels, got shape {boxes.shape}")
+    return boxes.reshape(-1, 4)
+
+
 def _image(image: Any) -> Array:
     array = np.ascontiguousarray(image)
-    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8:
+    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or not array.size:
         raise ValueError(f"an image must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
     return array
 

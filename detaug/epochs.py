@@ -12,7 +12,7 @@ def train_batches(n: int, batch_size: int, shard: tuple[int, int], seed: int, ep
     All shards have the same number of batches; the last ones are filled up from the start of the epoch.
     """
     rank, world = shard
-    order = np.random.default_rng([seed, epoch]).permutation(n)
+    order = np.random.default_rng([0, seed, epoch]).permutation(n)
     steps = -(-n // (batch_size * world))
     return list(np.resize(order, (steps, world, batch_size))[:, rank])
 
@@ -24,6 +24,6 @@ def evaluation_batches(n: int, batch_size: int, shard: tuple[int, int]) -> list[
     return [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
 
 
-def batch_rng(seed: int, epoch: int, step: int, rank: int) -> np.random.Generator:
-    """The generator that the random numbers of the batches planned from `step` on come from."""
-    return np.random.default_rng([seed, epoch, step, rank])
+def plan_rng(seed: int, epoch: int, first: int, rank: int) -> np.random.Generator:
+    """The generator for the batches that are planned together, from step `first` on; not the shuffle's."""
+    return np.random.default_rng([1, seed, epoch, first, rank])

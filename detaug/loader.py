@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -16,11 +17,11 @@ from PIL import Image
 from torch.utils.dlpack import from_dlpack
 
 from detaug.batches import Batch
-from detaug.epochs import batch_rng, evaluation_batches, train_batches
+from detaug.epochs import evaluation_batches, plan_rng, train_batches
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Arrays, Node, Op, make_recipe
-from detaug.views import Views, invert
+from detaug.views import Views
 
 
 class DataError(ValueError):
@@ -104,11 +105,13 @@ class Loader:
         return self._steps
 
     def __iter__(self) -> Iterator[Batch]:
+        if os.getpid() != self._process:
+            raise RuntimeError("DALI does not work in a forked process: make the loader in the process that uses it")
         epoch, step = self._position
         if step and not self._resumed:
             epoch, step = epoch + 1, 0
-        self._resumed = False
         self._go_to(epoch, step)
+        self._resumed = False
         return self._rest_of_epoch(epoch, step)
 
     def state_dict(self) -> dict[str, Any]:
@@ -125,14 +128,16 @@ class Loader:
             if state.get(name) != here:
                 raise ValueError(f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal")
         epoch, step = state["epoch"], state["step"]
+        if not (epoch >= 0 and 0 <= step <= self._steps):
+            raise ValueError(f"this state is at epoch {epoch}, step {step}; an epoch has {self._steps} steps")
         self._position = (epoch + 1, 0) if step == self._steps else (epoch, step)
         self._resumed = True
 
     def _identity(self) -> dict[str, Any]:
         return {
-            "data": self.reader.fingerprint(),
+            "data": self.reader.fingerprint,
             "recipe": repr(self.ops),
-            "seed": self.seed,
+            "seed": int(self.seed),
             "batch_size": self.batch_size,
             "shard": list(self.shard),
             "train": self.train,
@@ -157,7 +162,7 @@ class Loader:
     def _planned(self, epoch: int, first: int, batches: list[Rows]) -> list[_Planned]:
         """The plans of some batches of an epoch, which begin at step `first`."""
         rows = np.concatenate(batches)
-        views, inputs = self.recipe.plan(self.reader.views(rows), batch_rng(self.seed, epoch, first, self.shard[0]))
+        views, inputs = self.recipe.plan(self.reader.views(rows), plan_rng(self.seed, epoch, first, self.shard[0]))
         ends = np.cumsum([len(batch) for batch in batches]).tolist()
         parts = [slice(end - len(batch), end) for end, batch in zip(ends, batches, strict=True)]
         return [
@@ -166,11 +171,27 @@ class Loader:
         ]
 
     def _go_to(self, epoch: int, step: int) -> None:
-        if not self._running or self._running[0][0][:2] != (epoch, step):
-            self._drain()
-            self._plan = self._plan_from(epoch, step)
-        self._position = (epoch, step)
-        self._start_lanes()
+        with self._all_or_nothing():
+            if not self._idle and not self._running:
+                self._open()
+            if not self._running or self._running[0][0][:2] != (epoch, step):
+                self._drain()
+                self._plan = self._plan_from(epoch, step)
+            self._position = (epoch, step)
+            self._start_lanes()
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """An error or Ctrl-C halfway may leave a pipeline with one input of a batch and not the other.
+
+        So all pipelines go, with what they work on, and the next `for` makes new ones.
+        """
+        try:
+            yield
+        except BaseException:
+            self._idle.clear()
+            self._running.clear()
+            raise
 
     def _start_lanes(self) -> None:
         while self._idle and (planned := next(self._plan, None)) is not None:
@@ -179,15 +200,18 @@ class Loader:
             self._running.append((planned, lane))
 
     def _drain(self) -> None:
-        while self._running:
-            self._finish()
+        """Wait for batches that nobody will see; an error in one of them is nobody's either."""
+        try:
+            while self._running:
+                self._finish()
+        except DataError:
+            self._open()
 
     def _finish(self) -> tuple[_Planned, list[Any]]:
         planned, lane = self._running.popleft()
         try:
             outputs = lane.finish()
         except RuntimeError as error:
-            self._open()  # DALI's pipelines do not go on after an error
             raise self._explained(planned.rows, error) from error
         self._idle.append(lane)
         return planned, outputs
@@ -196,10 +220,12 @@ class Loader:
         for at in range(step, self._steps):
             if self._position != (epoch, at):
                 raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
-            planned, outputs = self._finish()
-            self._start_lanes()
-            self._position = (epoch, at + 1)
-            yield self._batch(planned.rows, planned.views, outputs)
+            with self._all_or_nothing():
+                planned, outputs = self._finish()
+                self._start_lanes()
+                batch = self._batch(planned.rows, planned.views, outputs)
+            self._position, self._resumed = (epoch, at + 1), False
+            yield batch
 
     # ---------------------------------------------------------------------------------------- the batch
 
@@ -208,6 +234,7 @@ class Loader:
         lanes = [Lane(self._graph, self.batch_size, self.threads, self.device, DEPTH) for _ in range(self.pipelines)]
         self._idle = deque(lanes * DEPTH)
         self._running: deque[tuple[_Planned, Lane]] = deque()
+        self._process = os.getpid()
 
     def _graph(self) -> list[Node]:
         source = decoded(fn.external_source(name="path"), self.device.type)
@@ -230,7 +257,7 @@ class Loader:
             mask=labels_on_device >= 0,
             image_id=torch.from_numpy(self.reader.image_ids[rows]),
             size=torch.from_numpy(self.reader.sizes[rows]),
-            matrix=torch.from_numpy((invert(views.matrix) * views.size[:, ::-1, None]).astype(np.float32)),
+            matrix=torch.from_numpy(views.to_output().astype(np.float32)),
             counts=tuple(counts.tolist()),
         )
 

@@ -68,9 +68,10 @@ class RandomZoomOut(GeometricOp):
     fill: tuple[float, float, float] = (123.0, 117.0, 104.0)
 
     def __post_init__(self) -> None:
-        _check("max_ratio", self.max_ratio, self.max_ratio >= 1, "at least 1 (1 leaves the image as it is)")
+        large = 1 <= self.max_ratio < float("inf")
+        _check("max_ratio", self.max_ratio, large, "at least 1 (1 leaves the image as it is)")
         _check_p(self.p)
-        in_range = len(self.fill) == 3 and all(0 <= value <= 255 for value in self.fill)
+        in_range = _is_numbers(self.fill, 3) and all(0 <= value <= 255 for value in self.fill)
         _check("fill", self.fill, in_range, "three numbers in 0..255: red, green, blue")
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -105,7 +106,7 @@ class RandomIoUCrop(GeometricOp):
     allow_no_crop: bool = True
 
     def __post_init__(self) -> None:
-        ious = len(self.thresholds) > 0 and all(0 <= iou <= 1 for iou in self.thresholds)
+        ious = _is_numbers(self.thresholds) and all(0 <= iou <= 1 for iou in self.thresholds)
         _check("thresholds", self.thresholds, ious, "one or more IoUs in 0..1")
         _check_range("scaling", self.scaling, 0, 1)
         _check("scaling", self.scaling, self.scaling[0] > 0, "above 0")
@@ -115,7 +116,7 @@ class RandomIoUCrop(GeometricOp):
         _check("min_visibility", self.min_visibility, visible, "None (the centre decides) or above 0 and at most 1")
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        return {"seed": rng.integers(2**32, size=(n, 2))}  # of the search, whose length the boxes decide
+        return {"seed": rng.integers(2**32, size=(n, 2))}  # the first is that of the search: its length is the boxes'
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         window = self._search(views, np.random.default_rng(drawn["seed"][0]))
@@ -225,12 +226,13 @@ class Resize(Op):
     stage = "render"
 
     def __post_init__(self) -> None:
-        sides = (self.size,) if isinstance(self.size, int) else self.size
-        whole = len(sides) <= 2 and all(isinstance(side, int) and side >= 1 for side in sides)
+        pair = isinstance(self.size, tuple | list) and len(self.size) == 2
+        sides: tuple[Any, ...] = tuple(self.size) if isinstance(self.size, tuple | list) and pair else (self.size,)
+        whole = all(type(side) is int and side >= 1 for side in sides)
         _check("size", self.size, whole, "(height, width), or one number for the shorter side, in whole pixels")
         if self.max_size is not None:
-            _check("max_size", self.max_size, len(sides) == 1, "left out when size is (height, width)")
-            _check("max_size", self.max_size, self.max_size >= sides[0], f"at least size ({sides[0]})")
+            _check("max_size", self.max_size, not pair, "left out when size is (height, width)")
+            _check("max_size", self.max_size, self.max_size >= min(sides), f"at least size ({self.size})")
 
     @property
     def uniform(self) -> bool:  # type: ignore[override]
@@ -257,7 +259,7 @@ class Resize(Op):
             seen = corners(views.matrix).clip(views.shown[:, :1], views.shown[:, 1:])
             views, part, offset = _laid_out(views, seen, size)
             place = [part, -offset[:, ::-1], size]
-        after = replace(views, size=size, fill=None).clip(views.labels >= 0)
+        after = replace(views, size=size, fill=None).clip(views.in_view())
         return after, {"place": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
@@ -295,9 +297,10 @@ class RandomPhotometricDistort(PixelOp):
     """SSD's colour distortion: brightness, contrast, saturation and hue, each with probability `p`.
 
     With `permute`, the order of the channels as well. Torchvision's ranges and order (contrast before saturation
-    and hue, or after them, by a coin). Two things differ: contrast turns about 128, not about the image's mean
-    gray, and all five are one linear map, clipped to 0..255 once at its end and not rounded: the image becomes
-    float32. `hue` is in turns, as in torchvision: 0.05 is 18 degrees.
+    and hue, or after them, by a coin). Three things differ: contrast turns about 128, not about the image's mean
+    gray; hue turns in YIQ, which keeps the luma, not in HSV; and all five are one linear map, clipped to 0..255
+    once at its end and not rounded: the image becomes float32. `hue` is in turns, as in torchvision: 0.05 is 18
+    degrees.
     """
 
     brightness: Range = (0.875, 1.125)
@@ -350,8 +353,8 @@ class Normalize(PixelOp):
     stage = "output"
 
     def __post_init__(self) -> None:
-        _check("mean", self.mean, len(self.mean) == 3, "three numbers: red, green, blue, of images in 0..1")
-        positive = len(self.std) == 3 and all(value > 0 for value in self.std)
+        _check("mean", self.mean, _is_numbers(self.mean, 3), "three numbers: red, green, blue, of images in 0..1")
+        positive = _is_numbers(self.std, 3) and all(value > 0 for value in self.std)
         _check("std", self.std, positive, "three numbers above 0: red, green, blue, of images in 0..1")
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
@@ -367,10 +370,17 @@ def _check(name: str, value: Any, holds: bool, rule: str) -> None:
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 
+def _is_numbers(value: Any, count: int | None = None) -> bool:
+    """Is it a tuple or list of `count` finite numbers, or of one or more?"""
+    if not isinstance(value, tuple | list) or not value or count not in (None, len(value)):
+        return False
+    return all(isinstance(each, int | float) and np.isfinite(each) for each in value)
+
+
 def _check_p(p: float) -> None:
     _check("p", p, 0 <= p <= 1, "a probability in 0..1")
 
 
 def _check_range(name: str, bounds: Range, low: float, high: float) -> None:
-    in_order = len(bounds) == 2 and low <= bounds[0] <= bounds[1] <= high
+    in_order = _is_numbers(bounds, 2) and low <= bounds[0] <= bounds[1] <= high
     _check(name, bounds, in_order, f"(smallest, largest) within {low}..{high}")

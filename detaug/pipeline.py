@@ -81,6 +81,8 @@ def _cuda_device(device: torch.device) -> torch.device:
 
 
 def _local_device() -> int:
-    if torch.cuda.is_available() and torch.cuda.current_device() == 0:
-        return int(os.environ.get("LOCAL_RANK", 0))
-    return torch.cuda.current_device() if torch.cuda.is_available() else 0
+    """The device that was set, or LOCAL_RANK's; one that is alone is every process's own."""
+    if not torch.cuda.is_available() or torch.cuda.current_device() != 0:
+        return torch.cuda.current_device() if torch.cuda.is_available() else 0
+    rank = int(os.environ.get("LOCAL_RANK") or 0)
+    return rank if rank < torch.cuda.device_count() else 0

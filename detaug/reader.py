@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ class CocoReader:
     """The json's category id of each label; index 0, the background, holds -1."""
 
     def __init__(self, images: str | os.PathLike[str], annotations: str | os.PathLike[str]) -> None:
-        self.images, self.annotations = Path(images), Path(annotations)
+        self.images, self.annotations = Path(images).absolute(), Path(annotations).absolute()
         data = read_annotations(self.annotations)
         self.image_ids = data.image_ids
         self.sizes = data.sizes
@@ -71,10 +72,13 @@ class CocoReader:
         """Where the image at `row` lies."""
         return self.images / self.file_names[row]
 
+    @cached_property
     def fingerprint(self) -> str:
-        """The same for the same images and boxes in the same order."""
+        """The same for the same images, boxes and classes in the same order."""
         columns = (self.image_ids, self.sizes, self._first, self._boxes, self._labels)
-        return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()[:16]
+        names = "\0".join([*self.file_names, *self.class_names, *map(str, self.category_ids)])
+        content = b"".join([*(column.tobytes() for column in columns), names.encode("utf-8", "surrogateescape")])
+        return hashlib.sha256(content).hexdigest()[:16]
 
 
 def decoded(paths: Node, device: str) -> Node:
@@ -107,7 +111,7 @@ def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDAr
             f"{annotations}: {len(missing)} of {len(names)} images are not in {folder}, the first is "
             f"{missing[0]!r}; give the folder that file_name is relative to, or detaug check --clean"
         )
-    paths = np.array([os.fsencode(folder.absolute() / name) for name in names])
+    paths = np.array([os.fsencode(folder / name) for name in names])
     return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)
 
 

@@ -42,7 +42,10 @@ class Op:
     """Do all images of a batch have one size after it?"""
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        """The random numbers for a batch of n, by name."""
+        """The random numbers for n images, by name: a batch, or several planned at once.
+
+        Take them from `rng` only, in `paint` too: DALI's own would depend on the number of pipelines.
+        """
         return {}
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
@@ -52,7 +55,7 @@ class Op:
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
         """The image after this op. `planned`: what `plan` returned, as DALI nodes.
 
-        `views`: one view before this op, for what is the same in every batch, such as `fill`.
+        `views`: one made-up view before this op, for what is the same in every batch, such as `fill`.
         """
         return image
 
@@ -96,12 +99,16 @@ class Recipe:
                 raise TypeError(f"a recipe is made of ops, such as da.Resize((300, 300)); got {op!r}")
             _check_place(op, before)
             before = op.stage
+        fills = {fill for op in self.ops if (fill := getattr(op, "fill", None)) is not None}
+        if len(fills) > 1:
+            raise ValueError(f"all fills of a recipe must be the same, since it is filled once; got {sorted(fills)}")
 
     def plan(self, views: Views, rng: np.random.Generator) -> tuple[Views, Arrays]:
         """The views after all ops, and all that `paint` must be fed, by input name."""
         inputs: Arrays = {}
         for at, op in enumerate(self.ops):
             views, planned = op.plan(views, op.draw(rng, len(views)))
+            _check_views(op, views)
             inputs |= {f"{at}.{name}": _as_input(array) for name, array in planned.items()}
         return views, inputs
 
@@ -133,6 +140,12 @@ def _check_place(op: Op, before: str) -> None:
         raise ValueError(f"{op!r} moves the view and must come before Resize: put it earlier in the recipe, or once")
     if op.stage in ("pixels", "output") and before in ("", "view"):
         raise ValueError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
+
+
+def _check_views(op: Op, views: Views) -> None:
+    """DALI ends the process when it is to resample what is not there."""
+    if op.stage == "view" and views.fill is None and views.beyond() > 0.01:
+        raise ValueError(f"{op!r} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 
 def make_recipe(ops: Iterable[Op]) -> Recipe:

@@ -30,8 +30,6 @@ class Views:
     """(N, 2, 3): a point (x, y) relative to the view -> source pixels."""
     size: Floats
     """(N, 2): (height, width) of the view; in source pixels until `Resize`, in output pixels after it."""
-    source_size: Floats
-    """(N, 2): (height, width) of the source image in pixels."""
     shown: Floats
     """(N, 2, 2): the part of the source that may be seen, from (x0, y0) to (x1, y1) in pixels."""
     fill: tuple[float, ...] | None = None
@@ -47,7 +45,6 @@ class Views:
             self.labels[rows],
             self.matrix[rows],
             self.size[rows],
-            self.source_size[rows],
             self.shown[rows],
             self.fill,
         )
@@ -76,6 +73,20 @@ class Views:
         ends = np.sort(corners(self.matrix), axis=1)
         return ends.clip(self.shown[:, :1], self.shown[:, 1:])
 
+    def beyond(self) -> float:
+        """By how many source pixels the views reach outside what may be seen, at most."""
+        ends = corners(self.matrix)
+        return float(np.abs(ends - ends.clip(self.shown[:, :1], self.shown[:, 1:])).max(initial=0))
+
+    def in_view(self) -> Bools:
+        """(N, M): is it a box, and is some of it inside the view?"""
+        inside = self.boxes.clip(0, 1)
+        return np.asarray((self.labels >= 0) & (inside[..., :2] < inside[..., 2:]).all(2))
+
+    def to_output(self) -> Floats:
+        """(N, 2, 3): source pixels -> pixels of the view at its size."""
+        return invert(self.matrix) * self.size[:, ::-1, None]
+
     def packed(self) -> tuple[Floats, Ints, Ints]:
         """Boxes (N, M, 4) in pixels of the view and labels (N, M), the real ones first, and their counts (N,).
 
@@ -91,7 +102,7 @@ class Views:
 def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
     """The views that are the whole images. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2) (height, width)."""
     shown = np.stack([np.zeros_like(size), size[:, ::-1]], axis=1)
-    return Views(boxes, labels, view_matrix(shown[:, 0], shown[:, 1]), size, size, shown)
+    return Views(boxes, labels, view_matrix(shown[:, 0], shown[:, 1]), size, shown)
 
 
 def pad_rows(rows: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:

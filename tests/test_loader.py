@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import nvidia.dali
 import pytest
 import torch
 from conftest import SHARED_DATA
@@ -385,6 +386,48 @@ def test_a_loader_goes_on_after_an_error(painted: Folder, device: str) -> None:
             list(loader)
     (painted[0] / "02.png").write_bytes(content)
     assert sum(len(batch) for batch in loader) == 21
+
+
+def test_ctrl_c_between_two_inputs_does_not_mix_up_images(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = da.CocoReader(*painted)
+    expected = list(da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False))
+    loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False, pipelines=2)
+    feed, calls = nvidia.dali.Pipeline.feed_input, iter(range(100))
+
+    def interrupted(pipeline: nvidia.dali.Pipeline, *args: object) -> None:
+        if next(calls) == 9:
+            raise KeyboardInterrupt
+        feed(pipeline, *args)
+
+    monkeypatch.setattr(nvidia.dali.Pipeline, "feed_input", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(loader)
+    monkeypatch.undo()
+    loader.load_state_dict({**loader.state_dict(), "epoch": 0, "step": 0})
+    assert all(same(a, b) for a, b in zip(loader, expected, strict=True))
+
+
+def test_a_loader_does_not_hang_in_a_forked_process(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu")
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="forked process"):
+        iter(loader)
+
+
+def test_an_error_names_the_file_after_a_change_of_folder(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(painted[0])
+    reader = da.CocoReader(".", painted[1].name)
+    monkeypatch.chdir("/")
+    break_file(painted[0] / "13.png", "truncated")
+    with pytest.raises(da.DataError) as caught:
+        list(da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu", train=False))
+    assert [f"{at:02}.png" in str(caught.value) for at in (12, 13, 14)] == [False, True, False]
+
+
+def test_to_source_takes_whole_numbers(painted: Folder) -> None:
+    (batch,) = da.Loader(da.CocoReader(*painted), [da.Resize((30, 40))], 21, device="cpu", train=False)
+    boxes = torch.tensor([[[1, 2, 30, 20]]]).repeat(21, 1, 1)
+    assert torch.equal(batch.to_source(boxes), batch.to_source(boxes.float()))
 
 
 def test_a_json_with_another_size_than_the_file_is_named(painted: Folder) -> None:

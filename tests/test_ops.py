@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from painted import centroid, paint, random_boxes, read_box
 from PIL import Image
 
 import detaug as da
+from detaug.views import Views
 
 BLACK = (0.0, 0.0, 0.0)
 SIZE = (96, 128)
@@ -237,6 +240,11 @@ def test_zoom_out_draws_what_its_docstring_says() -> None:
         (lambda: da.RandomIoUCrop(min_visibility=2), "min_visibility must be"),
         (lambda: da.RandomIoUCrop(attempts=0), "attempts must be at least 1"),
         (lambda: da.Resize((0, 300)), "size must be"),
+        (lambda: da.Resize((300,)), "size must be"),
+        (lambda: da.Resize(True), "size must be"),
+        (lambda: da.Normalize(0.5), "mean must be"),
+        (lambda: da.RandomZoomOut(fill=0), "fill must be"),
+        (lambda: da.RandomZoomOut(max_ratio=float("inf")), "max_ratio must be"),
         (lambda: da.Resize((300, 300), max_size=400), "max_size must be left out"),
         (lambda: da.Resize(300, max_size=200), "max_size must be at least size"),
         (lambda: da.Normalize(std=(0, 1, 1)), "std must be three numbers above 0"),
@@ -246,6 +254,41 @@ def test_zoom_out_draws_what_its_docstring_says() -> None:
 def test_a_wrong_argument_is_refused_by_name(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@dataclass(frozen=True)
+class Look(da.GeometricOp):
+    """A user's op that looks at a part of the view, or beside it."""
+
+    start: float
+    end: float
+
+    def move(self, views: Views, drawn: dict) -> Views:
+        sides = np.ones((len(views), 2))
+        return views.look(self.start * sides, self.end * sides)
+
+
+def test_a_look_outside_without_a_fill_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Look.*looks outside"):
+        _ = da.Resize((9, 9))(Look(1.5, 2.5)(painted_batch(0))).images
+
+
+def test_a_box_out_of_view_goes_with_its_label() -> None:
+    samples = da.batch([np.zeros((100, 100, 3), np.uint8)], [[[0, 0, 20, 20], [60, 60, 80, 90]]], [[1, 2]])
+    samples = da.Resize((50, 50))(Look(0.5, 1.0)(samples))
+    assert samples.labels[0].tolist() == [2]
+    assert samples.boxes[0][0] == pytest.approx([10, 10, 30, 40])
+
+
+def test_two_fills_are_refused() -> None:
+    with pytest.raises(ValueError, match="all fills of a recipe must be the same"):
+        da.RandomZoomOut(fill=(1, 1, 1))(da.RandomZoomOut(fill=(2, 2, 2))(painted_batch(0)))
+
+
+@pytest.mark.parametrize("boxes", [[[[1, 2, 3, 4, 5]]], [[1, 2, 3, 4, 5, 6, 7, 8]]])
+def test_boxes_of_another_shape_are_refused(boxes: list) -> None:
+    with pytest.raises(ValueError, match=r"boxes\[0\] must be"):
+        da.batch([np.zeros((9, 9, 3), np.uint8)], boxes)
 
 
 def test_an_op_in_the_wrong_place_says_where_it_belongs() -> None:
