@@ -35,7 +35,8 @@ class CocoReader:
     """The json's category id of each label; index 0, the background, holds -1."""
 
     def __init__(self, images: str | os.PathLike[str], annotations: str | os.PathLike[str]) -> None:
-        self.images, self.annotations = Path(images).absolute(), Path(annotations).absolute()
+        self.images, self.annotations = Path(images), Path(annotations)
+        self._folder = self.images.absolute()  # a later change of the working folder changes nothing
         data = read_annotations(self.annotations)
         self.image_ids = data.image_ids
         self.sizes = data.sizes
@@ -70,7 +71,7 @@ class CocoReader:
 
     def path(self, row: int) -> Path:
         """Where the image at `row` lies."""
-        return self.images / self.file_names[row]
+        return self._folder / self.file_names[row]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -111,7 +112,7 @@ def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDAr
             f"{annotations}: {len(missing)} of {len(names)} images are not in {folder}, the first is "
             f"{missing[0]!r}; give the folder that file_name is relative to, or detaug check --clean"
         )
-    paths = np.array([os.fsencode(folder / name) for name in names])
+    paths = np.array([os.fsencode(folder.absolute() / name) for name in names])
     return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)
 
 
