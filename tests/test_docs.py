@@ -28,12 +28,15 @@ import detaug as da
 import detaug.converters.annotations as coco_annotations
 import detaug.converters.check as coco_check
 from detaug.cli import cli, main
+from detaug.converters.check_kinds import CHECK_KINDS
+from detaug.converters.findings import KINDS
 from detaug.demo import demo
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 COMMANDS = ROOT / "docs/commands.md"
 ACCURACY = ROOT / "docs/accuracy.md"
+FINDINGS = ROOT / "docs/findings.md"
 PICTURE = ROOT / "docs/sheet.jpg"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.md")])
 
@@ -227,6 +230,32 @@ def figures(document: str) -> list[float]:
 # ---------------------------------------------------------------- what is written
 
 
+def findings_page() -> str:
+    """docs/findings.md: what a report may hold, kind by kind, from the tables in the code."""
+    conversions = [f"| `{name}` | {kind.effect} | {kind.meaning} |" for name, kind in KINDS.items()]
+    checks = [f"| `{name}` | {kind.severity} | {kind.meaning} |" for name, kind in CHECK_KINDS.items()]
+    return "\n".join(
+        [
+            "# Findings\n\nWhat a `--report` may hold; made by `python tests/test_docs.py`.\n",
+            "## Conversions and merge\n",
+            "error: the file cannot be used. dropped: something is not in the result. repaired: a value was changed.",
+            "noted: nothing was changed; a person may want to look.\n",
+            "| kind | effect | meaning |\n|---|---|---|",
+            *conversions,
+            "\n## detaug check\n",
+            "error: training would stop there, or learn something else than the json says. warning: a person should",
+            "look.\n",
+            "| kind | severity | meaning |\n|---|---|---|",
+            *checks,
+            "",
+        ]
+    )
+
+
+def test_every_kind_of_finding_is_documented() -> None:
+    assert FINDINGS.read_text() == findings_page(), "python tests/test_docs.py writes docs/findings.md again"
+
+
 def test_the_help_in_the_documents_is_the_programs() -> None:
     same = COMMANDS.read_text().split() == help_page().split()  # click's versions wrap lines in different places
     assert same, "python tests/test_docs.py writes docs/commands.md again"
@@ -291,12 +320,13 @@ def anchors(document: str) -> list[str]:
 
 
 def write_again() -> None:
-    """docs/commands.md, docs/sheet.jpg, and the outputs in README.md and docs/accuracy.md."""
+    """docs/commands.md, docs/findings.md, docs/sheet.jpg, and the outputs in README.md and docs/accuracy.md."""
     import os
     import shutil
     import tempfile
 
     COMMANDS.write_text(help_page())
+    FINDINGS.write_text(findings_page())
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
