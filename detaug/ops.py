@@ -81,7 +81,7 @@ class RandomZoomOut(GeometricOp):
     def move(self, views: Views, drawn: Arrays) -> Views:
         ratio = drawn["ratio"][:, None]
         start = -drawn["place"] * (ratio - 1)
-        return replace(views.look(start, start + ratio), shown=views.seen(), fill=self.fill)
+        return replace(views.look(start, start + ratio), shown=np.sort(views.seen(), axis=1), fill=self.fill)
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class Resize(Op):
         if views.fill is None:
             seen, place = corners(views.matrix), [size]
         else:
-            seen = corners(views.matrix).clip(views.shown[:, :1], views.shown[:, 1:])
+            seen = views.seen()
             views, part, offset = _laid_out(views, seen, size)
             place = [part, -offset[:, ::-1], size]
         after = replace(views, size=size, fill=None).clip(views.in_view())

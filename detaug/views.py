@@ -69,14 +69,12 @@ class Views:
         return replace(self, boxes=boxes, labels=np.where(keep, self.labels, -1))
 
     def seen(self) -> Floats:
-        """(N, 2, 2): the part of the source that is in view, from (x0, y0) to (x1, y1) in pixels."""
-        ends = np.sort(corners(self.matrix), axis=1)
-        return ends.clip(self.shown[:, :1], self.shown[:, 1:])
+        """(N, 2, 2): the part of the source that is in view, in pixels, from the view's (0, 0) to its (1, 1)."""
+        return corners(self.matrix).clip(self.shown[:, :1], self.shown[:, 1:])
 
     def beyond(self) -> float:
         """By how many source pixels the views reach outside what may be seen, at most."""
-        ends = corners(self.matrix)
-        return float(np.abs(ends - ends.clip(self.shown[:, :1], self.shown[:, 1:])).max(initial=0))
+        return float(np.abs(corners(self.matrix) - self.seen()).max(initial=0))
 
     def in_view(self) -> Bools:
         """(N, M): is it a box, and is some of it inside the view?"""
