@@ -99,9 +99,9 @@ class Recipe:
                 raise TypeError(f"a recipe is made of ops, such as da.Resize((300, 300)); got {op!r}")
             _check_place(op, before)
             before = op.stage
-        fills = {fill for op in self.ops if (fill := getattr(op, "fill", None)) is not None}
-        if len(fills) > 1:
-            raise ValueError(f"all fills of a recipe must be the same, since it is filled once; got {sorted(fills)}")
+        fills = [op.fill for op in self.ops if op.stage == "view" and hasattr(op, "fill")]
+        if any(tuple(fill) != tuple(fills[0]) for fill in fills):
+            raise ValueError(f"all fills of a recipe must be the same, since it is filled once; got {fills}")
 
     def plan(self, views: Views, rng: np.random.Generator) -> tuple[Views, Arrays]:
         """The views after all ops, and all that `paint` must be fed, by input name."""

@@ -285,6 +285,15 @@ def test_two_fills_are_refused() -> None:
         da.RandomZoomOut(fill=(1, 1, 1))(da.RandomZoomOut(fill=(2, 2, 2))(painted_batch(0)))
 
 
+def test_a_fill_may_be_a_list_and_pixel_ops_may_have_their_own() -> None:
+    @dataclass(frozen=True)
+    class Paint(da.PixelOp):
+        fill: int = 7
+
+    zoom = da.RandomZoomOut(fill=[1, 2, 3], p=1)
+    assert painted_batch(0).then(zoom, zoom, da.Resize((9, 9)), Paint()).images[0].shape == (9, 9, 3)
+
+
 @pytest.mark.parametrize("boxes", [[[[1, 2, 3, 4, 5]]], [[1, 2, 3, 4, 5, 6, 7, 8]]])
 def test_boxes_of_another_shape_are_refused(boxes: list) -> None:
     with pytest.raises(ValueError, match=r"boxes\[0\] must be"):
