@@ -15,35 +15,30 @@ if TYPE_CHECKING:
     from detaug import presets as presets
     from detaug.batches import Batch as Batch
     from detaug.eager import batch as batch
+    from detaug.geometry import RandomHorizontalFlip as RandomHorizontalFlip
+    from detaug.geometry import RandomVerticalFlip as RandomVerticalFlip
+    from detaug.geometry import RandomZoomOut as RandomZoomOut
+    from detaug.iou_crop import RandomIoUCrop as RandomIoUCrop
     from detaug.loader import DataError as DataError
     from detaug.loader import Loader as Loader
-    from detaug.ops import Normalize as Normalize
-    from detaug.ops import RandomHorizontalFlip as RandomHorizontalFlip
-    from detaug.ops import RandomIoUCrop as RandomIoUCrop
-    from detaug.ops import RandomPhotometricDistort as RandomPhotometricDistort
-    from detaug.ops import RandomVerticalFlip as RandomVerticalFlip
-    from detaug.ops import RandomZoomOut as RandomZoomOut
-    from detaug.ops import Resize as Resize
+    from detaug.pixels import Normalize as Normalize
+    from detaug.pixels import RandomPhotometricDistort as RandomPhotometricDistort
     from detaug.reader import CocoReader as CocoReader
     from detaug.recipe import GeometricOp as GeometricOp
     from detaug.recipe import Op as Op
     from detaug.recipe import PixelOp as PixelOp
+    from detaug.resize import Resize as Resize
 
 _NAMES = {
     "batches": ("Batch",),
     "eager": ("batch",),
+    "geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomZoomOut"),
+    "iou_crop": ("RandomIoUCrop",),
     "loader": ("DataError", "Loader"),
-    "ops": (
-        "Normalize",
-        "RandomHorizontalFlip",
-        "RandomIoUCrop",
-        "RandomPhotometricDistort",
-        "RandomVerticalFlip",
-        "RandomZoomOut",
-        "Resize",
-    ),
+    "pixels": ("Normalize", "RandomPhotometricDistort"),
     "reader": ("CocoReader",),
     "recipe": ("GeometricOp", "Op", "PixelOp"),
+    "resize": ("Resize",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
-from detaug.ops import Resize
 from detaug.pipeline import Lane, resolve_device
 from detaug.recipe import Node, Op, Recipe
+from detaug.resize import Resize
 from detaug.views import Floats, Views, pad_rows, whole_images
 
 Array = NDArray[Any]

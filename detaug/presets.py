@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from detaug.ops import (
-    Normalize,
-    RandomHorizontalFlip,
-    RandomIoUCrop,
-    RandomPhotometricDistort,
-    RandomZoomOut,
-    Resize,
-)
+from detaug.geometry import RandomHorizontalFlip, RandomZoomOut
+from detaug.iou_crop import RandomIoUCrop
+from detaug.pixels import Normalize, RandomPhotometricDistort
 from detaug.recipe import Op
+from detaug.resize import Resize
 
 Triple = tuple[float, float, float]
 

@@ -24,8 +24,8 @@ from detaug import presets
 from detaug.batches import Batch
 from detaug.changes import Stage, what_changed
 from detaug.eager import Samples, batch
-from detaug.ops import Normalize
 from detaug.pick import How, objects, pick
+from detaug.pixels import Normalize
 from detaug.preview import Tile, sheet, to_image
 from detaug.reader import CocoReader
 from detaug.recipe import Op

@@ -7,7 +7,7 @@ import pytest
 
 import detaug as da
 from detaug.changes import Stage, what_changed
-from detaug.ops import Op
+from detaug.recipe import Op
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)

@@ -310,9 +310,9 @@ def test_an_op_in_the_wrong_place_says_where_it_belongs() -> None:
         da.RandomPhotometricDistort()(da.Normalize()(da.Resize((9, 9))(samples)))
 
 
-def test_every_op_is_in_this_file() -> None:
+def test_every_op_is_in_a_test() -> None:
     from pathlib import Path
 
-    text = Path(__file__).read_text()
+    text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     ops = [name for name in da.__all__ if isinstance(getattr(da, name), type) and issubclass(getattr(da, name), da.Op)]
     assert [name for name in ops if f"da.{name}(" not in text and not name.endswith("Op")] == []

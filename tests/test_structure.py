@@ -15,9 +15,9 @@ PACKAGE = REPOSITORY / "detaug"
 CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
-    {"views", "color", "epochs", "_scenery", "_text", "converters"},
+    {"arguments", "views", "color", "epochs", "_scenery", "_text", "converters"},
     {"recipe", "batches", "changes", "shapes", "preview"},
-    {"ops", "reader", "pipeline"},
+    {"geometry", "iou_crop", "pixels", "resize", "reader", "pipeline"},
     {"presets", "pick", "eager", "loader"},
     {"sheets"},
     {"demo"},
