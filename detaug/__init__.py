@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from detaug import presets as presets
+    from detaug.affine import RandomAffine as RandomAffine
+    from detaug.affine import RandomPerspective as RandomPerspective
+    from detaug.affine import RandomRotation as RandomRotation
     from detaug.batches import Batch as Batch
     from detaug.eager import batch as batch
+    from detaug.geometry import CenterCrop as CenterCrop
+    from detaug.geometry import Pad as Pad
+    from detaug.geometry import PadToMultiple as PadToMultiple
+    from detaug.geometry import RandomBoxSafeCrop as RandomBoxSafeCrop
+    from detaug.geometry import RandomCrop as RandomCrop
     from detaug.geometry import RandomHorizontalFlip as RandomHorizontalFlip
+    from detaug.geometry import RandomRotate90 as RandomRotate90
     from detaug.geometry import RandomVerticalFlip as RandomVerticalFlip
     from detaug.geometry import RandomZoomOut as RandomZoomOut
+    from detaug.geometry import ScaleJitter as ScaleJitter
     from detaug.iou_crop import RandomIoUCrop as RandomIoUCrop
     from detaug.loader import DataError as DataError
     from detaug.loader import Loader as Loader
@@ -27,18 +37,31 @@ if TYPE_CHECKING:
     from detaug.recipe import GeometricOp as GeometricOp
     from detaug.recipe import Op as Op
     from detaug.recipe import PixelOp as PixelOp
+    from detaug.resize import RandomShortestSize as RandomShortestSize
     from detaug.resize import Resize as Resize
 
 _NAMES = {
     "batches": ("Batch",),
     "eager": ("batch",),
-    "geometry": ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomZoomOut"),
+    "affine": ("RandomAffine", "RandomPerspective", "RandomRotation"),
+    "geometry": (
+        "CenterCrop",
+        "Pad",
+        "PadToMultiple",
+        "RandomBoxSafeCrop",
+        "RandomCrop",
+        "RandomHorizontalFlip",
+        "RandomRotate90",
+        "RandomVerticalFlip",
+        "RandomZoomOut",
+        "ScaleJitter",
+    ),
     "iou_crop": ("RandomIoUCrop",),
     "loader": ("DataError", "Loader"),
     "pixels": ("Normalize", "RandomPhotometricDistort"),
     "reader": ("CocoReader",),
     "recipe": ("GeometricOp", "Op", "PixelOp"),
-    "resize": ("Resize",),
+    "resize": ("RandomShortestSize", "Resize"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 

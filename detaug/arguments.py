@@ -9,6 +9,12 @@ import numpy as np
 Range = tuple[float, float]
 """(smallest, largest)."""
 
+RGB = tuple[float, float, float]
+"""Red, green, blue, 0..255."""
+
+FILL: RGB = (123.0, 117.0, 104.0)
+"""What lies beside an image, unless an op says otherwise: the mean colour of photographs (SSD, Liu et al. 2016)."""
+
 
 def check(name: str, value: Any, holds: bool, rule: str) -> None:
     if not holds:
@@ -23,9 +29,14 @@ def is_numbers(value: Any, count: int | None = None) -> bool:
 
 
 def check_p(p: float) -> None:
-    check("p", p, 0 <= p <= 1, "a probability in 0..1")
+    check("p", p, isinstance(p, int | float) and 0 <= p <= 1, "a probability in 0..1")
 
 
-def check_range(name: str, bounds: Range, low: float, high: float) -> None:
+def check_range(name: str, bounds: Any, low: float, high: float) -> None:
     in_order = is_numbers(bounds, 2) and low <= bounds[0] <= bounds[1] <= high
     check(name, bounds, in_order, f"(smallest, largest) within {low}..{high}")
+
+
+def check_fill(fill: Any) -> None:
+    in_range = is_numbers(fill, 3) and all(0 <= value <= 255 for value in fill)
+    check("fill", fill, in_range, "three numbers in 0..255: red, green, blue")

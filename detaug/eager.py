@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
 from detaug.pipeline import Lane, resolve_device
-from detaug.recipe import Node, Op, Recipe
-from detaug.resize import Resize
+from detaug.recipe import Arrays, Node, Op, Plan, Recipe
+from detaug.resize import Render
 from detaug.views import Floats, Views, pad_rows, whole_images
 
 Array = NDArray[Any]
@@ -78,30 +78,30 @@ class Samples:
 
     @property
     def matrix(self) -> Floats:
-        """(N, 2, 3): source pixels -> pixels of `images`."""
-        return self._planned[0].to_output()
+        """Source pixels -> pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op."""
+        return self._plan.views.to_output()
 
     @cached_property
     def images(self) -> list[Array]:
         """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
         lane = Lane(self._graph, len(self), 1, self.device)
-        lane.start({"image": list(self.source_images), **self._planned[1]})
+        lane.start({"image": list(self.source_images), **self._plan.inputs})
         (images,) = lane.finish()
         on_cpu = images.as_cpu()
         return [np.array(on_cpu.at(at)) for at in range(len(self))]
 
     @cached_property
-    def _planned(self) -> tuple[Views, dict[str, Array]]:
+    def _plan(self) -> Plan:
         return self._recipe.plan(self._source_views(), np.random.default_rng(self.seed))
 
     @cached_property
     def _packed(self) -> tuple[Array, Array, Array]:
-        return self._planned[0].packed()
+        return self._plan.views.packed()
 
     @property
     def _recipe(self) -> Recipe:
         recipe = Recipe(self.ops)
-        return recipe if "render" in recipe.stages else Recipe((*self.ops, _OwnSize(1)))
+        return recipe if "render" in recipe.stages else Recipe((*self.ops, _OwnSize()))
 
     def _source_views(self) -> Views:
         size = np.array([image.shape[:2] for image in self.source_images], np.float64)
@@ -114,10 +114,12 @@ class Samples:
         return [self._recipe.paint(image.gpu() if self.device.type == "cuda" else image)]
 
 
-class _OwnSize(Resize):
+class _OwnSize(Render):
     """Renders each view at its own size, in whole pixels."""
 
-    def output_size(self, views: Views) -> Floats:
+    uniform = False
+
+    def output_size(self, views: Views, drawn: Arrays) -> Floats:
         return np.round(views.size).clip(1)
 
 

@@ -1,19 +1,19 @@
-"""Geometric ops: each looks at the images in another way and leaves the pixels to `Resize`.
+"""Flips, quarter turns, canvases and crops: ops that look at the images in another way.
 
-An op is a frozen dataclass: `draw` returns its random numbers for a batch, `move` the views after it.
-`RandomZoomOut` is a short one to learn from.
+An op is a frozen dataclass: `draw` returns its random numbers for a batch, `move` the views after it; the pixels
+are `Resize`'s. `RandomZoomOut` is a short one to learn from.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from detaug.arguments import check, check_p, is_numbers
+from detaug.arguments import FILL, RGB, check, check_fill, check_p
 from detaug.recipe import Arrays, GeometricOp
-from detaug.views import Views
+from detaug.views import Floats, Views
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,28 @@ class RandomVerticalFlip(_RandomFlip):
 
 
 @dataclass(frozen=True)
+class RandomRotate90(GeometricOp):
+    """Turn by one, two or three quarters, each as likely, with probability `p` (Albumentations' RandomRotate90).
+
+    Albumentations draws from zero to three quarters; here `p` is the share of images that are turned.
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"turns": np.where(rng.random(n) < self.p, rng.integers(1, 4, n), 0)}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return views.quarter_turns(drawn["turns"])
+
+
+# -------------------------------------------------------------------------------------------- canvases
+
+
+@dataclass(frozen=True)
 class RandomZoomOut(GeometricOp):
     """Put the image at a random place of a canvas up to `max_ratio` times as wide and high, with probability `p`.
 
@@ -58,14 +80,13 @@ class RandomZoomOut(GeometricOp):
 
     max_ratio: float = 4.0
     p: float = 0.5
-    fill: tuple[float, float, float] = (123.0, 117.0, 104.0)
+    fill: RGB = FILL
 
     def __post_init__(self) -> None:
         large = 1 <= self.max_ratio < float("inf")
         check("max_ratio", self.max_ratio, large, "at least 1 (1 leaves the image as it is)")
         check_p(self.p)
-        in_range = is_numbers(self.fill, 3) and all(0 <= value <= 255 for value in self.fill)
-        check("fill", self.fill, in_range, "three numbers in 0..255: red, green, blue")
+        check_fill(self.fill)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
@@ -74,4 +95,164 @@ class RandomZoomOut(GeometricOp):
     def move(self, views: Views, drawn: Arrays) -> Views:
         ratio = drawn["ratio"][:, None]
         start = -drawn["place"] * (ratio - 1)
-        return replace(views.look(start, start + ratio), shown=np.sort(views.seen(), axis=1), fill=self.fill)
+        return views.beyond_is_fill(self.fill).look(start, start + ratio)
+
+
+@dataclass(frozen=True)
+class Pad(GeometricOp):
+    """Add `padding` pixels of `fill` around the image: one number, (left and right, top and bottom), or
+    (left, top, right, bottom), as torchvision's `Pad` takes them. `fill`: RGB 0..255, in torchvision black.
+    """
+
+    padding: int | tuple[int, ...]
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        whole = len(self._sides) == 4 and all(type(side) is int and side >= 0 for side in self._sides)
+        check("padding", self.padding, whole, "one, two or four whole numbers of pixels of at least 0")
+        check_fill(self.fill)
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        given = tuple(self.padding) if isinstance(self.padding, tuple | list) else (self.padding,)
+        return given * (4 // len(given)) if len(given) in (1, 2, 4) else given
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        before, after = np.array(self._sides, np.float64).reshape(2, 2)
+        size = views.size[:, ::-1]
+        return views.beyond_is_fill(self.fill).look(-before / size, 1 + after / size)
+
+
+@dataclass(frozen=True)
+class PadToMultiple(GeometricOp):
+    """Add `fill`, RGB 0..255, at the right and the bottom until height and width are multiples of `multiple` pixels."""
+
+    multiple: int
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        check("multiple", self.multiple, type(self.multiple) is int and self.multiple >= 1, "a whole number from 1")
+        check_fill(self.fill)
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        wanted = np.ceil(views.size / self.multiple - 1e-9) * self.multiple
+        return views.beyond_is_fill(self.fill).look(np.zeros((len(views), 2)), (wanted / views.size)[:, ::-1])
+
+
+# ------------------------------------------------------------------------------------------------ crops
+
+
+@dataclass(frozen=True)
+class CenterCrop(GeometricOp):
+    """The middle `size` (height, width) pixels; `fill`, RGB 0..255, around an image that is smaller.
+
+    torchvision's `CenterCrop`. One number is a square.
+    """
+
+    size: int | tuple[int, int]
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        _check_crop_size(self.size)
+        check_fill(self.fill)
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return _crop(views, _wanted(self.size, views), np.full((len(views), 2), 0.5), self.fill)
+
+
+@dataclass(frozen=True)
+class RandomCrop(GeometricOp):
+    """A window of `size` (height, width) pixels at a random place of the image.
+
+    torchvision's `RandomCrop(pad_if_needed=True)`: an image that is smaller lies at a random place of a window
+    filled with `fill`, RGB 0..255. One number is a square. What is cut off a box is clipped, and a box of which
+    nothing is left is dropped.
+    """
+
+    size: int | tuple[int, int]
+    p: float = 1.0
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        _check_crop_size(self.size)
+        check_p(self.p)
+        check_fill(self.fill)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"crop": rng.random(n) < self.p, "place": rng.random((n, 2))}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        wanted = np.where(drawn["crop"][:, None], _wanted(self.size, views), views.size)
+        return _crop(views, wanted, drawn["place"], self.fill)
+
+
+@dataclass(frozen=True)
+class RandomBoxSafeCrop(GeometricOp):
+    """A random window that holds all boxes whole, with probability `p`.
+
+    Each side of the window lies anywhere between the image's border and the outermost box, as in Albumentations'
+    BBoxSafeRandomCrop without erosion. An image without boxes stays whole.
+    """
+
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"crop": rng.random(n) < self.p, "start": rng.random((n, 2)), "end": rng.random((n, 2))}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        real = (views.labels >= 0)[..., None]
+        start = np.where(real, views.boxes[..., :2], 1).min(1, initial=1).clip(0, 1)
+        end = np.where(real, views.boxes[..., 2:], 0).max(1, initial=0).clip(0, 1)
+        crop = drawn["crop"][:, None] & real.any(1)
+        start, end = np.where(crop, start * drawn["start"], 0), np.where(crop, 1 - (1 - end) * drawn["end"], 1)
+        return views.look(start, end).clip()
+
+
+@dataclass(frozen=True)
+class ScaleJitter(GeometricOp):
+    """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or fill it up to `size` (H, W) pixels.
+
+    The image is scaled to fit in `size`, times a factor drawn from `scale`, and lies at, or is cropped at, a random
+    place. torchvision's `ScaleJitter(target_size, scale_range)` and `FixedSizeCrop(target_size)` in one;
+    torchvision fills at the right and the bottom only. Put `Resize(size)` behind it.
+    """
+
+    size: tuple[int, int]
+    scale: tuple[float, float] = (0.1, 2.0)
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        check("size", self.size, isinstance(self.size, tuple | list), "(height, width) in whole pixels")
+        _check_crop_size(self.size)
+        low, high = self.scale
+        check("scale", self.scale, 0 < low <= high < float("inf"), "(smallest, largest) above 0")
+        check_fill(self.fill)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"scale": rng.uniform(*self.scale, n), "place": rng.random((n, 2))}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        size = np.array(self.size, np.float64)
+        fit = (size / views.size).min(1) * drawn["scale"]
+        window = _crop(views, size / fit[:, None], drawn["place"], self.fill)
+        return window.at_size(np.tile(size, (len(views), 1)))
+
+
+def _wanted(size: int | tuple[int, int], views: Views) -> Floats:
+    return np.tile(np.array(size, np.float64), (len(views), 2 if isinstance(size, int) else 1))
+
+
+def _crop(views: Views, size: Floats, place: Floats, fill: RGB) -> Views:
+    """Windows of `size` (N, 2) (height, width); at `place` (N, 2) (x, y), 0 is left or top, 1 right or bottom."""
+    length = (size / views.size)[:, ::-1]
+    start = np.round(place * (1 - length) * views.size[:, ::-1]) / views.size[:, ::-1]
+    return views.beyond_is_fill(fill).look(start, start + length).clip()
+
+
+def _check_crop_size(size: int | tuple[int, int]) -> None:
+    sides = size if isinstance(size, tuple | list) else (size, size)
+    whole = len(sides) == 2 and all(type(side) is int and side >= 1 for side in sides)
+    check("size", size, whole, "(height, width) or one number for both, in whole pixels")

@@ -42,12 +42,12 @@ class RandomIoUCrop(GeometricOp):
         visible = self.min_visibility is None or 0 < self.min_visibility <= 1
         check("min_visibility", self.min_visibility, visible, "None (the centre decides) or above 0 and at most 1")
 
-    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        return {"seed": rng.integers(2**32, size=(n, 2))}  # the first is that of the search: its length is the boxes'
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        return {"window": self._search(views, rng)}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        window = self._search(views, np.random.default_rng(drawn["seed"][0]))
-        keep = self._stays(views.boxes, window[:, None])[:, 0] & (views.labels >= 0)
+        window = drawn["window"]
+        keep = self._stays(views.boxes, window[:, None])[:, 0]
         return views.look(window[:, :2], window[:, 2:]).clip(keep)
 
     def _search(self, views: Views, rng: np.random.Generator) -> Floats:

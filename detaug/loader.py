@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from detaug.batches import Batch
 from detaug.epochs import evaluation_batches, plan_rng, train_batches
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader, Rows, decoded
-from detaug.recipe import Arrays, Node, Op, make_recipe
+from detaug.recipe import Node, Op, Plan, make_recipe
 from detaug.views import Views
 
 
@@ -40,8 +41,7 @@ class _Planned(NamedTuple):
     epoch: int
     step: int
     rows: Rows
-    views: Views
-    inputs: Arrays
+    plan: Plan
 
 
 class Loader:
@@ -79,6 +79,8 @@ class Loader:
         self.shard = _resolve_shard(shard)
         self.device = resolve_device(device)
         self.pipelines, self.threads = _pipelines_and_threads(self.device, pipelines, threads)
+        if self.batch_size < 2 and any(op.mixes for op in self.ops):
+            raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._batches(0))
         self._open()
         self._plan: Iterator[_Planned] = iter(())
@@ -161,14 +163,13 @@ class Loader:
 
     def _planned(self, epoch: int, first: int, batches: list[Rows]) -> list[_Planned]:
         """The plans of some batches of an epoch, which begin at step `first`."""
-        rows = np.concatenate(batches)
-        views, inputs = self.recipe.plan(self.reader.views(rows), plan_rng(self.seed, epoch, first, self.shard[0]))
-        ends = np.cumsum([len(batch) for batch in batches]).tolist()
-        parts = [slice(end - len(batch), end) for end, batch in zip(ends, batches, strict=True)]
-        return [
-            _Planned(epoch, step, rows[part], views[part], {name: array[part] for name, array in inputs.items()})
-            for step, part in enumerate(parts, first)
-        ]
+        rows, lengths = np.concatenate(batches), [len(batch) for batch in batches]
+        which = np.repeat(np.arange(len(batches)), lengths)
+        views = replace(self.reader.views(rows), batch=which, epoch=epoch)
+        plan = self.recipe.plan(views, plan_rng(self.seed, epoch, first, self.shard[0]))
+        ends = np.cumsum(lengths).tolist()
+        parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        return [_Planned(epoch, step, rows[part], plan[part]) for step, part in enumerate(parts, first)]
 
     def _go_to(self, epoch: int, step: int) -> None:
         with self._all_or_nothing():
@@ -196,7 +197,7 @@ class Loader:
     def _start_lanes(self) -> None:
         while self._idle and (planned := next(self._plan, None)) is not None:
             lane = self._idle.popleft()
-            lane.start({"path": self.reader.paths(planned.rows), **planned.inputs})
+            lane.start({"path": self.reader.paths(planned.rows), **planned.plan.inputs})
             self._running.append((planned, lane))
 
     def _drain(self) -> None:
@@ -223,7 +224,7 @@ class Loader:
             with self._all_or_nothing():
                 planned, outputs = self._finish()
                 self._start_lanes()
-                batch = self._batch(planned.rows, planned.views, outputs)
+                batch = self._batch(planned.rows, planned.plan.views, outputs)
             self._position, self._resumed = (epoch, at + 1), False
             yield batch
 

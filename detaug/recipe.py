@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
@@ -41,12 +41,29 @@ class Op:
     uniform: ClassVar[bool] = True
     """Do all images of a batch have one size after it?"""
 
+    mixes: ClassVar[bool] = False
+    """Does it put several images of a batch together? Then the batch needs two or more, of one size."""
+
+    @property
+    def fills(self) -> tuple[tuple[float, ...], ...]:
+        """The colours, RGB 0..255, that it puts beside images."""
+        return ()
+
+    @property
+    def after_resize(self) -> PixelOp | None:
+        """A second part, that the recipe puts right behind Resize; it plans with the numbers that this op drew."""
+        return None
+
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """The random numbers for n images, by name: a batch, or several planned at once.
 
         Take them from `rng` only, in `paint` too: DALI's own would depend on the number of pipelines.
         """
         return {}
+
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        """The same, for an op whose draw depends on the boxes."""
+        return self.draw(rng, len(views))
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """The views after this op, and what `paint` needs to know, by name."""
@@ -68,6 +85,10 @@ class GeometricOp(Op):
     """Moves the views and leaves the pixels to `Resize`."""
 
     stage = "view"
+
+    @property
+    def fills(self) -> tuple[tuple[float, ...], ...]:
+        return (tuple(self.fill),) if hasattr(self, "fill") else ()
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         """The views after this op."""
@@ -99,24 +120,46 @@ class Recipe:
                 raise TypeError(f"a recipe is made of ops, such as da.Resize((300, 300)); got {op!r}")
             _check_place(op, before)
             before = op.stage
-        fills = [op.fill for op in self.ops if op.stage == "view" and hasattr(op, "fill")]
-        if any(tuple(fill) != tuple(fills[0]) for fill in fills):
-            raise ValueError(f"all fills of a recipe must be the same, since it is filled once; got {fills}")
+            if op.mixes and not self.uniform:
+                raise ValueError(f"{op!r} needs images of one size: give Resize (height, width)")
+        fills = {fill for op in self.ops for fill in op.fills}
+        if len(fills) > 1:
+            raise ValueError(f"all fills of a recipe must be the same, since it is filled once; got {sorted(fills)}")
 
-    def plan(self, views: Views, rng: np.random.Generator) -> tuple[Views, Arrays]:
-        """The views after all ops, and all that `paint` must be fed, by input name."""
+    @cached_property
+    def steps(self) -> tuple[tuple[Op, int], ...]:
+        """The ops with their second parts in place, and for each the position of the step whose draw it uses."""
+        steps: list[tuple[Op, int]] = []
+        second_parts: list[tuple[Op, int]] = []
+        for op in self.ops:
+            if op.after_resize:
+                second_parts.append((op.after_resize, len(steps)))
+            steps.append((op, len(steps)))
+            if op.stage == "render":
+                steps += second_parts
+        return tuple(steps)
+
+    def plan(self, views: Views, rng: np.random.Generator, drawn: Sequence[Arrays] | None = None) -> Plan:
+        """What all ops do to these images, with the numbers `drawn` before, or new ones from `rng`."""
+        draws: list[Arrays] = []
         inputs: Arrays = {}
-        for at, op in enumerate(self.ops):
-            views, planned = op.plan(views, op.draw(rng, len(views)))
+        for at, (op, drawn_by) in enumerate(self.steps):
+            if drawn is not None:
+                draws.append(drawn[at])
+            else:
+                draws.append(op.draw_for(views, rng) if drawn_by == at else draws[drawn_by])
+            views, planned = op.plan(views, draws[-1])
             _check_views(op, views)
             inputs |= {f"{at}.{name}": _as_input(array) for name, array in planned.items()}
-        return views, inputs
+        return Plan(views, inputs, tuple(draws))
 
     def paint(self, image: Node) -> Node:
         """The image after all ops: (H, W, 3), or (3, H, W) after Normalize."""
         views, rng = _one_view(), np.random.default_rng(0)
-        for at, op in enumerate(self.ops):
-            after, planned = op.plan(views, op.draw(rng, 1))
+        draws: list[Arrays] = []
+        for at, (op, drawn_by) in enumerate(self.steps):
+            draws.append(op.draw_for(views, rng) if drawn_by == at else draws[drawn_by])
+            after, planned = op.plan(views, draws[-1])
             nodes = {name: fn.external_source(name=f"{at}.{name}") for name in planned}
             image, views = op.paint(image, nodes, views), after
         return image
@@ -130,6 +173,23 @@ class Recipe:
     def uniform(self) -> bool:
         """Do all images come out in one size?"""
         return all(op.uniform for op in self.ops)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a recipe does to N images."""
+
+    views: Views
+    """The views after all ops."""
+    inputs: Arrays
+    """All that `Recipe.paint` must be fed, by input name."""
+    drawn: tuple[Arrays, ...]
+    """For each step of the recipe, the random numbers it drew."""
+
+    def __getitem__(self, rows: slice) -> Plan:
+        """What it does to some of them."""
+        inputs, *drawn = ({name: a[rows] for name, a in each.items()} for each in (self.inputs, *self.drawn))
+        return Plan(self.views[rows], inputs, tuple(drawn))
 
 
 def _check_place(op: Op, before: str) -> None:

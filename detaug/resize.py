@@ -1,79 +1,202 @@
-"""`Resize`: where the views become pixels, in one resample."""
+"""`Resize`: where the views become pixels, in one resample.
+
+A view that is not turned is one `fn.resize` of its window, exact to a tenth of a pixel. A turned one is first
+shrunk, antialiased, to about the output's resolution, then warped: linear interpolation alone would skip pixels.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from nvidia.dali import fn, types
+from nvidia.dali import math as dali_math
 
-from detaug.arguments import check
+from detaug import polygons
+from detaug.arguments import FILL, RGB, check, check_fill
 from detaug.recipe import Arrays, Node, Nodes, Op
-from detaug.views import Floats, Views, corners
+from detaug.views import Fill, Floats, Ints, Views, corners, view_matrix
+
+LARGEST = 1 << 14
+"""Output pixels a side, at most."""
+
+
+class Render(Op):
+    """Turns views into pixels; a subclass says of what size."""
+
+    stage = "render"
+    letterbox: str | None = None
+    fill: RGB = FILL
+
+    def output_size(self, views: Views, drawn: Arrays) -> Floats:
+        """(N, 2): (height, width) in whole pixels."""
+        raise NotImplementedError(f"{type(self).__name__} must define output_size(views, drawn)")
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        size = self.output_size(views, drawn)
+        if self.letterbox:
+            views = _letterboxed(views, size, 0.5 if self.letterbox == "center" else 0.0, self.fill)
+        views, planned = _turned(views, size) if views.turned else _upright(views, size)
+        return _without_slivers(replace(views, size=size, fill=None).clip()), planned
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        place = planned["place"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
+        image = fn.resize(image, roi_start=place[0], roi_end=place[1], size=place[2])
+        fill = self.fill if self.letterbox else views.fill
+        if views.turned:
+            return _warped(image, planned, fill or FILL)
+        if fill is None:
+            return image
+        anchor, shape = (fn.cast(place[row], dtype=types.INT32) for row in (3, 4))
+        return fn.slice(image, anchor, shape, axes=[0, 1], out_of_bounds_policy="pad", fill_values=list(fill))
 
 
 @dataclass(frozen=True)
-class Resize(Op):
+class Resize(Render):
     """Render the view: one antialiased linear resample to the output's size.
 
-    `size`: (H, W) pixels, the view is stretched to it; or one number, the shorter side, at most `max_size` for
-    the longer one, aspect ratio kept (torchvision's `Resize(size, max_size)`).
+    `size`: (H, W) pixels; or one number, the shorter side, at most `max_size` for the longer one, aspect ratio
+    kept (torchvision's `Resize(size, max_size)`); or a list of (H, W), one of which is drawn for each batch.
+
+    (H, W) stretches the view. With `letterbox` "center" or "top-left" its aspect ratio stays and `fill`, RGB
+    0..255, takes the rest (Ultralytics' LetterBox).
 
     Where the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix
-    follow that rounding, so they stay exact.
+    follow that rounding, so they stay exact. A box that lost more than three quarters and is thinner than a
+    pixel, of the output or of the source, is dropped; a whole one stays however small.
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | Sequence[tuple[int, int]]
     max_size: int | None = None
-
-    stage = "render"
+    letterbox: Literal["center", "top-left"] | None = None
+    fill: RGB = FILL
 
     def __post_init__(self) -> None:
-        pair = isinstance(self.size, tuple | list) and len(self.size) == 2
-        sides: tuple[Any, ...] = tuple(self.size) if isinstance(self.size, tuple | list) and pair else (self.size,)
-        whole = all(type(side) is int and side >= 1 for side in sides)
-        check("size", self.size, whole, "(height, width), or one number for the shorter side, in whole pixels")
+        right = all(map(_is_pair, self._several)) if self._several else _is_side(self.size) or _is_pair(self.size)
+        rule = "(height, width), a list of those, or one number for the shorter side, in whole pixels"
+        check("size", self.size, right, rule)
+        pair = not isinstance(self.size, int)
         if self.max_size is not None:
             check("max_size", self.max_size, not pair, "left out when size is (height, width)")
-            check("max_size", self.max_size, self.max_size >= min(sides), f"at least size ({self.size})")
+            check("max_size", self.max_size, self.max_size >= self.size, f"at least size ({self.size})")  # type: ignore[operator]
+        known = self.letterbox in (None, "center", "top-left")
+        check("letterbox", self.letterbox, known, "None, 'center' or 'top-left'")
+        check("letterbox", self.letterbox, pair or not self.letterbox, "left out when size is one number")
+        check_fill(self.fill)
+
+    @property
+    def _several(self) -> Sequence[Any]:
+        """The sizes to draw from, if there are several."""
+        given: Any = self.size
+        listed = isinstance(given, tuple | list) and any(isinstance(each, tuple | list) for each in given)
+        return given if listed else ()
 
     @property
     def uniform(self) -> bool:  # type: ignore[override]
         """Do all images of a batch have one size after it?"""
         return not isinstance(self.size, int)
 
-    def output_size(self, views: Views) -> Floats:
-        """(N, 2): (height, width) in whole pixels."""
-        if not isinstance(self.size, int):
-            return np.tile(np.array(self.size, np.float64), (len(views), 1))
-        short = np.full(len(views), float(self.size))
-        long = np.floor(self.size * views.size.max(1) / views.size.min(1) + 1e-6)  # torchvision rounds down, twice
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"size": rng.integers(len(self._several), size=n)} if self._several else {}
+
+    def output_size(self, views: Views, drawn: Arrays) -> Floats:
+        if self._several:
+            return np.array(self._several, np.float64)[drawn["size"][first_of_batch(views)]]
+        if isinstance(self.size, int):
+            return shorter_side(views.size, np.full(len(views), float(self.size)), self.max_size)
+        return np.tile(np.array(self.size, np.float64), (len(views), 1))
+
+
+@dataclass(frozen=True)
+class RandomShortestSize(Render):
+    """Resize the shorter side to one of `min_size`, drawn for each batch; the longer one gets at most `max_size`.
+
+    Multi-scale training with the aspect ratio kept. torchvision's `RandomShortestSize` draws for each image:
+    here the images of a batch keep one scale, so that little is padded.
+    """
+
+    min_size: tuple[int, ...]
+    max_size: int | None = None
+
+    uniform = False
+
+    def __post_init__(self) -> None:
+        sizes = isinstance(self.min_size, tuple | list) and bool(self.min_size) and all(map(_is_side, self.min_size))
+        check("min_size", self.min_size, sizes, "one or more shorter sides in whole pixels")
         if self.max_size is not None:
-            short = np.where(long > self.max_size, np.floor(self.max_size * short / long + 1e-6), short).clip(1)
-            long = long.clip(max=self.max_size)
-        upright = (views.size[:, 0] > views.size[:, 1])[:, None]
-        return np.where(upright, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
+            check("max_size", self.max_size, self.max_size >= max(self.min_size), "at least the largest of min_size")
 
-    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        size = self.output_size(views)
-        if views.fill is None:
-            seen, place = corners(views.matrix), [size]
-        else:
-            seen = views.seen()
-            views, part, offset = _laid_out(views, seen, size)
-            place = [part, -offset[:, ::-1], size]
-        after = replace(views, size=size, fill=None).clip(views.in_view())
-        return after, {"place": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"size": rng.integers(len(self.min_size), size=n)}
 
-    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        place = planned["place"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
-        image = fn.resize(image, roi_start=place[0], roi_end=place[1], size=place[2])
-        if views.fill is None:
-            return image
-        anchor, shape = (fn.cast(place[row], dtype=types.INT32) for row in (3, 4))
-        fill = list(views.fill)
-        return fn.slice(image, anchor, shape, axes=[0, 1], out_of_bounds_policy="pad", fill_values=fill)
+    def output_size(self, views: Views, drawn: Arrays) -> Floats:
+        short = np.array(self.min_size, np.float64)[drawn["size"][first_of_batch(views)]]
+        return shorter_side(views.size, short, self.max_size)
+
+
+def first_of_batch(views: Views) -> Ints:
+    """(N,): the row of the first image of each image's batch."""
+    return np.searchsorted(views.batch, views.batch)
+
+
+def shorter_side(size: Floats, short: Floats, max_size: int | None) -> Floats:
+    """(N, 2) whole pixels: views of `size` with their shorter side at `short` (N,), the longer at most `max_size`."""
+    long = np.floor(short * size.max(1) / size.min(1) + 1e-6)  # torchvision rounds down, twice
+    if max_size is not None:
+        short = np.where(long > max_size, np.floor(max_size * short / long + 1e-6), short).clip(1)
+        long = long.clip(max=max_size)
+    upright = (size[:, 0] > size[:, 1])[:, None]
+    return np.where(upright, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
+
+
+def _is_side(side: Any) -> bool:
+    return type(side) is int and side >= 1
+
+
+def _is_pair(size: Any) -> bool:
+    return isinstance(size, tuple | list) and len(size) == 2 and all(map(_is_side, size))
+
+
+def _letterboxed(views: Views, size: Floats, place: float, fill: RGB) -> Views:
+    """Views of the aspect ratio of `size`; `place` 0: the image is at the left or top, 0.5: in the middle."""
+    ratio = size / views.size
+    room = (ratio / ratio.min(1, keepdims=True))[:, ::-1]
+    return views.beyond_is_fill(fill).look(-place * (room - 1), -place * (room - 1) + room)
+
+
+def _without_slivers(views: Views) -> Views:
+    boxes = views.pixel_boxes()
+    source_pixel = np.linalg.norm(np.linalg.inv(_slope(_to_source(views, views.size), views.size)), axis=2)
+    thin = boxes[..., 2:] - boxes[..., :2] < source_pixel.clip(1)[:, None] - 1e-6
+    return views.keep(~(thin.any(2) & (views.visible < 0.25)))
+
+
+def _to_source(views: Views, size: Floats) -> Floats:
+    """(N, 3, 3): pixels of an output of `size` -> source pixels."""
+    return np.asarray(views.matrix @ view_matrix(np.zeros_like(size), 1 / size[:, ::-1]))
+
+
+def _slope(to_source: Floats, size: Floats) -> Floats:
+    """(N, 2, 2): the source pixels that one output pixel spans, in the middle of the output."""
+    middle = to_source @ np.concatenate([size[:, ::-1] / 2, np.ones((len(size), 1))], axis=1)[..., None]
+    slope = to_source[:, :2, :2] - middle[:, :2] / middle[:, 2:] * to_source[:, 2:, :2]
+    return np.asarray(slope / middle[:, 2:])
+
+
+# ---------------------------------------------------------------------------------- views not turned
+
+
+def _upright(views: Views, size: Floats) -> tuple[Views, Arrays]:
+    """Views of which the image's part takes whole pixels, and the (y, x) pairs that `paint` needs."""
+    if views.fill is None:
+        seen, place = corners(views.matrix), [size]
+    else:
+        seen = views.seen()
+        views, part, offset = _laid_out(views, seen, size)
+        place = [part, -offset[:, ::-1], size]
+    return views, {"place": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
 
 
 def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, Floats]:
@@ -91,3 +214,59 @@ def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, 
     first = np.where(nothing, 0, start - step * offset)
     last = np.where(nothing, 1, first + step * size_xy)
     return views.look(first, last), length[:, ::-1], np.where(nothing, size_xy, offset)
+
+
+# -------------------------------------------------------------------------------------- turned views
+
+
+def _turned(views: Views, size: Floats) -> tuple[Views, Arrays]:
+    """The part of the source to shrink, to which size, and the map from output pixels to what was shrunk."""
+    to_source = _to_source(views, size)
+    start, end = np.swapaxes(_needed(views, to_source), 0, 1)
+    scale = np.linalg.norm(np.linalg.inv(_slope(to_source, size)), axis=1)  # output pixels a source pixel in x, y
+    shrunk = np.ceil((end - start) * np.minimum(scale, 1) - 1e-6).clip(1)
+    matrix = np.linalg.inv(view_matrix(start, end))
+    matrix[:, :2] *= shrunk[..., None]
+    planned = {
+        "place": np.stack([start[:, ::-1], end[:, ::-1], shrunk[:, ::-1], size], axis=1),
+        "matrix": matrix @ to_source,
+    }
+    return views, planned if views.region is None else planned | _half_planes(views.region * size[:, None, ::-1])
+
+
+def _needed(views: Views, to_source: Floats) -> Floats:
+    """(N, 2, 2): the part of the source that is in view, with some pixels around it, inside what is shown."""
+    quad = polygons.transform(views.matrix, np.tile(polygons.UNIT_SQUARE, (len(views), 1, 1)))
+    margin = 2 + 2 * np.abs(to_source[:, :2, :2]).sum(2)
+    low, high = views.shown[:, 0], views.shown[:, 1]
+    start = np.minimum((quad.min(1) - margin).clip(low, high), (high - 1).clip(0))
+    return np.stack([start, np.maximum((quad.max(1) + margin).clip(low, high), start + 1)], axis=1)
+
+
+def _half_planes(region: Floats) -> Arrays:
+    """(N, 3, V) a, b, c of each edge of the region (N, V, 2): (x, y) lies a * x + b * y + c pixels inside it."""
+    after = np.roll(region, -1, 1)
+    edge, around = after - region, (region[..., 0] * after[..., 1] - after[..., 0] * region[..., 1]).sum(1)
+    length = np.linalg.norm(edge, axis=2)
+    scale = np.sign(around)[:, None] / np.maximum(length, 1e-9)
+    a, b = -edge[..., 1] * scale, edge[..., 0] * scale
+    c = np.where(length > 1e-9, -a * region[..., 0] - b * region[..., 1], 1e6)
+    return {"edges": np.stack([a, b, c], axis=1)}
+
+
+def _warped(image: Node, planned: Nodes, fill: Fill) -> Node:
+    size = planned["place"][3]
+    image = fn.experimental.warp_perspective(image, matrix=planned["matrix"], size=size, fill_value=list(fill))
+    return _filled_outside(image, planned, fill) if "edges" in planned else image
+
+
+def _filled_outside(image: Node, planned: Nodes, fill: Fill) -> Node:
+    """The image with `fill` outside of the half planes, with edges as smooth as a resample's."""
+    edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
+    centres = types.Constant(np.arange(0.5, LARGEST, dtype=np.float32)[:, None], device=image.device)
+    y, x = (fn.slice(centres, 0, fn.cast(planned["place"][3][axis], dtype=types.INT32), axes=[0]) for axis in (0, 1))
+    across, down = x * edges[0] + edges[2], y * edges[1]  # (W, V) and (H, V)
+    inside = fn.reductions.min(fn.expand_dims(across, axes=[0]) + fn.expand_dims(down, axes=[1]), axes=[2])
+    share = dali_math.max(dali_math.min(fn.expand_dims(inside, axes=[2]) + 0.5, 1.0), 0.0)
+    color = types.Constant(np.array(fill, np.float32), device=image.device)
+    return fn.reshape(fn.cast(color + (image - color) * share, dtype=types.UINT8), layout="HWC")

@@ -6,48 +6,65 @@ This is NumPy in double precision, for a whole batch at once; the pixels come la
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from detaug import polygons
+from detaug.polygons import Bools as Bools
+from detaug.polygons import Floats as Floats
+
 Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)
+Fill: TypeAlias = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Views:
-    """N views. Geometric ops return new ones; nothing is changed in place."""
+    """N views. Geometric ops return new ones; nothing is changed in place.
+
+    Until something turns a view, its axes are the source's, and a box is a box. From then on `turned` is true,
+    each box has an outline, a polygon, and `boxes` are the hulls of those.
+    """
 
     boxes: Floats
     """(N, M, 4) XYXY, relative to the view; inside it, in [0, 1]."""
     labels: Ints
     """(N, M), 1..K; -1 where there is no box, or none any more."""
+    visible: Floats
+    """(N, M): which part of the object's area is left, 0..1."""
     matrix: Floats
-    """(N, 2, 3): a point (x, y) relative to the view -> source pixels."""
+    """(N, 3, 3): a point (x, y, 1) relative to the view -> source pixels, projective."""
     size: Floats
     """(N, 2): (height, width) of the view; in source pixels until `Resize`, in output pixels after it."""
     shown: Floats
     """(N, 2, 2): the part of the source that may be seen, from (x0, y0) to (x1, y1) in pixels."""
-    fill: tuple[float, ...] | None = None
+    batch: Ints
+    """(N,): which batch each image is in; images of one batch follow each other."""
+    fill: Fill | None = None
     """RGB, 0..255, of what lies beside it; None while the view cannot reach outside."""
+    turned: bool = False
+    """May the view's axes be others than the source's?"""
+    projective: bool = False
+    """May `matrix` be more than affine?"""
+    outlines: Floats | None = None
+    """(N, M, V, 2): polygons relative to the view, when a box has been turned by other than quarters."""
+    region: Floats | None = None
+    """(N, V, 2): a polygon relative to the view, outside of which is fill, beside what `shown` says."""
+    epoch: int = 0
 
     def __len__(self) -> int:
         return len(self.boxes)
 
-    def __getitem__(self, rows: slice) -> Views:
+    def __getitem__(self, rows: slice | Ints) -> Views:
         """Some of the views."""
-        return Views(
-            self.boxes[rows],
-            self.labels[rows],
-            self.matrix[rows],
-            self.size[rows],
-            self.shown[rows],
-            self.fill,
-        )
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = {name: each[rows] for name, each in values.items() if isinstance(each, np.ndarray)}
+        return Views(**{**values, **arrays})
+
+    # --------------------------------------------------------------------------------- looking elsewhere
 
     def look(self, start: Floats, end: Floats) -> Views:
         """The views that span start..end of these: (N, 2) each, (x, y), relative.
@@ -59,31 +76,109 @@ class Views:
         return replace(
             self,
             boxes=np.concatenate([low, high], axis=2),
-            matrix=compose(self.matrix, view_matrix(start, end)),
+            matrix=self.matrix @ view_matrix(start, end),
             size=self.size * abs(end - start)[:, ::-1],
+            outlines=_rescaled(self.outlines, start, end),
+            region=_rescaled(self.region, start, end),
         )
 
-    def clip(self, keep: Bools) -> Views:
-        """The boxes that `keep`, (N, M), leaves, cut off at the view's border."""
-        boxes = np.where(keep[..., None], self.boxes.clip(0, 1), 0)
-        return replace(self, boxes=boxes, labels=np.where(keep, self.labels, -1))
+    def warp(
+        self,
+        change: Floats,
+        size: Floats,
+        fill: Fill,
+        outline: Floats = polygons.UNIT_SQUARE,
+        *,
+        projective: bool = False,
+    ) -> Views:
+        """The views after a projective map of their pixels, in which they are then `size` (N, 2) (height, width).
+
+        `change`: (N, 3, 3), from pixels of these views, (x, y), to pixels of the new ones. `outline`: the polygon
+        in the unit square that stands for what is in a box, where none has been turned before. Boxes are not clipped.
+        """
+        views = replace(self.beyond_is_fill(fill), projective=self.projective or projective)
+        return views._warped(relative_map(change, self.size, size), size, outline)
+
+    def _warped(self, change: Floats, size: Floats, outline: Floats) -> Views:
+        outlines = polygons.from_boxes(self.boxes, outline) if self.outlines is None else self.outlines
+        outlines = polygons.transform(change, outlines)
+        return replace(
+            self,
+            boxes=polygons.hull(outlines),
+            matrix=self.matrix @ np.linalg.inv(change),
+            size=size,
+            turned=True,
+            outlines=outlines,
+            region=None if self.region is None else polygons.transform(change, self.region),
+        )
+
+    def quarter_turns(self, turns: Ints) -> Views:
+        """The views turned counter-clockwise by `turns` (N,) quarters."""
+        change = _QUARTERS[turns % 4]
+        return replace(
+            self,
+            boxes=polygons.hull(polygons.transform(change, polygons.from_boxes(self.boxes))),
+            matrix=self.matrix @ np.linalg.inv(change),
+            size=np.where((turns % 2 == 1)[:, None], self.size[:, ::-1], self.size),
+            turned=True,
+            outlines=None if self.outlines is None else polygons.transform(change, self.outlines),
+            region=None if self.region is None else polygons.transform(change, self.region),
+        )
+
+    def at_size(self, size: Floats) -> Views:
+        """The same views, in other pixels: (N, 2) (height, width)."""
+        return replace(self, size=size)
+
+    def beyond_is_fill(self, fill: Fill) -> Views:
+        """What is out of view now is never seen again: `fill`, RGB 0..255, is there instead."""
+        if not self.turned:
+            return replace(self, shown=np.sort(self.seen(), axis=1), fill=fill)
+        square = np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1))
+        return replace(self, region=square if self.region is None else polygons.clip(self.region), fill=fill)
 
     def seen(self) -> Floats:
-        """(N, 2, 2): the part of the source that is in view, in pixels, from the view's (0, 0) to its (1, 1)."""
+        """(N, 2, 2): the part of the source in view, in pixels, from the view's (0, 0) to its (1, 1), if not turned."""
         return corners(self.matrix).clip(self.shown[:, :1], self.shown[:, 1:])
 
     def beyond(self) -> float:
         """By how many source pixels the views reach outside what may be seen, at most."""
-        return float(np.abs(corners(self.matrix) - self.seen()).max(initial=0))
+        corner = polygons.transform(self.matrix, np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1)))
+        return float(np.abs(corner - corner.clip(self.shown[:, :1], self.shown[:, 1:])).max(initial=0))
 
-    def in_view(self) -> Bools:
-        """(N, M): is it a box, and is some of it inside the view?"""
-        inside = self.boxes.clip(0, 1)
-        return np.asarray((self.labels >= 0) & (inside[..., :2] < inside[..., 2:]).all(2))
+    # ------------------------------------------------------------------------------------------- boxes
+
+    def clip(self, keep: Bools | None = None) -> Views:
+        """The boxes cut off at the view's border: those that `keep`, (N, M), leaves, else those in view at all."""
+        outlines = None if self.outlines is None else polygons.clip(self.outlines)
+        boxes = self.boxes.clip(0, 1) if outlines is None else polygons.hull(outlines)
+        before, after = _areas(self.boxes, self.outlines), _areas(boxes, outlines)
+        left = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)
+        clipped = replace(self, boxes=boxes, outlines=outlines, visible=self.visible * left)
+        return clipped.keep(np.asarray((boxes[..., :2] < boxes[..., 2:]).all(2)) if keep is None else keep)
+
+    def keep(self, keep: Bools) -> Views:
+        """The boxes that `keep`, (N, M), leaves, with their labels."""
+        keep = keep & (self.labels >= 0)
+        outlines = None if self.outlines is None else np.where(keep[..., None, None], self.outlines, 0)
+        return replace(
+            self,
+            boxes=np.where(keep[..., None], self.boxes, 0),
+            labels=np.where(keep, self.labels, -1),
+            visible=np.where(keep, self.visible, 1),
+            outlines=outlines,
+        )
+
+    def pixel_boxes(self) -> Floats:
+        """(N, M, 4) XYXY, in pixels of the view at its size."""
+        return self.boxes * np.tile(self.size[:, ::-1], 2)[:, None]
+
+    # ---------------------------------------------------------------------------------------------- out
 
     def to_output(self) -> Floats:
-        """(N, 2, 3): source pixels -> pixels of the view at its size."""
-        return invert(self.matrix) * self.size[:, ::-1, None]
+        """Source pixels -> pixels of the view at its size: (N, 2, 3), or (N, 3, 3) for projective maps."""
+        matrix = np.linalg.inv(self.matrix)
+        matrix[:, :2] *= self.size[:, ::-1, None]
+        return np.asarray(matrix / matrix[:, 2:, 2:] if self.projective else matrix[:, :2])
 
     def packed(self) -> tuple[Floats, Ints, Ints]:
         """Boxes (N, M, 4) in pixels of the view and labels (N, M), the real ones first, and their counts (N,).
@@ -93,14 +188,15 @@ class Views:
         counts = (self.labels >= 0).sum(1)
         order = np.argsort(self.labels < 0, axis=1, kind="stable")[:, : counts.max(initial=0)]
         labels = np.take_along_axis(self.labels, order, 1)
-        boxes = np.take_along_axis(self.boxes, order[..., None], 1) * np.tile(self.size[:, ::-1], 2)[:, None]
+        boxes = np.take_along_axis(self.pixel_boxes(), order[..., None], 1)
         return np.where(labels[..., None] >= 0, boxes, 0), labels, counts
 
 
 def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
-    """The views that are the whole images. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2) (height, width)."""
+    """The views that are the whole images, one batch. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2)."""
     shown = np.stack([np.zeros_like(size), size[:, ::-1]], axis=1)
-    return Views(boxes, labels, view_matrix(shown[:, 0], shown[:, 1]), size, shown)
+    batch = np.zeros(len(boxes), np.int64)
+    return Views(boxes, labels, np.ones(labels.shape), view_matrix(shown[:, 0], shown[:, 1]), size, shown, batch)
 
 
 def pad_rows(rows: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:
@@ -112,26 +208,51 @@ def pad_rows(rows: Sequence[NDArray[Number]], width: int, fill: float) -> NDArra
 
 
 def view_matrix(start: Floats, end: Floats) -> Floats:
-    """(N, 2, 3): the unit square -> start..end, (N, 2) each, (x, y)."""
-    matrix = np.zeros((len(start), 2, 3))
+    """(N, 3, 3): the unit square -> start..end, (N, 2) each, (x, y)."""
+    matrix = np.zeros((len(start), 3, 3))
     matrix[:, [0, 1], [0, 1]] = end - start
-    matrix[:, :, 2] = start
+    matrix[:, :2, 2] = start
+    matrix[:, 2, 2] = 1
     return matrix
 
 
-def compose(matrix: Floats, view: Floats) -> Floats:
-    """(N, 2, 3): first `view`, then `matrix`."""
-    both: Floats = matrix[:, :, :2] @ view
-    both[:, :, 2] += matrix[:, :, 2]
-    return both
+def corners(matrix: Floats) -> Floats:
+    """(N, 2, 2): where the corners (0, 0) and (1, 1) of views that are not turned lie in the source, (x, y) pixels."""
+    return np.stack([matrix[:, :2, 2], matrix[:, :2].sum(2)], axis=1)
 
 
 def invert(matrix: Floats) -> Floats:
-    """(N, 2, 3): the inverse maps."""
-    linear = np.linalg.inv(matrix[:, :, :2])
-    return np.concatenate([linear, -linear @ matrix[:, :, 2:]], axis=2)
+    """The inverse maps of (N, 2, 3) affine or (N, 3, 3) projective ones, in the same form."""
+    square = np.tile(np.eye(3), (len(matrix), 1, 1))
+    square[:, : matrix.shape[1]] = matrix
+    return np.asarray(np.linalg.inv(square)[:, : matrix.shape[1]])
 
 
-def corners(matrix: Floats) -> Floats:
-    """(N, 2, 2): where the view's corners (0, 0) and (1, 1) lie in the source, (x, y) pixels."""
-    return np.stack([matrix[:, :, 2], matrix.sum(2)], axis=1)
+def relative_map(change: Floats, size: Floats, new_size: Floats) -> Floats:
+    """(N, 3, 3), of relative points, from a map of pixels in views of `size` to pixels in views of `new_size`."""
+    here, there = (np.concatenate([each[:, ::-1], np.ones((len(each), 1))], axis=1) for each in (size, new_size))
+    return np.asarray(change * here[:, None] / there[..., None])
+
+
+_QUARTERS = np.array(
+    [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [[0.0, 1.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.0, 1.0]],
+        [[-1.0, 0.0, 1.0], [0.0, -1.0, 1.0], [0.0, 0.0, 1.0]],
+        [[0.0, -1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+    ]
+)
+"""Turns by 0, 1, 2, 3 quarters counter-clockwise, y down, of the unit square onto itself."""
+
+
+def _rescaled(points: Floats | None, start: Floats, end: Floats) -> Floats | None:
+    if points is None:
+        return None
+    start, length = ((each.reshape(-1, *[1] * (points.ndim - 2), 2)) for each in (start, end - start))
+    return np.asarray((points - start) / length)
+
+
+def _areas(boxes: Floats, outlines: Floats | None) -> Floats:
+    if outlines is not None:
+        return polygons.area(outlines)
+    return np.asarray((boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]))

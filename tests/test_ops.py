@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ SIZE = (96, 128)
 
 EXACT = 0.01  # output pixels: flips, and zoom-out at the canvas's own size
 RESAMPLED = 0.5  # output pixels: whatever was resized
+TURNED = 1.5  # output pixels: the reader sees the tip of a turned rectangle short by half a source pixel and more
 
 GEOMETRIC = [
     da.RandomHorizontalFlip(p=0.5),
@@ -26,6 +28,22 @@ GEOMETRIC = [
     da.RandomZoomOut(max_ratio=2.0, p=0.7, fill=BLACK),
     da.RandomIoUCrop(),
     da.RandomIoUCrop(min_visibility=0.3, thresholds=(0.3, 0.7), allow_no_crop=False),
+    da.RandomBoxSafeCrop(p=0.7),
+    da.Pad((3, 9), fill=BLACK),
+    da.PadToMultiple(50, fill=BLACK),
+]
+
+CROPS = [
+    da.CenterCrop((80, 150), fill=BLACK),
+    da.RandomCrop(70, fill=BLACK),
+    da.ScaleJitter((96, 128), scale=(0.7, 1.5), fill=BLACK),
+]
+
+TURNS = [
+    da.RandomRotation(30, fill=BLACK),
+    da.RandomRotation((20, 70), expand=True, fill=BLACK),
+    da.RandomAffine(20, (0.1, 0.1), (0.7, 1.3), (-10, 10, -10, 10), fill=BLACK),
+    da.RandomPerspective(0.4, p=1, fill=BLACK),
 ]
 
 
@@ -48,7 +66,15 @@ def assert_boxes_on_pixels(samples: da.eager.Samples, tolerance: float) -> int:
 
 @pytest.mark.parametrize(
     "op",
-    [da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1), da.RandomZoomOut(p=1, fill=BLACK)],
+    [
+        da.RandomHorizontalFlip(p=1),
+        da.RandomVerticalFlip(p=1),
+        da.RandomRotate90(p=1),
+        da.RandomZoomOut(p=1, fill=BLACK),
+        da.Pad(7, fill=BLACK),
+        da.PadToMultiple(64, fill=BLACK),
+        da.CenterCrop((200, 150), fill=BLACK),
+    ],
     ids=lambda op: type(op).__name__,
 )
 def test_exact_ops_move_boxes_with_pixels(op: da.Op, device: str) -> None:
@@ -56,11 +82,35 @@ def test_exact_ops_move_boxes_with_pixels(op: da.Op, device: str) -> None:
         assert assert_boxes_on_pixels(op(painted_batch(seed, device=device)), EXACT) == 24
 
 
+@pytest.mark.parametrize("op", [*CROPS, *TURNS], ids=repr)
+@pytest.mark.parametrize("letterbox", [None, "center", "top-left"])
+def test_crops_and_turns_move_boxes_with_pixels(op: da.Op, letterbox: Any, device: str) -> None:
+    samples = da.Resize((200, 220), letterbox=letterbox, fill=BLACK)(op(painted_batch(1, smallest=30, device=device)))
+    assert assert_boxes_on_pixels(samples, TURNED) >= 16
+
+
 @pytest.mark.parametrize("size", [(96, 128), (60, 90), (300, 300), (41, 211), 64, 150])
 def test_resize_moves_boxes_with_pixels(size: int | tuple[int, int], device: str) -> None:
     samples = da.Resize(size)(painted_batch(1, smallest=24, device=device))
     assert assert_boxes_on_pixels(samples, RESAMPLED) == 24
     assert samples.images[0].shape[:2] == (size if isinstance(size, tuple) else (size, size * 128 // 96))
+
+
+def test_several_sizes_are_drawn_for_the_whole_batch() -> None:
+    found = set()
+    for seed in range(20):
+        samples = da.Resize([(100, 120), (150, 150)])(painted_batch(seed, smallest=24))
+        (shape,) = {image.shape[:2] for image in samples.images}
+        assert assert_boxes_on_pixels(samples, RESAMPLED) == 24
+        found.add(shape)
+    assert found == {(100, 120), (150, 150)}
+
+
+def test_a_shortest_size_is_drawn_for_the_whole_batch() -> None:
+    op = da.RandomShortestSize((60, 90, 120), max_size=150)
+    shapes = [{image.shape[:2] for image in op(painted_batch(seed)).images} for seed in range(30)]
+    assert all(len(each) == 1 for each in shapes)
+    assert set.union(*shapes) == {(60, 80), (90, 120), (112, 150)}
 
 
 def test_resize_to_a_shorter_side_obeys_max_size() -> None:

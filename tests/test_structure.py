@@ -15,9 +15,10 @@ PACKAGE = REPOSITORY / "detaug"
 CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
-    {"arguments", "views", "color", "epochs", "_scenery", "_text", "converters"},
+    {"arguments", "polygons", "color", "epochs", "_scenery", "_text", "converters"},
+    {"views"},
     {"recipe", "batches", "changes", "shapes", "preview"},
-    {"geometry", "iou_crop", "pixels", "resize", "reader", "pipeline"},
+    {"affine", "geometry", "iou_crop", "pixels", "resize", "reader", "pipeline"},
     {"presets", "pick", "eager", "loader"},
     {"sheets"},
     {"demo"},
