@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from detaug import presets as presets
+    from detaug import testing as testing
     from detaug.affine import RandomAffine as RandomAffine
     from detaug.affine import RandomPerspective as RandomPerspective
     from detaug.affine import RandomRotation as RandomRotation
@@ -65,13 +66,15 @@ _NAMES = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = ["presets", *_MODULE_OF]
+_MODULES = ("presets", "testing")
+
+__all__ = [*_MODULES, *_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:
     """Import torch and DALI, which take seconds, only when something that needs them is asked for."""
-    if name == "presets":
-        return import_module("detaug.presets")
+    if name in _MODULES:
+        return import_module(f"detaug.{name}")
     if name in _MODULE_OF:
         return getattr(import_module(f"detaug.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'detaug' has no attribute {name!r}")

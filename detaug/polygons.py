@@ -58,7 +58,7 @@ def _cut(polygons: Floats, inside: Floats) -> Floats:
     crosses = within != (after >= 0)
     share = (inside / np.where(crosses, inside - after, 1))[..., None]
     crossing = polygons + share * (np.roll(polygons, -1, -2) - polygons)
-    points = np.stack([polygons, crossing], axis=-2).reshape(*inside.shape[:-1], -1, 2)
+    points = np.stack([polygons, crossing], axis=-2).reshape(*inside.shape[:-1], 2 * inside.shape[-1], 2)
     return _take(points, np.stack([within, crosses], axis=-1).reshape(points.shape[:-1]))
 
 

@@ -168,8 +168,12 @@ def _letterboxed(views: Views, size: Floats, place: float, fill: RGB) -> Views:
 
 def _without_slivers(views: Views) -> Views:
     boxes = views.pixel_boxes()
+    sides = boxes[..., 2:] - boxes[..., :2]
+    if views.outlines is not None:  # a slanted sliver's hull is not thin
+        hull_area = polygons.area(polygons.from_boxes(views.boxes))
+        sides = sides * (polygons.area(views.outlines) / hull_area.clip(1e-12))[..., None]
     source_pixel = np.linalg.norm(np.linalg.inv(_slope(_to_source(views, views.size), views.size)), axis=2)
-    thin = boxes[..., 2:] - boxes[..., :2] < source_pixel.clip(1)[:, None] - 1e-6
+    thin = sides < source_pixel.clip(1)[:, None] - 1e-6
     return views.keep(~(thin.any(2) & (views.visible < 0.25)))
 
 
@@ -235,12 +239,12 @@ def _turned(views: Views, size: Floats) -> tuple[Views, Arrays]:
 
 
 def _needed(views: Views, to_source: Floats) -> Floats:
-    """(N, 2, 2): the part of the source that is in view, with some pixels around it, inside what is shown."""
+    """(N, 2, 2): what is in view and some pixels around it, in whole source pixels, inside what is shown."""
     quad = polygons.transform(views.matrix, np.tile(polygons.UNIT_SQUARE, (len(views), 1, 1)))
     margin = 2 + 2 * np.abs(to_source[:, :2, :2]).sum(2)
     low, high = views.shown[:, 0], views.shown[:, 1]
-    start = np.minimum((quad.min(1) - margin).clip(low, high), (high - 1).clip(0))
-    return np.stack([start, np.maximum((quad.max(1) + margin).clip(low, high), start + 1)], axis=1)
+    start = np.minimum(np.floor(quad.min(1) - margin).clip(low, high), (high - 1).clip(0))
+    return np.stack([start, np.maximum(np.ceil(quad.max(1) + margin).clip(low, high), start + 1)], axis=1)
 
 
 def _half_planes(region: Floats) -> Arrays:

@@ -20,7 +20,7 @@ LAYERS = [
     {"recipe", "batches", "changes", "shapes", "preview"},
     {"affine", "geometry", "iou_crop", "pixels", "resize", "reader", "pipeline"},
     {"presets", "pick", "eager", "loader"},
-    {"sheets"},
+    {"sheets", "testing"},
     {"demo"},
     {"cli_*"},
     {"cli"},

@@ -1,0 +1,277 @@
+"""A check for ops, ours and yours: rectangles are painted, go through the op, and are read off the pixels."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from detaug.arguments import check
+from detaug.eager import Samples, batch
+from detaug.loader import Loader
+from detaug.reader import CocoReader
+from detaug.recipe import Arrays, Op, PixelOp
+
+Array = NDArray[Any]
+
+
+class Painted(NamedTuple):
+    """What went in: black images, in each of whose colour channels one rectangle is white. Label k is channel k - 1."""
+
+    images: list[Array]
+    """N (H, W, 3) uint8."""
+    boxes: list[Array]
+    """N (3, 4) XYXY whole pixels."""
+
+
+class Result(NamedTuple):
+    """What came out."""
+
+    images: list[Array]
+    """N (H, W, 3)."""
+    boxes: list[Array]
+    """N (M, 4) XYXY pixels."""
+    labels: list[Array]
+    """N (M,)."""
+    matrix: Array
+    """(N, 2 or 3, 3): source pixels -> pixels of `images`."""
+
+
+class Misplaced(NamedTuple):
+    image: int
+    label: int
+    box: Array
+    """XYXY, what the op says."""
+    seen: Array | None
+    """XYXY, what the pixels say; None: no pixel of it is there."""
+
+
+def assert_boxes_follow_pixels(
+    ops: Op | Iterable[Op],
+    *,
+    size: tuple[int, int] = (192, 256),
+    images: int = 8,
+    smallest: int = 24,
+    seed: int = 0,
+    device: str = "cpu",
+    tolerance: float | None = None,
+    pipeline: bool = False,
+    picture: str | Path | None = None,
+) -> int:
+    """Paint rectangles, run `ops`, one or a recipe, and compare every box with what the pixels show.
+
+    `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
+    `tolerance`: output pixels; None is 0.5, and 1 where an op turns the image (the tip of a turned rectangle is no
+    sharper than a pixel, of the source or of the output). `pipeline`: run the ops in a `Loader` on files, instead
+    of at once on arrays; the recipe then needs a Resize. Fills should be black: the rectangles are white.
+
+    Pixel ops are checked more coarsely: a white rectangle must still stand out where its box is.
+
+    Returns the number of boxes that were compared. Raises AssertionError that lists the misplaced boxes and names a
+    PNG, `picture` or a temporary file, in which green is what the op says and red is what the pixels say.
+
+    >>> assert_boxes_follow_pixels(RandomHorizontalFlip(p=1))
+    24
+    """
+    recipe = tuple([ops] if isinstance(ops, Op) else ops)
+    check("smallest", smallest, 1 <= smallest <= min(size) // 2, "at least 1 and at most half of the shorter side")
+    painted = paint(size, images, smallest, seed)
+    settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
+    moving = tuple(_Unpainted(op) if _is_plain_pixel_op(op) else op for op in recipe)
+    result = run(moving, painted, **settings)
+    compared, wrong = _compare(result, tolerance)
+    if wrong:
+        raise AssertionError(_complaint(wrong, compared, recipe, _drawn(result, wrong, picture)))
+    if moving != recipe:
+        _assert_pixels_stay(recipe, moving, painted, settings)
+    return compared
+
+
+def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
+    """Three rectangles in each of n images, of `smallest` pixels to half of the image a side."""
+    rng, (height, width) = np.random.default_rng([2, seed]), size
+    images, boxes = np.zeros((n, *size, 3), np.uint8), np.zeros((n, 3, 4), np.int64)
+    for at in np.ndindex(n, 3):
+        sides = rng.integers(smallest, (max(width // 2, smallest) + 1, max(height // 2, smallest) + 1))
+        start = rng.integers(0, (width, height) - sides + 1)
+        boxes[at] = x0, y0, x1, y1 = (*start, *(start + sides))
+        images[at[0], y0:y1, x0:x1, at[1]] = 255
+    return Painted(list(images), list(boxes))
+
+
+def run(ops: Iterable[Op], painted: Painted, *, seed: int, device: str, pipeline: bool) -> Result:
+    """`ops` on painted images, at once or in a loader."""
+    recipe = list(ops)
+    if pipeline:
+        with tempfile.TemporaryDirectory() as folder:
+            return _loaded_result(recipe, painted, Path(folder), seed, device)
+    labels = [np.arange(1, 4)] * len(painted.images)
+    return _eager_result(batch(painted.images, painted.boxes, labels, seed=seed, device=device).then(*recipe))
+
+
+def _eager_result(samples: Samples) -> Result:
+    images = [image if image.shape[2] == 3 else image.transpose(1, 2, 0) for image in samples.images]
+    return Result(images, samples.boxes, samples.labels, samples.matrix)
+
+
+def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, device: str) -> Result:
+    """In the order of `painted`: a training loader shuffles."""
+    loader = Loader(_written(painted, folder), ops, len(painted.images), device=device, seed=seed)
+    batch = next(iter(loader)).to("cpu")
+    order = np.argsort(batch.image_id.numpy())
+    images = batch.images.permute(0, 2, 3, 1).float().numpy()
+    targets = batch.targets()
+    boxes, labels = ([targets[at][name].numpy() for at in order] for name in ("boxes", "labels"))
+    return Result([images[at] for at in order], boxes, labels, batch.matrix.numpy()[order])
+
+
+def _written(painted: Painted, folder: Path) -> CocoReader:
+    """PNG files and their json."""
+    height, width = painted.images[0].shape[:2]
+    names = [f"{at:04}.png" for at in range(len(painted.images))]
+    for name, image in zip(names, painted.images, strict=True):
+        Image.fromarray(image).save(folder / name)
+    images = [{"id": at, "file_name": name, "width": width, "height": height} for at, name in enumerate(names)]
+    boxes = [(at, k, box.tolist()) for at, each in enumerate(painted.boxes) for k, box in enumerate(each, 1)]
+    annotations = [
+        {"id": n, "image_id": at, "category_id": k, "bbox": [x0, y0, x1 - x0, y1 - y0], "area": 1, "iscrowd": 0}
+        for n, (at, k, (x0, y0, x1, y1)) in enumerate(boxes, 1)
+    ]
+    categories = [{"id": k, "name": str(k)} for k in (1, 2, 3)]
+    (folder / "painted.json").write_text(
+        json.dumps({"images": images, "annotations": annotations, "categories": categories})
+    )
+    return CocoReader(folder, folder / "painted.json")
+
+
+# ---------------------------------------------------------------------------------------- reading pixels
+
+
+def read_box(channel: Array, brightness: float = 0.5) -> Array:
+    """XYXY around all that is bright on black, to a fraction of a pixel: where it falls to that part of its maximum."""
+    x0, x1 = _edges(channel.max(axis=0), brightness)
+    y0, y1 = _edges(channel.max(axis=1), brightness)
+    return np.array([x0, y0, x1, y1])
+
+
+def _edges(profile: Array, brightness: float) -> tuple[float, float]:
+    bright = profile / profile.max() - brightness
+    inside = np.flatnonzero(bright >= 0)
+    return _crossing(bright, inside[0]), len(bright) - _crossing(bright[::-1], len(bright) - 1 - inside[-1])
+
+
+def _crossing(bright: Array, first: int) -> float:
+    """Where the profile first rises through zero; pixel i has its centre at i + 0.5; a border counts as an edge."""
+    if first == 0:
+        return 0.0
+    before, at = bright[first - 1], bright[first]
+    return float(first - 0.5 + before / (before - at))
+
+
+def _compare(result: Result, tolerance: float | None) -> tuple[int, list[Misplaced]]:
+    """How many boxes were compared, and those that are not where their rectangle is."""
+    compared, wrong = 0, []
+    for at, (image, boxes, labels) in enumerate(zip(result.images, result.boxes, result.labels, strict=True)):
+        for box, label in zip(boxes, labels, strict=True):
+            channel = np.asarray(image[:, :, label - 1], np.float64)
+            seen = read_box(channel) if channel.max() > 100 else None
+            if seen is None or not _agree(box, seen, channel, result.matrix[at], tolerance):
+                wrong.append(Misplaced(at, int(label), box, seen))
+            compared += 1
+    return compared, wrong
+
+
+def _agree(box: Array, seen: Array, channel: Array, matrix: Array, tolerance: float | None) -> bool:
+    """The tip of a turned rectangle, a needle where it is cut off, ends between where it is half bright and faint."""
+    turned = abs(matrix[[0, 1], [1, 0]]).max() > 1e-6 or len(matrix) == 3
+    allowed = tolerance if tolerance is not None else 1.0 if turned else 0.5
+    if not turned:
+        return bool(np.abs(seen - box).max() <= allowed)
+    allowed *= max(1.0, _magnification(matrix, box))
+    faint = read_box(channel, 0.02)
+    low, high = np.minimum(seen, faint) - allowed, np.maximum(seen, faint) + allowed
+    return bool(((box >= low) & (box <= high)).all())
+
+
+def _magnification(matrix: Array, box: Array) -> float:
+    """How many output pixels a source pixel is, at the box."""
+    square = np.eye(3)
+    square[: len(matrix)] = matrix
+    inverse = np.linalg.inv(square)
+    depth = inverse[2] @ [*(box[:2] + box[2:]) / 2, 1]
+    return float(np.sqrt(abs(np.linalg.det(square) * depth**3)))
+
+
+# ----------------------------------------------------------------------------------------- pixel ops
+
+
+@dataclass(frozen=True)
+class _Unpainted(PixelOp):
+    """Draws what a pixel op draws, and leaves the pixels alone."""
+
+    op: Op
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        self.op.draw(rng, n)
+        return {}
+
+
+def _is_plain_pixel_op(op: Op) -> bool:
+    return isinstance(op, PixelOp) and type(op).plan is PixelOp.plan
+
+
+def _assert_pixels_stay(
+    ops: tuple[Op, ...], moving: tuple[Op, ...], painted: Painted, settings: dict[str, Any]
+) -> None:
+    """Boxes are the same with and without the ops that only change pixels, and white still differs from black."""
+    white = Painted([np.repeat(image.max(2, keepdims=True), 3, 2) for image in painted.images], painted.boxes)
+    after, before = run(ops, white, **settings), run(moving, white, **settings)
+    for at, (image, plain) in enumerate(zip(after.images, before.images, strict=True)):
+        same = np.array_equal(after.labels[at], before.labels[at]) and np.array_equal(after.boxes[at], before.boxes[at])
+        assert same, f"boxes of image {at} differ with and without the pixel ops of {list(ops)}"
+        stands_out = _stands_out(np.asarray(image, np.float64).mean(2), plain.mean(2))
+        assert stands_out, f"image {at}: rectangles are not where they were without the pixel ops of {list(ops)}"
+
+
+def _stands_out(gray: Array, plain: Array) -> bool:
+    """Does brightness tell nearly all pixels that are white in `plain` from those that are black?"""
+    white, black = gray[plain > 250], gray[plain < 5]
+    if min(len(white), len(black)) < 20:
+        return True
+    middle = (np.median(white) + np.median(black)) / 2
+    side = np.sign(np.median(white) - middle)
+    return bool(np.mean(side * (white - middle) > 0) > 0.8 and np.mean(side * (black - middle) < 0) > 0.8)
+
+
+# ------------------------------------------------------------------------------------------- messages
+
+
+def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path) -> str:
+    lines = [
+        f"  image {each.image}, label {each.label}: box {np.round(each.box, 2).tolist()}, "
+        + (f"pixels {np.round(each.seen, 2).tolist()}" if each.seen is not None else "no pixel of it is there")
+        for each in wrong[:10]
+    ]
+    more = [f"  and {len(wrong) - 10} more"] if len(wrong) > 10 else []
+    head = f"{len(wrong)} of {compared} boxes are not where their pixels are, after {list(ops)}; see {picture}"
+    return "\n".join([head, *lines, *more])
+
+
+def _drawn(result: Result, wrong: list[Misplaced], picture: str | Path | None) -> Path:
+    """A PNG of the first image with misplaced boxes: green is the op's box, red is what the pixels say."""
+    image = Image.fromarray(np.clip(result.images[wrong[0].image] // 2, 0, 255).astype(np.uint8))
+    draw = ImageDraw.Draw(image)
+    for each in (each for each in wrong if each.image == wrong[0].image):
+        draw.rectangle((each.box - (0, 0, 1, 1)).tolist(), outline=(0, 255, 0))
+        if each.seen is not None:
+            draw.rectangle((each.seen - (0, 0, 1, 1)).tolist(), outline=(255, 0, 0))
+    path = Path(picture or tempfile.mkstemp(prefix="misplaced_", suffix=".png")[1])
+    image.save(path)
+    return path

@@ -1,0 +1,83 @@
+"""The check itself: it must find what is wrong, and say where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nvidia.dali import fn
+from PIL import Image
+
+import detaug as da
+from detaug.recipe import Arrays, Node, Nodes
+from detaug.testing import assert_boxes_follow_pixels
+from detaug.views import Views
+
+
+@dataclass(frozen=True)
+class Shifted(da.GeometricOp):
+    """A correct flip, and then boxes that are some pixels off."""
+
+    pixels: float
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        moved = da.RandomHorizontalFlip(p=1).move(views, {"flip": np.ones(len(views))})
+        return replace(moved, boxes=moved.boxes + self.pixels / np.tile(views.size[:, ::-1], 2)[:, None])
+
+
+@dataclass(frozen=True)
+class Mirror(da.PixelOp):
+    """Mirrors the pixels and forgets the boxes."""
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return fn.flip(image, horizontal=1)
+
+
+@dataclass(frozen=True)
+class Swapped(da.GeometricOp):
+    """Labels in the wrong order."""
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return replace(views, labels=views.labels[:, ::-1])
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_boxes_that_are_off_are_found_and_drawn(pipeline: bool, tmp_path: Path) -> None:
+    picture = tmp_path / "wrong.png"
+    with pytest.raises(AssertionError, match=r"24 of 24 boxes are not where their pixels are") as raised:
+        assert_boxes_follow_pixels([Shifted(2), da.Resize((192, 256))], pipeline=pipeline, picture=picture)
+    assert "image 0, label 1: box [" in str(raised.value)
+    assert str(picture) in str(raised.value)
+    colors = {color for _, color in Image.open(picture).getcolors(1 << 16)}
+    assert {(0, 255, 0), (255, 0, 0)} <= colors
+
+
+def test_half_a_pixel_is_found_when_asked_for() -> None:
+    assert assert_boxes_follow_pixels(Shifted(0.4)) == 24
+    with pytest.raises(AssertionError):
+        assert_boxes_follow_pixels(Shifted(0.4), tolerance=0.3)
+
+
+def test_swapped_labels_are_found() -> None:
+    with pytest.raises(AssertionError, match="16 of 24 boxes"):
+        assert_boxes_follow_pixels(Swapped())
+
+
+def test_pixel_ops_that_move_pixels_are_found() -> None:
+    resize = da.Resize((192, 256))
+    with pytest.raises(AssertionError, match="rectangles are not where they were"):
+        assert_boxes_follow_pixels([resize, Mirror()])
+    assert assert_boxes_follow_pixels([resize, da.RandomPhotometricDistort(), da.Normalize()]) == 24
+
+
+def test_presets_follow_pixels(device: str) -> None:
+    ops = [replace(op, fill=(0.0, 0.0, 0.0)) if hasattr(op, "fill") else op for op in da.presets.ssd300()]
+    for pipeline in (False, True):
+        assert assert_boxes_follow_pixels(ops, images=32, device=device, pipeline=pipeline) > 32
+
+
+def test_a_smallest_side_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="smallest must be"):
+        assert_boxes_follow_pixels(da.Pad(1), smallest=100)
