@@ -350,3 +350,137 @@ def test_one_change_of_colour(name: str, factor: float, adjust: Callable[[Any, f
     op = da.RandomPhotometricDistort(**{**neutral, name: (factor, factor)}, p=1, permute=False)
     image = photos(1).then(da.Resize(SIZE), op).images[0]
     assert mean_difference(image, adjust(reference()[0], factor)) < limit
+
+
+# ------------------------------------------------------------------------------------- turns and crops
+
+BLACK = (0.0, 0.0, 0.0)
+BILINEAR = {"interpolation": v2.InterpolationMode.BILINEAR}
+FAR = 5000
+"""Boxes this far inside a huge canvas, since torchvision clamps turned boxes to the canvas, in several ways."""
+
+
+def far_boxes() -> Any:
+    return tv_tensors.BoundingBoxes(torch.from_numpy(BOXES) + FAR, format="XYXY", canvas_size=(10000, 10000))
+
+
+def replayed(op: da.Op, n: int = 12, seed: int = 4) -> tuple[da.eager.Samples, dict[str, np.ndarray]]:
+    """Samples after `op`, and what it drew for them."""
+    return op(photos(n, seed)), op.draw(np.random.default_rng(seed), n)
+
+
+def assert_same_picture(samples: da.eager.Samples, at: int, image: Any, boxes: Any, limit: float = 1.0) -> None:
+    """Boxes to a thousandth of a pixel, of those that nothing is cut off, and images to one of 255."""
+    height, width = samples.images[at].shape[:2]
+    assert tuple(image.shape[1:]) == (height, width)
+    expected = np.asarray(boxes)
+    whole = (expected == expected.clip(0, (width, height) * 2)).all(1)
+    ours = dict(zip(samples.labels[at].tolist(), samples.boxes[at], strict=True))
+    assert whole.any()
+    for label in np.flatnonzero(whole) + 1:
+        assert np.abs(ours[label] - expected[label - 1]).max() < 1e-3
+    assert mean_difference(samples.images[at], image) < limit
+
+
+def test_rotation() -> None:
+    samples, drawn = replayed(da.RandomRotation(40, fill=BLACK))
+    for at, angle in enumerate(drawn["angle"].tolist()):
+        boxes = tv.rotate(far_boxes(), angle, center=[FAR + 160.0, FAR + 120.0]) - FAR
+        assert_same_picture(samples, at, tv.rotate(reference()[0], angle, **BILINEAR), boxes)
+
+
+@pytest.mark.parametrize(("scale", "limit"), [((1.0, 1.4), 1), ((0.5, 1.0), 5)])
+def test_affine(scale: tuple[float, float], limit: float) -> None:
+    """Where it shrinks, the picture is antialiased here and not there."""
+    samples, drawn = replayed(da.RandomAffine(25, (0.1, 0.2), scale, (-15, 15, -10, 10), fill=BLACK))
+    for at in range(len(samples)):
+        angle, factor, shear = (drawn[name][at].tolist() for name in ("angle", "scale", "shear"))
+        shift = np.round(drawn["translate"][at] * SIZE[::-1]).tolist()
+        image = tv.affine(reference()[0], angle, shift, factor, shear, **BILINEAR)
+        boxes = tv.affine(far_boxes(), angle, shift, factor, shear, center=[FAR + 160.0, FAR + 120.0]) - FAR
+        assert_same_picture(samples, at, image, boxes, limit)
+
+
+@pytest.mark.parametrize(("distortion", "limit"), [(0.1, 1), (0.6, 5)])
+def test_perspective(distortion: float, limit: float) -> None:
+    """torchvision's image kernel takes the corner pixels' centres, its box kernel the same numbers as they are."""
+    samples, drawn = replayed(da.RandomPerspective(distortion, p=1, fill=BLACK))
+    corners = np.array([[0, 0], [320, 0], [320, 240], [0, 240]])
+    for at, inwards in enumerate(drawn["corners"]):
+        ends = corners + inwards * (320, 240) * np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]])
+        boxes = tv.perspective(reference()[1], corners.tolist(), ends.tolist())
+        image = tv.perspective(reference()[0], (corners - 0.5).tolist(), (ends - 0.5).tolist(), **BILINEAR)
+        assert_same_picture(samples, at, image, boxes, limit)
+
+
+@pytest.mark.parametrize("size", [(120, 200), (300, 400), (100, 500)])
+def test_center_crop(size: tuple[int, int]) -> None:
+    samples = da.CenterCrop(size, fill=BLACK)(photos(1))
+    image = tv.center_crop(reference()[0], list(size))
+    top, left = (240 - size[0]) // 2, (320 - size[1]) // 2
+    assert mean_difference(samples.images[0], image) < 1e-3
+    expected = tv.clamp_bounding_boxes(tv.crop(reference()[1], top, left, *size))
+    for box, label in zip(samples.boxes[0], samples.labels[0], strict=True):
+        assert np.abs(box - np.asarray(expected)[label - 1]).max() < 1e-3
+
+
+def test_random_crop() -> None:
+    samples = da.RandomCrop((150, 180), fill=BLACK)(photos(12))
+    for image, boxes, labels, matrix in zip(samples.images, samples.boxes, samples.labels, samples.matrix, strict=True):
+        left, top = np.round(-matrix[:, 2]).astype(int).tolist()
+        expected = [tv.crop(each, top, left, 150, 180) for each in reference()]
+        assert mean_difference(image, expected[0]) == 0
+        moved = np.asarray(tv.clamp_bounding_boxes(expected[1]))
+        seen = (moved[:, 2:] > moved[:, :2]).all(1)
+        assert_same_boxes(boxes, moved[labels - 1])
+        assert set(labels) >= set(np.flatnonzero(seen & ((moved[:, 2:] - moved[:, :2]).min(1) > 1)) + 1)
+
+
+@pytest.mark.parametrize("padding", [5, (5, 9), (1, 2, 30, 4)])
+def test_pad(padding: int | tuple[int, ...]) -> None:
+    samples = da.Pad(padding, fill=(9.0, 8.0, 7.0))(photos(1))
+    image, boxes = (
+        tv.pad(each, [padding] if isinstance(padding, int) else list(padding), fill=[9, 8, 7]) for each in reference()
+    )
+    assert mean_difference(samples.images[0], image) == 0
+    assert_same_boxes(samples.boxes[0], boxes)
+
+
+@pytest.mark.parametrize("op", [da.RandomRotation((-10, 30)), da.RandomAffine(20, (0.1, 0.3), (0.5, 2), (-5, 9, 1, 3))])
+def test_turns_draw_what_torchvision_draws(op: da.RandomRotation | da.RandomAffine) -> None:
+    given = [tv_tensors.Image(torch.zeros(3, *CANVAS, dtype=torch.uint8))]
+    ours = op.draw(np.random.default_rng(0), 4000)
+    if isinstance(op, da.RandomRotation):
+        theirs = drawn_by(v2.RandomRotation((-10, 30)), given, 2000)
+        assert_same_distribution(ours["angle"], [each["angle"] for each in theirs])
+        return
+    theirs = drawn_by(v2.RandomAffine(20, (0.1, 0.3), (0.5, 2), (-5, 9, 1, 3)), given, 2000)
+    assert_same_distribution(ours["angle"], [each["angle"] for each in theirs])
+    assert_same_distribution(ours["scale"], [each["scale"] for each in theirs])
+    for axis in (0, 1):
+        shifts = np.round(ours["translate"][:, axis] * CANVAS[::-1][axis])
+        assert_same_distribution(shifts, [each["translate"][axis] for each in theirs])
+        assert_same_distribution(ours["shear"][:, axis], [each["shear"][axis] for each in theirs])
+
+
+def test_perspective_draws_what_torchvision_draws() -> None:
+    given = [tv_tensors.Image(torch.zeros(3, *CANVAS, dtype=torch.uint8))]
+    theirs = drawn_by(v2.RandomPerspective(0.5, p=1), given, 2000)
+    ours = da.RandomPerspective(0.5, p=1).draw(np.random.default_rng(0), 4000)["corners"]
+    corners = corners_moved(theirs)
+    for corner in range(4):
+        for axis in (0, 1):
+            assert abs(ours[:, corner, axis].mean() - corners[:, corner, axis].mean()) < 0.006
+            assert ours[:, corner, axis].max() <= 0.25
+
+
+def corners_moved(drawn: list[Any]) -> np.ndarray:
+    """(n, 4, 2): how far each corner moved inwards, relative, from torchvision's eight coefficients."""
+    height, width = CANVAS
+    places = []
+    for each in drawn:
+        matrix = np.linalg.inv(np.array([*each["coefficients"], 1.0]).reshape(3, 3))
+        corners = np.array([[0, 0, 1], [width - 1, 0, 1], [width - 1, height - 1, 1], [0, height - 1, 1.0]]) @ matrix.T
+        places.append(corners[:, :2] / corners[:, 2:] / (width, height))
+    moved = np.array(places)
+    return np.where([[0, 0], [1, 0], [1, 1], [0, 1]], 1 - moved, moved)
