@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from detaug.affine import RandomPerspective as RandomPerspective
     from detaug.affine import RandomRotation as RandomRotation
     from detaug.batches import Batch as Batch
+    from detaug.control import RandomApply as RandomApply
+    from detaug.control import RandomChoice as RandomChoice
+    from detaug.control import RandomOrder as RandomOrder
     from detaug.eager import batch as batch
     from detaug.geometry import CenterCrop as CenterCrop
     from detaug.geometry import Pad as Pad
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "batches": ("Batch",),
+    "control": ("RandomApply", "RandomChoice", "RandomOrder"),
     "eager": ("batch",),
     "affine": ("RandomAffine", "RandomPerspective", "RandomRotation"),
     "geometry": (

@@ -44,6 +44,13 @@ def transform(matrix: Floats, polygons: Floats) -> Floats:
     return np.asarray(moved[..., :2] / moved[..., 2:])
 
 
+def of_one_length(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Both with as many points, the last one of the shorter ones repeated."""
+    length = max(a.shape[-2], b.shape[-2])
+    a, b = (np.concatenate([each, np.repeat(each[..., -1:, :], length - each.shape[-2], -2)], -2) for each in (a, b))
+    return a, b
+
+
 def clip(polygons: Floats) -> Floats:
     """What lies in the unit square; all points equal where nothing does. Sutherland and Hodgman 1974, on arrays."""
     for axis in (0, 1):

@@ -64,6 +64,34 @@ class Views:
         arrays = {name: each[rows] for name, each in values.items() if isinstance(each, np.ndarray)}
         return Views(**{**values, **arrays})
 
+    def put(self, rows: Ints, part: Views) -> Views:
+        """These views, with those at `rows` as in `part`, and all that may be true of either."""
+        both = replace(
+            self,
+            fill=part.fill or self.fill,
+            turned=self.turned or part.turned,
+            projective=self.projective or part.projective,
+        )
+        if self.outlines is not None or part.outlines is not None:
+            ours, theirs = polygons.of_one_length(self.outlines_or_boxes(), part.outlines_or_boxes())
+            both, part = replace(both, outlines=ours), replace(part, outlines=theirs)
+        if self.region is not None or part.region is not None:
+            ours, theirs = polygons.of_one_length(self.region_or_all(), part.region_or_all())
+            both, part = replace(both, region=ours), replace(part, region=theirs)
+        values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
+        for name, array in values.items():
+            array[rows] = getattr(part, name)[: len(rows)]
+        return replace(both, **values)
+
+    def outlines_or_boxes(self) -> Floats:
+        """(N, M, V, 2): the boxes as polygons."""
+        return polygons.from_boxes(self.boxes) if self.outlines is None else self.outlines
+
+    def region_or_all(self) -> Floats:
+        """(N, V, 2): the region, or one so large that nothing is outside."""
+        everything = np.tile((polygons.UNIT_SQUARE - 0.5) * 1e4, (len(self), 1, 1))
+        return everything if self.region is None else self.region
+
     # --------------------------------------------------------------------------------- looking elsewhere
 
     def look(self, start: Floats, end: Floats) -> Views:

@@ -1,0 +1,127 @@
+"""RandomApply, RandomChoice, RandomOrder: which ops run, and that the others cost and change nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from nvidia.dali import fn
+
+import detaug as da
+from detaug.recipe import Node, Nodes
+from detaug.testing import assert_boxes_follow_pixels
+from detaug.views import Views
+
+BLACK = (0.0, 0.0, 0.0)
+TURN = da.RandomRotation(30, fill=BLACK)
+GEOMETRY = [da.RandomHorizontalFlip(p=1), TURN, da.RandomZoomOut(2.0, p=1, fill=BLACK), da.RandomIoUCrop()]
+
+
+@dataclass(frozen=True)
+class Add(da.PixelOp):
+    """Adds to each pixel; `after` what is there is multiplied first."""
+
+    value: int
+    factor: int = 1
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return fn.cast_like(image * self.factor + self.value, image)
+
+
+@dataclass(frozen=True)
+class Slow(da.PixelOp):
+    """A large blur, whose sigma is drawn."""
+
+    def draw(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        return {"sigma": rng.uniform(20, 21, n)}
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return fn.gaussian_blur(image, sigma=planned["sigma"])
+
+
+def values(op: da.Op, n: int = 64, seed: int = 0) -> list[int]:
+    images = da.batch([np.ones((3, 4, 3), np.uint8)] * n, seed=seed).then(da.Resize((3, 4)), op).images
+    assert all(image.min() == image.max() for image in images)
+    return [int(image.min()) for image in images]
+
+
+@pytest.mark.parametrize("control", [
+    da.RandomApply(GEOMETRY, p=0.5), da.RandomChoice(GEOMETRY), da.RandomOrder(GEOMETRY),
+    da.RandomChoice([da.RandomApply([TURN, da.RandomBoxSafeCrop()]), da.RandomOrder([TURN, da.RandomRotate90()])]),
+], ids=lambda op: type(op).__name__)  # fmt: skip
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_boxes_follow_pixels(control: da.Op, pipeline: bool, device: str) -> None:
+    ops = [control, da.RandomVerticalFlip(), control, da.Resize((200, 220))]
+    assert assert_boxes_follow_pixels(ops, images=16, pipeline=pipeline, device=device) > 16
+
+
+def test_apply_runs_all_or_none(device: str) -> None:
+    found = values(da.RandomApply([Add(1), Add(0, 5)], p=0.3), n=2000)
+    assert set(found) == {1, 10}
+    assert np.mean(np.array(found) == 10) == pytest.approx(0.3, abs=0.05)
+    assert set(values(da.RandomApply([Add(1)], p=0.0))) == {1}
+    assert set(values(da.RandomApply([Add(1)], p=1.0))) == {2}
+
+
+def test_choice_runs_one_by_its_weight() -> None:
+    found = np.array(values(da.RandomChoice([Add(10), Add(20), Add(30)], probabilities=[1, 0, 3]), n=4000))
+    assert set(found) == {11, 31}
+    assert np.mean(found == 31) == pytest.approx(0.75, abs=0.03)
+
+
+def test_order_runs_all_in_each_order() -> None:
+    found = np.array(values(da.RandomOrder([Add(1), Add(0, 5), Add(3)]), n=3000))
+    assert set(found) == {25, 22, 13, 10, 9 + 1 - 1, 9, 24, 21} & set(found)
+    orders = {(1 + 1) * 5 + 3, (1 + 1 + 3) * 5, 1 * 5 + 1 + 3, (1 + 3) * 5 + 1, (1 + 3 + 1) * 5}
+    assert set(found) == orders
+    assert all(0.1 < np.mean(found == each) < 0.4 for each in orders)
+
+
+def test_geometry_that_was_not_drawn_leaves_the_image_bit_for_bit() -> None:
+    image = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8)
+    control = da.RandomApply([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)], p=0.5)
+    images = control(da.batch([image] * 50)).images
+    same = [np.array_equal(each, image) for each in images]
+    turned = [np.array_equal(each, image[::-1, ::-1]) for each in images]
+    assert sum(same) + sum(turned) == 50
+    assert 10 < sum(same) < 40
+
+
+def test_ops_that_no_image_drew_cost_nothing() -> None:
+    images = [np.zeros((200, 200, 3), np.uint8)] * 8
+
+    def seconds(op: da.Op) -> float:
+        samples = da.batch(images).then(da.Resize((200, 200)), op)
+        start = time.perf_counter()
+        assert samples.images
+        return time.perf_counter() - start
+
+    never, always = (min(seconds(da.RandomApply([Slow()] * 5, p=p)) for _ in range(3)) for p in (0.0, 1.0))
+    assert never < always / 3
+
+
+def test_what_one_image_draws_does_not_depend_on_the_others_turn() -> None:
+    """An image that drew nothing between turned ones keeps its boxes."""
+    boxes = [[[10, 10, 30, 20]]] * 20
+    samples = da.RandomApply([TURN], p=0.5)(da.batch([np.zeros((60, 80, 3), np.uint8)] * 20, boxes))
+    kept = [np.allclose(each, boxes[0]) for each in samples.boxes]
+    assert 3 < sum(kept) < 17
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: da.RandomApply([]), "ops must be one or more ops"),
+        (lambda: da.RandomApply([TURN], p=2), "p must be a probability"),
+        (lambda: da.RandomChoice([TURN, Add(1)]), "all geometric ops or all pixel ops"),
+        (lambda: da.RandomOrder([da.Resize(8)]), "all geometric ops or all pixel ops"),
+        (lambda: da.RandomChoice([TURN, TURN], probabilities=[1]), "probabilities must be 2 weights"),
+        (lambda: da.RandomChoice([TURN, TURN], probabilities=[0, 0]), "probabilities must be 2 weights"),
+        (lambda: da.Resize(8)(da.RandomApply([Add(1)])(da.batch([np.zeros((9, 9, 3), np.uint8)]))), "after Resize"),
+    ],
+)
+def test_what_cannot_work_is_refused(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
