@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from detaug.recipe import GeometricOp as GeometricOp
     from detaug.recipe import Op as Op
     from detaug.recipe import PixelOp as PixelOp
+    from detaug.recipe_file import load_recipe as load_recipe
+    from detaug.recipe_file import save_recipe as save_recipe
     from detaug.resize import RandomShortestSize as RandomShortestSize
     from detaug.resize import Resize as Resize
 
@@ -66,6 +68,7 @@ _NAMES = {
     "pixels": ("Normalize", "RandomPhotometricDistort"),
     "reader": ("CocoReader",),
     "recipe": ("GeometricOp", "Op", "PixelOp"),
+    "recipe_file": ("load_recipe", "save_recipe"),
     "resize": ("RandomShortestSize", "Resize"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

@@ -72,7 +72,8 @@ class RandomAffine(GeometricOp):
 
     def __post_init__(self) -> None:
         _check_degrees(self.degrees)
-        check_range("translate", tuple(sorted(self.translate)), 0, 1)
+        shifts = is_numbers(self.translate, 2) and all(0 <= shift <= 1 for shift in self.translate)
+        check("translate", self.translate, shifts, "two fractions of width and height in 0..1")
         check_range("scale", self.scale, 0, float("inf"))
         check("scale", self.scale, self.scale[0] > 0, "above 0")
         steep = is_numbers(self._shear, 4) and all(abs(each) < 90 for each in self._shear)
@@ -82,9 +83,9 @@ class RandomAffine(GeometricOp):
 
     @property
     def _shear(self) -> tuple[float, ...]:
-        if not isinstance(self.shear, tuple | list):
+        if isinstance(self.shear, int | float):
             return (-abs(self.shear), abs(self.shear), 0.0, 0.0)
-        return (*self.shear, 0.0, 0.0) if len(self.shear) == 2 else tuple(self.shear)
+        return (*self.shear, 0.0, 0.0) if len(self.shear) == 2 else self.shear
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         applied = rng.random(n) < self.p
@@ -182,7 +183,8 @@ def _both_ways(degrees: float | Range) -> Range:
 
 
 def _check_degrees(degrees: float | Range) -> None:
-    right = is_numbers(list(_both_ways(degrees)), 2) and _both_ways(degrees)[0] <= _both_ways(degrees)[1]
+    numbers = is_numbers(degrees, 2) or is_numbers([degrees], 1)
+    right = numbers and _both_ways(degrees)[0] <= _both_ways(degrees)[1]
     check("degrees", degrees, right, "(smallest, largest), or one number for both ways")
 
 

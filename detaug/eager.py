@@ -53,16 +53,26 @@ class Samples:
     ops: tuple[Op, ...]
     seed: int
     device: torch.device
+    drawn: tuple[Arrays, ...] | None = None
 
     def then(self, *ops: Op) -> Samples:
         """These samples after more ops. Raises ValueError where an op cannot stand there."""
         return replace(self, ops=Recipe((*self.ops, *ops)).ops)
+
+    def replay(self, params: Sequence[Arrays]) -> Samples:
+        """These samples with the numbers that the same ops drew before: the `params` of other samples."""
+        return replace(self, drawn=tuple(params))
 
     def __len__(self) -> int:
         return len(self.source_images)
 
     def __repr__(self) -> str:
         return f"<{len(self)} samples after {list(self.ops)}>"
+
+    @property
+    def params(self) -> tuple[Arrays, ...]:
+        """For each op, by name what it drew: arrays whose first axis is the samples."""
+        return self.plan.drawn
 
     @property
     def boxes(self) -> list[Array]:
@@ -79,24 +89,25 @@ class Samples:
     @property
     def matrix(self) -> Floats:
         """Source pixels -> pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op."""
-        return self._plan.views.to_output()
+        return self.plan.views.to_output()
 
     @cached_property
     def images(self) -> list[Array]:
         """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
         lane = Lane(self._graph, len(self), 1, self.device)
-        lane.start({"image": list(self.source_images), **self._plan.inputs})
+        lane.start({"image": list(self.source_images), **self.plan.inputs})
         (images,) = lane.finish()
         on_cpu = images.as_cpu()
         return [np.array(on_cpu.at(at)) for at in range(len(self))]
 
     @cached_property
-    def _plan(self) -> Plan:
-        return self._recipe.plan(self._source_views(), np.random.default_rng(self.seed))
+    def plan(self) -> Plan:
+        """What the ops do to these samples."""
+        return self._recipe.plan(self._source_views(), np.random.default_rng(self.seed), self.drawn)
 
     @cached_property
     def _packed(self) -> tuple[Array, Array, Array]:
-        return self._plan.views.packed()
+        return self.plan.views.packed()
 
     @property
     def _recipe(self) -> Recipe:

@@ -158,3 +158,129 @@ def test_what_a_turn_cut_off_stays_cut_off() -> None:
     assert image[50, 50] == 255
     octagon = 100**2 - 2 * (100 - 50 * np.sqrt(2)) ** 2 * 0 - 4 * (50 * (2 - np.sqrt(2))) ** 2 / 2
     assert (image / 255).sum() == pytest.approx(octagon, rel=0.02)
+
+
+N = 20_000
+RNG_SEED = 11
+
+
+def drawn_by(op: da.Op) -> dict[str, np.ndarray]:
+    return op.draw(np.random.default_rng(RNG_SEED), N)
+
+
+def assert_uniform(values: np.ndarray, low: float, high: float) -> None:
+    """Chi-square over 20 bins; 43.8 is passed once in a thousand times."""
+    assert low <= values.min() and values.max() <= high  # noqa: PT018
+    counts, _ = np.histogram(values, 20, (low, high))
+    expected = values.size / 20
+    assert ((counts - expected) ** 2 / expected).sum() < 43.8
+
+
+def assert_rate(applied: np.ndarray, p: float) -> None:
+    assert abs(applied.mean() - p) < 4 * np.sqrt(p * (1 - p) / len(applied))
+
+
+def test_rotation_draws_its_range() -> None:
+    angle = drawn_by(da.RandomRotation((-10, 40), p=0.3))["angle"]
+    assert_rate(angle != 0, 0.3)
+    assert_uniform(angle[angle != 0], -10, 40)
+
+
+def test_quarter_turns_are_alike() -> None:
+    turns = drawn_by(da.RandomRotate90(p=0.6))["turns"]
+    assert_rate(turns > 0, 0.6)
+    for quarter in (1, 2, 3):
+        assert_rate(turns == quarter, 0.2)
+
+
+def test_affine_draws_its_ranges() -> None:
+    drawn = drawn_by(da.RandomAffine((5, 9), (0.1, 0.4), (0.5, 0.9), (1, 2, -8, 4), p=0.7))
+    applied = drawn["angle"] != 0
+    assert_rate(applied, 0.7)
+    assert_uniform(drawn["angle"][applied], 5, 9)
+    assert_uniform(drawn["scale"][applied], 0.5, 0.9)
+    for axis, most in enumerate((0.1, 0.4)):
+        assert_uniform(drawn["translate"][applied, axis], -most, most)
+    assert_uniform(drawn["shear"][applied, 0], 1, 2)
+    assert_uniform(drawn["shear"][applied, 1], -8, 4)
+    still = [np.unique(drawn[name][~applied]).tolist() for name in ("angle", "scale", "translate", "shear")]
+    assert still == [[0], [1], [0], [0]]
+
+
+def test_perspective_draws_its_corners() -> None:
+    corners = drawn_by(da.RandomPerspective(0.6, p=0.4))["corners"]
+    applied = corners.any((1, 2))
+    assert_rate(applied, 0.4)
+    for at in np.ndindex(4, 2):
+        assert_uniform(corners[(applied, *at)], 0, 0.3)
+
+
+def test_crops_draw_their_places() -> None:
+    drawn = drawn_by(da.RandomCrop(8, p=0.2))
+    assert_rate(drawn["crop"], 0.2)
+    for axis in (0, 1):
+        assert_uniform(drawn["place"][:, axis], 0, 1)
+    drawn = drawn_by(da.RandomBoxSafeCrop(p=0.9))
+    assert_rate(drawn["crop"], 0.9)
+    for name in ("start", "end"):
+        assert_uniform(drawn[name], 0, 1)
+
+
+def test_scale_jitter_draws_its_scale() -> None:
+    drawn = drawn_by(da.ScaleJitter((9, 9), scale=(0.2, 1.7)))
+    assert_uniform(drawn["scale"], 0.2, 1.7)
+    assert_uniform(drawn["place"], 0, 1)
+
+
+def test_sizes_are_alike() -> None:
+    for op in (da.Resize([(8, 8), (9, 9), (7, 7), (6, 6)]), da.RandomShortestSize((8, 9, 7, 6))):
+        for size in range(4):
+            assert_rate(drawn_by(op)["size"] == size, 0.25)
+
+
+@pytest.mark.parametrize("op", [
+    da.RandomHorizontalFlip(p=0), da.RandomVerticalFlip(p=0), da.RandomRotate90(p=0), da.RandomZoomOut(p=0),
+    da.RandomRotation(30, p=0), da.RandomAffine(30, p=0), da.RandomPerspective(p=0), da.RandomCrop(9, p=0),
+    da.RandomBoxSafeCrop(p=0), da.Pad(0), da.RandomAffine(0),
+], ids=repr)  # fmt: skip
+def test_an_op_that_was_not_drawn_leaves_all_as_it_is(op: da.Op, device: str) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)
+    samples = op(da.batch([image] * 4, [[[3, 4, 50, 30]]] * 4, device=device))
+    for each, boxes in zip(samples.images, samples.boxes, strict=True):
+        assert np.array_equal(each, image)
+        assert boxes == pytest.approx(np.array([[3, 4, 50, 30]]), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: da.RandomRotate90(p=3), "p must be a probability in 0..1, got 3"),
+        (lambda: da.RandomRotation("x"), "degrees must be"),
+        (lambda: da.RandomRotation((9, 1)), "degrees must be"),
+        (lambda: da.RandomRotation(9, outline="round"), "outline must be 'box' or 'ellipse', got 'round'"),
+        (lambda: da.RandomRotation(9, fill=0), "fill must be three numbers"),
+        (lambda: da.RandomAffine(translate=(2, 0)), "translate must be two fractions"),
+        (lambda: da.RandomAffine(translate=0.1), "translate must be two fractions"),
+        (lambda: da.RandomAffine(scale=(0, 1)), "scale must be above 0"),
+        (lambda: da.RandomAffine(shear=(1, 2, 3)), "shear must be one, two or four angles"),
+        (lambda: da.RandomAffine(shear=90), "shear must be one, two or four angles"),
+        (lambda: da.RandomPerspective(1.0), "distortion_scale must be at least 0 and below 1"),
+        (lambda: da.Pad(-1), "padding must be"),
+        (lambda: da.Pad((1, 2, 3)), "padding must be"),
+        (lambda: da.PadToMultiple(0), "multiple must be a whole number from 1"),
+        (lambda: da.CenterCrop(1.5), "size must be"),
+        (lambda: da.RandomCrop((3, 0)), "size must be"),
+        (lambda: da.RandomBoxSafeCrop(p="a"), "p must be"),
+        (lambda: da.ScaleJitter(300), "size must be"),
+        (lambda: da.ScaleJitter((300, 300), scale=(0, 1)), "scale must be"),
+        (lambda: da.Resize(()), "size must be"),
+        (lambda: da.Resize([(3, 4), 5]), "size must be"),
+        (lambda: da.Resize((3, 4), letterbox="left"), "letterbox must be None, 'center' or 'top-left', got 'left'"),
+        (lambda: da.Resize(3, letterbox="center"), "letterbox must be left out"),
+        (lambda: da.RandomShortestSize(()), "min_size must be"),
+        (lambda: da.RandomShortestSize((5, 9), max_size=8), "max_size must be at least the largest"),
+    ],
+)
+def test_a_wrong_argument_is_refused_by_name(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -231,7 +231,7 @@ def test_iou_crop_draws_what_torchvision_draws(name: str) -> None:
 
 def our_windows(samples: da.eager.Samples) -> np.ndarray:
     """(N, 4) XYXY in source pixels: `matrix` at the view's own size in whole pixels stretches by less than one."""
-    sides = np.array([np.round(samples._plan.views.size[at][::-1]) for at in range(len(samples))])
+    sides = np.array([np.round(samples.plan.views.size[at][::-1]) for at in range(len(samples))])
     diagonal = samples.matrix[:, [0, 1], [0, 1]]
     start = -samples.matrix[:, :, 2] / diagonal
     return np.concatenate([start, start + sides / diagonal], axis=1)

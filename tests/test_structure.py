@@ -21,7 +21,7 @@ LAYERS = [
     {"branches"},
     {"affine", "control", "geometry", "iou_crop", "pixels", "resize", "reader", "pipeline"},
     {"presets", "pick", "eager", "loader"},
-    {"sheets", "testing"},
+    {"recipe_file", "sheets", "testing"},
     {"demo"},
     {"cli_*"},
     {"cli"},

@@ -1,0 +1,106 @@
+"""Recipes in files, as code, and drawn again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import detaug as da
+from detaug.recipe_file import library
+
+RECIPE = (
+    da.RandomZoomOut(max_ratio=3.0, fill=(1.0, 2.0, 3.0)),
+    da.RandomApply((da.RandomRotation((-5, 10), fill=(1.0, 2.0, 3.0)), da.RandomIoUCrop()), p=0.25),
+    da.RandomChoice((da.RandomHorizontalFlip(), da.RandomVerticalFlip(p=1e-07)), probabilities=(1.0, 3.0)),
+    da.Resize(((300, 300), (320, 256)), letterbox="center", fill=(1.0, 2.0, 3.0)),
+    da.RandomPhotometricDistort(),
+    da.Normalize(),
+)
+
+
+@pytest.mark.parametrize("name", ["recipe.yaml", "recipe.json", "recipe"])
+def test_a_file_gives_back_the_recipe(name: str, tmp_path: Path) -> None:
+    da.save_recipe(RECIPE, tmp_path / name)
+    assert tuple(da.load_recipe(tmp_path / name)) == RECIPE
+    read = json.loads if name.endswith(".json") else yaml.safe_load
+    assert read((tmp_path / name).read_text())[0]["RandomZoomOut"]["max_ratio"] == 3
+
+
+@pytest.mark.parametrize("preset", [da.presets.ssd300(), da.presets.retinanet(), da.presets.evaluation((8, 9))])
+def test_presets_survive_a_file(preset: list[da.Op], tmp_path: Path) -> None:
+    da.save_recipe(preset, tmp_path / "recipe.yaml")
+    assert da.load_recipe(tmp_path / "recipe.yaml") == preset
+
+
+def test_the_repr_is_the_code_that_makes_it() -> None:
+    names = {name: getattr(da, name) for name in da.__all__}
+    assert eval(repr(RECIPE), names) == RECIPE
+
+
+def test_short_forms_and_own_ops(tmp_path: Path) -> None:
+    class Own(da.RandomVerticalFlip):
+        """A user's op."""
+
+    lines = ["RandomHorizontalFlip", "Own: {p: 0.1}", "RandomApply: {ops: [Own]}", "Resize: {size: 8}"]
+    (tmp_path / "a.yaml").write_text("".join(f"- {line}\n" for line in lines))
+    expected = [da.RandomHorizontalFlip(), Own(p=0.1), da.RandomApply((Own(),)), da.Resize(8)]
+    assert da.load_recipe(tmp_path / "a.yaml", ops=[Own]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- RandomHorizontalFlop", "entry 1: no op is called 'RandomHorizontalFlop'; is it RandomHorizontalFlip?"),
+        (
+            "- Resize: {size: [8, 8]}\n- RandomCrop: {sise: 3}",
+            "entry 2: RandomCrop has no argument 'sise'",
+        ),
+        ("- Resize: {size: 0}", "entry 1: size must be"),
+        ("- Resize: {}", "entry 1: .*size"),
+        ("- RandomApply: {ops: [RandomRotation: {degrees: x}]}", "entry 1: op 1: degrees must be"),
+        ("- RandomApply: {ops: RandomCrop}", "entry 1: ops must be"),
+        ("Resize: {size: 8}", "a recipe is a list of ops, got dict"),
+        ("- [1, 2]", "entry 1: an op is a name"),
+        ("- {a: {}, b: {}}", "entry 1: an op is a name"),
+        ("- GeometricOp", "entry 1: no op is called 'GeometricOp'"),
+        ("- !!python/object/apply:os.system [ls]", "neither JSON nor YAML"),
+        ("[", "neither JSON nor YAML"),
+    ],
+)
+def test_a_wrong_file_says_where(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ValueError, match=rf"bad\.yaml: {message}"):
+        da.load_recipe(tmp_path / "bad.yaml")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no\.yaml: cannot be read"):
+        da.load_recipe(tmp_path / "no.yaml")
+
+
+def test_the_library_has_all_ops_and_no_bases() -> None:
+    assert {"Resize", "RandomApply", "Normalize"} <= set(library())
+    assert not {"Op", "GeometricOp", "PixelOp"} & set(library())
+
+
+def test_what_was_drawn_can_be_drawn_again(device: str) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
+    boxes = [[[10, 10, 50, 40]]] * 8
+    first = da.batch([image] * 8, boxes, seed=1, device=device).then(*RECIPE)
+    again = da.batch([image] * 8, boxes, seed=2, device=device).then(*RECIPE)
+    replayed = again.replay(first.params)
+    assert any(not np.array_equal(a, b) for a, b in zip(first.images, again.images, strict=True))
+    for a, b in zip(first.images, replayed.images, strict=True):
+        assert np.array_equal(a, b)
+    for a, b in zip(first.boxes, replayed.boxes, strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_params_are_what_the_ops_drew() -> None:
+    samples = da.RandomZoomOut(p=1)(da.RandomHorizontalFlip()(da.batch([np.zeros((9, 9, 3), np.uint8)] * 3)))
+    assert [set(each) for each in samples.params][:2] == [{"flip"}, {"ratio", "place"}]
+    assert samples.params[1]["place"].shape == (3, 2)
