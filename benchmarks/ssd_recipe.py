@@ -57,7 +57,7 @@ def decode(options: argparse.Namespace) -> Rounds:
     ours = make_loader(options)
 
     ours.recipe = Recipe(())
-    ours._graph = lambda: [decoded(fn.external_source(name="path"), ours.device.type)]  # type: ignore[method-assign]
+    ours._graph = lambda: [decoded(ours.device.type)]  # type: ignore[method-assign]
     ours._open()
     return bare(ours)
 

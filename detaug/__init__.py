@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from detaug.control import RandomChoice as RandomChoice
     from detaug.control import RandomOrder as RandomOrder
     from detaug.eager import batch as batch
+    from detaug.faults import DataError as DataError
     from detaug.geometry import CenterCrop as CenterCrop
     from detaug.geometry import Pad as Pad
     from detaug.geometry import PadToMultiple as PadToMultiple
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from detaug.geometry import RandomZoomOut as RandomZoomOut
     from detaug.geometry import ScaleJitter as ScaleJitter
     from detaug.iou_crop import RandomIoUCrop as RandomIoUCrop
-    from detaug.loader import DataError as DataError
     from detaug.loader import Loader as Loader
     from detaug.pixels import Normalize as Normalize
     from detaug.pixels import RandomPhotometricDistort as RandomPhotometricDistort
@@ -45,12 +45,15 @@ if TYPE_CHECKING:
     from detaug.recipe_file import save_recipe as save_recipe
     from detaug.resize import RandomShortestSize as RandomShortestSize
     from detaug.resize import Resize as Resize
+    from detaug.sampling import ClassBalancedSampler as ClassBalancedSampler
+    from detaug.sampling import RepeatFactorSampler as RepeatFactorSampler
 
 _NAMES = {
     "batches": ("Batch",),
     "control": ("RandomApply", "RandomChoice", "RandomOrder"),
     "eager": ("batch",),
     "affine": ("RandomAffine", "RandomPerspective", "RandomRotation"),
+    "faults": ("DataError",),
     "geometry": (
         "CenterCrop",
         "Pad",
@@ -64,12 +67,13 @@ _NAMES = {
         "ScaleJitter",
     ),
     "iou_crop": ("RandomIoUCrop",),
-    "loader": ("DataError", "Loader"),
+    "loader": ("Loader",),
     "pixels": ("Normalize", "RandomPhotometricDistort"),
     "reader": ("CocoReader",),
     "recipe": ("GeometricOp", "Op", "PixelOp"),
     "recipe_file": ("load_recipe", "save_recipe"),
     "resize": ("RandomShortestSize", "Resize"),
+    "sampling": ("ClassBalancedSampler", "RepeatFactorSampler"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 

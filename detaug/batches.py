@@ -17,8 +17,7 @@ Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 class Batch:
     """N augmented images with their boxes, padded to the M boxes of the fullest one.
 
-    images, boxes, labels and mask are on the loader's device; image_id, size and matrix, which no model reads,
-    stay on the CPU.
+    images, boxes, labels and mask are on the loader's device; image_id, size, image_size and matrix stay on the CPU.
     """
 
     images: Tensor
@@ -33,8 +32,10 @@ class Batch:
     """(N,) int64, the json's."""
     size: Tensor
     """(N, 2) int64: (height, width) of the source image, as displayed."""
+    image_size: Tensor
+    """(N, 2) int64: (height, width) of the image in `images`; what lies right of it or below is padding."""
     matrix: Tensor
-    """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y)."""
+    """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
     counts: tuple[int, ...]
     """N: the number of boxes of each image."""
 
@@ -68,11 +69,13 @@ class Batch:
 
 
 def _move(boxes: Tensor, matrix: Tensor) -> Tensor:
-    """(N, K, 4) XYXY through (N, 2, 3): the hull of the moved corners, in float32 at least."""
+    """(N, K, 4) XYXY through (N, 2, 3), or projectively (N, 3, 3): the hull of the moved corners, float32 at least."""
     if not boxes.is_floating_point() or boxes.element_size() < 4:
         boxes = boxes.float()
     matrix = matrix.to(boxes)
     x0, y0, x1, y1 = boxes.unbind(-1)
     points = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], 1)  # (N, 2, K, 4)
     moved = torch.einsum("nij,njkc->nikc", matrix[:, :, :2], points) + matrix[:, :, 2, None, None]
+    if matrix.shape[1] == 3:
+        moved = moved[:, :2] / moved[:, 2:]
     return torch.cat([moved.amin(-1), moved.amax(-1)], 1).transpose(1, 2)

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from nvidia.dali import fn
-from PIL import Image
 from torch.utils.dlpack import from_dlpack
 
+from detaug.arguments import check
 from detaug.batches import Batch
-from detaug.epochs import evaluation_batches, plan_rng, train_batches
-from detaug.pipeline import Lane, resolve_device
+from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
+from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
+from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Plan, make_recipe
-from detaug.views import Views
-
-
-class DataError(ValueError):
-    """An image that cannot be used, met in the middle of an epoch. Names the file and the remedy."""
-
+from detaug.views import Bools, Floats
 
 PLANNED_AT_ONCE = 512
 """Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
@@ -42,21 +41,33 @@ class _Planned(NamedTuple):
     step: int
     rows: Rows
     plan: Plan
+    kept: Bools | None = None
+    """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
 
 
 class Loader:
     """Augmented batches; iterating the loader is one epoch.
 
     Training (`train=True`) shuffles; all batches are full and all shards have equally many, for which some
-    images of the epoch come twice. Evaluation keeps the json's order and visits every image exactly once.
+    images of the epoch come twice. Evaluation keeps the json's order and visits every image exactly once. Without a
+    `for`, the pipelines work ahead and wait; `close`, or leaving a `with` block, ends them.
 
     `ops`: a recipe, such as `da.presets.ssd300()`. `batch_size`: images a batch, on each shard.
     `device`: None (CUDA if there is one, else CPU), "cpu", "cuda", "cuda:1" or a torch.device.
     `seed`: the same seed, batch size and shard give the same batches for any number of threads and pipelines.
-    `shard`: (rank, world size); None reads RANK and WORLD_SIZE, as torchrun sets them, else (0, 1).
+    `shard`: (rank, world size); None takes torch.distributed's where that is initialised, else RANK and WORLD_SIZE,
+    as torchrun sets them, else (0, 1).
     `pipelines`: DALI pipelines that take turns. `threads`: CPU threads of each. None chooses for the device.
     `pad_to_multiple`: a batch with images of several sizes is padded with zeros, at the right and the bottom,
     to its largest height and width, rounded up to this multiple.
+    `on_error`: at a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes another
+    image of the epoch in its place, evaluation goes on without. `max_skipped`: more than this share of the images,
+    from 0 to 1, is a DataError all the same.
+    `collate`: what the loader yields is collate(batch); None is the `Batch` itself.
+    `sampler`: for training, a function of the reader that says how often each image comes in an epoch, on average,
+    (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
+    `aspect_ratio_grouping`: for training, a batch has images that are wider than high, or others, never both, so
+    that less of it is padding.
     """
 
     def __init__(
@@ -72,16 +83,30 @@ class Loader:
         pipelines: int | None = None,
         threads: int | None = None,
         pad_to_multiple: int = 32,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_skipped: float = 0.01,
+        collate: Callable[[Batch], Any] | None = None,
+        sampler: Callable[[CocoReader], Floats] | None = None,
+        aspect_ratio_grouping: bool = False,
     ) -> None:
+        check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
+        check("max_skipped", max_skipped, 0 <= max_skipped <= 1, "a share of the images, in 0..1")
+        if not train and (sampler or aspect_ratio_grouping):
+            raise ValueError("sampler and aspect_ratio_grouping are for training; evaluation has each image once")
         self.reader, self.recipe, self.train, self.seed = reader, make_recipe(ops), train, seed
         self.batch_size = _positive("batch_size", batch_size)
         self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
-        self.shard = _resolve_shard(shard)
+        self.on_error, self.max_skipped, self.collate = on_error, max_skipped, collate
+        self.shard, self._shard_was_given = _resolve_shard(shard), shard is not None
+        self._factors = _factors(sampler, reader) if sampler else None
+        self._groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
+        self._skipped: dict[int, None] = {}
         self.device = resolve_device(device)
         self.pipelines, self.threads = _pipelines_and_threads(self.device, pipelines, threads)
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._batches(0))
+        self._warn_of_repeats()
         self._open()
         self._plan: Iterator[_Planned] = iter(())
         self._position = (0, 0)
@@ -102,13 +127,23 @@ class Loader:
         """The json's category id of each label; index 0, the background, holds -1."""
         return self.reader.category_ids
 
+    @property
+    def skipped(self) -> tuple[Path, ...]:
+        """The files that could not be used and were skipped so far, in the order in which they were met."""
+        return tuple(self.reader.path(row) for row in self._skipped)
+
     def __len__(self) -> int:
         """Batches an epoch."""
         return self._steps
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         if os.getpid() != self._process:
             raise RuntimeError("DALI does not work in a forked process: make the loader in the process that uses it")
+        if not self._shard_was_given and self.shard != rank_and_world():
+            raise RuntimeError(
+                f"the loader was made for shard {self.shard}, this process is {rank_and_world()}: make the loader "
+                "after init_process_group, or give shard=(rank, world size)"
+            )
         epoch, step = self._position
         if step and not self._resumed:
             epoch, step = epoch + 1, 0
@@ -116,22 +151,37 @@ class Loader:
         self._resumed = False
         return self._rest_of_epoch(epoch, step)
 
+    def close(self) -> None:
+        """End the pipelines and free what they hold; the next `for` makes new ones."""
+        self._idle.clear()
+        self._running.clear()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: after the batch it yielded last. Small, and json can hold it."""
         epoch, step = self._position
-        return {"epoch": epoch, "step": step, **self._identity()}
+        return {"epoch": epoch, "step": step, "skipped": list(self._skipped), **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to where `state` was taken: the next `for` gives the batches that came after it.
 
-        Raises ValueError if it was taken with other data, another recipe, seed, batch size or shard.
+        Raises ValueError if it was taken with other data, another recipe, sampler, seed, batch size or shard.
         """
         for name, here in self._identity().items():
             if state.get(name) != here:
                 raise ValueError(f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal")
-        epoch, step = state["epoch"], state["step"]
+        epoch, step, skipped = state["epoch"], state["step"], state.get("skipped", [])
         if not (epoch >= 0 and 0 <= step <= self._steps):
             raise ValueError(f"this state is at epoch {epoch}, step {step}; an epoch has {self._steps} steps")
+        if skipped and self.on_error == "raise":
+            raise ValueError(f"this state skipped {len(skipped)} images; give the loader on_error='skip' too")
+        self._drain()  # what is in work may hold images that the state skips
+        self._skipped = dict.fromkeys(skipped)
         self._position = (epoch + 1, 0) if step == self._steps else (epoch, step)
         self._resumed = True
 
@@ -143,13 +193,15 @@ class Loader:
             "batch_size": self.batch_size,
             "shard": list(self.shard),
             "train": self.train,
+            "sampler": None if self._factors is None else hashlib.sha256(self._factors.tobytes()).hexdigest()[:16],
+            "aspect_ratio_grouping": bool(self._groups.any()),
         }
 
     # ---------------------------------------------------------------------------------------- the order
 
     def _batches(self, epoch: int) -> list[Rows]:
         if self.train:
-            return train_batches(len(self.reader), self.batch_size, self.shard, self.seed, epoch)
+            return train_batches(self._factors, self._groups, self.batch_size, self.shard, self.seed, epoch)
         return evaluation_batches(len(self.reader), self.batch_size, self.shard)
 
     def _plan_from(self, epoch: int, step: int) -> Iterator[_Planned]:
@@ -157,9 +209,11 @@ class Loader:
         group = max(1, PLANNED_AT_ONCE // self.batch_size)
         for each in count(epoch) if self.train else (epoch,):
             batches, begin = self._batches(each), step if each == epoch else 0
+            usable = self._without_skipped(batches)
             for first in range(begin - begin % group, len(batches), group):
                 planned = self._planned(each, first, batches[first : first + group])
-                yield from planned[max(0, begin - first) :]
+                for one in planned[max(0, begin - first) :]:
+                    yield one if usable is None else self._with_stand_ins(one, usable[one.step])
 
     def _planned(self, epoch: int, first: int, batches: list[Rows]) -> list[_Planned]:
         """The plans of some batches of an epoch, which begin at step `first`."""
@@ -170,6 +224,23 @@ class Loader:
         ends = np.cumsum(lengths).tolist()
         parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         return [_Planned(epoch, step, rows[part], plan[part]) for step, part in enumerate(parts, first)]
+
+    def _without_skipped(self, batches: list[Rows]) -> list[Rows] | None:
+        """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""
+        if not self._skipped:
+            return None
+        skipped = np.zeros(len(self.reader), bool)
+        skipped[list(self._skipped)] = True
+        if skipped[np.concatenate(batches)].all():
+            raise DataError(f"no image is left: all of shard {self.shard} are skipped; {remedy(self.reader)}")
+        return without(skipped, batches, self._groups, self.batch_size if self.train else 1)
+
+    def _with_stand_ins(self, planned: _Planned, rows: Rows) -> _Planned:
+        """A batch planned anew, and alone, so that the others of its group stay what they were."""
+        if (rows == planned.rows).all():
+            return planned
+        kept = None if self.train else rows == planned.rows
+        return self._planned(planned.epoch, planned.step, [rows])[0]._replace(kept=kept)
 
     def _go_to(self, epoch: int, step: int) -> None:
         with self._all_or_nothing():
@@ -197,7 +268,7 @@ class Loader:
     def _start_lanes(self) -> None:
         while self._idle and (planned := next(self._plan, None)) is not None:
             lane = self._idle.popleft()
-            lane.start({"path": self.reader.paths(planned.rows), **planned.plan.inputs})
+            lane.start({**self.reader.inputs(planned.rows, self.device.type), **planned.plan.inputs})
             self._running.append((planned, lane))
 
     def _drain(self) -> None:
@@ -205,40 +276,78 @@ class Loader:
         try:
             while self._running:
                 self._finish()
-        except DataError:
+        except DALI_ERRORS:
             self._open()
 
     def _finish(self) -> tuple[_Planned, list[Any]]:
         planned, lane = self._running.popleft()
-        try:
-            outputs = lane.finish()
-        except RuntimeError as error:
-            raise self._explained(planned.rows, error) from error
+        outputs = lane.finish()
         self._idle.append(lane)
         return planned, outputs
 
-    def _rest_of_epoch(self, epoch: int, step: int) -> Iterator[Batch]:
+    def _rest_of_epoch(self, epoch: int, step: int) -> Iterator[Any]:
         for at in range(step, self._steps):
             if self._position != (epoch, at):
                 raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
             with self._all_or_nothing():
-                planned, outputs = self._finish()
-                self._start_lanes()
-                batch = self._batch(planned.rows, planned.plan.views, outputs)
+                batch = self._next_batch()
+            made = self.collate(batch) if self.collate and batch is not None else batch
             self._position, self._resumed = (epoch, at + 1), False
-            yield batch
+            if batch is not None:
+                yield made
+
+    def _next_batch(self) -> Batch | None:
+        """The batch that was started first; None if evaluation has skipped every image of it."""
+        while True:
+            epoch, step = self._running[0][0][:2]
+            batch, faults = self._try_next_batch()
+            if not faults:
+                return batch
+            self._skip(faults)
+            self._open()
+            self._plan = self._plan_from(epoch, step)
+            self._start_lanes()
+
+    def _try_next_batch(self) -> tuple[Batch | None, Faults]:
+        """The batch, or what is wrong with images of it, or of a batch that its pipeline works on too."""
+        lane = self._running[0][1]
+        rows = np.concatenate([planned.rows for planned, each in self._running if each is lane])
+        try:
+            planned, outputs = self._finish()
+        except DALI_ERRORS as error:
+            if faults := find_faults(self.reader, rows, self.device):
+                return None, faults
+            raise DataError(f"DALI stopped: {reason(error)}; {remedy(self.reader)}") from error
+        if faults := wrong_sizes(self.reader, planned.rows, np.asarray(outputs[1].as_tensor())):
+            return None, faults
+        self._start_lanes()
+        return self._batch(planned, outputs), {}
+
+    def _skip(self, faults: Faults) -> None:
+        """Remember them; DataError if they may not be skipped, or too many were."""
+        names = "; ".join(faults.values())
+        if self.on_error == "raise":
+            raise DataError(f"{names}; {remedy(self.reader)}")
+        self._skipped |= dict.fromkeys(faults)
+        images = len(self.reader) if self.train else sum(map(len, self._batches(0)))
+        if len(self._skipped) > self.max_skipped * images:
+            lost = f"{len(self._skipped)} of {images} images cannot be used, more than max_skipped={self.max_skipped}"
+            raise DataError(f"{lost}, the last: {names}; {remedy(self.reader)}")
+        for what in faults.values():
+            warnings.warn(f"{what}; skipped", stacklevel=2)
 
     # ---------------------------------------------------------------------------------------- the batch
 
     def _open(self) -> None:
         """Make the pipelines. Those in `_idle` wait, once for each batch that they could take in work."""
-        lanes = [Lane(self._graph, self.batch_size, self.threads, self.device, DEPTH) for _ in range(self.pipelines)]
-        self._idle = deque(lanes * DEPTH)
+        self._idle: deque[Lane] = deque()  # the old ones go first: the device may not hold twice as many
         self._running: deque[tuple[_Planned, Lane]] = deque()
+        lanes = [Lane(self._graph, self.batch_size, self.threads, self.device, DEPTH) for _ in range(self.pipelines)]
+        self._idle.extend(lanes * DEPTH)
         self._process = os.getpid()
 
     def _graph(self) -> list[Node]:
-        source = decoded(fn.external_source(name="path"), self.device.type)
+        source = decoded(self.device.type)
         image = self.recipe.paint(source)
         if "output" not in self.recipe.stages:
             image = fn.transpose(image, perm=[2, 0, 1])
@@ -246,18 +355,24 @@ class Loader:
             image = fn.pad(image, axes=[1, 2], align=[self.pad_to_multiple] * 2)
         return [image, source.shape()]
 
-    def _batch(self, rows: Rows, views: Views, outputs: list[Any]) -> Batch:
-        self._check_sizes(rows, np.asarray(outputs[1].as_tensor()))
+    def _batch(self, planned: _Planned, outputs: list[Any]) -> Batch | None:
+        images, rows, views = from_dlpack(outputs[0].as_tensor()), planned.rows, planned.plan.views
+        if planned.kept is not None:
+            at = np.flatnonzero(planned.kept)
+            images, rows, views = images[torch.from_numpy(at).to(images.device)], rows[at], views[at]
+        if not len(rows):
+            return None
         boxes, labels, counts = views.packed()
         both = self._to_device(np.concatenate([boxes, labels[..., None]], axis=2, dtype=np.float32))
         labels_on_device = both[..., 4].long()
         return Batch(
-            images=from_dlpack(outputs[0].as_tensor()),
+            images=images,
             boxes=both[..., :4].contiguous(),
             labels=labels_on_device,
             mask=labels_on_device >= 0,
             image_id=torch.from_numpy(self.reader.image_ids[rows]),
             size=torch.from_numpy(self.reader.sizes[rows]),
+            image_size=torch.from_numpy(views.size.astype(np.int64)),
             matrix=torch.from_numpy(views.to_output().astype(np.float32)),
             counts=tuple(counts.tolist()),
         )
@@ -266,35 +381,15 @@ class Loader:
         tensor = torch.from_numpy(array)
         return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
 
-    def _check_sizes(self, rows: Rows, file_shape: NDArray[np.int64]) -> None:
-        """A json with another size than the file's would put every box of the image in the wrong place."""
-        wrong = (file_shape[:, :2] != self.reader.sizes[rows]).any(1)
-        for at in np.flatnonzero(wrong):
-            (height, width), (has_height, has_width) = self.reader.sizes[rows[at]], file_shape[at, :2]
-            raise DataError(
-                f"{self.reader.path(rows[at])} has {has_width} x {has_height} pixels, {self.reader.annotations} says "
-                f"{width} x {height}, so its boxes would be misplaced; detaug check finds all of them"
+    def _warn_of_repeats(self) -> None:
+        at_once, images = self.batch_size * self.shard[1], len(self.reader)
+        if self.train and at_once > images:
+            over = f" on {self.shard[1]} shards" if self.shard[1] > 1 else ""
+            warnings.warn(
+                f"batch_size={self.batch_size}{over} takes {at_once} images a step, {self.reader.annotations} has "
+                f"{images}: every step repeats some of them",
+                stacklevel=3,
             )
-
-    def _explained(self, rows: Rows, error: RuntimeError) -> DataError:
-        broken = [f"{self.reader.path(row)}: {reason}" for row in rows if (reason := _why_unreadable(self.reader, row))]
-        remedy = f"detaug check {self.reader.annotations} {self.reader.images} --decode --clean OUT.json leaves it out"
-        return DataError("; ".join([*(broken or [f"DALI stopped: {_reason(error)}"]), remedy]))
-
-
-def _reason(error: RuntimeError) -> str:
-    """The line that matters of DALI's long messages."""
-    lines = [line.strip() for line in str(error).partition("encountered:")[2].splitlines() or str(error).splitlines()]
-    return next((line for line in lines if line), "no reason given")
-
-
-def _why_unreadable(reader: CocoReader, row: int) -> str | None:
-    try:
-        with Image.open(reader.path(row)) as image:
-            image.load()
-    except (OSError, SyntaxError, ValueError) as error:
-        return f"does not decode ({error})"
-    return None
 
 
 def _pipelines_and_threads(device: torch.device, pipelines: int | None, threads: int | None) -> tuple[int, int]:
@@ -313,7 +408,14 @@ def _positive(name: str, value: int) -> int:
 
 
 def _resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
-    rank, world = shard or (int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
+    rank, world = shard or rank_and_world()
     if not 0 <= rank < world:
         raise ValueError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
     return rank, world
+
+
+def _factors(sampler: Callable[[CocoReader], Floats], reader: CocoReader) -> Floats:
+    factors = np.asarray(sampler(reader), np.float64)
+    right = factors.shape == (len(reader),) and np.isfinite(factors).all() and factors.min() >= 0 < factors.max()
+    check("sampler", sampler, bool(right), f"a function that returns {len(reader)} numbers of at least 0, one above 0")
+    return factors

@@ -12,6 +12,9 @@ from nvidia.dali import Pipeline
 
 from detaug.recipe import Node
 
+DALI_ERRORS = (RuntimeError, IndexError, TypeError, ValueError, MemoryError)
+"""What a pipeline raises, by what went wrong in C++."""
+
 
 class Lane:
     """A pipeline that works on up to `depth` batches in the background, in order: `start` them, then `finish`."""
@@ -61,14 +64,12 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(device)
+        found = torch.device(device)
     except RuntimeError:
-        raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {device!r}") from None
-    if device.type == "cpu":
-        return torch.device("cpu")
-    if device.type != "cuda":
+        found = torch.device("meta")
+    if found.type not in ("cpu", "cuda"):
         raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {str(device)!r}")
-    return _cuda_device(device)
+    return torch.device("cpu") if found.type == "cpu" else _cuda_device(found)
 
 
 def _cuda_device(device: torch.device) -> torch.device:
@@ -84,5 +85,13 @@ def _local_device() -> int:
     """The device that was set, or LOCAL_RANK's; one that is alone is every process's own."""
     if not torch.cuda.is_available() or torch.cuda.current_device() != 0:
         return torch.cuda.current_device() if torch.cuda.is_available() else 0
-    rank = int(os.environ.get("LOCAL_RANK") or 0)
-    return rank if rank < torch.cuda.device_count() else 0
+    count = torch.cuda.device_count()
+    rank = int(os.environ.get("LOCAL_RANK") or rank_and_world()[0] % count)
+    return rank if rank < count else 0
+
+
+def rank_and_world() -> tuple[int, int]:
+    """This process's rank and the number of processes: torch.distributed's, else torchrun's RANK and WORLD_SIZE."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)

@@ -6,6 +6,7 @@ import hashlib
 import os
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +70,21 @@ class CocoReader:
         """(n, longest path) bytes, padded with zeros: where the images at `rows` lie."""
         return self._paths[rows]
 
+    def inputs(self, rows: Rows, device: str) -> dict[str, NDArray[Any]]:
+        """What `decoded` must be fed for the images at `rows`, by input name."""
+        sizes = {"size": self.sizes[rows].astype(np.int32)} if device == "cpu" else {}
+        return {"path": self.paths(rows), **sizes}
+
     def path(self, row: int) -> Path:
         """Where the image at `row` lies."""
         return self._folder / self.file_names[row]
+
+    def labels(self) -> tuple[Rows, Ints]:
+        """Which labels each image has, each pair once: (P,) positions of images and (P,) labels."""
+        classes = len(self.class_names)
+        images = np.repeat(np.arange(len(self)), np.diff(self._first))
+        rows, labels = np.divmod(np.unique(images * classes + self._labels), classes)
+        return rows, labels
 
     @cached_property
     def fingerprint(self) -> str:
@@ -82,13 +95,18 @@ class CocoReader:
         return hashlib.sha256(content).hexdigest()[:16]
 
 
-def decoded(paths: Node, device: str) -> Node:
-    """(H, W, 3) uint8 RGB images on `device` from the files at `paths`, EXIF orientation applied.
+def decoded(device: str) -> Node:
+    """(H, W, 3) uint8 RGB images on `device` from the files that `CocoReader.inputs` names, EXIF orientation applied.
 
-    On a GPU nearly all JPEGs go to its JPEG engine.
+    On the CPU another size than the json's is an error of the pipeline, since DALI's resize would end the process
+    where a view lies outside of a smaller image. On a GPU nearly all JPEGs go to its JPEG engine.
     """
-    encoded = fn.io.file.read(paths)
+    encoded = fn.io.file.read(fn.external_source(name="path"))
     if device == "cpu":
+        sizes = fn.external_source(name="size")
+        shape = fn.peek_image_shape(encoded, dtype=types.INT32)
+        length = encoded.shape(dtype=types.INT32)[0] * (shape[0] == sizes[0]) * (shape[1] == sizes[1])
+        encoded = fn.slice(encoded, 0, fn.cast(length, dtype=types.INT32), axes=[0])  # nothing does not decode
         return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
     return fn.decoders.image(
         encoded,

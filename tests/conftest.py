@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from painted_files import Folder, paint_files
 
 from detaug.converters import voc_to_coco
 
@@ -26,3 +27,9 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     json = tmp_path_factory.mktemp("bccd") / "train.json"
     voc_to_coco(root, json, split="train")
     return root / "JPEGImages", json
+
+
+@pytest.fixture
+def painted(tmp_path: Path) -> Folder:
+    """21 painted PNG files of three sizes, and their json; the last one has no boxes."""
+    return paint_files(tmp_path)

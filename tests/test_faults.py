@@ -1,0 +1,188 @@
+"""Files that break while a loader runs: `on_error`, `max_skipped`, `loader.skipped`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from painted_files import Folder, same
+from PIL import Image
+
+import detaug as da
+
+RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
+SETTINGS = {"device": "cpu", "max_skipped": 1.0, "on_error": "skip", "pipelines": 2}
+
+
+def smaller(path: Path) -> None:
+    Image.new("RGB", (3, 2)).save(path)
+
+
+BREAK: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:100]),
+    "garbage": lambda path: path.write_bytes(b"no image"),
+    "empty": lambda path: path.write_bytes(b""),
+    "deleted": Path.unlink,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "smaller": smaller,
+    "larger": lambda path: Image.new("RGB", (300, 200)).save(path),
+}
+
+
+def ids(batches: list[da.Batch]) -> list[int]:
+    """Positions in the json, which begins with id 10."""
+    return [int(i) - 10 for batch in batches for i in batch.image_id]
+
+
+def one_epoch(loader: Iterable[Any], skips: int) -> list[Any]:
+    """The batches, and as many warnings as `skips`."""
+    with pytest.warns(UserWarning, match=r"\d\d\.png.*; skipped") if skips else contextlib.nullcontext([]) as caught:
+        batches = list(loader)
+    assert len(caught) == skips
+    return batches
+
+
+@pytest.mark.parametrize("how", BREAK)
+def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    whole = list(da.Loader(reader, RECIPE, 4, train=False, device=device))
+    BREAK[how](painted[0] / "13.png")
+    loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "device": device})
+    batches = one_epoch(loader, skips=1)
+    assert ids(batches) == [at for at in range(21) if at != 13]
+    assert [len(batch) for batch in batches] == [4, 4, 4, 3, 4, 1]
+    assert loader.skipped == (painted[0] / "13.png",)
+    assert [same(a, b) for a, b in zip(batches, whole, strict=True)] == [True, True, True, False, True, True]
+    assert ids(one_epoch(loader, skips=0)) == ids(batches)
+
+
+@pytest.mark.parametrize("how", ["truncated", "smaller"])
+def test_training_takes_another_image_of_the_epoch(painted: Folder, how: str, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    intact = da.Loader(reader, RECIPE, 4, device=device)
+    whole = [*intact, *intact]
+    for name in ("13.png", "02.png"):
+        BREAK[how](painted[0] / name)
+    loader = da.Loader(reader, RECIPE, 4, **{**SETTINGS, "device": device})
+    batches = [*one_epoch(loader, skips=2), *one_epoch(loader, skips=0)]
+    assert set(loader.skipped) == {painted[0] / "13.png", painted[0] / "02.png"}
+    changed = 0
+    for at, (batch, before) in enumerate(zip(batches, whole, strict=True)):
+        was, now = ids([before]), ids([batch])
+        good = [i for i in was if i not in (2, 13)]
+        assert [i for i, old in zip(now, was, strict=True) if old == i] == good
+        assert len(batch) == 4
+        assert not {2, 13} & set(now)
+        assert same(batch, before) == (was == now), at
+        changed += was != now
+    assert changed >= 3
+    assert set(ids(batches[:6])) == set(range(21)) - {2, 13}
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(painted: Folder, train: bool) -> None:
+    reader = da.CocoReader(*painted)
+    for at in (0, 3, 4, 5, 6, 7, 16):  # 4 to 7 are one whole batch of evaluation
+        BREAK["garbage"](painted[0] / f"{at:02}.png")
+    loaders = [
+        da.Loader(reader, RECIPE, 4, train=train, **{**SETTINGS, "pipelines": count, "threads": count})
+        for count in (1, 3)
+    ]
+    first, second = ([*one_epoch(loader, skips=7), *one_epoch(loader, skips=0)] for loader in loaders)
+    assert all(same(a, b) for a, b in zip(first, second, strict=True))
+    assert all(len(batch) for batch in first)
+    assert len(first) == (12 if train else 10)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("stop", [0, 1, 3, 6])
+def test_a_state_carries_what_was_skipped(painted: Folder, stop: int, train: bool) -> None:
+    reader = da.CocoReader(*painted)
+    for at in (2, 13):
+        BREAK["garbage"](painted[0] / f"{at:02}.png")
+    whole = da.Loader(reader, RECIPE, 4, train=train, **SETTINGS)
+    batches = [*one_epoch(whole, skips=2), *one_epoch(whole, skips=0)]
+    loader = da.Loader(reader, RECIPE, 4, train=train, **SETTINGS)
+    state = loader.state_dict()
+    states = one_epoch((loader.state_dict() for _ in loader), skips=2)
+    state = states[stop - 1] if stop else state
+    resumed = da.Loader(reader, RECIPE, 4, train=train, **SETTINGS)
+    resumed.load_state_dict(json.loads(json.dumps(state)))
+    known = len(resumed.skipped)
+    assert known == len(state["skipped"])
+    rest = one_epoch(resumed, skips=2 - known)
+    if 0 < stop < 6:
+        rest += one_epoch(resumed, skips=0)
+    assert all(same(a, b) for a, b in zip(batches[stop:], rest, strict=stop < 6 and stop > 0))
+
+
+def test_a_state_that_skipped_is_refused_by_a_loader_that_raises(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    BREAK["deleted"](painted[0] / "02.png")
+    loader = da.Loader(reader, RECIPE, 4, **SETTINGS)
+    one_epoch(loader, skips=1)
+    with pytest.raises(ValueError, match="on_error='skip'"):
+        da.Loader(reader, RECIPE, 4, device="cpu").load_state_dict(loader.state_dict())
+
+
+def test_a_state_of_before_forgets_what_was_skipped_after_it(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    whole = list(da.Loader(reader, RECIPE, 4, train=False, device="cpu"))
+    loader = da.Loader(reader, RECIPE, 4, train=False, **SETTINGS)
+    state, content = loader.state_dict(), (painted[0] / "02.png").read_bytes()
+    BREAK["garbage"](painted[0] / "02.png")
+    one_epoch(loader, skips=1)
+    (painted[0] / "02.png").write_bytes(content)
+    loader.load_state_dict(state)
+    assert loader.skipped == ()
+    assert all(same(a, b) for a, b in zip(one_epoch(loader, skips=0), whole, strict=True))
+
+
+def test_too_many_broken_files_are_an_error(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    for at in range(0, 15, 5):
+        BREAK["garbage"](painted[0] / f"{at:02}.png")
+    loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "max_skipped": 2 / 21})
+    message = r"3 of 21 images cannot be used, more than max_skipped.*\d\d\.png.*detaug check"
+    with pytest.warns(UserWarning, match="skipped"), pytest.raises(da.DataError, match=message):
+        list(loader)
+    with pytest.raises(da.DataError, match="1 of 21 images"):
+        list(da.Loader(reader, RECIPE, 4, device="cpu", on_error="skip"))
+
+
+def test_all_files_broken(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    for at in range(21):
+        BREAK["deleted"](painted[0] / f"{at:02}.png")
+    for train in (True, False):
+        with pytest.warns(UserWarning, match="skipped"), pytest.raises(da.DataError, match="no image is left"):
+            list(da.Loader(reader, RECIPE, 4, train=train, **SETTINGS))
+
+
+def test_what_is_no_images_fault_is_not_skipped(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA allocation failed")
+
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, **SETTINGS)
+    with monkeypatch.context() as patch:
+        patch.setattr("nvidia.dali.Pipeline.share_outputs", out_of_memory)
+        patch.setattr("detaug.faults.find_faults", lambda *_: {})
+        patch.setattr("detaug.loader.find_faults", lambda *_: {})
+        with pytest.raises(da.DataError, match="CUDA allocation failed"):
+            list(loader)
+    assert len(list(loader)) == 6
+
+
+@pytest.mark.parametrize("side", [1, 10, 60, 95, 127])
+def test_a_smaller_file_than_the_json_says_does_not_end_the_process(painted: Folder, side: int, device: str) -> None:
+    """DALI's resize on the CPU reads beside the image, where a view lies outside of it."""
+    for at in range(21):
+        Image.new("RGB", (side, side)).save(painted[0] / f"{at:02}.png")
+    for how in ("skip", "raise"):
+        loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device=device, on_error=how)
+        with pytest.raises(da.DataError, match=f"has {side} x {side} pixels.*says"):
+            list(loader)

@@ -1,0 +1,232 @@
+"""Which images come how often, in which batches: samplers and aspect-ratio grouping."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from painted_files import Folder, same
+from PIL import Image
+
+import detaug as da
+
+TINY = [da.Resize((4, 4))]
+CLASSES = [[1], [1], [1], [1], [1], [1, 1, 2], [1, 3], [], [1, 2], [1]]
+"""The labels of ten images."""
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> da.CocoReader:
+    images, annotations = [], []
+    for at, labels in enumerate(CLASSES):
+        Image.new("RGB", (8, 6) if at % 3 else (6, 8)).save(tmp_path / f"{at}.png")
+        width, height = (8, 6) if at % 3 else (6, 8)
+        images.append({"id": at, "file_name": f"{at}.png", "width": width, "height": height})
+        annotations += [{"image_id": at, "category_id": label, "bbox": [1, 1, 3, 3]} for label in labels]
+    annotations = [{"id": at, "iscrowd": 0, **each} for at, each in enumerate(annotations, 1)]
+    categories = [{"id": label, "name": f"class {label}"} for label in (1, 2, 3, 4)]
+    path = tmp_path / "coco.json"
+    path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    return da.CocoReader(tmp_path, path)
+
+
+def counts(loader: da.Loader, epochs: int) -> np.ndarray:
+    """(n,): how often each image came."""
+    seen = Counter(int(i) for _ in range(epochs) for batch in loader for i in batch.image_id)
+    return np.array([seen[at] for at in range(len(loader.reader))])
+
+
+def detectron2_repeat_factors(threshold: float) -> list[float]:
+    """As RepeatFactorTrainingSampler.repeat_factors_from_category_frequency computes them, on plain lists."""
+    frequency = Counter(label for labels in CLASSES for label in set(labels))
+    repeat = {label: max(1.0, (threshold / (count / len(CLASSES))) ** 0.5) for label, count in frequency.items()}
+    return [max((repeat[label] for label in set(labels)), default=1.0) for labels in CLASSES]
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.5, 1.0])
+def test_repeat_factors_are_those_of_lvis(reader: da.CocoReader, threshold: float) -> None:
+    assert da.RepeatFactorSampler(threshold)(reader) == pytest.approx(detectron2_repeat_factors(threshold))
+
+
+def test_images_come_as_often_as_their_factor_says(reader: da.CocoReader) -> None:
+    sampler = da.RepeatFactorSampler(0.5)
+    factors = np.array(detectron2_repeat_factors(0.5))
+    loader = da.Loader(reader, TINY, 1, device="cpu", sampler=sampler)
+    assert len(loader) == np.ceil(factors.sum())
+    for _ in range(3):
+        once = counts(loader, 1)
+        assert (once >= np.floor(factors)).all()
+    assert counts(loader, 60) / 60 == pytest.approx(factors, abs=0.25)
+
+
+def test_every_class_comes_as_often_as_the_others(reader: da.CocoReader) -> None:
+    factors = da.ClassBalancedSampler()(reader)
+    share = {label: 1 / 3 / sum(label in labels for labels in CLASSES) for label in (1, 2, 3)}
+    assert factors == pytest.approx([10 * sum(share[label] for label in set(labels)) for labels in CLASSES])
+    assert factors[6] == pytest.approx(10 / 3 * (1 + 1 / 9))  # a draw of class 3 is always this image
+    loader = da.Loader(reader, TINY, 5, device="cpu", sampler=da.ClassBalancedSampler())
+    assert len(loader) == 2
+    seen = counts(loader, 60) / 60
+    assert seen[7] == 0
+    assert seen == pytest.approx(factors, abs=0.35)
+
+
+@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("grouping", [False, True])
+def test_shards_have_equal_steps_with_a_sampler(reader: da.CocoReader, world: int, grouping: bool) -> None:
+    settings = {"sampler": da.RepeatFactorSampler(0.7), "aspect_ratio_grouping": grouping, "device": "cpu"}
+    loaders = [da.Loader(reader, TINY, 2, shard=(rank, world), **settings) for rank in range(world)]
+    for _ in range(6):
+        epoch = [list(loader) for loader in loaders]
+        assert {len(batches) for batches in epoch} == {len(loaders[0])}
+        assert {len(batch) for batches in epoch for batch in batches} == {2}
+        assert {int(i) for batches in epoch for batch in batches for i in batch.image_id} == set(range(10))
+
+
+def test_the_seed_and_the_epoch_decide(reader: da.CocoReader) -> None:
+    def ids(seed: int) -> list[list[int]]:
+        loader = da.Loader(reader, TINY, 2, seed=seed, device="cpu", **SETTINGS)
+        return [[i for batch in loader for i in batch.image_id.tolist()] for _ in range(2)]
+
+    assert ids(1) == ids(1)
+    assert ids(1) != ids(2)
+    assert ids(1)[0] != ids(1)[1]
+
+
+SETTINGS = {"sampler": da.RepeatFactorSampler(0.5), "aspect_ratio_grouping": True}
+
+
+@pytest.mark.parametrize("batch_size", [2, 4])
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_batch_is_wide_or_tall(painted: Folder, batch_size: int, world: int) -> None:
+    reader = da.CocoReader(*painted)
+    recipe, padded = [da.Resize(32, max_size=64)], {}
+    for grouping in (True, False):
+        loaders = [
+            da.Loader(reader, recipe, batch_size, device="cpu", shard=(rank, world), aspect_ratio_grouping=grouping)
+            for rank in range(world)
+        ]
+        batches = [batch for loader in loaders for _ in range(2) for batch in loader]
+        mixed = [len(set((batch.size[:, 1] > batch.size[:, 0]).tolist())) > 1 for batch in batches]
+        assert any(mixed) != grouping
+        assert {int(i) for batch in batches for i in batch.image_id} == set(range(10, 31))
+        assert {len(batch) for batch in batches} == {batch_size}
+        padded[grouping] = np.mean([batch.images.shape[2] * batch.images.shape[3] for batch in batches])
+    assert padded[True] < padded[False]
+
+
+def test_a_stand_in_is_of_the_same_group(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    for at in (0, 1, 7):
+        (painted[0] / f"{at:02}.png").unlink()
+    loader = da.Loader(reader, TINY, 2, device="cpu", aspect_ratio_grouping=True, on_error="skip", max_skipped=1)
+    with pytest.warns(UserWarning, match="skipped"):
+        batches = list(loader)
+    assert [len(set((batch.size[:, 1] > batch.size[:, 0]).tolist())) for batch in batches] == [1] * len(loader)
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_a_state_goes_on_with_a_sampler(painted: Folder, stop: int) -> None:
+    reader = da.CocoReader(*painted)
+    recipe = [da.RandomHorizontalFlip(), da.Resize(32, max_size=64)]
+    whole = da.Loader(reader, recipe, 4, device="cpu", **SETTINGS)
+    batches = [*whole, *whole]
+    loader = da.Loader(reader, recipe, 4, device="cpu", **SETTINGS)
+    states = [loader.state_dict() for _ in loader]
+    resumed = da.Loader(reader, recipe, 4, device="cpu", **SETTINGS)
+    resumed.load_state_dict(json.loads(json.dumps(states[stop - 1])))
+    assert all(same(a, b) for a, b in zip(batches[stop:], [*resumed, *resumed], strict=True))
+    for others in ({}, {**SETTINGS, "sampler": da.ClassBalancedSampler()}, {**SETTINGS, "sampler": None}):
+        with pytest.raises(ValueError, match="sampler"):
+            da.Loader(reader, recipe, 4, device="cpu", **others).load_state_dict(states[0])
+    ungrouped = da.Loader(reader, recipe, 4, device="cpu", **{**SETTINGS, "aspect_ratio_grouping": False})
+    with pytest.raises(ValueError, match="aspect_ratio_grouping"):
+        ungrouped.load_state_dict(states[0])
+
+
+def test_a_function_of_your_own(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    loader = da.Loader(reader, TINY, 5, device="cpu", sampler=lambda reader: (np.arange(len(reader)) < 5) * 2)
+    assert len(loader) == 2
+    assert counts_of(loader) == dict.fromkeys(range(10, 15), 2)
+
+
+def counts_of(loader: da.Loader) -> dict[int, int]:
+    return dict(Counter(i for batch in loader for i in batch.image_id.tolist()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sampler": lambda reader: np.ones(3)}, "returns 21 numbers"),
+        ({"sampler": lambda reader: -np.ones(21)}, "of at least 0"),
+        ({"sampler": lambda reader: np.zeros(21)}, "one above 0"),
+        ({"sampler": lambda reader: np.full(21, np.nan)}, "returns 21 numbers"),
+        ({"sampler": da.RepeatFactorSampler(), "train": False}, "are for training"),
+        ({"aspect_ratio_grouping": True, "train": False}, "are for training"),
+        ({"on_error": "ignore"}, "on_error must be 'raise' or 'skip', got 'ignore'"),
+        ({"max_skipped": 5}, "max_skipped must be a share"),
+    ],
+)
+def test_a_wrong_setting_is_refused(painted: Folder, settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        da.Loader(da.CocoReader(*painted), TINY, 2, device="cpu", **settings)
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 1.5])
+def test_a_wrong_threshold_is_refused(threshold: float) -> None:
+    with pytest.raises(ValueError, match="threshold must be a share"):
+        da.RepeatFactorSampler(threshold)
+
+
+# ------------------------------------------------------------------------------------------------- collate
+
+
+def test_collate_makes_what_the_loader_yields(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    plain = list(da.Loader(reader, TINY, 4, device="cpu"))
+    collated = list(da.Loader(reader, TINY, 4, device="cpu", collate=lambda batch: (batch.images, batch.targets())))
+    for batch, (images, targets) in zip(plain, collated, strict=True):
+        assert torch.equal(batch.images, images)
+        assert [target["image_id"] for target in targets] == batch.image_id.tolist()
+
+
+def test_a_batch_that_collate_fails_on_comes_again_after_resume(painted: Folder) -> None:
+    def fails(batch: da.Batch) -> list[int]:
+        if 14 in batch.image_id:
+            raise KeyError("mine")
+        return batch.image_id.tolist()
+
+    reader = da.CocoReader(*painted)
+    loader = da.Loader(reader, TINY, 4, train=False, device="cpu", collate=fails)
+    with pytest.raises(KeyError, match="mine"):
+        list(loader)
+    again = da.Loader(reader, TINY, 4, train=False, device="cpu", collate=lambda batch: batch.image_id.tolist())
+    again.load_state_dict(loader.state_dict())
+    assert next(iter(again)) == [14, 15, 16, 17]
+
+
+def test_image_size_is_the_size_before_padding(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    (batch,) = da.Loader(reader, [da.Resize(100, max_size=120), da.Normalize()], 21, device=device, train=False)
+    assert batch.image_size.tolist() == [[[90, 120], [120, 90], [100, 100]][at % 3] for at in range(21)]
+    for image, (height, width) in zip(batch.images, batch.image_size.tolist(), strict=True):
+        assert (image[:, height:] == 0).all()
+        assert (image[:, :, width:] == 0).all()
+    (batch,) = da.Loader(reader, da.presets.ssd300(), 21, device=device)
+    assert batch.image_size.tolist() == [[300, 300]] * 21
+
+
+def test_to_source_undoes_a_perspective() -> None:
+    projective = torch.tensor([[[1.0, 0.1, 5], [0.05, 1.2, -3], [0.001, 0.002, 1]]])
+    fields = {name: torch.zeros(1) for name in ("boxes", "labels", "mask", "image_id", "size", "image_size")}
+    batch = da.Batch(images=torch.zeros(1, 3, 2, 2), matrix=projective, counts=(1,), **fields)
+    x0, y0, x1, y1 = batch.to_source(torch.tensor([[[10.0, 20.0, 30.0, 50.0]]]))[0, 0].tolist()
+    inverse = np.linalg.inv(projective[0].double().numpy())
+    moved = np.array([[x, y, 1.0] for x in (10, 30) for y in (20, 50)]) @ inverse.T
+    xs, ys = moved[:, 0] / moved[:, 2], moved[:, 1] / moved[:, 2]
+    assert (x0, y0, x1, y1) == pytest.approx((xs.min(), ys.min(), xs.max(), ys.max()), abs=1e-3)
