@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -56,7 +57,7 @@ def graph(options: argparse.Namespace) -> Rounds:
 def decode(options: argparse.Namespace) -> Rounds:
     ours = make_loader(options)
 
-    ours.recipe = Recipe(())
+    ours._planner = replace(ours._planner, recipe=Recipe(()))
     ours._graph = lambda: [decoded(ours.device.type)]  # type: ignore[method-assign]
     ours._open()
     return bare(ours)

@@ -8,10 +8,8 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,28 +19,15 @@ from torch.utils.dlpack import from_dlpack
 
 from detaug.arguments import check
 from detaug.batches import Batch
-from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
 from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
-from detaug.reader import CocoReader, Rows, decoded
-from detaug.recipe import Node, Op, Plan, make_recipe
-from detaug.views import Bools, Floats
-
-PLANNED_AT_ONCE = 512
-"""Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
-
+from detaug.plans import Planned, Planner
+from detaug.reader import CocoReader, decoded
+from detaug.recipe import Node, Op, make_recipe
+from detaug.views import Floats
 
 DEPTH = 2
 """Batches that each pipeline has in work: with one, it would stand still while its last one is collected."""
-
-
-class _Planned(NamedTuple):
-    epoch: int
-    step: int
-    rows: Rows
-    plan: Plan
-    kept: Bools | None = None
-    """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
 
 
 class Loader:
@@ -98,17 +83,18 @@ class Loader:
         self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
         self.on_error, self.max_skipped, self.collate = on_error, max_skipped, collate
         self.shard, self._shard_was_given = _resolve_shard(shard), shard is not None
-        self._factors = _factors(sampler, reader) if sampler else None
-        self._groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
+        factors = _factors(sampler, reader) if sampler else None
+        groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
+        self._planner = Planner(reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups)
         self._skipped: dict[int, None] = {}
         self.device = resolve_device(device)
         self.pipelines, self.threads = _pipelines_and_threads(self.device, pipelines, threads)
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
-        self._steps = len(self._batches(0))
+        self._steps = len(self._planner.batches(0))
         self._warn_of_repeats()
         self._open()
-        self._plan: Iterator[_Planned] = iter(())
+        self._plan: Iterator[Planned] = iter(())
         self._position = (0, 0)
         self._resumed = False
 
@@ -186,6 +172,7 @@ class Loader:
         self._resumed = True
 
     def _identity(self) -> dict[str, Any]:
+        factors = self._planner.factors
         return {
             "data": self.reader.fingerprint,
             "recipe": repr(self.ops),
@@ -193,54 +180,11 @@ class Loader:
             "batch_size": self.batch_size,
             "shard": list(self.shard),
             "train": self.train,
-            "sampler": None if self._factors is None else hashlib.sha256(self._factors.tobytes()).hexdigest()[:16],
-            "aspect_ratio_grouping": bool(self._groups.any()),
+            "sampler": None if factors is None else hashlib.sha256(factors.tobytes()).hexdigest()[:16],
+            "aspect_ratio_grouping": bool(self._planner.groups.any()),
         }
 
-    # ---------------------------------------------------------------------------------------- the order
-
-    def _batches(self, epoch: int) -> list[Rows]:
-        if self.train:
-            return train_batches(self._factors, self._groups, self.batch_size, self.shard, self.seed, epoch)
-        return evaluation_batches(len(self.reader), self.batch_size, self.shard)
-
-    def _plan_from(self, epoch: int, step: int) -> Iterator[_Planned]:
-        """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch."""
-        group = max(1, PLANNED_AT_ONCE // self.batch_size)
-        for each in count(epoch) if self.train else (epoch,):
-            batches, begin = self._batches(each), step if each == epoch else 0
-            usable = self._without_skipped(batches)
-            for first in range(begin - begin % group, len(batches), group):
-                planned = self._planned(each, first, batches[first : first + group])
-                for one in planned[max(0, begin - first) :]:
-                    yield one if usable is None else self._with_stand_ins(one, usable[one.step])
-
-    def _planned(self, epoch: int, first: int, batches: list[Rows]) -> list[_Planned]:
-        """The plans of some batches of an epoch, which begin at step `first`."""
-        rows, lengths = np.concatenate(batches), [len(batch) for batch in batches]
-        which = np.repeat(np.arange(len(batches)), lengths)
-        views = replace(self.reader.views(rows), batch=which, epoch=epoch)
-        plan = self.recipe.plan(views, plan_rng(self.seed, epoch, first, self.shard[0]))
-        ends = np.cumsum(lengths).tolist()
-        parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-        return [_Planned(epoch, step, rows[part], plan[part]) for step, part in enumerate(parts, first)]
-
-    def _without_skipped(self, batches: list[Rows]) -> list[Rows] | None:
-        """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""
-        if not self._skipped:
-            return None
-        skipped = np.zeros(len(self.reader), bool)
-        skipped[list(self._skipped)] = True
-        if skipped[np.concatenate(batches)].all():
-            raise DataError(f"no image is left: all of shard {self.shard} are skipped; {remedy(self.reader)}")
-        return without(skipped, batches, self._groups, self.batch_size if self.train else 1)
-
-    def _with_stand_ins(self, planned: _Planned, rows: Rows) -> _Planned:
-        """A batch planned anew, and alone, so that the others of its group stay what they were."""
-        if (rows == planned.rows).all():
-            return planned
-        kept = None if self.train else rows == planned.rows
-        return self._planned(planned.epoch, planned.step, [rows])[0]._replace(kept=kept)
+    # ------------------------------------------------------------------------------------- the pipelines
 
     def _go_to(self, epoch: int, step: int) -> None:
         with self._all_or_nothing():
@@ -248,7 +192,7 @@ class Loader:
                 self._open()
             if not self._running or self._running[0][0][:2] != (epoch, step):
                 self._drain()
-                self._plan = self._plan_from(epoch, step)
+                self._plan = self._planner.plan_from(epoch, step, self._skipped)
             self._position = (epoch, step)
             self._start_lanes()
 
@@ -279,7 +223,7 @@ class Loader:
         except DALI_ERRORS:
             self._open()
 
-    def _finish(self) -> tuple[_Planned, list[Any]]:
+    def _finish(self) -> tuple[Planned, list[Any]]:
         planned, lane = self._running.popleft()
         outputs = lane.finish()
         self._idle.append(lane)
@@ -305,7 +249,7 @@ class Loader:
                 return batch
             self._skip(faults)
             self._open()
-            self._plan = self._plan_from(epoch, step)
+            self._plan = self._planner.plan_from(epoch, step, self._skipped)
             self._start_lanes()
 
     def _try_next_batch(self) -> tuple[Batch | None, Faults]:
@@ -329,7 +273,7 @@ class Loader:
         if self.on_error == "raise":
             raise DataError(f"{names}; {remedy(self.reader)}")
         self._skipped |= dict.fromkeys(faults)
-        images = len(self.reader) if self.train else sum(map(len, self._batches(0)))
+        images = len(self.reader) if self.train else sum(map(len, self._planner.batches(0)))
         if len(self._skipped) > self.max_skipped * images:
             lost = f"{len(self._skipped)} of {images} images cannot be used, more than max_skipped={self.max_skipped}"
             raise DataError(f"{lost}, the last: {names}; {remedy(self.reader)}")
@@ -341,7 +285,7 @@ class Loader:
     def _open(self) -> None:
         """Make the pipelines. Those in `_idle` wait, once for each batch that they could take in work."""
         self._idle: deque[Lane] = deque()  # the old ones go first: the device may not hold twice as many
-        self._running: deque[tuple[_Planned, Lane]] = deque()
+        self._running: deque[tuple[Planned, Lane]] = deque()
         lanes = [Lane(self._graph, self.batch_size, self.threads, self.device, DEPTH) for _ in range(self.pipelines)]
         self._idle.extend(lanes * DEPTH)
         self._process = os.getpid()
@@ -355,7 +299,7 @@ class Loader:
             image = fn.pad(image, axes=[1, 2], align=[self.pad_to_multiple] * 2)
         return [image, source.shape()]
 
-    def _batch(self, planned: _Planned, outputs: list[Any]) -> Batch | None:
+    def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
         images, rows, views = from_dlpack(outputs[0].as_tensor()), planned.rows, planned.plan.views
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)

@@ -1,0 +1,90 @@
+"""What each batch holds and what the recipe does to it, from the seed, the epoch and the step; no pixels yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
+from detaug.faults import DataError, remedy
+from detaug.reader import CocoReader, Rows
+from detaug.recipe import Plan, Recipe
+from detaug.views import Bools, Floats
+
+PLANNED_AT_ONCE = 512
+"""Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
+
+
+class Planned(NamedTuple):
+    """A batch, and what the recipe does to it."""
+
+    epoch: int
+    step: int
+    rows: Rows
+    plan: Plan
+    kept: Bools | None = None
+    """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """The batches of one shard. Its arguments are those of `Loader`."""
+
+    reader: CocoReader
+    recipe: Recipe
+    batch_size: int
+    shard: tuple[int, int]
+    seed: int
+    train: bool
+    factors: Floats | None
+    """(n,) how often each image comes in an epoch, on average; None is once."""
+    groups: Rows
+    """(n,) images of different groups are never in one batch."""
+
+    def batches(self, epoch: int) -> list[Rows]:
+        """Which images each batch of an epoch holds."""
+        if self.train:
+            return train_batches(self.factors, self.groups, self.batch_size, self.shard, self.seed, epoch)
+        return evaluation_batches(len(self.reader), self.batch_size, self.shard)
+
+    def plan_from(self, epoch: int, step: int, skipped: Collection[int]) -> Iterator[Planned]:
+        """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch."""
+        group = max(1, PLANNED_AT_ONCE // self.batch_size)
+        for each in count(epoch) if self.train else (epoch,):
+            batches, begin = self.batches(each), step if each == epoch else 0
+            usable = self._without(list(skipped), batches)
+            for first in range(begin - begin % group, len(batches), group):
+                planned = self._planned(each, first, batches[first : first + group])
+                for one in planned[max(0, begin - first) :]:
+                    yield one if usable is None else self._with_stand_ins(one, usable[one.step])
+
+    def _planned(self, epoch: int, first: int, batches: list[Rows]) -> list[Planned]:
+        """The plans of some batches of an epoch, which begin at step `first`."""
+        rows, lengths = np.concatenate(batches), [len(batch) for batch in batches]
+        which = np.repeat(np.arange(len(batches)), lengths)
+        views = replace(self.reader.views(rows), batch=which, epoch=epoch)
+        plan = self.recipe.plan(views, plan_rng(self.seed, epoch, first, self.shard[0]))
+        ends = np.cumsum(lengths).tolist()
+        parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        return [Planned(epoch, step, rows[part], plan[part]) for step, part in enumerate(parts, first)]
+
+    def _without(self, skipped: list[int], batches: list[Rows]) -> list[Rows] | None:
+        """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""
+        if not skipped or not batches:
+            return None
+        is_skipped = np.zeros(len(self.reader), bool)
+        is_skipped[skipped] = True
+        if is_skipped[np.concatenate(batches)].all():
+            raise DataError(f"no image is left: all of shard {self.shard} are skipped; {remedy(self.reader)}")
+        return without(is_skipped, batches, self.groups, self.batch_size if self.train else 1)
+
+    def _with_stand_ins(self, planned: Planned, rows: Rows) -> Planned:
+        """A batch planned anew, and alone, so that the others of its group stay what they were."""
+        if (rows == planned.rows).all():
+            return planned
+        kept = None if self.train else rows == planned.rows
+        return self._planned(planned.epoch, planned.step, [rows])[0]._replace(kept=kept)
