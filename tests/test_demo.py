@@ -71,7 +71,8 @@ def test_the_lines_to_go_on_with_run_in_the_folder(made: tuple[Path, list[str]])
     out, lines = made
     code = lines[-1][lines[-1].index("import detaug") :]
     path = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n"
-    result = subprocess.run([sys.executable, "-c", path + code], cwd=out, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-W", "ignore:batch_size=8 takes 8 images a step, train.json has 5", "-c", path + code]
+    result = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("torch.Size([8, 3, 300, 300]) [")
 
