@@ -10,6 +10,11 @@ from detaug.arguments import Range, check, check_range, is_numbers
 from detaug.recipe import Arrays, GeometricOp
 from detaug.views import Bools, Floats, Ints, Views
 
+ROUNDS = 8
+"""Thresholds that are tried for an image, at most."""
+_NEVER = 2.0
+"""An IoU that no window reaches."""
+
 
 @dataclass(frozen=True)
 class RandomIoUCrop(GeometricOp):
@@ -47,90 +52,134 @@ class RandomIoUCrop(GeometricOp):
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         window = drawn["window"]
-        keep = self._stays(views.boxes, window[:, None])[:, 0]
+        keep = self._stays(views.boxes.transpose(2, 0, 1), window.T[..., None])
         return views.look(window[:, :2], window[:, 2:]).clip(keep)
 
     def _search(self, views: Views, rng: np.random.Generator) -> Floats:
-        """(N, 4) XYXY: the windows, the whole view where none was found or wanted."""
+        """(N, 4) XYXY: the windows, the whole view where none was found or wanted.
+
+        An image's attempts are one sequence, `attempts` for each of its thresholds in turn; some of the sequence is
+        drawn at a time, for all images that have found nothing yet.
+        """
         window = np.tile([0.0, 0.0, 1.0, 1.0], (len(views), 1))
-        options = self._options(views)
-        rows = np.flatnonzero((views.labels >= 0).any(1))
-        for _ in range(8):
-            option = np.where(options[rows], rng.random((len(rows), options.shape[1])), -1).argmax(1)
-            crop = option < len(self.thresholds)
-            rows = self._try(views, window, rows[crop], np.array(self.thresholds)[option[crop]], rng)
-            if not len(rows):
-                break
+        objects = _objects(views)
+        iou = self._thresholds_in_turn(objects, rng)
+        at, count, rows = 0, 4, np.flatnonzero(iou[:, 0] <= 1)
+        while len(rows):
+            count = min(count, ROUNDS * self.attempts - at)
+            found, windows = self._attempts(objects, rows, iou[rows][:, (at + np.arange(count)) // self.attempts], rng)
+            window[objects.image[found]] = windows
+            at, count = at + count, 2 * count
+            iou[found] = _NEVER
+            rows = rows[iou[rows, at // self.attempts] <= 1]
         return window
 
-    def _options(self, views: Views) -> Bools:
-        """(N, thresholds, and "no crop" if allowed): can a window of these sides reach the IoU with any box?
+    def _thresholds_in_turn(self, objects: _Objects, rng: np.random.Generator) -> Floats:
+        """(N, ROUNDS + 1): the IoU to reach in each round; from "no crop" on it is out of reach.
 
-        Those that cannot are not worth their attempts; leaving them out changes no probability.
+        Thresholds that no window can reach with any box are not worth their attempts: leaving them out changes no
+        probability.
         """
+        thresholds = np.sort(self.thresholds)
+        reachable = np.searchsorted(thresholds, objects.best_iou(self.scaling), "right")
+        options = reachable + self.allow_no_crop
+        choice = (rng.random((ROUNDS, len(options))) * options).astype(np.int64)
+        wanted = np.logical_and.accumulate(choice < reachable)
+        iou = np.where(wanted, np.append(thresholds, _NEVER)[choice], _NEVER)
+        return np.asarray(np.append(iou, np.full((1, len(options)), _NEVER), axis=0).T)
+
+    def _attempts(self, objects: _Objects, rows: Ints, iou: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Which of `rows` find a window in these attempts, and their windows (n, 4). `iou`: (rows, attempts)."""
         low, high = self.scaling
-        sides = views.boxes[..., 2:] - views.boxes[..., :2]
-        with np.errstate(divide="ignore"):
-            limits = np.concatenate([sides / low, high / sides, sides.prod(2, keepdims=True) / low**2], 2)
-        most = np.where(views.labels >= 0, limits.min(2), 0).max(1, initial=0)
-        reachable = most[:, None] >= np.array(self.thresholds)
-        return np.concatenate([reachable, np.ones((len(views), int(self.allow_no_crop)), bool)], 1)
+        width, height = low + (high - low) * rng.random((2, *iou.shape))
+        row, attempt = np.nonzero(self._may_reach(objects, rows, width, height, iou))
+        width, height, iou, row = width[row, attempt], height[row, attempt], iou[row, attempt], rows[row]
+        left, top = rng.random((2, len(row))) * (1 - np.stack([width, height]))
+        which, box = objects.pairs(row)
+        windows = np.stack([left, top, left + width, top + height])
+        good = np.flatnonzero(self._reaches(objects.boxes[:, box], windows[:, which], iou[which]))
+        first = which[good[::-1]]  # the last one written is an image's first
+        chosen = np.full(len(objects.image), -1)
+        chosen[row[first]] = first
+        found = np.flatnonzero(chosen >= 0)
+        return found, windows[:, chosen[found]].T
 
-    def _try(self, views: Views, window: Floats, rows: Ints, iou: Floats, rng: np.random.Generator) -> Ints:
-        """Write a window for each of `rows` that one is found for; return the others."""
-        left = self.attempts
-        while left and len(rows):
-            count = min(left, 2 + 1500 // len(rows))  # few windows for many images, many for the few hard ones
-            tried, left = self._windows(views.size[rows], count, rng), left - count
-            good = self._shaped(tried, views.size[rows])
-            good &= self._good(views.boxes[rows], views.labels[rows] >= 0, tried, iou)
-            found = good.any(1)
-            window[rows[found]] = tried[found, good[found].argmax(1)]
-            rows, iou = rows[~found], iou[~found]
-        return rows
-
-    def _windows(self, size: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """(N, count, 4) XYXY, relative: sides in `scaling`, anywhere inside."""
-        sides = rng.uniform(*self.scaling, (len(size), count, 2))
-        start = rng.random(sides.shape) * (1 - sides)
-        return np.concatenate([start, start + sides], axis=2)
-
-    def _shaped(self, windows: Floats, size: Floats) -> Bools:
-        """(N, T): is the aspect ratio in pixels as wanted?"""
-        width, height = ((windows[..., 2:] - windows[..., :2]) * size[:, None, ::-1]).transpose(2, 0, 1)
+    def _may_reach(self, objects: _Objects, rows: Ints, width: Floats, height: Floats, iou: Floats) -> Bools:
+        """(rows, attempts): is the aspect ratio as wanted, and can a window of these sides reach the IoU at all?"""
         low, high = self.aspect_ratio
-        shaped: Bools = (width >= low * height) & (width <= high * height)
-        return shaped
+        ratio = width / height * objects.aspect_ratio[rows, None]
+        fits: Bools = (ratio >= low) & (ratio <= high)
+        measures = (width, height, width * height)
+        for side, (smallest, largest) in zip(measures, objects.extremes[..., rows, None], strict=True):
+            fits &= (side >= iou * smallest) & (side * iou <= largest)
+        return fits
 
-    def _good(self, boxes: Floats, real: Bools, windows: Floats, iou: Floats) -> Bools:
-        """(N, T): does the window keep a box whose IoU with it reaches `iou`?"""
-        overlap, box_area = _overlap(boxes, windows), _area(boxes)[:, None]
-        reached = overlap >= iou[:, None, None] * (box_area + _area(windows)[..., None] - overlap)
-        return np.asarray((reached & self._stays(boxes, windows) & real[:, None]).any(2))
+    def _reaches(self, boxes: Floats, windows: Floats, iou: Floats) -> Bools:
+        """(P,): does the window keep the box, and reach the IoU with it? Both are (4, P) XYXY."""
+        overlap = _overlap(boxes, windows)
+        reached: Bools = overlap * (1 + iou) >= iou * (_area(boxes) + _area(windows))
+        return reached & self._stays(boxes, windows)
 
     def _stays(self, boxes: Floats, windows: Floats) -> Bools:
-        """(N, T, M): does box m stay in window t?"""
+        """Does the box stay in the window? Both are (4, ...) XYXY."""
         if self.min_visibility is not None:
-            return np.asarray(_overlap(boxes, windows) >= self.min_visibility * _area(boxes)[:, None])
-        (x0, y0, x1, y1), (left, top, right, bottom) = _apart(boxes, windows)
+            return np.asarray(_overlap(boxes, windows) >= self.min_visibility * _area(boxes))
+        (x0, y0, x1, y1), (left, top, right, bottom) = boxes, windows
         x, y = (x0 + x1) / 2, (y0 + y1) / 2
         return np.asarray((x >= left) & (x <= right) & (y >= top) & (y <= bottom))
 
 
+@dataclass(frozen=True)
+class _Objects:
+    """The boxes of the images that have any, without padding: R images, B boxes."""
+
+    image: Ints
+    """(R,): which views they are."""
+    aspect_ratio: Floats
+    """(R,): width / height of the view, in pixels."""
+    boxes: Floats
+    """(4, B) XYXY, relative to the view."""
+    first: Ints
+    """(R + 1,): the boxes of row r are first[r]:first[r + 1]."""
+    extremes: Floats
+    """(3, 2, R): of the boxes' widths, heights and areas, the smallest and the largest."""
+
+    def best_iou(self, scaling: Range) -> Floats:
+        """(R,): no window with sides in `scaling` reaches more with any of the boxes."""
+        low, high = scaling
+        sides = self.boxes[2:] - self.boxes[:2]
+        with np.errstate(divide="ignore"):
+            limits = np.stack([*(sides / low), *(high / sides), sides.prod(0) / low**2])
+        return np.maximum.reduceat(limits.min(0), self.first[:-1]) if len(self.image) else np.zeros(0)
+
+    def pairs(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Each of `rows` with each of its boxes: (P,) positions in `rows`, and (P,) boxes."""
+        count = self.first[rows + 1] - self.first[rows]
+        which = np.repeat(np.arange(len(rows)), count)
+        return which, np.arange(len(which)) + np.repeat(self.first[rows] - np.cumsum(count) + count, count)
+
+
+def _objects(views: Views) -> _Objects:
+    real = views.labels >= 0
+    boxes, count = views.boxes[real].T.copy(), real.sum(1)
+    image = np.flatnonzero(count)
+    first = np.append(0, np.cumsum(count[image]))
+    sides = boxes[2:] - boxes[:2]
+    measures = np.stack([*sides, sides.prod(0)])
+    bounds = [each.reduceat(measures, first[:-1], axis=1) for each in (np.minimum, np.maximum)] if len(image) else []
+    extremes = np.stack(bounds, axis=1) if bounds else np.zeros((3, 2, 0))
+    height, width = views.size[image].T
+    return _Objects(image, width / height, boxes, first, extremes)
+
+
 def _area(boxes: Floats) -> Floats:
-    area: Floats = (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
-    return area
+    x0, y0, x1, y1 = boxes
+    return np.asarray((x1 - x0) * (y1 - y0))
 
 
 def _overlap(boxes: Floats, windows: Floats) -> Floats:
-    """(N, T, M) areas from (N, M, 4) boxes and (N, T, 4) windows."""
-    (x0, y0, x1, y1), (left, top, right, bottom) = _apart(boxes, windows)
+    """The areas that boxes and windows share, (4, ...) XYXY each."""
+    (x0, y0, x1, y1), (left, top, right, bottom) = boxes, windows
     width = np.minimum(x1, right) - np.maximum(x0, left)
     height = np.minimum(y1, bottom) - np.maximum(y0, top)
-    area: Floats = np.maximum(width, 0.0) * np.maximum(height, 0.0)
-    return area
-
-
-def _apart(boxes: Floats, windows: Floats) -> tuple[Floats, Floats]:
-    """The four coordinates of boxes as (4, N, 1, M) and of windows as (4, N, T, 1): they broadcast to (N, T, M)."""
-    return boxes.transpose(2, 0, 1)[:, :, None], windows.transpose(2, 0, 1)[..., None]
+    return np.asarray(np.maximum(width, 0.0) * np.maximum(height, 0.0))

@@ -99,11 +99,17 @@ class Views:
 
         start > end along an axis mirrors it; below 0 and above 1 lies outside. Boxes are not clipped.
         """
-        boxes = (self.boxes - np.tile(start, 2)[:, None]) / np.tile(end - start, 2)[:, None]
-        low, high = np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
+        boxes = np.empty(
+            (4, *self.labels.shape)
+        )  # coordinate by coordinate: NumPy is slow where the last axis is short
+        for axis in (0, 1):
+            low, length = start[:, axis, None], (end - start)[:, axis, None]
+            one, other = ((self.boxes[..., side] - low) / length for side in (axis, axis + 2))
+            np.minimum(one, other, out=boxes[axis])
+            np.maximum(one, other, out=boxes[axis + 2])
         return replace(
             self,
-            boxes=np.concatenate([low, high], axis=2),
+            boxes=boxes.transpose(1, 2, 0),
             matrix=self.matrix @ view_matrix(start, end),
             size=self.size * abs(end - start)[:, ::-1],
             outlines=_rescaled(self.outlines, start, end),
