@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters import annotation_cache, check_json
+from detaug.converters.annotation_cache import Columns
 from detaug.converters.check_json import AnnotationError, Table, examine_file
 
 __all__ = ["AnnotationError", "Annotations", "read_annotations"]
@@ -36,17 +41,62 @@ class Annotations:
     """id -> name, in the order of the ids."""
 
 
-def read_annotations(path: str | Path) -> Annotations:
+def read_annotations(path: str | Path, *, cache: bool = True) -> Annotations:
     """Read and check a COCO json.
 
     Raises AnnotationError for whatever DALI's own reader or a detector would take in silence and wrongly:
     missing, repeated or non-integer ids, a file name twice or outside the folder, no width and height, no
     categories, a category or image that is not there, a box that is no box or lies outside its image. These
     are the errors of `detaug check` that need no image; a box up to 1 pixel outside is cut at the edge.
+
+    `cache`: what was read of a json of 4 MB or more is kept in `.NAME.detaug.npz` beside it, or in
+    ~/.cache/detaug where that cannot be written, and taken from there as long as the json's content is the same.
     """
+    path = Path(path)
+    if not (cache and path.is_file() and path.stat().st_size >= annotation_cache.SMALLEST):
+        return _checked(path)
+    before = path.stat()
+    key = annotation_cache.content_key(path, _rules())
+    if (columns := annotation_cache.load_columns(path, key)) is not None:
+        return _from_columns(path, columns)
+    read, after = _checked(path), path.stat()
+    if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):  # not written to meanwhile
+        annotation_cache.save_columns(path, key, _to_columns(read))
+    return read
+
+
+def _checked(path: Path) -> Annotations:
     table = examine_file(path)
     _raise_on_errors(table)
     return _by_image(table)
+
+
+def _rules() -> bytes:
+    """Other code may read a json in another way."""
+    return b"".join(Path(str(file)).read_bytes() for file in (__file__, check_json.__file__))
+
+
+def _to_columns(read: Annotations) -> Columns:
+    arrays = {name: value for name, value in vars(read).items() if isinstance(value, np.ndarray)}
+    ids = np.array(list(read.categories), np.int64)
+    return {**arrays, "file_names": _joined(read.file_names), "ids": ids, "names": _joined(read.categories.values())}
+
+
+def _from_columns(path: Path, columns: Columns) -> Annotations:
+    categories = dict(zip(columns.pop("ids").tolist(), _split(columns.pop("names")), strict=True))
+    file_names = tuple(_split(columns.pop("file_names")))
+    known: Any = {field.name: columns[field.name] for field in fields(Annotations) if field.name in columns}
+    return Annotations(path=path, file_names=file_names, categories=categories, **known)
+
+
+def _joined(names: Iterable[str]) -> NDArray[np.uint8]:
+    """Names may hold any character, so they are kept as json."""
+    return np.frombuffer(json.dumps(list(names)).encode(), np.uint8)
+
+
+def _split(column: NDArray[np.generic]) -> list[str]:
+    names: list[str] = json.loads(column.tobytes())
+    return names
 
 
 def _raise_on_errors(table: Table, most: int = 5) -> None:

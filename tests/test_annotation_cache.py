@@ -1,0 +1,146 @@
+"""What is kept of a json for the next start: it is used when it is right, and never otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from detaug.converters import annotation_cache, annotations
+from detaug.converters.annotations import AnnotationError, Annotations, read_annotations
+
+
+@pytest.fixture
+def coco(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A json that is large enough, with its cache folders to itself."""
+    monkeypatch.setattr(annotation_cache, "SMALLEST", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    return write(tmp_path / "data" / "train.json", width=100)
+
+
+def write(path: Path, width: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    images = [{"id": n, "file_name": f"é\n{n}.jpg", "width": width, "height": 80} for n in (7, 3)]
+    boxes = [{"id": 1, "image_id": 3, "category_id": 5, "bbox": [1.5, 2, 30, 40]}]
+    boxes.append({"id": 2, "image_id": 7, "category_id": 2, "bbox": [0, 0, 9, 9], "iscrowd": 1})
+    classes = [{"id": 5, "name": "cat, 猫"}, {"id": 2, "name": "dog"}]
+    path.write_text(json.dumps({"images": images, "annotations": boxes, "categories": classes}))
+    return path
+
+
+def cache_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.detaug.npz")
+
+
+def assert_same(one: Annotations, other: Annotations) -> None:
+    for name, value in vars(one).items():
+        if isinstance(value, np.ndarray):
+            assert value.dtype == getattr(other, name).dtype
+            assert (value == getattr(other, name)).all()
+        else:
+            assert value == getattr(other, name)
+
+
+def refuse_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(path: Path) -> Annotations:
+        raise AssertionError("the json is parsed again")
+
+    monkeypatch.setattr(annotations, "_checked", parse)
+
+
+def test_the_second_read_parses_nothing_and_gives_the_same(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = read_annotations(coco, cache=False)
+    assert not cache_of(coco).exists()
+    assert_same(read_annotations(coco), plain)
+    os.utime(coco, (0, 0))  # the content counts, not the date
+    refuse_to_parse(monkeypatch)
+    assert_same(read_annotations(coco), plain)
+    assert list(read_annotations(coco).categories.items()) == [(2, "dog"), (5, "cat, 猫")]
+
+
+def test_no_files_are_left_but_the_cache(coco: Path) -> None:
+    read_annotations(coco)
+    assert sorted(coco.parent.iterdir()) == [cache_of(coco), coco]
+
+
+def test_another_content_of_the_same_length_and_date_is_read_anew(coco: Path) -> None:
+    read_annotations(coco)
+    before = coco.stat()
+    write(coco, width=200)
+    os.utime(coco, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert coco.stat().st_size == before.st_size
+    assert read_annotations(coco).sizes.tolist() == [[80, 200]] * 2
+
+
+def test_other_rules_read_anew(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_annotations(coco)
+    monkeypatch.setattr(annotations, "_rules", lambda: b"newer")
+    refuse_to_parse(monkeypatch)
+    with pytest.raises(AssertionError, match="parsed again"):
+        read_annotations(coco)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "noise", "one byte", "a text file", "a folder", "other arrays"])
+def test_a_damaged_cache_is_as_good_as_none(coco: Path, damage: str) -> None:
+    plain = read_annotations(coco)
+    content, cache = bytearray(cache_of(coco).read_bytes()), cache_of(coco)
+    cache.unlink()
+    if damage == "a folder":
+        cache.mkdir()
+    elif damage == "other arrays":
+        np.savez(cache, boxes=np.zeros(3))
+    else:
+        at = content.index(plain.boxes.tobytes())
+        flipped = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        half = content[: len(content) // 2]
+        texts = {"empty": b"", "cut": half, "noise": os.urandom(999), "one byte": flipped, "a text file": b"[1, 2]"}
+        cache.write_bytes(texts[damage])
+    assert_same(read_annotations(coco), plain)
+    assert_same(read_annotations(coco), plain)
+
+
+def test_a_folder_that_cannot_be_written_has_its_cache_in_the_users_folder(
+    coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cannot_write_in(coco.parent, monkeypatch)
+    plain = read_annotations(coco)
+    assert [path.suffix for path in (tmp_path / "home" / "detaug").iterdir()] == [".npz"]
+    refuse_to_parse(monkeypatch)
+    assert_same(read_annotations(coco), plain)
+
+
+def cannot_write_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For root, too, who may write everywhere."""
+    make = annotation_cache.tempfile.mkstemp
+
+    def refuse(dir: Path, **options: str) -> tuple[int, str]:
+        if dir == folder:
+            raise PermissionError(13, "Permission denied", str(dir))
+        return make(dir=dir, **options)
+
+    monkeypatch.setattr(annotation_cache.tempfile, "mkstemp", refuse)
+
+
+def test_no_folder_to_write_in_is_no_error(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (coco.parent / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(coco.parent / "file"))
+    cannot_write_in(coco.parent, monkeypatch)
+    assert len(read_annotations(coco).boxes) == 2
+    assert not cache_of(coco).exists()
+
+
+def test_a_json_with_errors_is_refused_each_time(coco: Path) -> None:
+    write(coco, width=10)
+    for _ in range(2):
+        with pytest.raises(AnnotationError, match="reaches"):
+            read_annotations(coco)
+    assert not cache_of(coco).exists()
+
+
+def test_a_small_json_gets_no_cache(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    read_annotations(coco)
+    assert not cache_of(coco).exists()
