@@ -233,6 +233,10 @@ class Loader:
         for at in range(step, self._steps):
             if self._position != (epoch, at):
                 raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
+            if not self._running:
+                raise RuntimeError(
+                    "this loader was closed, or given a state, in the middle of this `for`: begin another"
+                )
             with self._all_or_nothing():
                 batch = self._next_batch()
             made = self.collate(batch) if self.collate and batch is not None else batch

@@ -1,0 +1,82 @@
+"""Several processes: shards under torchrun, inside DistributedDataParallel, and a process that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from painted_files import Folder
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": f"{HERE.parent}:{HERE}",
+}
+
+
+def torchrun(processes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [*launcher, str(HERE / "distributed_run.py"), *map(str, arguments)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(("processes", "kill"), [(2, ["kill"]), (4, [])])
+def test_torchrun(painted: Folder, tmp_path_factory: pytest.TempPathFactory, processes: int, kill: list[str]) -> None:
+    out = tmp_path_factory.mktemp("out")
+    started = time.monotonic()
+    run = torchrun(processes, *painted, out, *kill)
+    assert (run.returncode != 0) == bool(kill), run.stderr
+    assert time.monotonic() - started < 60
+    ranks = [json.loads((out / f"{rank}.json").read_text()) for rank in range(processes)]
+    assert [each["shard"] for each in ranks] == [[rank, processes] for rank in range(processes)]
+    check_training([each["train"] for each in ranks])
+    ids = [i for each in ranks for batch in each["evaluation"] for i in batch]
+    assert sorted(ids) == list(range(10, 31))
+    assert all(batch for each in ranks for batch in each["evaluation"])
+    assert all("after init_process_group" in each["too early"] for each in ranks)
+    assert processes_of(out) == []
+
+
+def check_training(ranks: list[list[list[dict]]]) -> None:
+    """Equal steps and full batches on all ranks, all images in every epoch, the same gradients everywhere."""
+    for epochs in zip(*ranks, strict=True):
+        for steps in zip(*epochs, strict=True):
+            assert {len(step["ids"]) for step in steps} == {2}
+            assert all(step["gradient"] == steps[0]["gradient"] for step in steps)
+            assert any(steps[0]["gradient"])
+        assert {i for steps in epochs for step in steps for i in step["ids"]} == set(range(10, 31))
+
+
+def processes_of(out: Path) -> list[str]:
+    """Command lines of processes that were started for `out` and are still there."""
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.is_file()]
+    return [command.decode() for command in commands if os.fsencode(out) in command]
+
+
+INTERRUPTED = """
+import sys
+import detaug as da
+
+loader = da.Loader(da.CocoReader(*sys.argv[1:3]), [da.Resize((16, 16))], 4, device="cpu", pipelines=3)
+while True:
+    for batch in loader:
+        print(len(batch), flush=True)
+"""
+
+
+def test_ctrl_c_ends_the_process(painted: Folder) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, *map(str, painted)]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "4\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")

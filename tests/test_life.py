@@ -1,0 +1,152 @@
+"""The life of a loader: closed, dropped, broken off, beside another; what it holds, and what it leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import weakref
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+import torch
+from painted_files import Folder, same
+
+import detaug as da
+
+RECIPE = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
+
+
+def held() -> tuple[int, int, float]:
+    """File handles and threads of this process, and its memory in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+def use(reader: da.CocoReader, device: str, how: str) -> None:
+    """Take two batches, and leave it in the middle of an epoch."""
+    loader = da.Loader(reader, RECIPE, 4, device=device, pipelines=2)
+    batches = iter(loader)
+    next(batches)
+    next(batches)
+    if how == "closed":
+        loader.close()
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_fifty_loaders_leave_nothing_behind(painted: Folder, how: str) -> None:
+    reader = da.CocoReader(*painted)
+    for _ in range(5):
+        use(reader, "cpu", how)
+    gc.collect()
+    handles, threads, memory = held()
+    gc.disable()  # they must not wait for it
+    try:
+        for _ in range(50):
+            use(reader, "cpu", how)
+    finally:
+        gc.enable()
+    after = held()
+    assert after[:2] == (handles, threads)
+    assert after[2] < memory + 150
+
+
+@pytest.mark.gpu
+def test_fifty_loaders_leave_no_device_memory_behind(painted: Folder) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    reader = da.CocoReader(*painted)
+    for _ in range(5):
+        use(reader, "cuda", "dropped")
+    free = torch.cuda.mem_get_info()[0]
+    for _ in range(50):
+        use(reader, "cuda", "dropped")
+    assert torch.cuda.mem_get_info()[0] > free - 500e6
+
+
+def test_a_dropped_loader_is_gone_at_once(painted: Folder) -> None:
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu")
+    gone = weakref.ref(loader)
+    batches = iter(loader)
+    next(batches)
+    gc.disable()
+    try:
+        del loader, batches
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_after_close_the_next_epoch_comes(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    whole = da.Loader(reader, RECIPE, 4, device=device)
+    epochs = [list(whole), list(whole)]
+    with da.Loader(reader, RECIPE, 4, device=device) as loader:
+        assert same(next(iter(loader)), epochs[0][0])
+    loader.close()
+    assert all(same(a, b) for a, b in zip(loader, epochs[1], strict=True))
+
+
+def test_a_closed_loader_that_is_iterated_says_so(painted: Folder) -> None:
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu")
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(batches)
+
+
+def test_a_state_taken_after_close_goes_on(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    whole = list(da.Loader(reader, RECIPE, 4, device="cpu"))
+    loader = da.Loader(reader, RECIPE, 4, device="cpu")
+    next(iter(loader))
+    loader.close()
+    loader.load_state_dict(loader.state_dict())
+    assert all(same(a, b) for a, b in zip(loader, whole[1:], strict=True))
+
+
+def test_an_exception_in_the_loop_does_no_harm(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    whole = da.Loader(reader, RECIPE, 4, device=device)
+    epochs = [list(whole), list(whole)]
+    loader = da.Loader(reader, RECIPE, 4, device=device, pipelines=2)
+
+    def train() -> None:
+        for step, _ in enumerate(loader):
+            if step == 2:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train()
+    assert all(same(a, b) for a, b in zip(loader, epochs[1], strict=True))
+
+
+def test_two_loaders_side_by_side(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+
+    def loaders() -> list[da.Loader]:
+        settings = [{"train": True}, {"train": False}, {"train": True, "seed": 5}]
+        return [da.Loader(reader, RECIPE, 4, device=device, pipelines=2, **each) for each in settings]
+
+    alone = [[*loader, *loader] for loader in loaders()]
+    together = loaders()
+    beside = [list(zip_longest(*together)) for _ in range(2)]
+    for at, batches in enumerate(alone):
+        seen = [step[at] for epoch in beside for step in epoch]
+        assert all(same(a, b) for a, b in zip(batches, seen, strict=True))
+
+
+def test_a_state_is_small_and_can_be_pickled(tmp_path: Path, painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    recipe = [*da.presets.ssd300()]
+    settings = {"sampler": da.RepeatFactorSampler(), "aspect_ratio_grouping": True, "on_error": "skip"}
+    loader = da.Loader(reader, recipe, 4, device="cpu", **settings)
+    next(iter(loader))
+    state = {**loader.state_dict(), "skipped": list(range(100_000, 110_000))}  # 1 % of a million
+    assert len(pickle.dumps(state)) < 100_000
+    torch.save(loader.state_dict(), tmp_path / "state.pt")
+    again = da.Loader(reader, recipe, 4, device="cpu", **settings)
+    again.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert same(next(iter(again)), list(da.Loader(reader, recipe, 4, device="cpu", **settings))[1])
