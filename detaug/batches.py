@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.views import invert
@@ -38,6 +39,8 @@ class Batch:
     """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
     counts: tuple[int, ...]
     """N: the number of boxes of each image."""
+    params: tuple[dict[str, NDArray[Any]], ...] | None = None
+    """For each op, by name what it drew, arrays whose first axis is N; None unless the loader has return_params."""
 
     def __len__(self) -> int:
         return len(self.images)

@@ -53,6 +53,7 @@ class Loader:
     (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
     `aspect_ratio_grouping`: for training, a batch has images that are wider than high, or others, never both, so
     that less of it is padding.
+    `return_params`: batches carry what the ops drew for them, `Batch.params`, with which `replay` makes them again.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Loader:
         collate: Callable[[Batch], Any] | None = None,
         sampler: Callable[[CocoReader], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
+        return_params: bool = False,
     ) -> None:
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, 0 <= max_skipped <= 1, "a share of the images, in 0..1")
@@ -82,6 +84,7 @@ class Loader:
         self.batch_size = _positive("batch_size", batch_size)
         self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
         self.on_error, self.max_skipped, self.collate = on_error, max_skipped, collate
+        self.return_params = return_params
         self.shard, self._shard_was_given = _resolve_shard(shard), shard is not None
         factors = _factors(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
@@ -136,6 +139,18 @@ class Loader:
         self._go_to(epoch, step)
         self._resumed = False
         return self._rest_of_epoch(epoch, step)
+
+    def replay(self, batch: Batch) -> Batch:
+        """A batch of these images with the numbers that the ops drew before: `batch.image_id` and `batch.params`."""
+        if batch.params is None:
+            raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
+        rows = self.reader.rows(batch.image_id.numpy())
+        plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
+        lane = Lane(self._graph, len(rows), self.threads, self.device)
+        lane.start({**self.reader.inputs(rows, self.device.type), **plan.inputs})
+        again = self._batch(Planned(0, 0, rows, plan), lane.finish())
+        assert again is not None  # no image of it is skipped
+        return again
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones."""
@@ -304,13 +319,13 @@ class Loader:
         return [image, source.shape()]
 
     def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
-        images, rows, views = from_dlpack(outputs[0].as_tensor()), planned.rows, planned.plan.views
+        images, rows, plan = from_dlpack(outputs[0].as_tensor()), planned.rows, planned.plan
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
-            images, rows, views = images[torch.from_numpy(at).to(images.device)], rows[at], views[at]
+            images, rows, plan = images[torch.from_numpy(at).to(images.device)], rows[at], plan[at]
         if not len(rows):
             return None
-        boxes, labels, counts = views.packed()
+        boxes, labels, counts = plan.views.packed()
         both = self._to_device(np.concatenate([boxes, labels[..., None]], axis=2, dtype=np.float32))
         labels_on_device = both[..., 4].long()
         return Batch(
@@ -320,9 +335,10 @@ class Loader:
             mask=labels_on_device >= 0,
             image_id=torch.from_numpy(self.reader.image_ids[rows]),
             size=torch.from_numpy(self.reader.sizes[rows]),
-            image_size=torch.from_numpy(views.size.astype(np.int64)),
-            matrix=torch.from_numpy(views.to_output().astype(np.float32)),
+            image_size=torch.from_numpy(plan.views.size.astype(np.int64)),
+            matrix=torch.from_numpy(plan.views.to_output().astype(np.float32)),
             counts=tuple(counts.tolist()),
+            params=plan.drawn if self.return_params else None,
         )
 
     def _to_device(self, array: NDArray[Any]) -> torch.Tensor:

@@ -70,6 +70,15 @@ class CocoReader:
         boxes = np.where(real[..., None], self._boxes[at], 0) if real.size else np.zeros((*real.shape, 4))
         return whole_images(boxes, labels, self.sizes[rows].astype(np.float64))
 
+    def rows(self, image_ids: Ints) -> Rows:
+        """Where the images with these ids are in the json's list. Raises ValueError for an id that is not there."""
+        order = np.argsort(self.image_ids)
+        at = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(self) - 1)]
+        unknown = image_ids[self.image_ids[at] != image_ids]
+        if len(unknown):
+            raise ValueError(f"{self.annotations} has no image with id {unknown[0]}")
+        return np.asarray(at)
+
     def paths(self, rows: Rows) -> NDArray[np.uint8]:
         """(n, longest path) bytes, padded with zeros: where the images at `rows` lie."""
         return self._paths[rows]

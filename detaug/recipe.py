@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import fn
 
-from detaug.views import Views, whole_images
+from detaug.views import Ints, Views, whole_images
 
 Node: TypeAlias = Any
 """A node of a DALI graph; DALI's own type says no more than this."""
@@ -186,7 +186,7 @@ class Plan:
     drawn: tuple[Arrays, ...]
     """For each step of the recipe, the random numbers it drew."""
 
-    def __getitem__(self, rows: slice) -> Plan:
+    def __getitem__(self, rows: slice | Ints) -> Plan:
         """What it does to some of them."""
         inputs, *drawn = ({name: a[rows] for name, a in each.items()} for each in (self.inputs, *self.drawn))
         return Plan(self.views[rows], inputs, tuple(drawn))
