@@ -202,6 +202,32 @@ class Views:
             outlines=outlines,
         )
 
+    def reduced(self, boxes: Floats, share: Floats, least: float) -> Views:
+        """Each box cut down to what is left of it, `boxes` (N, M, 4) XYXY pixels, if `share` (N, M) is `least` or more.
+
+        `share`: which part of its area is left, 0..1. A box that is cut thinner than a pixel is dropped too. For
+        ops after `Resize`: outlines are given up, for the boxes around them.
+        """
+        before, after = ((each[..., 2:] - each[..., :2]) for each in (self.pixel_boxes(), boxes))
+        sliver = ((after < 1 - 1e-6) & (after < before - 1e-6)).any(2)
+        relative = boxes / np.tile(self.size[:, ::-1], 2)[:, None]
+        relative = np.where((share < 1)[..., None], relative, self.boxes)  # the whole ones to the last bit
+        cut = replace(self, boxes=relative, visible=self.visible * share, outlines=None)
+        return cut.keep((share >= least - 1e-9) & (share > 0) & ~sliver)
+
+    def with_boxes_of(self, *others: Views) -> Views:
+        """These views with the boxes of `others`, N views each, beside their own; for ops after `Resize`."""
+        named = {name: [getattr(each, name) for each in (self, *others)] for name in ("boxes", "labels", "visible")}
+        boxes, labels, visible = (np.concatenate(arrays, axis=1) for arrays in named.values())
+        order = _real_first(labels)
+        return replace(
+            self,
+            boxes=np.take_along_axis(boxes, order[..., None], 1),
+            labels=np.take_along_axis(labels, order, 1),
+            visible=np.take_along_axis(visible, order, 1),
+            outlines=None,
+        )
+
     def pixel_boxes(self) -> Floats:
         """(N, M, 4) XYXY, in pixels of the view at its size."""
         return self.boxes * np.tile(self.size[:, ::-1], 2)[:, None]
@@ -219,11 +245,10 @@ class Views:
 
         M is the fullest image's count; behind the real ones, boxes are 0 and labels -1.
         """
-        counts = (self.labels >= 0).sum(1)
-        order = np.argsort(self.labels < 0, axis=1, kind="stable")[:, : counts.max(initial=0)]
+        order = _real_first(self.labels)
         labels = np.take_along_axis(self.labels, order, 1)
         boxes = np.take_along_axis(self.pixel_boxes(), order[..., None], 1)
-        return np.where(labels[..., None] >= 0, boxes, 0), labels, counts
+        return np.where(labels[..., None] >= 0, boxes, 0), labels, (labels >= 0).sum(1)
 
 
 def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
@@ -277,6 +302,12 @@ _QUARTERS = np.array(
     ]
 )
 """Turns by 0, 1, 2, 3 quarters counter-clockwise, y down, of the unit square onto itself."""
+
+
+def _real_first(labels: Ints) -> Ints:
+    """(N, M'): the columns of the boxes that are there, in order, then others; M' is the fullest image's count."""
+    there = labels >= 0
+    return np.argsort(~there, axis=1, kind="stable")[:, : there.sum(1).max(initial=0)]
 
 
 def _rescaled(points: Floats | None, start: Floats, end: Floats) -> Floats | None:
