@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from detaug.affine import RandomPerspective as RandomPerspective
     from detaug.affine import RandomRotation as RandomRotation
     from detaug.batches import Batch as Batch
+    from detaug.box_rules import SanitizeBoundingBoxes as SanitizeBoundingBoxes
     from detaug.control import RandomApply as RandomApply
     from detaug.control import RandomChoice as RandomChoice
     from detaug.control import RandomOrder as RandomOrder
@@ -33,8 +34,14 @@ if TYPE_CHECKING:
     from detaug.geometry import RandomVerticalFlip as RandomVerticalFlip
     from detaug.geometry import RandomZoomOut as RandomZoomOut
     from detaug.geometry import ScaleJitter as ScaleJitter
+    from detaug.hiding import GridMask as GridMask
+    from detaug.hiding import RandomErasing as RandomErasing
     from detaug.iou_crop import RandomIoUCrop as RandomIoUCrop
     from detaug.loader import Loader as Loader
+    from detaug.mixing import CopyPaste as CopyPaste
+    from detaug.mixing import CutMix as CutMix
+    from detaug.mixing import MixUp as MixUp
+    from detaug.mixing import Mosaic as Mosaic
     from detaug.pixels import Normalize as Normalize
     from detaug.pixels import RandomPhotometricDistort as RandomPhotometricDistort
     from detaug.reader import CocoReader as CocoReader
@@ -53,6 +60,7 @@ _NAMES = {
     "control": ("RandomApply", "RandomChoice", "RandomOrder"),
     "eager": ("batch",),
     "affine": ("RandomAffine", "RandomPerspective", "RandomRotation"),
+    "box_rules": ("SanitizeBoundingBoxes",),
     "faults": ("DataError",),
     "geometry": (
         "CenterCrop",
@@ -66,8 +74,10 @@ _NAMES = {
         "RandomZoomOut",
         "ScaleJitter",
     ),
+    "hiding": ("GridMask", "RandomErasing"),
     "iou_crop": ("RandomIoUCrop",),
     "loader": ("Loader",),
+    "mixing": ("CopyPaste", "CutMix", "MixUp", "Mosaic"),
     "pixels": ("Normalize", "RandomPhotometricDistort"),
     "reader": ("CocoReader",),
     "recipe": ("GeometricOp", "Op", "PixelOp"),

@@ -57,7 +57,13 @@ class Samples:
 
     def then(self, *ops: Op) -> Samples:
         """These samples after more ops. Raises ValueError where an op cannot stand there."""
-        return replace(self, ops=Recipe((*self.ops, *ops)).ops)
+        recipe = Recipe((*self.ops, *ops))
+        for op in ops:
+            if op.mixes and len(self) < 2:
+                raise ValueError(
+                    f"{op!r} puts images of a batch together: da.batch must get at least 2, got {len(self)}"
+                )
+        return replace(self, ops=recipe.ops)
 
     def replay(self, params: Sequence[Arrays]) -> Samples:
         """These samples with the numbers that the same ops drew before: the `params` of other samples."""
