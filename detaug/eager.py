@@ -60,9 +60,7 @@ class Samples:
         recipe = Recipe((*self.ops, *ops))
         for op in ops:
             if op.mixes and len(self) < 2:
-                raise ValueError(
-                    f"{op!r} puts images of a batch together: da.batch must get at least 2, got {len(self)}"
-                )
+                raise ValueError(f"{op!r} puts images of a batch together: give it at least 2, got {len(self)}")
         return replace(self, ops=recipe.ops)
 
     def replay(self, params: Sequence[Arrays]) -> Samples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from detaug.geometry import RandomHorizontalFlip, RandomZoomOut
 from detaug.iou_crop import RandomIoUCrop
+from detaug.mixing import Mosaic
 from detaug.pixels import Normalize, RandomPhotometricDistort
 from detaug.recipe import Op
 from detaug.resize import Resize
@@ -38,6 +39,23 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     The loader pads a batch's images at the right and the bottom to one size, a multiple of 32.
     """
     return [RandomHorizontalFlip(), Resize(800, max_size=1333), Normalize(mean, std)]
+
+
+def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int | None = None) -> list[Op]:
+    """Letterbox to 640 x 640, mosaic, colour: after Ultralytics' training recipe for YOLO models.
+
+    `until_epoch`: from this epoch on without mosaic; Ultralytics' `close_mosaic=10` is `epochs - 10`. The batch needs
+    two images or more. What differs from Ultralytics' defaults: the partners of a mosaic come from the batch, not from
+    the whole data set; the mosaic is 640 x 640 and not the random window, scaled by 0.5 to 1.5, of one of 1280 x 1280
+    (put a `RandomAffine` or `ScaleJitter` in front for that); the colour is SSD's distortion, not gains of HSV.
+    """
+    return [
+        RandomHorizontalFlip(),
+        Resize((640, 640), letterbox="center", fill=(114.0, 114.0, 114.0)),
+        Mosaic(until_epoch=until_epoch),
+        RandomPhotometricDistort(permute=False),
+        Normalize(mean, std),
+    ]
 
 
 def evaluation(

@@ -53,7 +53,7 @@ def test_boxes_go_by_the_share_that_was_set(max_hidden: float) -> None:
 def test_the_erased_rectangle_is_torchvisions_draw() -> None:
     n, op = 20000, da.RandomErasing(p=0.3)
     samples = da.Resize((60, 50))(da.batch([np.zeros((60, 50, 3), np.uint8)] * 2))
-    views = samples._plan.views[np.zeros(n, np.int64)]
+    views = samples.plan.views[np.zeros(n, np.int64)]
     _, planned = op.plan(views, op.draw(np.random.default_rng(0), n))
     (corner, shape), area = np.swapaxes(planned["holes"], 0, 1), 60 * 50
     erased = shape[:, 0] > 0

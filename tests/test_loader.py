@@ -402,7 +402,9 @@ def test_a_json_with_another_size_than_the_file_is_named(painted: Folder) -> Non
         list(da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu", train=False))
 
 
-@pytest.mark.parametrize("preset", [da.presets.ssd300(), da.presets.retinanet(), da.presets.evaluation((64, 96))])
+@pytest.mark.parametrize(
+    "preset", [da.presets.ssd300(), da.presets.retinanet(), da.presets.yolo640(), da.presets.evaluation((64, 96))]
+)
 def test_presets_make_batches_with_boxes_inside(preset: list[da.Op], painted: Folder, device: str) -> None:
     for batch in da.Loader(da.CocoReader(*painted), preset, batch_size=7, device=device):
         height, width = batch.images.shape[2:]

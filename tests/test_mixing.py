@@ -206,7 +206,7 @@ class TestMixUp:
 def test_a_cutmix_rectangle_is_torchvisions_draw() -> None:
     """torchvision.transforms.v2.CutMix.make_params, in whole pixels."""
     n, op, (height, width) = 20000, da.CutMix(p=1, alpha=1.0), SIZE
-    views = coded_batch(0, 2, SIZE).then(RESIZE)._plan.views[np.zeros(n, np.int64)]
+    views = coded_batch(0, 2, SIZE).then(RESIZE).plan.views[np.zeros(n, np.int64)]
     ours = op.rectangles(views, views, op.draw(np.random.default_rng(0), n))[:, 0]
     rng = np.random.default_rng(1)
     half = 0.5 * np.sqrt(1 - rng.beta(1, 1, n))
@@ -228,7 +228,7 @@ def test_p_is_the_share_of_images(op: Any, name: str) -> None:
 def test_every_other_image_is_a_partner_as_often() -> None:
     from detaug.mixing import partners
 
-    views = coded_batch(0, 5, SIZE).then(RESIZE)._plan.views[np.tile(np.arange(5), 4000)]
+    views = coded_batch(0, 5, SIZE).then(RESIZE).plan.views[np.tile(np.arange(5), 4000)]
     views = da.eager.replace(views, batch=np.repeat(np.arange(4000), 5))
     rows = partners(views, np.random.default_rng(0).random((20000, 3)))
     assert np.array_equal(rows // 5, np.repeat(np.arange(4000), 5)[:, None].repeat(3, 1))
@@ -323,7 +323,7 @@ def test_what_cannot_be_mixed_is_refused(op: da.Op, painted_files: tuple[Path, P
         samples.then(da.Resize(100), op)
     with pytest.raises(ValueError, match="must come after Resize"):
         samples.then(op, RESIZE)
-    with pytest.raises(ValueError, match=r"puts images of a batch together: da.batch must get at least 2, got 1"):
+    with pytest.raises(ValueError, match=r"puts images of a batch together: give it at least 2, got 1"):
         coded_batch(0, 1).then(RESIZE, op)
     with pytest.raises(ValueError, match="batch_size must be at least 2, got 1"):
         da.Loader(reader, [RESIZE, op], batch_size=1, device="cpu")

@@ -30,7 +30,9 @@ def test_a_file_gives_back_the_recipe(name: str, tmp_path: Path) -> None:
     assert read((tmp_path / name).read_text())[0]["RandomZoomOut"]["max_ratio"] == 3
 
 
-@pytest.mark.parametrize("preset", [da.presets.ssd300(), da.presets.retinanet(), da.presets.evaluation((8, 9))])
+@pytest.mark.parametrize(
+    "preset", [da.presets.ssd300(), da.presets.retinanet(), da.presets.yolo640(), da.presets.evaluation((8, 9))]
+)
 def test_presets_survive_a_file(preset: list[da.Op], tmp_path: Path) -> None:
     da.save_recipe(preset, tmp_path / "recipe.yaml")
     assert da.load_recipe(tmp_path / "recipe.yaml") == preset
