@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": f"{HERE.parent}:{HERE}",
+    "PYTHONPATH": f"{HERE.parent}:{HERE}:{os.environ.get('PYTHONPATH', '')}",
 }
 
 
@@ -80,3 +81,13 @@ def test_ctrl_c_ends_the_process(painted: Folder) -> None:
     _, errors = process.communicate(timeout=20)
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_lightning_goes_on_in_the_middle_of_an_epoch(painted: Folder, tmp_path: Path) -> None:
+    if find_spec("lightning") is None:
+        pytest.skip("Lightning is not installed")
+    command = [sys.executable, str(HERE / "lightning_run.py"), *map(str, painted), str(tmp_path / "last.ckpt")]
+    run = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
+    ids = json.loads(run.stdout.splitlines()[-1])
+    assert [len(ids[name]) for name in ("whole", "seen", "rest")] == [14, 8, 6]
+    assert ids["seen"] + ids["rest"] == ids["whole"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,40 @@ def test_a_state_of_before_forgets_what_was_skipped_after_it(painted: Folder) ->
     loader.load_state_dict(state)
     assert loader.skipped == ()
     assert all(same(a, b) for a, b in zip(one_epoch(loader, skips=0), whole, strict=True))
+
+
+def test_a_pipeline_that_has_failed_already_before_its_first_batch_is_taken(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    whole = list(da.Loader(reader, RECIPE, 4, train=False, device="cpu"))
+    BREAK["garbage"](painted[0] / "05.png")
+    loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "pipelines": 1})
+    batches = iter(loader)
+    time.sleep(0.3)  # the second batch has failed by now
+    assert same(one_epoch(batches, skips=1)[0], whole[0])
+
+
+def test_a_state_also_decides_on_what_is_in_work_already(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    whole = list(da.Loader(reader, RECIPE, 4, device="cpu"))
+    loader = da.Loader(reader, RECIPE, 4, **SETTINGS)
+    state = loader.state_dict()
+    loader.load_state_dict({**state, "skipped": [2, 3, 4, 5]})
+    iter(loader)
+    loader.load_state_dict(state)
+    assert all(same(a, b) for a, b in zip(loader, whole, strict=True))
+
+
+@pytest.mark.parametrize(("max_skipped", "refused"), [(0.28, True), (0.29, False)])
+def test_max_skipped_counts_the_images_of_the_shard_in_evaluation(
+    painted: Folder, max_skipped: float, refused: bool
+) -> None:
+    reader = da.CocoReader(*painted)
+    for at in (3, 9):  # two of the seven images 0, 3, 6, ...
+        BREAK["garbage"](painted[0] / f"{at:02}.png")
+    settings = {**SETTINGS, "max_skipped": max_skipped, "shard": (0, 3), "pipelines": 1}
+    loader = da.Loader(reader, RECIPE, 4, train=False, **settings)
+    with pytest.warns(UserWarning, match="skipped") if not refused else pytest.raises(da.DataError, match="2 of 7"):
+        list(loader)
 
 
 def test_too_many_broken_files_are_an_error(painted: Folder) -> None:

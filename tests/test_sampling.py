@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,14 @@ def test_a_batch_is_wide_or_tall(painted: Folder, batch_size: int, world: int) -
         assert {len(batch) for batch in batches} == {batch_size}
         padded[grouping] = np.mean([batch.images.shape[2] * batch.images.shape[3] for batch in batches])
     assert padded[True] < padded[False]
+
+
+def test_repeated_images_do_not_follow_each_other(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    loader = da.Loader(reader, TINY, 1, device="cpu", sampler=lambda reader: np.full(len(reader), 4))
+    ids = [int(batch.image_id) for batch in loader]
+    assert Counter(ids) == dict.fromkeys(range(10, 31), 4)
+    assert sum(a == b for a, b in pairwise(ids)) < 20  # 63 if they did
 
 
 def test_a_stand_in_is_of_the_same_group(painted: Folder) -> None:
