@@ -41,30 +41,29 @@ def parts(views: Views, rectangles: Floats, *, inside: bool) -> tuple[Floats, Fl
 
 def _part(boxes: Floats, rectangles: Floats, inside: bool) -> tuple[Floats, Floats]:
     """The same for boxes (B, 4), each with rectangles of its own (B, K, 4): on the grid of all their edges."""
-    low, high = np.tile(boxes[:, None, :2], 2), np.tile(boxes[:, None, 2:], 2)
-    clipped = rectangles.clip(low, high)
-    (x, within_x), (y, within_y) = (_grid(boxes[:, axis::2], clipped[..., axis::2]) for axis in (0, 1))
-    covered = (within_y[:, :, :, None] & within_x[:, :, None, :]).any(1)  # (B, rows, columns)
-    lengths_y, lengths_x = np.diff(y), np.diff(x)
-    area = lengths_y[:, :, None] * lengths_x[:, None, :]
-    real = (lengths_y > 1e-6)[:, :, None] & (lengths_x > 1e-6)[:, None, :]  # others are rounding's
-    wanted = covered == inside
-    (x0, x1), (y0, y1) = (_ends(edges, (wanted & real).any(axis)) for edges, axis in ((x, 1), (y, 2)))
-    return np.stack([x0, y0, x1, y1], axis=1), (area * wanted).sum((1, 2)) / area.sum((1, 2))
+    boxes, rectangles = boxes.T.copy(), np.moveaxis(rectangles, 0, 2).copy()  # NumPy is quick along the last axis
+    clipped = rectangles.clip(boxes[[0, 1, 0, 1]], boxes[[2, 3, 2, 3]])
+    (x, within_x), (y, within_y) = (_grid(boxes[axis::2], clipped[:, axis::2]) for axis in (0, 1))
+    covered = (within_y[:, :, None] & within_x[:, None]).any(0)  # (rows, columns, B)
+    lengths_y, lengths_x = np.diff(y, axis=0)[:, None], np.diff(x, axis=0)
+    wanted = (covered == inside) & (lengths_y > 1e-6) & (lengths_x > 1e-6)  # thinner is rounding's
+    share = (wanted * lengths_x * lengths_y).sum((0, 1)) / np.prod(boxes[2:] - boxes[:2], axis=0)
+    (x0, x1), (y0, y1) = (_ends(edges, wanted.any(axis)) for edges, axis in ((x, 0), (y, 1)))
+    return np.stack([x0, y0, x1, y1], axis=1), share
 
 
 def _grid(box: Floats, rectangles: Floats) -> tuple[Floats, Bools]:
-    """One axis: all edges in order (B, E), and (B, K, E - 1): does a rectangle cover what is between two of them?"""
-    edges = np.sort(np.concatenate([box, rectangles.reshape(len(box), 2 * rectangles.shape[1])], axis=1), axis=1)
-    middle = ((edges[:, 1:] + edges[:, :-1]) / 2)[:, None]
-    return edges, np.asarray((rectangles[..., :1] < middle) & (middle < rectangles[..., 1:]))
+    """One axis, of (2, B) and (K, 2, B): all edges in order (E, B), and (K, E - 1, B): what is between two, covered?"""
+    edges = np.sort(np.concatenate([box, rectangles.reshape(2 * len(rectangles), box.shape[1])]), axis=0)
+    middle = (edges[1:] + edges[:-1]) / 2
+    return edges, np.asarray((rectangles[:, :1] < middle) & (middle < rectangles[:, 1:]))
 
 
 def _ends(edges: Floats, wanted: Bools) -> tuple[Floats, Floats]:
-    """The first and the last edge of the intervals that are wanted, (B, E - 1); 0 and 0 where none is."""
-    first = np.where(wanted, edges[:, :-1], np.inf).min(1)
-    last = np.where(wanted, edges[:, 1:], -np.inf).max(1)
-    some = wanted.any(1)
+    """The first and the last edge of the intervals that are wanted, (E - 1, B); 0 and 0 where none is."""
+    first = np.where(wanted, edges[:-1], np.inf).min(0)
+    last = np.where(wanted, edges[1:], -np.inf).max(0)
+    some = wanted.any(0)
     return np.where(some, first, 0), np.where(some, last, 0)
 
 
