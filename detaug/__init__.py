@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from detaug import presets as presets
+    from detaug import targets as targets
     from detaug import testing as testing
     from detaug.affine import RandomAffine as RandomAffine
     from detaug.affine import RandomPerspective as RandomPerspective
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from detaug.control import RandomChoice as RandomChoice
     from detaug.control import RandomOrder as RandomOrder
     from detaug.eager import batch as batch
+    from detaug.evaluator import CocoEvaluator as CocoEvaluator
+    from detaug.evaluator import Metrics as Metrics
     from detaug.faults import DataError as DataError
     from detaug.geometry import CenterCrop as CenterCrop
     from detaug.geometry import Pad as Pad
@@ -61,6 +64,7 @@ _NAMES = {
     "eager": ("batch",),
     "affine": ("RandomAffine", "RandomPerspective", "RandomRotation"),
     "box_rules": ("SanitizeBoundingBoxes",),
+    "evaluator": ("CocoEvaluator", "Metrics"),
     "faults": ("DataError",),
     "geometry": (
         "CenterCrop",
@@ -87,7 +91,7 @@ _NAMES = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
-_MODULES = ("presets", "testing")
+_MODULES = ("presets", "targets", "testing")
 
 __all__ = [*_MODULES, *_MODULE_OF]
 

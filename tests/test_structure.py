@@ -15,13 +15,13 @@ PACKAGE = REPOSITORY / "detaug"
 CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
-    {"arguments", "polygons", "color", "epochs", "_scenery", "_text", "converters"},
+    {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters"},
     {"views"},
     {"recipe", "batches", "changes", "shapes", "preview"},
     {"branches"},
-    {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline"},
+    {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
     {"box_rules", "mixing"},
-    {"presets", "pick", "eager", "faults", "sampling"},
+    {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
     {"plans"},
     {"loader"},
     {"recipe_file", "sheets", "testing"},

@@ -1,0 +1,175 @@
+"""What losses compare with, for a whole batch at once on its device: YOLO's rows, SSD's and RetinaNet's matched boxes.
+
+Matching holds a few (N, M, A) float32 tensors for N images, M boxes of the fullest one and A default boxes: 110 MB each
+for 32 images, 100 boxes and SSD300's 8,732.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from detaug.arguments import check
+from detaug.batches import Batch
+
+Weights = tuple[float, float, float, float]
+
+
+class Matched(NamedTuple):
+    """The targets of A default boxes (anchors) in N images."""
+
+    labels: Tensor
+    """(N, A) int64: 1..K; 0 is background; -1 is to be ignored."""
+    offsets: Tensor
+    """(N, A, 4) float32: the matched box as centre x, y, log width, log height against the default box; zeros where
+    there is none."""
+    rows: Tensor
+    """(N, A) int64: the matched box's row in `batch.boxes[n]`; -1 where there is none."""
+
+
+def yolo(
+    batch: Batch, *, layout: Literal["cxcywh", "xyxy"] = "cxcywh", relative: bool = True, first_label: int = 0
+) -> Tensor:
+    """(sum of counts, 6) float32, a row for each box of the batch: position of its image, label, box.
+
+    As YOLO's losses take them: labels from `first_label`, boxes by centre and size, relative to the height and width
+    of `batch.images`, padding included, unless `relative` is false.
+    """
+    check("layout", layout, layout in ("cxcywh", "xyxy"), "'cxcywh' or 'xyxy'")
+    real = _real_rows(batch)
+    boxes = batch.boxes.flatten(0, 1)[real]
+    if layout == "cxcywh":
+        boxes = _center_and_size(boxes)
+    if relative:
+        height, width = batch.images.shape[-2:]
+        boxes = boxes / boxes.new_tensor([width, height, width, height])
+    images = real.div(max(1, batch.boxes.shape[1]), rounding_mode="floor")
+    labels = batch.labels.flatten()[real] - 1 + first_label
+    return torch.cat([images[:, None].to(boxes), labels[:, None].to(boxes), boxes], 1)
+
+
+def ssd300_default_boxes() -> Tensor:
+    """(8732, 4) float32 XYXY pixels of a 300 x 300 image: the default boxes of torchvision's `ssd300_vgg16`.
+
+    Six square maps; at each place of a map two squares, and two boxes for each aspect ratio (Liu et al. 2016, 2.2).
+    """
+    scales = (0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05)
+    maps = ((38, 8, (2,)), (19, 16, (2, 3)), (10, 32, (2, 3)), (5, 64, (2, 3)), (3, 100, (2,)), (1, 300, (2,)))
+    return torch.cat([_map_boxes(*each, scales[at], scales[at + 1]) for at, each in enumerate(maps)])
+
+
+def ssd(
+    batch: Batch, default_boxes: Tensor, *, threshold: float = 0.5, weights: Weights = (10.0, 10.0, 5.0, 5.0)
+) -> Matched:
+    """SSD's targets (Liu et al. 2016, 2.2), as torchvision's `SSDMatcher` and `BoxCoder` make them.
+
+    A default box goes to the object with the largest IoU if that is at least `threshold`; and each object gets the
+    default box with its largest IoU, however small. Two objects with one best default box: the later one gets it.
+
+    `default_boxes`: (A, 4) XYXY pixels, see `ssd300_default_boxes`. `weights`: of offsets in x, y and in log width,
+    height; 10, 10, 5, 5 are the variances 0.1, 0.1, 0.2, 0.2.
+    """
+    boxes, labels, mask, default_boxes = _inputs(batch, default_boxes)
+    overlaps = _overlaps(boxes, mask, default_boxes)
+    largest, nearest = overlaps.max(1)
+    rows = nearest.where(largest >= threshold, -1)
+    forced = _best_for_each_object(overlaps, mask)
+    return _matched(boxes, labels, default_boxes, forced.where(forced >= 0, rows), weights)
+
+
+def retinanet(
+    batch: Batch,
+    anchors: Tensor,
+    *,
+    low: float = 0.4,
+    high: float = 0.5,
+    allow_low_quality_matches: bool = True,
+    weights: Weights = (1.0, 1.0, 1.0, 1.0),
+) -> Matched:
+    """RetinaNet's targets (Lin et al. 2017, 4.1), as torchvision's `Matcher` and `BoxCoder` make them.
+
+    An anchor goes to the object with the largest IoU if that is at least `high`; under `low` it is background, between
+    them it is ignored, label -1. With `allow_low_quality_matches` the anchors with an object's largest IoU, however
+    small, go to the object that is nearest to them.
+
+    `anchors`: (A, 4) XYXY pixels.
+    """
+    check("low", low, 0 <= low <= high, f"within 0..high ({high})")
+    boxes, labels, mask, anchors = _inputs(batch, anchors)
+    overlaps = _overlaps(boxes, mask, anchors)
+    largest, nearest = overlaps.max(1)
+    matched = largest >= high
+    if allow_low_quality_matches:
+        best = overlaps.amax(2, keepdim=True)
+        matched |= ((overlaps == best) & mask[:, :, None]).any(1)
+    result = _matched(boxes, labels, anchors, nearest.where(matched, -1), weights)
+    return result._replace(labels=result.labels.masked_fill((largest >= low) & ~matched, -1))
+
+
+def _real_rows(batch: Batch) -> Tensor:
+    """Positions of the real boxes among N * M, made on the CPU: asking the device for them would wait for it."""
+    counts = torch.tensor(batch.counts)
+    rows = (torch.arange(batch.boxes.shape[1]) < counts[:, None]).flatten().nonzero()[:, 0]
+    return rows.to(batch.boxes.device)
+
+
+def _map_boxes(side: int, step: int, ratios: tuple[int, ...], scale: float, next_scale: float) -> Tensor:
+    """(side * side * (2 + 2 * ratios), 4) XYXY pixels; sizes are cut at the image's, as torchvision cuts them."""
+    pairs = [(scale, scale), (sqrt(scale * next_scale),) * 2]
+    for ratio in ratios:
+        long, short = scale * sqrt(ratio), scale / sqrt(ratio)
+        pairs += [(long, short), (short, long)]
+    half = torch.tensor(pairs).clamp(max=1) * 150
+    at = (torch.arange(side) + 0.5) * step
+    y, x = torch.meshgrid(at, at, indexing="ij")
+    centers = torch.stack([x, y], -1).reshape(-1, 1, 2)
+    return torch.cat([centers - half, centers + half], 2).flatten(0, 1)
+
+
+def _inputs(batch: Batch, default_boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Boxes (N, M, 4), labels, mask (N, M) with M at least 1, and the default boxes (A, 4) on their device."""
+    shape = tuple(default_boxes.shape)
+    check("default boxes", shape, len(shape) == 2 and shape[0] > 0 and shape[1] == 4, "of shape (A, 4), XYXY pixels")
+    more = int(batch.boxes.shape[1] == 0)
+    boxes, labels, mask = pad(batch.boxes, (0, 0, 0, more)), pad(batch.labels, (0, more)), pad(batch.mask, (0, more))
+    return boxes, labels, mask, default_boxes.to(boxes)
+
+
+def _overlaps(boxes: Tensor, mask: Tensor, default_boxes: Tensor) -> Tensor:
+    """(N, M, A): IoU of boxes (N, M, 4) and default boxes (A, 4); -1 where a box is padding."""
+    x0, y0, x1, y1 = boxes[..., None].unbind(2)
+    dx0, dy0, dx1, dy1 = default_boxes.unbind(1)
+    width = (torch.minimum(x1, dx1) - torch.maximum(x0, dx0)).clamp_(min=0)
+    height = (torch.minimum(y1, dy1) - torch.maximum(y0, dy0)).clamp_(min=0)
+    shared = width.mul_(height)
+    union = torch.sub((x1 - x0) * (y1 - y0) + (dx1 - dx0) * (dy1 - dy0), shared, out=height)
+    return shared.div_(union).masked_fill_(~mask[..., None], -1)
+
+
+def _best_for_each_object(overlaps: Tensor, mask: Tensor) -> Tensor:
+    """(N, A): the object whose best default box it is, the last of several; -1 for none."""
+    n, m, a = overlaps.shape
+    objects = torch.arange(m, device=overlaps.device).where(mask, -1)
+    empty = torch.full((n, a), -1, device=overlaps.device)
+    return empty.scatter_reduce_(1, overlaps.argmax(2), objects, "amax")
+
+
+def _matched(boxes: Tensor, labels: Tensor, default_boxes: Tensor, rows: Tensor, weights: Weights) -> Matched:
+    """Labels and offsets of the boxes at `rows` (N, A)."""
+    some, at = rows >= 0, rows.clamp(min=0)
+    near = _center_and_size(boxes.gather(1, at[..., None].expand(-1, -1, 4)))
+    own = _center_and_size(default_boxes)
+    moved = (near[..., :2] - own[:, :2]) / own[:, 2:]
+    grown = (near[..., 2:] / own[:, 2:]).log()
+    offsets = torch.cat([moved, grown], 2) * moved.new_tensor(weights)
+    return Matched(labels.gather(1, at).where(some, 0), offsets.where(some[..., None], 0), rows)
+
+
+def _center_and_size(boxes: Tensor) -> Tensor:
+    """XYXY -> centre x, y, width, height."""
+    start, end = boxes.chunk(2, -1)
+    return torch.cat([(start + end) / 2, end - start], -1)

@@ -1,0 +1,440 @@
+"""The evaluator against perfect detectors in real batches, the VOC devkit's description, and pycocotools by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+import detaug as da
+
+NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
+
+RECIPES = {
+    "stretched": lambda: da.presets.evaluation((64, 81)),
+    "shorter side": lambda: da.presets.evaluation(50, max_size=83),
+    "letterbox": lambda: [da.Resize((90, 70), letterbox="center"), da.Normalize()],
+    "letterbox, top-left": lambda: [da.Resize((70, 90), letterbox="top-left"), da.Normalize()],
+    "flipped": lambda: [da.RandomHorizontalFlip(p=1), *da.presets.evaluation(64)],
+}
+
+Detections = dict[int, list[tuple[list[float], float, int]]]
+"""image_id -> (XYXY source pixels, score, category id)."""
+
+
+# ------------------------------------------------------------------------------------- perfect detectors
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """11 images of odd sizes, ids of all kinds, with difficult objects, crowds, and two images without a box."""
+    folder, rng = tmp_path_factory.mktemp("odd"), np.random.default_rng(0)
+    images, annotations = [], []
+    for at in range(11):
+        width, height = [(131, 97), (97, 131), (151, 40), (63, 63)][at % 4]
+        name, image_id = f"{at}.png", [5, 0, 2**62, 7][at % 4] + 1000 * at
+        Image.new("RGB", (width, height)).save(folder / name)
+        images.append({"id": image_id, "file_name": name, "width": width, "height": height})
+        for n in range(0 if at in (3, 10) else 4):
+            size = rng.integers(8, 30, 2)
+            start = rng.integers(0, (width, height) - size + 1)
+            box = {"id": len(annotations), "image_id": image_id, "bbox": [*start.tolist(), *size.tolist()]}
+            annotations.append(
+                {**box, "category_id": (3, 0, 90)[n % 3], "iscrowd": int(n == 3), "difficult": int(at % 3 == n)}
+            )
+    categories = [{"id": 90, "name": "z"}, {"id": 3, "name": "a"}, {"id": 0, "name": "m"}]
+    path = folder / "odd.json"
+    path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    return folder, path
+
+
+def perfect(batch: da.Batch) -> list[dict[str, torch.Tensor]]:
+    """What a detector without fault returns for it."""
+    return [{**target, "scores": torch.ones_like(target["labels"], dtype=torch.float32)} for target in batch.targets()]
+
+
+def with_wrong_origin(batch: da.Batch) -> list[dict[str, torch.Tensor]]:
+    """The left and top edges a source pixel off, as when boxes that count from 1 are taken to count from 0."""
+    scale = batch.matrix[:, [0, 1], [0, 1]]
+    off = torch.cat([scale, torch.zeros_like(scale)], 1).to(batch.boxes)
+    return [{**each, "boxes": each["boxes"] + move} for each, move in zip(perfect(batch), off, strict=True)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 11])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_perfect_detector_scores_1(odd: tuple[Path, Path], recipe: str, batch_size: int, device: str) -> None:
+    reader = da.CocoReader(*odd)
+    loader = da.Loader(reader, RECIPES[recipe](), batch_size, device=device, train=False, pipelines=1)
+    evaluator, shifted = da.CocoEvaluator(reader), da.CocoEvaluator(odd[1])
+    for batch in loader:
+        evaluator.update(batch, perfect(batch))
+        shifted.update(batch, with_wrong_origin(batch))
+    metrics = evaluator.gather().compute()
+    assert pytest.approx((1, 1, 1)) == (metrics.AP, metrics.AR100, metrics.VOC_AP50)
+    assert metrics.VOC_AP50_by_class == pytest.approx({"a": 1, "m": 1, "z": 1})
+    assert (metrics.images, metrics.repeated) == (11, 0)
+    wrong = shifted.compute()
+    assert wrong.AP < 0.95
+    assert wrong.AP50 == wrong.VOC_AP50 == pytest.approx(1)
+
+
+@pytest.mark.parametrize("recipe", ["stretched", "shorter side"])
+def test_a_perfect_detector_scores_1_on_photographs(bccd: tuple[Path, Path], recipe: str) -> None:
+    reader = da.CocoReader(*bccd)
+    evaluator = da.CocoEvaluator(reader)
+    for batch in da.Loader(reader, RECIPES[recipe](), 60, device="cpu", train=False):
+        evaluator.update(batch, perfect(batch))
+    metrics = evaluator.compute()
+    assert pytest.approx((1, 1)) == (metrics.AP50, metrics.VOC_AP50)
+    assert metrics.AP > 0.999
+
+
+def test_ranks_bring_their_detections_together(odd: tuple[Path, Path], device: str, tmp_path: Path) -> None:
+    """Real processes. Rank 1 also meets the images of rank 0 and finds nothing in them: rank 0 came first."""
+    world = 2 if device == "cpu" else min(2, torch.cuda.device_count())
+    ranks = []
+    for rank in range(world):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+        environment = {**os.environ, **place, "PYTHONPATH": str(Path(__file__).parents[1])}
+        command = [sys.executable, __file__, *map(str, odd), str(tmp_path), device]
+        ranks.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    errors = [process.communicate(timeout=120)[1] for process in ranks]
+    assert [process.returncode for process in ranks] == [0] * world, errors
+    results = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(world)]
+    assert results[0] == results[-1]
+    assert results[0] == [1.0, 1.0, 11, 6 if world == 2 else 0]
+    saved = [(tmp_path / f"results{rank}.json").read_bytes() for rank in range(world)]
+    assert saved[0] == saved[-1]
+
+
+def one_rank(folder: str, annotations: str, out: str, device: str) -> None:
+    from torch import distributed as dist
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo", init_method=f"file://{out}/store", rank=rank, world_size=world
+    )
+    reader = da.CocoReader(folder, annotations)
+    evaluator = da.CocoEvaluator(reader)
+    loader = da.Loader(reader, RECIPES["shorter side"](), 4, device=device, train=False)
+    for batch in loader:
+        evaluator.update(batch, perfect(batch))
+    if rank == 1:
+        for batch in da.Loader(reader, RECIPES["shorter side"](), 4, device=device, train=False, shard=(0, world)):
+            evaluator.update(
+                batch, [{name: each[name][:0] for name in each if each[name].ndim} for each in perfect(batch)]
+            )
+    metrics = evaluator.gather().compute()
+    assert evaluator.gather().compute() == metrics
+    evaluator.save(f"{out}/results{rank}.json")
+    values = [round(metrics.AP, 9), round(metrics.VOC_AP50, 9), metrics.images, metrics.repeated]
+    (Path(out) / f"{rank}.json").write_text(json.dumps(values))
+    dist.destroy_process_group()
+
+
+# ------------------------------------------------------------------------- against two other programs
+
+
+CATEGORIES = {12: "second", 4: "first"}
+SIZE = 40
+
+
+def box_strategy(size: int = SIZE) -> st.SearchStrategy[list[int]]:
+    """Whole XYXY pixels with an area. A few places only: boxes then often overlap by a half, or are the same."""
+    edges = st.lists(st.sampled_from([0, 4, 8, 12, 16, 24, size]), min_size=2, max_size=2, unique=True).map(sorted)
+    return st.tuples(edges, edges).map(lambda each: [each[0][0], each[1][0], each[0][1], each[1][1]])
+
+
+objects_strategy = st.lists(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "box": box_strategy(),
+                "category": st.sampled_from([*CATEGORIES]),
+                "difficult": st.integers(0, 1),
+                "crowd": st.sampled_from([0, 0, 0, 1]),
+            }
+        ),
+        max_size=4,
+    ),
+    min_size=1,
+    max_size=4,
+)
+detections_strategy = st.lists(
+    st.lists(
+        st.tuples(box_strategy(), st.sampled_from([0.125, 0.25, 0.5, 0.75]), st.sampled_from([*CATEGORIES])),
+        max_size=6,
+    ),
+    min_size=4,
+    max_size=4,
+)
+
+
+def write_objects(path: Path, images: list[list[dict[str, Any]]], ids: list[int]) -> Path:
+    rows = [{"id": at, "file_name": f"{at}.jpg", "width": SIZE, "height": SIZE} for at in ids]
+    annotations = [
+        {
+            "image_id": image_id,
+            "category_id": each["category"],
+            "bbox": [x0, y0, x1 - x0, y1 - y0],
+            "area": (x1 - x0) * (y1 - y0),
+            "iscrowd": each.get("crowd", 0),
+            "difficult": each.get("difficult", 0),
+        }
+        for image_id, objects in zip(ids, images, strict=True)
+        for each in objects
+        for x0, y0, x1, y1 in [each["box"]]
+    ]
+    numbered = [{"id": at, **row} for at, row in enumerate(annotations, 1)]
+    categories = [{"id": at, "name": name} for at, name in CATEGORIES.items()]
+    path.write_text(json.dumps({"images": rows, "annotations": numbered, "categories": categories}))
+    return path
+
+
+def blank_batch(ids: list[int], scale: float = 1.0, size: int = SIZE) -> da.Batch:
+    """A batch without boxes, its images `scale` times as large as the source."""
+    n, side = len(ids), int(size * scale)
+    return da.Batch(
+        images=torch.zeros(n, 3, side, side),
+        boxes=torch.zeros(n, 0, 4),
+        labels=torch.zeros(n, 0, dtype=torch.int64),
+        mask=torch.zeros(n, 0, dtype=torch.bool),
+        image_id=torch.tensor(ids),
+        size=torch.full((n, 2), size),
+        image_size=torch.full((n, 2), side),
+        matrix=torch.tensor([[scale, 0, 0], [0, scale, 0]]).repeat(n, 1, 1),
+        counts=(0,) * n,
+    )
+
+
+def as_predictions(found: Detections, scale: float = 1.0) -> list[dict[str, torch.Tensor]]:
+    """By label: the category ids in their order are the labels 1, 2."""
+    return [
+        {
+            "boxes": torch.tensor([box for box, _, _ in each], dtype=torch.float32).reshape(-1, 4) * scale,
+            "scores": torch.tensor([score for _, score, _ in each], dtype=torch.float32),
+            "labels": torch.tensor([1 + sorted(CATEGORIES).index(k) for _, _, k in each], dtype=torch.int64),
+        }
+        for each in found.values()
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(objects_strategy, detections_strategy, st.booleans(), st.sampled_from([1.0, 2.0]))
+def test_random_detections_score_as_the_devkit_and_pycocotools_say(
+    tmp_path_factory: pytest.TempPathFactory, images: list, found: list, voc2007: bool, scale: float
+) -> None:
+    ids = [31, 4, 2**62, 0][: len(images)]
+    folder = tmp_path_factory.mktemp("random")
+    path = write_objects(folder / "truth.json", images, ids)
+    detections: Detections = dict(zip(ids, found, strict=False))
+    evaluator = da.CocoEvaluator(path)
+    evaluator.update(blank_batch(ids, scale), as_predictions(detections, scale))
+    metrics = evaluator.compute(voc2007=voc2007)
+
+    for category, name in CATEGORIES.items():
+        expected = devkit_ap(dict(zip(ids, images, strict=True)), detections, category, voc2007)
+        assert metrics.VOC_AP50_by_class[name] == pytest.approx(float(expected), abs=1e-12)
+    real = [value for value in metrics.VOC_AP50_by_class.values() if value >= 0]
+    assert pytest.approx(np.mean(real) if real else -1) == metrics.VOC_AP50
+
+    rows = [
+        {"image_id": at, "category_id": k, "bbox": [x0, y0, x1 - x0, y1 - y0], "score": score}
+        for at, each in detections.items()
+        for (x0, y0, x1, y1), score, k in each
+    ]
+    evaluator.save(folder / "results.json")
+    assert json.loads((folder / "results.json").read_text()) == rows
+    if rows:
+        expected = by_hand(path, rows)
+        assert [getattr(metrics, name) for name in NAMES] == pytest.approx(expected, abs=1e-12)
+        assert by_hand(path, str(folder / "results.json")) == pytest.approx(expected, abs=1e-12)
+
+
+def devkit_ap(images: dict[int, list[dict]], detections: Detections, category: int, voc2007: bool) -> Fraction | int:
+    """VOCevaldet.m in words of Python, in exact numbers and in the inclusive pixels that it counts in."""
+    truth = {at: [each for each in objects if each["category"] == category] for at, objects in images.items()}
+    aside = {at: [each["difficult"] or each["crowd"] for each in objects] for at, objects in truth.items()}
+    taken = {at: [False] * len(objects) for at, objects in truth.items()}
+    positives = sum(not each for flags in aside.values() for each in flags)
+    if not positives:
+        return -1
+    mine = [(score, at, box) for at, found in detections.items() for box, score, k in found if k == category]
+    tp, fp = 0, 0
+    recall, precision = [], []
+    for _, at, box in sorted(mine, key=lambda each: -each[0]):
+        largest, nearest = Fraction(-1), None
+        for j, each in enumerate(truth[at]):
+            overlap = inclusive_overlap(box, each["box"])
+            if overlap > largest:
+                largest, nearest = overlap, j
+        if nearest is not None and largest >= Fraction(1, 2):
+            if not aside[at][nearest]:
+                tp, fp = (tp, fp + 1) if taken[at][nearest] else (tp + 1, fp)
+                taken[at][nearest] = True
+        else:
+            fp += 1
+        if tp + fp:
+            recall.append(Fraction(tp, positives))
+            precision.append(Fraction(tp, tp + fp))
+    if voc2007:
+        tenths = [Fraction(k, 10) for k in range(11)]
+        best = [max((p for r, p in zip(recall, precision, strict=True) if r >= t), default=0) for t in tenths]
+        return sum(best, Fraction(0)) / 11
+    recall, precision = [Fraction(0), *recall, Fraction(1)], [Fraction(0), *precision, Fraction(0)]
+    for at in range(len(precision) - 2, -1, -1):
+        precision[at] = max(precision[at], precision[at + 1])
+    return sum(((recall[at] - recall[at - 1]) * precision[at] for at in range(1, len(recall))), Fraction(0))
+
+
+def inclusive_overlap(one: list[float], other: list[float]) -> Fraction:
+    """Of boxes x0..x1, which are the pixels x0 + 1..x1."""
+    (a0, b0, a1, b1), (c0, d0, c1, d1) = (
+        [int(x0) + 1, int(y0) + 1, int(x1), int(y1)] for x0, y0, x1, y1 in (one, other)
+    )
+    width, height = min(a1, c1) - max(a0, c0) + 1, min(b1, d1) - max(b0, d0) + 1
+    if width <= 0 or height <= 0:
+        return Fraction(-1)
+    union = (a1 - a0 + 1) * (b1 - b0 + 1) + (c1 - c0 + 1) * (d1 - d0 + 1) - width * height
+    return Fraction(width * height, union)
+
+
+def by_hand(path: Path, results: Any) -> list[float]:
+    with redirect_stdout(io.StringIO()):
+        truth = COCO(str(path))
+        scoring = COCOeval(truth, truth.loadRes(results), "bbox")
+        scoring.evaluate()
+        scoring.accumulate()
+        scoring.summarize()
+    return [float(value) for value in scoring.stats]
+
+
+# ------------------------------------------------------------------------------------------------ rules
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Path:
+    """Two images with an object of category 4 (label 1) each, and one without."""
+    objects = [[{"box": [8, 8, 24, 24], "category": 4}], [{"box": [0, 0, 40, 40], "category": 4}], []]
+    return write_objects(tmp_path / "truth.json", objects, [1, 2, 3])
+
+
+FOUND: Detections = {1: [([8, 8, 24, 24], 0.9, 4)], 2: [([0, 0, 40, 40], 0.9, 4)], 3: []}
+
+
+def evaluated(truth: Path, found: Detections, **arguments: bool) -> da.Metrics:
+    evaluator = da.CocoEvaluator(truth)
+    evaluator.update(blank_batch([*found]), as_predictions(found))
+    return evaluator.compute(**arguments)
+
+
+def test_boxes_are_cut_at_the_source_image(truth: Path) -> None:
+    outside = {**FOUND, 2: [([-30, -9, 60, 55], 0.9, 4)]}
+    assert pytest.approx(1) == evaluated(truth, outside).AP
+
+
+def test_detections_in_an_image_without_objects_are_wrong(truth: Path) -> None:
+    metrics = evaluated(truth, {**FOUND, 3: [([8, 8, 24, 24], 0.95, 4)]})
+    assert pytest.approx(2 / 3, abs=0.01) == metrics.AP
+    assert pytest.approx(2 / 3) == metrics.VOC_AP50
+
+
+def test_a_box_in_the_padding_stays_a_wrong_detection(truth: Path) -> None:
+    metrics = evaluated(truth, {**FOUND, 3: [([50, 50, 60, 60], 0.95, 4)]})
+    assert pytest.approx(2 / 3) == metrics.VOC_AP50
+
+
+def test_an_image_counts_once_and_the_first_detections_stay(truth: Path) -> None:
+    evaluator = da.CocoEvaluator(truth)
+    evaluator.update(blank_batch([*FOUND]), as_predictions(FOUND))
+    evaluator.update(blank_batch([1, 2]), as_predictions({1: [], 2: []}))
+    metrics = evaluator.compute()
+    assert pytest.approx(1) == metrics.AP
+    assert (metrics.images, metrics.repeated) == (3, 2)
+
+
+def test_images_that_were_never_updated_are_an_error(truth: Path) -> None:
+    part = {1: FOUND[1]}
+    with pytest.raises(ValueError, match=r"2 of 3 images of .*truth.json were never updated, the first has image_id 2"):
+        evaluated(truth, part)
+    metrics = evaluated(truth, part, partial=True)
+    assert (metrics.AP, metrics.VOC_AP50, metrics.images) == (pytest.approx(1), 1, 1)
+    with pytest.raises(ValueError, match="nothing to compute"):
+        da.CocoEvaluator(truth).compute(partial=True)
+
+
+def test_without_any_detection_all_is_0_and_the_file_an_empty_list(truth: Path, tmp_path: Path) -> None:
+    evaluator = da.CocoEvaluator(truth)
+    evaluator.update(blank_batch([1, 2, 3]), as_predictions({1: [], 2: [], 3: []}))
+    metrics = evaluator.compute()
+    assert (metrics.AP, metrics.AR100, metrics.VOC_AP50) == (0, 0, 0)
+    assert metrics.VOC_AP50_by_class == {"first": 0, "second": -1}
+    evaluator.save(tmp_path / "results.json")
+    assert json.loads((tmp_path / "results.json").read_text()) == []
+
+
+def test_saving_over_the_annotations_is_refused(truth: Path) -> None:
+    before = truth.read_bytes()
+    with pytest.raises(ValueError, match=r"truth\.json"):
+        da.CocoEvaluator(truth).save(truth)
+    assert truth.read_bytes() == before
+
+
+def test_half_precision_on_the_device_is_taken(truth: Path, device: str) -> None:
+    predictions = [
+        {name: value.to(device, torch.float16) if value.is_floating_point() else value.to(device)}
+        | {key: each[key].to(device) for key in each if key != name}
+        for each in as_predictions(FOUND)
+        for name, value in [("scores", each["scores"])]
+    ]
+    evaluator = da.CocoEvaluator(truth)
+    evaluator.update(blank_batch([*FOUND]).to(device), predictions)
+    assert pytest.approx(1) == evaluator.compute().AP
+
+
+BOX = {"boxes": torch.zeros(1, 4), "scores": torch.ones(1), "labels": torch.ones(1, dtype=torch.int64)}
+
+
+@pytest.mark.parametrize(
+    ("ids", "predictions", "message"),
+    [
+        ([1, 2], [BOX], "one dict for each of the batch's 2 images, got 1"),
+        ([1], [{**BOX, "labels": torch.tensor([3])}], r"must be 1\.\.2, the json's classes, got 3"),
+        ([1], [{**BOX, "labels": torch.tensor([0])}], "0 is the background"),
+        ([1], [{**BOX, "scores": torch.ones(2)}], r"predictions\[0\] must have boxes \(K, 4\)"),
+        (
+            [1],
+            [{"boxes": BOX["boxes"], "scores": BOX["scores"]}],
+            r"boxes, scores and labels, got \['boxes', 'scores'\]",
+        ),
+        ([1], [{**BOX, "boxes": torch.full((1, 4), float("nan"))}], "finite boxes and scores"),
+        ([9], [BOX], r"image_id 9 is not in .*truth\.json"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused(truth: Path, ids: list[int], predictions: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        da.CocoEvaluator(truth).update(blank_batch(ids), predictions)
+
+
+def test_mistakes_of_the_json_are_errors() -> None:
+    with pytest.raises(ValueError, match=r"no\.json: no such file"):
+        da.CocoEvaluator("no.json")
+
+
+if __name__ == "__main__":
+    one_rank(*sys.argv[1:])
