@@ -102,7 +102,7 @@ def assert_as_one_by_one(batch: da.Batch, result: Any, default_boxes: Tensor, ru
     for at, target in enumerate(batch.to("cpu").targets()):
         labels, offsets = one_image(target, default_boxes, rule)
         assert torch.equal(result.labels[at].cpu(), labels)
-        assert (result.offsets[at].cpu() - offsets).abs().max() < 1e-4 * (10 if rule == "ssd" else 1)
+        assert (result.offsets[at].cpu() - offsets).abs().max() < 1e-4
         rows = result.rows[at].cpu()
         assert torch.equal(rows >= 0, labels > 0)
         assert torch.equal(target["labels"][rows[rows >= 0]], labels[labels > 0])
