@@ -16,6 +16,7 @@ from PIL import Image
 import detaug as da
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
+MIXING = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Mosaic(), da.MixUp(), da.Normalize()]
 SETTINGS = {"device": "cpu", "max_skipped": 1.0, "on_error": "skip", "pipelines": 2}
 
 
@@ -61,14 +62,15 @@ def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, dev
     assert ids(one_epoch(loader, skips=0)) == ids(batches)
 
 
+@pytest.mark.parametrize("recipe", [RECIPE, MIXING], ids=["alone", "mixing"])
 @pytest.mark.parametrize("how", ["truncated", "smaller"])
-def test_training_takes_another_image_of_the_epoch(painted: Folder, how: str, device: str) -> None:
+def test_training_takes_another_image_of_the_epoch(painted: Folder, how: str, recipe: list[da.Op], device: str) -> None:
     reader = da.CocoReader(*painted)
-    intact = da.Loader(reader, RECIPE, 4, device=device)
+    intact = da.Loader(reader, recipe, 4, device=device)
     whole = [*intact, *intact]
     for name in ("13.png", "02.png"):
         BREAK[how](painted[0] / name)
-    loader = da.Loader(reader, RECIPE, 4, **{**SETTINGS, "device": device})
+    loader = da.Loader(reader, recipe, 4, **{**SETTINGS, "device": device})
     batches = [*one_epoch(loader, skips=2), *one_epoch(loader, skips=0)]
     assert set(loader.skipped) == {painted[0] / "13.png", painted[0] / "02.png"}
     changed = 0
@@ -99,19 +101,19 @@ def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(painted: Fol
     assert len(first) == (12 if train else 10)
 
 
-@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize(("train", "recipe"), [(True, RECIPE), (True, MIXING), (False, RECIPE)])
 @pytest.mark.parametrize("stop", [0, 1, 3, 6])
-def test_a_state_carries_what_was_skipped(painted: Folder, stop: int, train: bool) -> None:
+def test_a_state_carries_what_was_skipped(painted: Folder, stop: int, train: bool, recipe: list[da.Op]) -> None:
     reader = da.CocoReader(*painted)
     for at in (2, 13):
         BREAK["garbage"](painted[0] / f"{at:02}.png")
-    whole = da.Loader(reader, RECIPE, 4, train=train, **SETTINGS)
+    whole = da.Loader(reader, recipe, 4, train=train, **SETTINGS)
     batches = [*one_epoch(whole, skips=2), *one_epoch(whole, skips=0)]
-    loader = da.Loader(reader, RECIPE, 4, train=train, **SETTINGS)
+    loader = da.Loader(reader, recipe, 4, train=train, **SETTINGS)
     state = loader.state_dict()
     states = one_epoch((loader.state_dict() for _ in loader), skips=2)
     state = states[stop - 1] if stop else state
-    resumed = da.Loader(reader, RECIPE, 4, train=train, **SETTINGS)
+    resumed = da.Loader(reader, recipe, 4, train=train, **SETTINGS)
     resumed.load_state_dict(json.loads(json.dumps(state)))
     known = len(resumed.skipped)
     assert known == len(state["skipped"])
