@@ -45,8 +45,23 @@ if TYPE_CHECKING:
     from detaug.mixing import CutMix as CutMix
     from detaug.mixing import MixUp as MixUp
     from detaug.mixing import Mosaic as Mosaic
+    from detaug.pixels import CLAHE as CLAHE
+    from detaug.pixels import JPEG as JPEG
+    from detaug.pixels import ColorJitter as ColorJitter
+    from detaug.pixels import GaussianBlur as GaussianBlur
+    from detaug.pixels import GaussianNoise as GaussianNoise
     from detaug.pixels import Normalize as Normalize
+    from detaug.pixels import RandomAdjustSharpness as RandomAdjustSharpness
+    from detaug.pixels import RandomAutocontrast as RandomAutocontrast
+    from detaug.pixels import RandomChannelPermutation as RandomChannelPermutation
+    from detaug.pixels import RandomEqualize as RandomEqualize
+    from detaug.pixels import RandomGrayscale as RandomGrayscale
+    from detaug.pixels import RandomHSV as RandomHSV
+    from detaug.pixels import RandomInvert as RandomInvert
     from detaug.pixels import RandomPhotometricDistort as RandomPhotometricDistort
+    from detaug.pixels import RandomPosterize as RandomPosterize
+    from detaug.pixels import RandomSolarize as RandomSolarize
+    from detaug.pixels import SaltAndPepperNoise as SaltAndPepperNoise
     from detaug.reader import CocoReader as CocoReader
     from detaug.recipe import GeometricOp as GeometricOp
     from detaug.recipe import Op as Op
@@ -82,7 +97,25 @@ _NAMES = {
     "iou_crop": ("RandomIoUCrop",),
     "loader": ("Loader",),
     "mixing": ("CopyPaste", "CutMix", "MixUp", "Mosaic"),
-    "pixels": ("Normalize", "RandomPhotometricDistort"),
+    "pixels": (
+        "CLAHE",
+        "ColorJitter",
+        "GaussianBlur",
+        "GaussianNoise",
+        "JPEG",
+        "Normalize",
+        "RandomAdjustSharpness",
+        "RandomAutocontrast",
+        "RandomChannelPermutation",
+        "RandomEqualize",
+        "RandomGrayscale",
+        "RandomHSV",
+        "RandomInvert",
+        "RandomPhotometricDistort",
+        "RandomPosterize",
+        "RandomSolarize",
+        "SaltAndPepperNoise",
+    ),
     "reader": ("CocoReader",),
     "recipe": ("GeometricOp", "Op", "PixelOp"),
     "recipe_file": ("load_recipe", "save_recipe"),

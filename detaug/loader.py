@@ -315,11 +315,14 @@ class Loader:
         if "output" not in self.recipe.stages:
             image = fn.transpose(image, perm=[2, 0, 1])
         if not self.recipe.uniform:
-            image = fn.pad(image, axes=[1, 2], align=[self.pad_to_multiple] * 2)
+            axes = [0, 1] if self.recipe.channels_last else [1, 2]
+            image = fn.pad(image, axes=axes, align=[self.pad_to_multiple] * 2)
         return [image, source.shape()]
 
     def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
         images, rows, plan = from_dlpack(outputs[0].as_tensor()), planned.rows, planned.plan
+        if self.recipe.channels_last:
+            images = images.permute(0, 3, 1, 2)
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
             images, rows, plan = images[torch.from_numpy(at).to(images.device)], rows[at], plan[at]

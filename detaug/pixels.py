@@ -1,8 +1,12 @@
-"""Pixel ops: each changes pixels after `Resize` and leaves the boxes where they are."""
+"""Pixel ops: each changes pixels after `Resize` and leaves the boxes where they are.
+
+Colours that are a linear map of RGB make the image float32 in 0..255, not rounded; all other ops keep its type.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from nvidia.dali import fn, types
@@ -10,12 +14,23 @@ from nvidia.dali import math as dali_math
 
 from detaug import color
 from detaug.arguments import Range, check, check_p, check_range, is_numbers
+from detaug.branches import where
+from detaug.noise import ramp, random_bits, uniform
 from detaug.recipe import Arrays, Node, Nodes, PixelOp
 from detaug.views import Floats, Views
 
+# ------------------------------------------------------------------------------------ colour, linear in RGB
+
+
+class _ColorMap(PixelOp):
+    """One linear map of RGB for each image: `draw` returns it as "color", (n, 3, 4)."""
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return _clamped(fn.coord_transform(image, MT=planned["color"]))
+
 
 @dataclass(frozen=True)
-class RandomPhotometricDistort(PixelOp):
+class RandomPhotometricDistort(_ColorMap):
     """SSD's colour distortion: brightness, contrast, saturation and hue, each with probability `p`.
 
     With `permute`, the order of the channels as well. Torchvision's ranges and order (contrast before saturation
@@ -56,21 +71,383 @@ class RandomPhotometricDistort(PixelOp):
         ]
         return {"color": color.chain(*steps)}
 
+
+@dataclass(frozen=True)
+class ColorJitter(_ColorMap):
+    """Brightness, contrast, saturation and hue in random order, with probability `p` (torchvision's `ColorJitter`).
+
+    Each is one number v, for factors from max(0, 1 - v) to 1 + v and hues from -v to v turns, or (smallest,
+    largest). The formulas are those of `RandomPhotometricDistort`, which says where they differ from torchvision's.
+    """
+
+    brightness: float | Range = 0.0
+    contrast: float | Range = 0.0
+    saturation: float | Range = 0.0
+    hue: float | Range = 0.0
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("brightness", "contrast", "saturation"):
+            check_range(name, _around_one(getattr(self, name)), 0, float("inf"))
+        check_range("hue", _around_zero(self.hue), -0.5, 0.5)
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        applied = rng.random(n) < self.p
+        ranges = [_around_one(each) for each in (self.brightness, self.contrast, self.saturation)]
+        brightness, contrast, saturation = (np.where(applied, rng.uniform(low, high, n), 1) for low, high in ranges)
+        low, high = _around_zero(self.hue)
+        turn = np.where(applied, rng.uniform(low, high, n), 0)
+        maps = [color.brightness(brightness), color.contrast(contrast), color.saturation(saturation), color.hue(turn)]
+        order = rng.permuted(np.tile(np.arange(4), (n, 1)), axis=1)
+        steps = [np.stack(maps)[order[:, place], np.arange(n)] for place in range(4)]
+        return {"color": color.chain(*steps)}
+
+
+@dataclass(frozen=True)
+class RandomHSV(_ColorMap):
+    """Ultralytics' `hsv_h`, `hsv_s` and `hsv_v`: gains drawn from -1..1 times these, with probability `p`.
+
+    `hue`: a part of half a turn. `saturation`, `value`: factors from 1 - x to 1 + x. Ultralytics changes HSV
+    values; here, as in DALI's `hsv`, hue turns and saturation scales in YIQ, in one linear map, and the image
+    becomes float32.
+    """
+
+    hue: float = 0.015
+    saturation: float = 0.7
+    value: float = 0.4
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("hue", "saturation", "value"):
+            gain = getattr(self, name)
+            check(name, gain, is_numbers([gain]) and 0 <= gain <= 1, "a number in 0..1")
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        gains = rng.uniform(-1, 1, (3, n)) * (rng.random(n) < self.p)
+        gains *= np.array([[self.hue], [self.saturation], [self.value]])
+        hue, saturation, value = gains
+        return {"color": color.chain(color.hue(hue / 2), color.saturation(1 + saturation), color.brightness(1 + value))}
+
+
+@dataclass(frozen=True)
+class RandomGrayscale(_ColorMap):
+    """Gray, in three equal channels, with probability `p` (torchvision's `RandomGrayscale`).
+
+    The image becomes float32.
+    """
+
+    p: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"color": color.saturation(np.where(rng.random(n) < self.p, 0.0, 1.0))}
+
+
+@dataclass(frozen=True)
+class RandomChannelPermutation(_ColorMap):
+    """The channels in a random order, with probability `p` (torchvision's `RandomChannelPermutation`).
+
+    The image becomes float32.
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        shuffled = rng.permuted(np.tile(np.arange(3), (n, 1)), axis=1)
+        return {"color": color.permutation(np.where(rng.random((n, 1)) < self.p, shuffled, np.arange(3)))}
+
+
+# ----------------------------------------------------------------- for some images, the others untouched
+
+
+@dataclass(frozen=True)
+class _RandomPixelOp(PixelOp):
+    """Changes an image with probability `p`; others are not even looked at, and the type of the image stays."""
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        p: float = getattr(self, "p")  # noqa: B009  # the last field of each subclass
+        return {"apply": rng.random(n) < p, **self.amounts(rng, n)}
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        """What else is drawn."""
+        return {}
+
+    def constants(self, device: str) -> Nodes:
+        """What else `change` is to find in `planned`: a constant made inside of it would be there for all images."""
+        return {}
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        """The image changed, of any type, in 0..255."""
+        raise NotImplementedError(f"{type(self).__name__} must define change(image, planned)")
+
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        image = fn.coord_transform(image, MT=planned["color"])
-        return dali_math.max(dali_math.min(image, 255.0), 0.0)  # ten times as fast as DALI's clamp, on the CPU
+        def changed(chosen: Node, nodes: Nodes) -> Node:
+            return fn.reshape(fn.cast_like(self.change(chosen, nodes), chosen), layout="HWC")
+
+        return where(planned["apply"], image, planned | self.constants(image.device), changed)
+
+
+@dataclass(frozen=True)
+class GaussianBlur(_RandomPixelOp):
+    """Blur with a sigma drawn from `sigma`, in output pixels, with probability `p` (torchvision's `GaussianBlur`).
+
+    `kernel_size`: pixels a side, odd; None is as many as sigma needs, 2 * ceil(3 * sigma) + 1.
+    """
+
+    kernel_size: int | None = None
+    sigma: Range = (0.1, 2.0)
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        odd = self.kernel_size is None or (type(self.kernel_size) is int and self.kernel_size % 2 == 1)
+        check("kernel_size", self.kernel_size, odd and (self.kernel_size or 1) > 0, "None or an odd number of pixels")
+        check_range("sigma", self.sigma, 0, float("inf"))
+        check("sigma", self.sigma, self.sigma[0] > 0, "above 0")
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"sigma": rng.uniform(*self.sigma, n)}
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        if self.kernel_size is None:
+            return fn.gaussian_blur(image, sigma=planned["sigma"])
+        return fn.gaussian_blur(image, sigma=planned["sigma"], window_size=self.kernel_size)
+
+
+@dataclass(frozen=True)
+class RandomAdjustSharpness(_RandomPixelOp):
+    """Sharpen (`sharpness_factor` above 1) or smooth (below 1; 0 most), with probability `p`.
+
+    torchvision's `RandomAdjustSharpness`, Pillow's 3 x 3 kernel; they leave the outermost pixels as they are.
+    """
+
+    sharpness_factor: float
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        factor = self.sharpness_factor
+        check("sharpness_factor", factor, is_numbers([factor]) and factor >= 0, "a number of at least 0")
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"kernel": np.tile(sharpness_kernel(np.array([self.sharpness_factor])), (n, 1, 1))}
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        kernel = planned["kernel"].gpu() if image.device == "gpu" else planned["kernel"]
+        return _clamped(fn.filter(image, kernel))
+
+
+def sharpness_kernel(factor: Floats) -> Floats:
+    """(n, 3, 3) from (n,) factors: 1 changes nothing."""
+    smooth = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13
+    same = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]])
+    return np.asarray(smooth + factor[:, None, None] * (same - smooth), np.float32)
+
+
+@dataclass(frozen=True)
+class JPEG(_RandomPixelOp):
+    """Artefacts of JPEG compression, with probability `p` (torchvision's `JPEG`, Albumentations' ImageCompression).
+
+    `quality`: (smallest, largest), whole numbers in 1..100; 100 is the best.
+    """
+
+    quality: tuple[int, int] = (25, 95)
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_range("quality", self.quality, 1, 100)
+        check("quality", self.quality, all(type(each) is int for each in self.quality), "two whole numbers")
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"quality": rng.integers(self.quality[0], self.quality[1] + 1, n)}
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        return fn.jpeg_compression_distortion(_bytes(image), quality=planned["quality"])
+
+
+@dataclass(frozen=True)
+class RandomEqualize(_RandomPixelOp):
+    """Equalise the histogram of each channel, with probability `p` (torchvision's `RandomEqualize`).
+
+    By OpenCV's formula: Pillow's, which torchvision has too, rounds the step of the histogram down first.
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        return fn.equalize(_bytes(image))
+
+
+@dataclass(frozen=True)
+class CLAHE(_RandomPixelOp):
+    """Local histogram equalisation of the luma with limited contrast, with probability `p` (Albumentations' CLAHE).
+
+    `clip_limit`: how far a histogram's bin may reach above the mean. `tiles`: (rows, columns) of the grid.
+    Source: Zuiderveld 1994, as OpenCV has it.
+    """
+
+    clip_limit: float = 4.0
+    tiles: tuple[int, int] = (8, 8)
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check("clip_limit", self.clip_limit, is_numbers([self.clip_limit]) and self.clip_limit > 0, "above 0")
+        whole = is_numbers(self.tiles, 2) and all(type(each) is int and each >= 1 for each in self.tiles)
+        check("tiles", self.tiles, whole, "(rows, columns), whole numbers from 1")
+        check_p(self.p)
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        rows, columns = self.tiles
+        return fn.clahe(_bytes(image), clip_limit=float(self.clip_limit), tiles_y=rows, tiles_x=columns)
+
+
+@dataclass(frozen=True)
+class RandomAutocontrast(_RandomPixelOp):
+    """Stretch each channel to 0..255, with probability `p` (torchvision's `RandomAutocontrast`)."""
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        image = fn.cast(image, dtype=types.FLOAT)
+        low, high = fn.reductions.min(image, axes=[0, 1]), fn.reductions.max(image, axes=[0, 1])
+        flat = fn.cast(high == low, dtype=types.FLOAT)  # a channel of one value stays
+        return (image - low * (1.0 - flat)) * (255.0 / (high - low + flat * 255.0))
+
+
+@dataclass(frozen=True)
+class RandomInvert(_RandomPixelOp):
+    """255 - RGB, with probability `p` (torchvision's `RandomInvert`)."""
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        return 255.0 - image
+
+
+@dataclass(frozen=True)
+class RandomPosterize(_RandomPixelOp):
+    """Keep only the highest `bits` of each channel's eight, with probability `p` (torchvision's `RandomPosterize`)."""
+
+    bits: int
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check("bits", self.bits, type(self.bits) is int and 1 <= self.bits <= 8, "a whole number in 1..8")
+        check_p(self.p)
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        return _bytes(image) & types.Constant(np.uint8(256 - (1 << (8 - self.bits))))
+
+
+@dataclass(frozen=True)
+class RandomSolarize(_RandomPixelOp):
+    """Invert the values from `threshold` on, 0..255, with probability `p` (torchvision's `RandomSolarize`)."""
+
+    threshold: float
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check("threshold", self.threshold, is_numbers([self.threshold]) and 0 <= self.threshold <= 255, "in 0..255")
+        check_p(self.p)
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        image = fn.cast(image, dtype=types.FLOAT)
+        bright = fn.cast(image >= float(self.threshold), dtype=types.FLOAT)
+        return image + bright * (255.0 - 2.0 * image)
+
+
+@dataclass(frozen=True)
+class GaussianNoise(_RandomPixelOp):
+    """Add noise of mean `mean` and standard deviation `sigma`, both of images in 0..1, with probability `p`.
+
+    torchvision's `GaussianNoise`. The noise of a pixel is a hash of its place and of a drawn seed (see `noise.py`),
+    so that it is the same for any number of pipelines, on the CPU and on a GPU.
+    """
+
+    mean: float = 0.0
+    sigma: float = 0.1
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check("mean", self.mean, is_numbers([self.mean]), "a number")
+        check("sigma", self.sigma, is_numbers([self.sigma]) and self.sigma >= 0, "a number of at least 0")
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"seed": rng.integers(1 << 32, size=(n, 2), dtype=np.uint32)}
+
+    def constants(self, device: str) -> Nodes:
+        return {"ramp": ramp(device)}
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        ramp, seed = planned["ramp"], planned["seed"]
+        first, second = (uniform(random_bits(image, ramp, seed[at], channels=3)) for at in (0, 1))
+        normal = dali_math.sqrt(dali_math.log(first) * -2.0) * dali_math.cos(second * (2 * np.pi))  # Box, Muller 1958
+        return _clamped(image + (normal * (self.sigma * 255.0) + self.mean * 255.0))
+
+
+@dataclass(frozen=True)
+class SaltAndPepperNoise(_RandomPixelOp):
+    """Make a share `amount` of the pixels black or white, as many of each, with probability `p`.
+
+    Albumentations' SaltAndPepper. The choice of pixels is a hash, as in `GaussianNoise`.
+    """
+
+    amount: Range = (0.01, 0.06)
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_range("amount", self.amount, 0, 1)
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        seed = rng.integers(1 << 32, size=n, dtype=np.uint32)
+        return {"seed": seed, "amount": rng.uniform(*self.amount, n)}
+
+    def constants(self, device: str) -> Nodes:
+        return {"ramp": ramp(device)}
+
+    def change(self, image: Node, planned: Nodes) -> Node:
+        place = uniform(random_bits(image, planned["ramp"], planned["seed"], channels=1))
+        black = fn.cast(place < planned["amount"] / 2.0, dtype=types.FLOAT)
+        white = fn.cast(place > 1.0 - planned["amount"] / 2.0, dtype=types.FLOAT)
+        return image * (1.0 - black - white) + 255.0 * white
+
+
+# ----------------------------------------------------------------------------------------------- output
 
 
 @dataclass(frozen=True)
 class Normalize(PixelOp):
-    """(image / 255 - mean) / std as float32, channels first: the last op of a recipe.
+    """(image / 255 - mean) / std, channels first: the last op of a recipe.
 
     `mean`, `std`: three numbers each, of images in 0..1, as torchvision's. The defaults give images in 0..1,
-    which is what torchvision's detectors want: they normalise inside.
+    which is what torchvision's detectors want: they normalise inside. `dtype`: "float32", "float16" or, with the
+    default mean and std, "uint8": 0..255 as they are. `layout`: "CHW", or "channels_last": the batch's images are
+    still (N, 3, H, W), in torch's channels_last memory format.
     """
 
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    dtype: Literal["float32", "float16", "uint8"] = "float32"
+    layout: Literal["CHW", "channels_last"] = "CHW"
 
     stage = "output"
 
@@ -78,7 +455,38 @@ class Normalize(PixelOp):
         check("mean", self.mean, is_numbers(self.mean, 3), "three numbers: red, green, blue, of images in 0..1")
         positive = is_numbers(self.std, 3) and all(value > 0 for value in self.std)
         check("std", self.std, positive, "three numbers above 0: red, green, blue, of images in 0..1")
+        check("dtype", self.dtype, self.dtype in _DTYPES, "'float32', 'float16' or 'uint8'")
+        plain = tuple(self.mean) == (0, 0, 0) and tuple(self.std) == (1, 1, 1)
+        check("dtype", self.dtype, self.dtype != "uint8" or plain, "'float32' or 'float16' with a mean or std")
+        check("layout", self.layout, self.layout in ("CHW", "channels_last"), "'CHW' or 'channels_last'")
+
+    @property
+    def channels_last(self) -> bool:
+        """Does it leave images (H, W, 3)?"""
+        return self.layout == "channels_last"
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        mean, std = ([value * 255 for value in values] for values in (self.mean, self.std))
-        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=types.FLOAT, output_layout="CHW")
+        scale = 1 if self.dtype == "uint8" else 255
+        mean, std = ([value * scale for value in values] for values in (self.mean, self.std))
+        layout = "HWC" if self.channels_last else "CHW"
+        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=_DTYPES[self.dtype], output_layout=layout)
+
+
+_DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
+
+
+def _clamped(image: Node) -> Node:
+    return dali_math.max(dali_math.min(image, 255.0), 0.0)  # ten times as fast as DALI's clamp, on the CPU
+
+
+def _bytes(image: Node) -> Node:
+    """uint8, rounded; values beyond 0..255 become 0 and 255."""
+    return fn.cast(image, dtype=types.UINT8)
+
+
+def _around_one(value: Any) -> Any:
+    return (max(0.0, 1 - value), 1 + value) if is_numbers([value]) else value
+
+
+def _around_zero(value: Any) -> Any:
+    return (-value, value) if is_numbers([value]) else value

@@ -170,6 +170,11 @@ class Recipe:
         return tuple(op.stage for op in self.ops)
 
     @property
+    def channels_last(self) -> bool:
+        """Does Normalize leave images (H, W, 3), which the loader yields as (N, 3, H, W) all the same?"""
+        return any(getattr(op, "channels_last", False) for op in self.ops)
+
+    @property
     def uniform(self) -> bool:
         """Do all images come out in one size?"""
         return all(op.uniform for op in self.ops)

@@ -212,55 +212,6 @@ def test_zoom_out_shows_the_image_and_nothing_but_fill_around_it(device: str) ->
         assert (image == (250, 240, 230)).all()
 
 
-def test_normalize_is_torchvisions_formula(device: str) -> None:
-    photo = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    samples = da.Normalize(mean, std)(da.Resize((30, 40))(da.batch([photo], device=device)))
-    expected = (photo.transpose(2, 0, 1) / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
-    assert np.abs(samples.images[0] - expected).max() < 1e-5
-
-
-class TestPhotometricDistort:
-    photo = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-
-    def distorted(self, device: str = "cpu", **bounds: tuple[float, float]) -> np.ndarray:
-        neutral = {"brightness": (1.0, 1.0), "contrast": (1.0, 1.0), "saturation": (1.0, 1.0), "hue": (0.0, 0.0)}
-        op = da.RandomPhotometricDistort(**{**neutral, **bounds}, p=1.0, permute=False)
-        image = op(da.Resize((20, 30))(da.batch([self.photo], device=device))).images[0]
-        return np.asarray(image, float)
-
-    def test_neutral_parameters_change_nothing(self, device: str) -> None:
-        assert np.abs(self.distorted(device) - self.photo).max() < 1e-3
-
-    def test_brightness_is_pillows(self, device: str) -> None:
-        expected = np.clip(self.photo * 1.1, 0, 255)
-        assert np.abs(self.distorted(device, brightness=(1.1, 1.1)) - expected).max() <= 1
-
-    def test_contrast_turns_about_128(self, device: str) -> None:
-        expected = np.clip((self.photo - 128.0) * 1.4 + 128, 0, 255)
-        assert np.abs(self.distorted(device, contrast=(1.4, 1.4)) - expected).max() <= 1
-
-    def test_saturation_is_pillows(self, device: str) -> None:
-        from PIL import ImageEnhance
-
-        expected = np.asarray(ImageEnhance.Color(Image.fromarray(self.photo)).enhance(0.5), float)
-        assert np.abs(self.distorted(device, saturation=(0.5, 0.5)) - expected).max() <= 2
-
-    def test_a_third_of_a_turn_makes_red_green(self) -> None:
-        red = da.batch([np.full((4, 4, 3), (150, 110, 110), np.uint8)])
-        op = da.RandomPhotometricDistort((1, 1), (1, 1), (1, 1), hue=(1 / 3, 1 / 3), p=1, permute=False)
-        turned = op(da.Resize((4, 4))(red)).images[0][0, 0].astype(int)
-        assert turned.argmax() == 1
-        assert abs(turned @ (0.299, 0.587, 0.114) - (150 * 0.299 + 110 * 0.701)) < 2  # luma stays
-
-    def test_permute_only_changes_the_order_of_the_channels(self) -> None:
-        op = da.RandomPhotometricDistort((1, 1), (1, 1), (1, 1), (0, 0), p=1)
-        samples = op(da.Resize((20, 30))(da.batch([self.photo] * 64)))
-        orders = {tuple(np.argsort(image[0, 0], kind="stable")) for image in samples.images}
-        assert all(np.allclose(np.sort(image, 2), np.sort(self.photo, 2), atol=1e-3) for image in samples.images)
-        assert len(orders) > 3
-
-
 @given(p=st.floats(0, 1), n=st.just(4000), seed=st.integers(0, 2**32))
 @settings(max_examples=20, deadline=None)
 @pytest.mark.parametrize("make", [da.RandomHorizontalFlip, da.RandomVerticalFlip])

@@ -7,16 +7,15 @@ than `1.95 * sqrt(1 / n + 1 / m)` (Kolmogorov and Smirnov) once in a thousand ti
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from reference import import_torchvision
 
 import detaug as da
 from detaug.recipe import Arrays
@@ -24,27 +23,6 @@ from detaug.views import Views
 
 SIZE = (240, 320)
 BOXES = np.array([[0, 0, 320, 240], [100, 80, 200, 160], [10.25, 20.5, 11.25, 230], [300, 0, 320, 9.75]])
-OPERATORS = ("nms", "qnms")
-declared: list[torch.library.Library] = []  # kept: an operator goes with the library that declared it
-
-
-def import_torchvision() -> Any:
-    """torchvision; where its wheel was built for another torch, with the two operators declared that it misses.
-
-    What is called here is Python on torch tensors and needs none of its compiled code.
-    """
-    try:
-        return import_module("torchvision")
-    except RuntimeError as error:
-        if not any(f"torchvision::{name}" in str(error) for name in OPERATORS):
-            raise
-    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-        del sys.modules[name]
-    declared.append(torch.library.Library("torchvision", "DEF"))
-    for name in OPERATORS:
-        declared[-1].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return import_module("torchvision")
-
 
 try:
     import_torchvision()

@@ -18,7 +18,7 @@ LAYERS = [
     {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters"},
     {"views"},
     {"recipe", "batches", "changes", "shapes", "preview"},
-    {"branches"},
+    {"branches", "noise"},
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
     {"box_rules", "mixing"},
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
