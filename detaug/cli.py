@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from detaug.cli_bench import bench
 from detaug.cli_convert import (
     FILE,
     FOLDER,
@@ -59,7 +60,7 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
 
 
 # A new command goes below, as @cli.command() with a docstring (its help) that ends in an example. Those that
-# convert are in cli_convert.py.
+# convert are in cli_convert.py, those that measure in cli_bench.py.
 
 
 cli.add_command(convert_voc)
@@ -67,6 +68,7 @@ cli.add_command(convert_coco_to_voc)
 cli.add_command(convert_yolo)
 cli.add_command(convert_coco_to_yolo)
 cli.add_command(merge)
+cli.add_command(bench)
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:

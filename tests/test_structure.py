@@ -25,7 +25,8 @@ LAYERS = [
     {"plans"},
     {"loader"},
     {"recipe_file", "sheets", "testing"},
-    {"demo"},
+    {"demo", "contestants", "bench_chart"},
+    {"bench"},
     {"cli_*"},
     {"cli"},
 ]

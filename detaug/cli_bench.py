@@ -1,0 +1,65 @@
+"""The commands that measure: parse, call one function of the library, print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from detaug.cli_convert import FILE, FOLDER
+
+_ANNOTATIONS = click.argument("annotations", metavar="FILE.json", type=FILE)
+_IMAGES = click.argument("images", type=FOLDER)
+_BATCH_SIZE = click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+_DEVICE = click.option("--device", help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]")
+_PRESET = click.option(
+    "--preset",
+    type=click.Choice(["ssd300", "retinanet"]),
+    default="ssd300",
+    show_default=True,
+    help="The recipe.",
+)
+
+
+@click.command()
+@_ANNOTATIONS
+@_IMAGES
+@_BATCH_SIZE
+@_DEVICE
+@_PRESET
+@click.option("--seconds", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Timed in each turn.")
+@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True, help="Times that each is measured.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Processes of torchvision's DataLoader; may be given several times.  [default: the cores, at most 16]",
+)
+@click.option("--only", multiple=True, help="Rows to measure: loader, decode, by hand, torchvision.")
+@click.option("--json", "json_file", type=FILE, help="A json file for all that was measured.")
+@click.option("--chart", type=FILE, help="A PNG file for a chart.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the table and nothing else.")
+def bench(
+    annotations: Path, images: Path, json_file: Path | None, chart: Path | None, quiet: bool, **options: Any
+) -> None:
+    """Measure the loader on this machine and this data.
+
+    Beside it, in turns and in processes of their own: decoding alone, which bounds it; the same recipe as DALI's
+    examples write it; and torchvision's transforms in a DataLoader, where torchvision is installed. What they make
+    is compared first. CPU time includes worker processes; images that fill up a last batch are not counted.
+
+    \b
+    detaug bench train.json VOC2012/JPEGImages --batch-size 32 --chart bench.png
+    """
+    from detaug.bench import bench as run_bench
+    from detaug.bench import table
+    from detaug.bench_chart import draw_chart
+
+    result = run_bench(annotations, images, say=lambda line: None if quiet else click.echo(line, err=True), **options)
+    click.echo(table(result))
+    if json_file:
+        json_file.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    if chart:
+        draw_chart(result, chart)
