@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from detaug.cli_bench import bench
+from detaug.cli_bench import bench, tune
 from detaug.cli_convert import (
     FILE,
     FOLDER,
@@ -69,6 +69,7 @@ cli.add_command(convert_yolo)
 cli.add_command(convert_coco_to_yolo)
 cli.add_command(merge)
 cli.add_command(bench)
+cli.add_command(tune)
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:

@@ -63,3 +63,27 @@ def bench(
         json_file.write_text(json.dumps(result, indent=1), encoding="utf-8")
     if chart:
         draw_chart(result, chart)
+
+
+@click.command()
+@_ANNOTATIONS
+@_IMAGES
+@_BATCH_SIZE
+@_DEVICE
+@_PRESET
+@click.option("-o", "--output", type=FILE, help="A json file for Loader(settings=...).")
+@click.option("--seconds", type=click.FloatRange(min=1), default=90.0, show_default=True, help="Time to spend.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the result and nothing else.")
+def tune(annotations: Path, images: Path, quiet: bool, **options: Any) -> None:
+    """Find the loader's fastest settings for this machine and this data.
+
+    Tries numbers of pipelines, threads and batches in work, and on a GPU the share of its JPEG engine, one after
+    the other. Batches are the same with any of them.
+
+    \b
+    detaug tune train.json VOC2012/JPEGImages --batch-size 32 -o settings.json
+    """
+    from detaug.tune import tune as run_tune
+
+    result = run_tune(annotations, images, say=lambda line: None if quiet else click.echo(line, err=True), **options)
+    click.echo(str(result))

@@ -20,9 +20,10 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug import presets
-from detaug.loader import DEPTH, Loader
+from detaug.loader import Loader
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader, decoded
+from detaug.settings import choose_settings
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,6 @@ class Job:
     device: str = "cpu"
     seconds: float = 10.0
     workers: int = 1
-    pipelines: int | None = None
-    threads: int | None = None
     settings: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,9 +56,8 @@ Contestant = Callable[[Job], Iterator[Made]]
 
 
 def make_loader(job: Job) -> Loader:
-    settings = {"pipelines": job.pipelines, "threads": job.threads}
-    recipe = getattr(presets, job.preset)()
-    return Loader(CocoReader(job.images, job.annotations), recipe, job.batch_size, device=job.device, **settings)
+    reader, recipe = CocoReader(job.images, job.annotations), getattr(presets, job.preset)()
+    return Loader(reader, recipe, job.batch_size, device=job.device, settings=job.settings)
 
 
 def loader(job: Job) -> Iterator[Made]:
@@ -73,17 +71,19 @@ def loader(job: Job) -> Iterator[Made]:
 def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
-    ours = make_loader(job)
-    pipelines, threads = ours.pipelines, ours.threads
-    ours.close()
-    lanes = [Lane(lambda: [decoded(device.type)], job.batch_size, threads, device, DEPTH) for _ in range(pipelines)]
+    how = choose_settings(device, job.settings)
+
+    def graph() -> list[Any]:
+        return [decoded(device.type, how.hw_decoder_load)]
+
+    lanes = [Lane(graph, job.batch_size, how.threads, device, how.depth) for _ in range(how.pipelines)]
     running: list[tuple[Lane, int]] = []
     order = np.random.default_rng(0).permutation(len(reader))
     steps = -(-len(order) // job.batch_size)
     rows = np.resize(order, (steps, job.batch_size))
     for at in count():
-        lane = lanes[at % pipelines]
-        if len(running) == pipelines * DEPTH:
+        lane = lanes[at % how.pipelines]
+        if len(running) == how.pipelines * how.depth:
             running[0][0].finish()
             yield Made(None, None, None, running.pop(0)[1])
         lane.start(reader.inputs(rows[at % steps], device.type))
@@ -103,7 +103,7 @@ def by_hand(job: Job) -> Iterator[Made]:
     threads = 8 if on_gpu else len(os.sched_getaffinity(0))
     pipe = Pipeline(job.batch_size, threads, (torch.device(job.device).index or 0) if on_gpu else None, seed=1)
     with pipe:
-        encoded, boxes, labels = fn.readers.coco(
+        encoded, boxes, labels = fn.readers.coco(  # type: ignore[misc]
             file_root=job.images, annotations_file=job.annotations, ltrb=True, ratio=True,
             shuffle_after_epoch=True, pad_last_batch=True, avoid_class_remapping=True, name="reader",
         )  # fmt: skip
@@ -123,7 +123,7 @@ def _ssd300(image: Any, boxes: Any, labels: Any) -> tuple[Any, Any, Any]:
     x, y = fn.random.uniform(range=[0.0, 1.0]), fn.random.uniform(range=[0.0, 1.0])
     image = fn.paste(image, ratio=ratio, paste_x=x, paste_y=y, fill_value=[123, 117, 104])
     boxes = dali_math.clamp(fn.bbox_paste(boxes, ltrb=True, ratio=ratio, paste_x=x, paste_y=y), 0.0, 1.0)
-    anchor, shape, boxes, labels = fn.random_bbox_crop(
+    anchor, shape, boxes, labels = fn.random_bbox_crop(  # type: ignore[misc]
         boxes, labels, bbox_layout="xyXY", thresholds=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9], scaling=[0.3, 1.0],
         aspect_ratio=[0.5, 2.0], num_attempts=40, total_num_attempts=320, quiet=True,
         all_boxes_above_threshold=False,
@@ -179,8 +179,9 @@ def data_loader(job: Job, sample: Sample) -> Iterator[Made]:
     )  # fmt: skip
     for _ in count():
         for images, boxes, labels in loader:
-            moved = ([each.to(device, non_blocking=True) for each in column] for column in (boxes, labels))
-            yield Made(images.to(device, non_blocking=True), *moved, len(images))
+            here = images.to(device, non_blocking=True)
+            boxes, labels = ([each.to(device, non_blocking=True) for each in column] for column in (boxes, labels))
+            yield Made(here, boxes, labels, len(images))
 
 
 class _Files(torch.utils.data.Dataset[Any]):

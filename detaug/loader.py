@@ -24,10 +24,8 @@ from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
 from detaug.plans import Planned, Planner
 from detaug.reader import CocoReader, decoded
 from detaug.recipe import Node, Op, make_recipe
+from detaug.settings import choose_settings
 from detaug.views import Floats
-
-DEPTH = 2
-"""Batches that each pipeline has in work: with one, it would stand still while its last one is collected."""
 
 
 class Loader:
@@ -43,6 +41,7 @@ class Loader:
     `shard`: (rank, world size); None takes torch.distributed's where that is initialised, else RANK and WORLD_SIZE,
     as torchrun sets them, else (0, 1).
     `pipelines`: DALI pipelines that take turns. `threads`: CPU threads of each. None chooses for the device.
+    `settings`: a file that `detaug tune` wrote, for these two and others.
     `pad_to_multiple`: a batch with images of several sizes is padded with zeros, at the right and the bottom,
     to its largest height and width, rounded up to this multiple.
     `on_error`: at a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes another
@@ -68,6 +67,7 @@ class Loader:
         shard: tuple[int, int] | None = None,
         pipelines: int | None = None,
         threads: int | None = None,
+        settings: str | os.PathLike[str] | None = None,
         pad_to_multiple: int = 32,
         on_error: Literal["raise", "skip"] = "raise",
         max_skipped: float = 0.01,
@@ -91,7 +91,7 @@ class Loader:
         self._planner = Planner(reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups)
         self._skipped: dict[int, None] = {}
         self.device = resolve_device(device)
-        self.pipelines, self.threads = _pipelines_and_threads(self.device, pipelines, threads)
+        self.settings = choose_settings(self.device, settings, pipelines=pipelines, threads=threads)
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._planner.batches(0))
@@ -146,7 +146,7 @@ class Loader:
             raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
         rows = self.reader.rows(batch.image_id.numpy())
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
-        lane = Lane(self._graph, len(rows), self.threads, self.device)
+        lane = Lane(self._graph, len(rows), self.settings.threads, self.device)
         lane.start({**self.reader.inputs(rows, self.device.type), **plan.inputs})
         again = self._batch(Planned(0, 0, rows, plan), lane.finish())
         assert again is not None  # no image of it is skipped
@@ -305,12 +305,14 @@ class Loader:
         """Make the pipelines. Those in `_idle` wait, once for each batch that they could take in work."""
         self._idle: deque[Lane] = deque()  # the old ones go first: the device may not hold twice as many
         self._running: deque[tuple[Planned, Lane]] = deque()
-        lanes = [Lane(self._graph, self.batch_size, self.threads, self.device, DEPTH) for _ in range(self.pipelines)]
-        self._idle.extend(lanes * DEPTH)
+        how = self.settings
+        size, threads = self.batch_size, how.threads
+        lanes = [Lane(self._graph, size, threads, self.device, how.depth) for _ in range(how.pipelines)]
+        self._idle.extend(lanes * how.depth)
         self._process = os.getpid()
 
     def _graph(self) -> list[Node]:
-        source = decoded(self.device.type)
+        source = decoded(self.device.type, self.settings.hw_decoder_load)
         image = self.recipe.paint(source)
         if "output" not in self.recipe.stages:
             image = fn.transpose(image, perm=[2, 0, 1])
@@ -357,15 +359,6 @@ class Loader:
                 f"{images}: every step repeats some of them",
                 stacklevel=3,
             )
-
-
-def _pipelines_and_threads(device: torch.device, pipelines: int | None, threads: int | None) -> tuple[int, int]:
-    cores = len(os.sched_getaffinity(0))
-    if pipelines is None:
-        pipelines = 1 if device.type == "cpu" else 3
-    if threads is None:
-        threads = cores if device.type == "cpu" else 2
-    return _positive("pipelines", pipelines), _positive("threads", threads)
 
 
 def _positive(name: str, value: int) -> int:

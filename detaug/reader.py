@@ -108,11 +108,11 @@ class CocoReader:
         return hashlib.sha256(content).hexdigest()[:16]
 
 
-def decoded(device: str) -> Node:
+def decoded(device: str, hw_decoder_load: float = 0.95) -> Node:
     """(H, W, 3) uint8 RGB images on `device` from the files that `CocoReader.inputs` names, EXIF orientation applied.
 
     On the CPU another size than the json's is an error of the pipeline, since DALI's resize would end the process
-    where a view lies outside of a smaller image. On a GPU nearly all JPEGs go to its JPEG engine.
+    where a view lies outside of a smaller image. On a GPU `hw_decoder_load` of the JPEGs go to its JPEG engine.
     """
     encoded = fn.io.file.read(fn.external_source(name="path"))
     if device == "cpu":
@@ -125,7 +125,7 @@ def decoded(device: str) -> Node:
         encoded,
         device="mixed",
         output_type=types.RGB,
-        hw_decoder_load=0.95,
+        hw_decoder_load=hw_decoder_load,
         preallocate_width_hint=640,
         preallocate_height_hint=640,
     )

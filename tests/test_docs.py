@@ -44,6 +44,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("not
 NOT_RUN = {
     "detaug demo": "run already, by the function that the command calls, with the same pictures",
     "detaug demo --out demo": "the same: demo is the default",
+    "detaug bench train.json demo/VOC/JPEGImages --batch-size 8 --chart bench.png": "takes a minute; see test_bench",
+    "detaug tune train.json demo/VOC/JPEGImages --batch-size 8 -o settings.json": "takes two minutes; see test_bench",
 }
 SMALLER = {
     "batch_size=32)": "batch_size=1)",

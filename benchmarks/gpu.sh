@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# All numbers of PERFORMANCE.md that need a GPU, in less than 8 minutes on one H200.
+#
+#   bash benchmarks/gpu.sh OUT_FOLDER [FILE.json IMAGES]
+#
+# Without FILE.json: 8,000 files of 400 JPEGs of VOC's sizes, drawn by `detaug.shapes`. Each part ends by itself and
+# leaves a .txt and a .json in OUT_FOLDER; a part that fails or takes too long does not stop the others.
+set -u
+out=$(mkdir -p "$1" && cd "$1" && pwd); json=${2:-}; images=${3:-}
+cd "$(dirname "$0")/.."; export PYTHONPATH="$PWD:${PYTHONPATH:-}"
+python=$(command -v python3)
+step() { local name=$1 limit=$2; shift 2; echo "== $name"; timeout "$limit" "$@" >"$out/$name.txt" 2>"$out/$name.err" || echo "== $name failed"; tail -n 12 "$out/$name.txt"; }
+bench() { local name=$1 limit=$2; shift 2; step "$name" "$limit" "$python" -m detaug.cli bench "$json" "$images" --device cuda --json "$out/$name.json" "$@"; }
+
+if [ -z "$json" ]; then
+    work=$(mktemp -d); json=$work/train.json; images=$work/many
+    $python - "$work" <<'PY'
+import json, os, sys
+from pathlib import Path
+from detaug.converters import voc_to_coco
+from detaug.shapes import make_voc
+work = Path(sys.argv[1])
+voc_to_coco(make_voc(work / "VOC", images=400), work / "one.json")
+data, rows, boxes = json.loads((work / "one.json").read_text()), [], []
+(work / "many").mkdir()
+for copy in range(20):
+    for image in data["images"]:
+        name = f"{copy:02d}_{image['file_name']}"
+        os.link(work / "VOC/JPEGImages" / image["file_name"], work / "many" / name)
+        rows.append({**image, "id": image["id"] + copy * 1000, "file_name": name})
+    for box in data["annotations"]:
+        boxes.append({**box, "id": len(boxes) + 1, "image_id": box["image_id"] + copy * 1000})
+(work / "train.json").write_text(json.dumps({**data, "images": rows, "annotations": boxes}))
+PY
+fi
+step planning 30 "$python" benchmarks/planning.py
+main="--only loader --only decode"
+bench ssd_128 75 --batch-size 128 --seconds 2 --turns 3 $main --only "by hand" --chart "$out/ssd_128.png"
+bench ssd_32 45 --batch-size 32 --seconds 2 --turns 2 $main
+bench ssd_64 45 --batch-size 64 --seconds 2 --turns 2 $main
+bench ssd_256 45 --batch-size 256 --seconds 2 --turns 2 $main
+bench retinanet_16 45 --batch-size 16 --preset retinanet --seconds 2 --turns 2 $main
+step four_cores 30 taskset -c 0-3 "$python" -m detaug.cli bench "$json" "$images" --device cuda --batch-size 128 --seconds 2 --turns 1 --only loader --json "$out/four_cores.json"
+step tune_128 75 "$python" -m detaug.cli tune "$json" "$images" --device cuda --batch-size 128 --seconds 45 -o "$out/settings.json"
+$python -c "import torchvision" 2>/dev/null && bench torchvision 90 --batch-size 32 --seconds 4 --turns 1 --only loader --only torchvision --workers 8 --workers 16
+echo "== done"

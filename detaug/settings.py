@@ -1,0 +1,66 @@
+"""How the loader spreads its work: settings that change its speed and nothing that it yields."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+
+from detaug.arguments import check
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `detaug tune` looks for."""
+
+    pipelines: int
+    """DALI pipelines that take turns."""
+    threads: int
+    """CPU threads of each."""
+    depth: int = 2
+    """Batches that each pipeline has in work: with one, it would stand still while its last one is collected."""
+    hw_decoder_load: float = 0.95
+    """The share of a batch's JPEGs that goes to the GPU's JPEG engine, the rest to its other cores."""
+
+    def __post_init__(self) -> None:
+        for name in ("pipelines", "threads", "depth"):
+            value = getattr(self, name)
+            check(name, value, type(value) is int and value >= 1, "a whole number of at least 1")
+        share = isinstance(self.hw_decoder_load, int | float) and 0 <= self.hw_decoder_load <= 1
+        check("hw_decoder_load", self.hw_decoder_load, share, "a share in 0..1")
+
+
+def choose_settings(
+    device: torch.device,
+    file: str | os.PathLike[str] | None = None,
+    *,
+    pipelines: int | None = None,
+    threads: int | None = None,
+) -> Settings:
+    """Those given, else those of a file that `detaug tune` wrote, else what suits the device."""
+    cores = len(os.sched_getaffinity(0))
+    chosen = asdict(Settings(1, cores) if device.type == "cpu" else Settings(3, 2))
+    chosen |= read_settings(file) if file is not None else {}
+    chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
+    return Settings(**chosen)
+
+
+def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
+    """Raises ValueError for a file that `detaug tune` did not write."""
+    known = {field.name for field in fields(Settings)}
+    try:
+        content = json.loads(Path(file).read_bytes())["settings"]
+        wrong = sorted(set(content) - known)
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{os.fspath(file)}: not a file of settings; detaug tune writes one") from None
+    if wrong:
+        raise ValueError(f"{os.fspath(file)}: no settings of this version: {', '.join(wrong)}; run detaug tune again")
+    return dict(content)
+
+
+def write_settings(file: str | os.PathLike[str], settings: Settings) -> None:
+    """For `Loader(..., settings=file)`."""
+    Path(file).write_text(json.dumps({"settings": asdict(settings)}, indent=2) + "\n", encoding="utf-8")
