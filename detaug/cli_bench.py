@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from detaug.cli_convert import FILE, FOLDER
-
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 _ANNOTATIONS = click.argument("annotations", metavar="FILE.json", type=FILE)
 _IMAGES = click.argument("images", type=FOLDER)
 _BATCH_SIZE = click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
