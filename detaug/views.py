@@ -99,10 +99,8 @@ class Views:
 
         start > end along an axis mirrors it; below 0 and above 1 lies outside. Boxes are not clipped.
         """
-        boxes = np.empty(
-            (4, *self.labels.shape)
-        )  # coordinate by coordinate: NumPy is slow where the last axis is short
-        for axis in (0, 1):
+        boxes = np.empty((4, *self.labels.shape))
+        for axis in (0, 1):  # NumPy is slow where the last axis is short
             low, length = start[:, axis, None], (end - start)[:, axis, None]
             one, other = ((self.boxes[..., side] - low) / length for side in (axis, axis + 2))
             np.minimum(one, other, out=boxes[axis])
