@@ -16,10 +16,10 @@ CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
     {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters"},
-    {"views"},
+    {"views", "settings"},
     {"recipe", "batches", "changes", "shapes", "preview"},
     {"branches", "noise"},
-    {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "settings", "targets"},
+    {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
     {"box_rules", "mixing"},
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
     {"plans"},
