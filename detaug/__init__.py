@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from detaug.pixels import RandomPosterize as RandomPosterize
     from detaug.pixels import RandomSolarize as RandomSolarize
     from detaug.pixels import SaltAndPepperNoise as SaltAndPepperNoise
+    from detaug.policies import RandAugment as RandAugment
+    from detaug.policies import TrivialAugmentWide as TrivialAugmentWide
     from detaug.reader import CocoReader as CocoReader
     from detaug.recipe import GeometricOp as GeometricOp
     from detaug.recipe import Op as Op
@@ -116,6 +118,7 @@ _NAMES = {
         "RandomSolarize",
         "SaltAndPepperNoise",
     ),
+    "policies": ("RandAugment", "TrivialAugmentWide"),
     "reader": ("CocoReader",),
     "recipe": ("GeometricOp", "Op", "PixelOp"),
     "recipe_file": ("load_recipe", "save_recipe"),

@@ -46,10 +46,10 @@ class RandomRotation(GeometricOp):
         return {"angle": np.where(rng.random(n) < self.p, angle, 0)}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        linear = _rotation(-drawn["angle"])
+        linear = rotation(-drawn["angle"])
         height, width = (np.abs(linear) @ views.size[:, ::-1, None])[:, ::-1, 0].T
         size = np.stack([height, width], axis=1) if self.expand else views.size
-        return _turn(views, _about_middle(linear, views.size, size), size, self.fill, self.outline)
+        return _turn(views, about_middle(linear, views.size, size), size, self.fill, self.outline)
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class RandomAffine(GeometricOp):
         }
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        linear = _rotation(drawn["angle"]) @ _shearing(drawn["shear"]) * drawn["scale"][:, None, None]
-        change = _about_middle(linear, views.size, views.size)
+        linear = rotation(drawn["angle"]) @ shearing(drawn["shear"]) * drawn["scale"][:, None, None]
+        change = about_middle(linear, views.size, views.size)
         change[:, :2, 2] += np.round(drawn["translate"] * views.size[:, ::-1])
         return _turn(views, change, views.size, self.fill, self.outline)
 
@@ -140,13 +140,13 @@ def _turn(
     return views.warp(change, size, fill, OUTLINES[outline], projective=projective).clip()
 
 
-def _rotation(degrees: Floats) -> Floats:
+def rotation(degrees: Floats) -> Floats:
     """(N, 2, 2): clockwise, y down."""
     cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     return np.stack([np.stack([cos, -sin], axis=1), np.stack([sin, cos], axis=1)], axis=1)
 
 
-def _shearing(degrees: Floats) -> Floats:
+def shearing(degrees: Floats) -> Floats:
     """(N, 2, 2): torchvision's, shear along y after shear along x, with its signs."""
     x, y = np.tan(np.radians(degrees)).T
     one = np.ones_like(x)
@@ -155,7 +155,7 @@ def _shearing(degrees: Floats) -> Floats:
     return np.asarray(along_y @ along_x)
 
 
-def _about_middle(linear: Floats, size: Floats, new_size: Floats) -> Floats:
+def about_middle(linear: Floats, size: Floats, new_size: Floats) -> Floats:
     """(N, 3, 3): the linear map (N, 2, 2) of pixels, from the middle of one view to the middle of the other."""
     change = np.tile(np.eye(3), (len(linear), 1, 1))
     change[:, :2, :2] = linear

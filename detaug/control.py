@@ -141,6 +141,7 @@ def _check_ops(ops: Any) -> None:
     check("ops", ops, several, "one or more ops")
     kind = {op.stage for op in ops} in ({"view"}, {"pixels"}) and not any(op.mixes for op in ops)
     check("ops", ops, kind, "all geometric ops or all pixel ops, none of which puts images together")
+    check("ops", ops, not any(op.after_resize for op in ops), "ops without a second part after Resize")
 
 
 def _rows(chosen: Bools) -> Ints:

@@ -26,7 +26,7 @@ class _ColorMap(PixelOp):
     """One linear map of RGB for each image: `draw` returns it as "color", (n, 3, 4)."""
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        return _clamped(fn.coord_transform(image, MT=planned["color"]))
+        return clamped(fn.coord_transform(image, MT=planned["color"]))
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class RandomAdjustSharpness(_RandomPixelOp):
 
     def change(self, image: Node, planned: Nodes) -> Node:
         kernel = planned["kernel"].gpu() if image.device == "gpu" else planned["kernel"]
-        return _clamped(fn.filter(image, kernel))
+        return clamped(fn.filter(image, kernel))
 
 
 def sharpness_kernel(factor: Floats) -> Floats:
@@ -270,7 +270,7 @@ class JPEG(_RandomPixelOp):
         return {"quality": rng.integers(self.quality[0], self.quality[1] + 1, n)}
 
     def change(self, image: Node, planned: Nodes) -> Node:
-        return fn.jpeg_compression_distortion(_bytes(image), quality=planned["quality"])
+        return fn.jpeg_compression_distortion(as_bytes(image), quality=planned["quality"])
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class RandomEqualize(_RandomPixelOp):
         check_p(self.p)
 
     def change(self, image: Node, planned: Nodes) -> Node:
-        return fn.equalize(_bytes(image))
+        return fn.equalize(as_bytes(image))
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class CLAHE(_RandomPixelOp):
 
     def change(self, image: Node, planned: Nodes) -> Node:
         rows, columns = self.tiles
-        return fn.clahe(_bytes(image), clip_limit=float(self.clip_limit), tiles_y=rows, tiles_x=columns)
+        return fn.clahe(as_bytes(image), clip_limit=float(self.clip_limit), tiles_y=rows, tiles_x=columns)
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ class RandomPosterize(_RandomPixelOp):
         check_p(self.p)
 
     def change(self, image: Node, planned: Nodes) -> Node:
-        return _bytes(image) & types.Constant(np.uint8(256 - (1 << (8 - self.bits))))
+        return as_bytes(image) & types.Constant(np.uint8(256 - (1 << (8 - self.bits))))
 
 
 @dataclass(frozen=True)
@@ -400,7 +400,7 @@ class GaussianNoise(_RandomPixelOp):
         ramp, seed = planned["ramp"], planned["seed"]
         first, second = (uniform(random_bits(image, ramp, seed[at], channels=3)) for at in (0, 1))
         normal = dali_math.sqrt(dali_math.log(first) * -2.0) * dali_math.cos(second * (2 * np.pi))  # Box, Muller 1958
-        return _clamped(image + (normal * (self.sigma * 255.0) + self.mean * 255.0))
+        return clamped(image + (normal * (self.sigma * 255.0) + self.mean * 255.0))
 
 
 @dataclass(frozen=True)
@@ -475,11 +475,11 @@ class Normalize(PixelOp):
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 
 
-def _clamped(image: Node) -> Node:
+def clamped(image: Node) -> Node:
     return dali_math.max(dali_math.min(image, 255.0), 0.0)  # ten times as fast as DALI's clamp, on the CPU
 
 
-def _bytes(image: Node) -> Node:
+def as_bytes(image: Node) -> Node:
     """uint8, rounded; values beyond 0..255 become 0 and 255."""
     return fn.cast(image, dtype=types.UINT8)
 

@@ -1,0 +1,173 @@
+"""What each op costs, in images a second, beside decoding a JPEG of 500 x 375.
+
+    python benchmarks/op_costs.py [--device cuda] [--json costs.json] [--only JPEG CLAHE]
+
+Every op runs in a recipe with Resize to 300 x 300, on an image of 500 x 375 that is in memory already, planning
+included; every image draws it (p=1). `images/s` is the recipe's rate. `op, us` is what an image takes more than with
+Resize alone, in microseconds: of CPU time, over all threads, with --device cpu (other programs disturb it less), of
+the wall clock with cuda. Differences of a few percent of Resize's own are noise; below 0, an op leaves Resize less to
+do, or it is noise. `of a decode` is the same beside the time that decoding takes. `Resize` itself is there as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+from nvidia.dali import fn, types
+from PIL import Image
+
+import detaug as da
+from detaug.pipeline import Lane, resolve_device
+from detaug.recipe import Node, Op, Recipe
+from detaug.recipe_file import library
+from detaug.views import whole_images
+
+SOURCE, OUTPUT = (375, 500), (300, 300)
+PLANNED_AT_ONCE = 512
+"""Images, as in `da.Loader`."""
+IN_WORK = 2
+"""Batches."""
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "CenterCrop": {"size": (300, 400)},
+    "ColorJitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1},
+    "Pad": {"padding": 20},
+    "PadToMultiple": {"multiple": 64},
+    "RandomAdjustSharpness": {"sharpness_factor": 2.0},
+    "RandomAffine": {"degrees": 10, "translate": (0.1, 0.1), "scale": (0.7, 1.3), "shear": 5},
+    "RandomApply": {"ops": (da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)), "p": 0.5},
+    "RandomChoice": {"ops": (da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1))},
+    "RandomCrop": {"size": (300, 400)},
+    "RandomOrder": {"ops": (da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1))},
+    "RandomPosterize": {"bits": 4},
+    "RandomRotation": {"degrees": 10},
+    "RandomShortestSize": {"min_size": (300,)},
+    "RandomSolarize": {"threshold": 128},
+    "Resize": {"size": OUTPUT},
+    "ScaleJitter": {"size": SOURCE},
+}
+"""Of ops that need some; the others run as they are. All get p=1, if it is not here."""
+
+
+def make(name: str) -> Op:
+    """A public op by its name."""
+    op = library()[name]
+    always = {"p": 1.0} if "p" in {field.name for field in fields(op)} else {}  # type: ignore[arg-type]
+    return op(**always | ARGUMENTS.get(name, {}))
+
+
+def recipe_of(op: Op | None) -> Recipe:
+    """Resize, with the op at its place."""
+    resize = da.Resize(OUTPUT)
+    if op is None:
+        return Recipe((resize,))
+    return Recipe({"view": (op, resize), "render": (op,)}.get(op.stage, (resize, op)))
+
+
+def jpeg() -> bytes:
+    """An image of 500 x 375 with detail of some pixels, about as large a file as Pascal VOC's."""
+    rng, file = np.random.default_rng(0), BytesIO()
+    noise = Image.fromarray(rng.integers(0, 256, (25, 33, 3), np.uint8)).resize(SOURCE[::-1], Image.Resampling.BICUBIC)
+    grain = rng.normal(0, 6, (*SOURCE, 1))
+    Image.fromarray((noise + grain).clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def array(device: str) -> Node:
+    """The image, in memory."""
+    pixels = np.asarray(Image.open(BytesIO(jpeg())))
+    return fn.reshape(types.Constant(pixels, device="gpu" if device == "cuda" else "cpu"), layout="HWC")
+
+
+def decoded(device: str) -> Node:
+    """The image, decoded."""
+    encoded = types.Constant(np.frombuffer(jpeg(), np.uint8))
+    return fn.decoders.image(encoded, device="mixed" if device == "cuda" else "cpu", output_type=types.RGB)
+
+
+def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
+    """What DALI is fed, batch after batch: several planned together, as the loader does."""
+    batches = max(1, PLANNED_AT_ONCE // batch_size)
+    n, rng = batches * batch_size, np.random.default_rng(0)
+    boxes = np.tile([[0.1, 0.2, 0.5, 0.7], [0.4, 0.3, 0.9, 0.8]], (n, 1, 1))
+    views = whole_images(boxes, np.ones((n, 2), np.int64), np.tile(np.array(SOURCE, np.float64), (n, 1)))
+    views.batch[:] = np.repeat(np.arange(batches), batch_size)
+    while True:
+        plan = recipe.plan(views, rng)
+        for at in range(batches):
+            yield plan[at * batch_size : (at + 1) * batch_size].inputs
+
+
+def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Namespace) -> tuple[float, float]:
+    """Images a second, and microseconds an image: of the CPU, or of the wall clock where there is a GPU."""
+    device = resolve_device(options.device)
+    lane = Lane(lambda: [recipe.paint(source(device.type))], options.batch_size, options.threads, device, IN_WORK)
+    inputs = plans(recipe, options.batch_size)
+    for _ in range(IN_WORK):
+        lane.start(next(inputs))
+    for _ in range(2):
+        _turn(lane, inputs)
+    images, start, cpu = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - start < options.seconds:
+        _turn(lane, inputs)
+        images += options.batch_size
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return images / wall, (cpu if device.type == "cpu" else wall) / images * 1e6
+
+
+def _turn(lane: Lane, inputs: Iterator[dict[str, Any]]) -> None:
+    lane.finish()
+    if lane.device.type == "cuda":
+        torch.cuda.synchronize(lane.device)
+    lane.start(next(inputs))
+
+
+def measure(names: Iterable[str], options: argparse.Namespace) -> dict[str, Any]:
+    """Of decoding, of Resize alone, and of every op, the dearest first: rate and microseconds."""
+    decode, decode_us = timed(Recipe(()), decoded, options)
+    resize, resize_us = min((timed(recipe_of(None), array, options) for _ in range(3)), key=lambda both: both[1])
+    rows = []
+    for name in names:
+        found, each_us = timed(recipe_of(make(name)), array, options)
+        cost = each_us - (0 if make(name).stage == "render" else resize_us)
+        rows.append({"op": name, "rate": found, "microseconds": cost, "of_a_decode": cost / decode_us})
+    alone = [{"op": "decode alone", "rate": decode, "microseconds": decode_us, "of_a_decode": 1.0}]
+    alone.append({"op": "Resize alone", "rate": resize, "microseconds": resize_us, "of_a_decode": resize_us / decode_us})
+    return {"alone": alone, "ops": sorted(rows, key=lambda row: -row["microseconds"])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=min(8, len(os.sched_getaffinity(0))))
+    parser.add_argument("--seconds", type=float, default=0.7, help="timed for each op")
+    parser.add_argument("--only", nargs="*", default=sorted(library()), metavar="OP")
+    parser.add_argument("--json", metavar="OUT")
+    options = parser.parse_args()
+    result = {"device": options.device, "batch_size": options.batch_size, "threads": options.threads}
+    result |= measure(options.only, options)
+    print_table(result)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+
+
+def print_table(result: dict[str, Any]) -> None:
+    print(f"{result['device']}, batch {result['batch_size']}, {result['threads']} threads, JPEG of {len(jpeg())} bytes")
+    print(f"{'':26}{'images/s':>10}{'op, us':>10}{'of a decode':>13}")
+    for row in [*result["alone"], *result["ops"]]:
+        print(f"{row['op']:26}{row['rate']:>10,.0f}{row['microseconds']:>10,.0f}{row['of_a_decode']:>13.2f}")
+
+
+if __name__ == "__main__":
+    main()
