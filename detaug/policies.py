@@ -98,8 +98,8 @@ class RandAugment(_Policy):
 
     torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts
     of 150/331 of the side, turns of 30 degrees, factors of 1 - 0.9 and 1 + 0.9, 4 bits. It stands before `Resize`;
-    this module says where it differs from torchvision's. `fill`: RGB 0..255. With half of the draws colours and a
-    histogram among them, it costs about as much as those ops do.
+    this module says where it differs from torchvision's. `fill`: RGB 0..255. It costs about
+    as much as `num_ops` colour ops, more than decoding: most draws are colours, and on every image some.
     """
 
     num_ops: int = 2

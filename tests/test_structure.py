@@ -20,7 +20,7 @@ LAYERS = [
     {"recipe", "batches", "changes", "shapes", "preview"},
     {"branches", "noise"},
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
-    {"box_rules", "mixing"},
+    {"box_rules", "mixing", "policies"},
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
     {"plans"},
     {"loader"},
