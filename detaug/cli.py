@@ -26,6 +26,7 @@ from detaug.cli_convert import (
     merge,
     progress_bar,
 )
+from detaug.cli_train import train
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -70,6 +71,7 @@ cli.add_command(convert_coco_to_yolo)
 cli.add_command(merge)
 cli.add_command(bench)
 cli.add_command(tune)
+cli.add_command(train)
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:

@@ -24,9 +24,9 @@ LAYERS = [
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
     {"plans"},
     {"loader"},
-    {"recipe_file", "sheets", "testing"},
-    {"demo", "contestants", "bench_chart"},
-    {"bench", "tune"},
+    {"recipe_file", "sheets", "testing", "detectors", "detections"},
+    {"demo", "contestants", "bench_chart", "checkpoint"},
+    {"bench", "tune", "train"},
     {"cli_*"},
     {"cli"},
 ]

@@ -1,0 +1,72 @@
+"""A tiny detector, and what test_train.py runs in processes of its own.
+
+python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, or 0
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from detaug.detectors import Detector
+from detaug.train import TrainOptions, train
+
+
+class Tiny(nn.Module):
+    """Finds one box an image. Batch norm and dropout: it has state besides its weights, and draws random numbers."""
+
+    def __init__(self, num_classes: int, kill: int = 0) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.3))
+        self.head = nn.Linear(8, num_classes + 4)
+        self.calls, self.kill = 0, kill
+
+    def forward(self, images: Tensor, targets: list[dict[str, Tensor]] | None = None) -> Any:
+        found = self.head(self.features(images).mean((2, 3)))
+        logits, boxes = found[:, 4:], found[:, :4].sigmoid() * images.shape[-1]
+        if targets is None:
+            best = logits.softmax(1)[:, 1:].max(1)
+            corners = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
+            rows = zip(corners[:, None], best.values[:, None], best.indices[:, None] + 1, strict=True)
+            return [{"boxes": box, "scores": score, "labels": label} for box, score, label in rows]
+        self.calls += 1
+        if self.calls == self.kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"classification": classification(logits, targets), "bbox_regression": boxes.square().mean() / 1e4}
+
+
+def classification(logits: Tensor, targets: list[dict[str, Tensor]]) -> Tensor:
+    """Which classes are in the image?"""
+    present = torch.stack([torch.bincount(each["labels"], minlength=logits.shape[1]) > 0 for each in targets])
+    return nn.functional.binary_cross_entropy_with_logits(logits, present.to(logits.dtype))
+
+
+def tiny(kill: int = 0) -> Any:
+    return lambda _name, num_classes: Detector(Tiny(num_classes, kill))
+
+
+def options(images: str | Path, annotations: str | Path, output: Path, **others: Any) -> TrainOptions:
+    settings: dict[str, Any] = {
+        "val": Path(annotations),
+        "model": "retinanet_resnet50_fpn_v2",
+        "size": (32, 32),
+        "epochs": 3,
+        "batch_size": 4,
+        "lr": 0.05,
+        "eval_every": 3,
+        "checkpoint_every": 2,
+        "log_every": 3,
+        "device": "cpu",
+    }
+    return TrainOptions(Path(annotations), Path(images), output, **{**settings, **others})
+
+
+if __name__ == "__main__":
+    images, annotations, output, kill = sys.argv[1:]
+    train(options(images, annotations, Path(output)), make_model=tiny(int(kill)))
