@@ -22,8 +22,8 @@ from detaug.batches import Batch
 from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
 from detaug.plans import Planned, Planner
-from detaug.reader import CocoReader, decoded
-from detaug.recipe import Node, Op, make_recipe
+from detaug.reader import CocoReader, Rows, decoded
+from detaug.recipe import Arrays, Node, Op, Plan, make_recipe
 from detaug.settings import choose_settings
 from detaug.views import Floats
 
@@ -147,7 +147,7 @@ class Loader:
         rows = self.reader.rows(batch.image_id.numpy())
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
         lane = Lane(self._graph, len(rows), self.settings.threads, self.device)
-        lane.start({**self.reader.inputs(rows, self.device.type), **plan.inputs})
+        lane.start(self._inputs(rows, plan))
         again = self._batch(Planned(0, 0, rows, plan), lane.finish())
         assert again is not None  # no image of it is skipped
         return again
@@ -227,7 +227,7 @@ class Loader:
     def _start_lanes(self) -> None:
         while self._idle and (planned := next(self._plan, None)) is not None:
             lane = self._idle.popleft()
-            lane.start({**self.reader.inputs(planned.rows, self.device.type), **planned.plan.inputs})
+            lane.start(self._inputs(planned.rows, planned.plan))
             self._running.append((planned, lane))
 
     def _drain(self) -> None:
@@ -313,13 +313,17 @@ class Loader:
 
     def _graph(self) -> list[Node]:
         source = decoded(self.device.type, self.settings.hw_decoder_load)
-        image = self.recipe.paint(source)
+        image = self.recipe.paint(source if self.device.type == "cpu" else _no_smaller_than_said(source))
         if "output" not in self.recipe.stages:
             image = fn.transpose(image, perm=[2, 0, 1])
         if not self.recipe.uniform:
             axes = [0, 1] if self.recipe.channels_last else [1, 2]
             image = fn.pad(image, axes=axes, align=[self.pad_to_multiple] * 2)
         return [image, source.shape()]
+
+    def _inputs(self, rows: Rows, plan: Plan) -> Arrays:
+        least = {} if self.device.type == "cpu" else {"least": self.reader.sizes[rows].astype(np.int32)}
+        return {**self.reader.inputs(rows, self.device.type), **least, **plan.inputs}
 
     def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
         images, rows, plan = from_dlpack(outputs[0].as_tensor()), planned.rows, planned.plan
@@ -359,6 +363,11 @@ class Loader:
                 f"{images}: every step repeats some of them",
                 stacklevel=3,
             )
+
+
+def _no_smaller_than_said(image: Node) -> Node:
+    """A file smaller than the json says, padded to that size: DALI ends the process if a view lies outside of it."""
+    return fn.pad(image, axes=[0, 1], shape=fn.external_source(name="least"))
 
 
 def _positive(name: str, value: int) -> int:

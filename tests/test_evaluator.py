@@ -110,7 +110,11 @@ def test_ranks_bring_their_detections_together(odd: tuple[Path, Path], device: s
     ranks = []
     for rank in range(world):
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-        environment = {**os.environ, **place, "PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = {
+            **os.environ,
+            **place,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
+        }
         command = [sys.executable, __file__, *map(str, odd), str(tmp_path), device]
         ranks.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     errors = [process.communicate(timeout=120)[1] for process in ranks]

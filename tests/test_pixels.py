@@ -148,11 +148,12 @@ def test_jpeg_is_about_pillows(quality: int, device: str) -> None:
     """Two encoders: they differ far less from each other than from the original."""
     from io import BytesIO
 
-    (image,) = changed(da.JPEG((quality, quality), p=1), device=device)
+    gray = np.repeat(PHOTO[..., :1], 3, axis=2)  # the two enlarge the halved colours in different ways
+    (image,) = changed(da.JPEG((quality, quality), p=1), gray, device=device)
     file = BytesIO()
-    pillow(PHOTO).save(file, "JPEG", quality=quality)
+    pillow(gray).save(file, "JPEG", quality=quality)
     expected = np.asarray(Image.open(file), float)
-    assert mean_difference(image, expected) < max(1, mean_difference(PHOTO.astype(float), expected) / 3)
+    assert mean_difference(image, expected) < max(1, mean_difference(gray.astype(float), expected) / 3)
 
 
 def test_clahe_widens_what_is_dull(device: str) -> None:
