@@ -65,6 +65,11 @@ class CheckSummary:
     _found: tuple[Findings, ...] = field(repr=False)
 
     @property
+    def table(self) -> Table:
+        """The json as columns."""
+        return self._table
+
+    @property
     def errors(self) -> int:
         """Findings that training would stop at, or learn wrongly from."""
         return self._count("error")

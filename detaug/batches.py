@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.preview import notebook_png
 from detaug.views import invert
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
@@ -44,6 +45,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def _repr_png_(self) -> bytes:
+        """For notebooks. True colours after a Normalize with mean and std: `detaug.sheets.batch_sheet(ops=...)`."""
+        boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
+        return notebook_png(list(self.images), boxes, labels)
 
     def targets(self) -> list[dict[str, Tensor]]:
         """N dicts as torchvision's detectors take them: boxes (M_i, 4), labels (M_i,), image_id. Views, no copies."""

@@ -91,8 +91,9 @@ def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int,
 @click.option("--size", metavar="HxW", callback=_size, help="What training resizes to, for tiny boxes: 300x300.")
 @click.option("--clean", type=FILE, help="A json file to write, without what cannot be used.")
 @click.option("--report", type=FILE, help="A json file for every finding.")
+@click.option("--html", type=FILE, help="A page for a browser: counts, charts, a picture of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors of usage.")
-def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
+def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **options: Any) -> int:
     """Find what is wrong with a data set, before training does.
 
     FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The exit code is 1 if
@@ -103,11 +104,18 @@ def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
     detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
     """
     from detaug.converters.check import check_coco
+    from detaug.report import check_to_html
 
     with progress_bar("checking", quiet) as progress:
-        summary = check_coco(annotations, images, progress=progress, **options)
+        options["progress"] = progress
+        if html is None:
+            summary = check_coco(annotations, images, **options)
+        else:
+            summary = check_to_html(annotations, images, html, **options)
     if not quiet:
         click.echo(str(summary))
+    if html is not None and not quiet:
+        click.echo(f"written: {html}")
     return int(summary.errors > 0)
 
 
@@ -115,7 +123,8 @@ def check(annotations: Path, images: Path, quiet: bool, **options: Any) -> int:
 @click.argument("annotations", metavar="FILE.json", type=FILE)
 @click.argument("images", type=FOLDER)
 @click.option("-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
-@click.option("--preset", default="ssd300", show_default=True, help="The recipe: a function of detaug.presets.")
+@click.option("--preset", help="The recipe: a function of detaug.presets.  [default: ssd300]")
+@click.option("--recipe", type=FILE, help="Or a recipe of your own: a JSON or YAML file.")
 @click.option("--rows", type=click.IntRange(min=1), default=4, show_default=True, help="Images to show.")
 @click.option("--columns", type=click.IntRange(min=1), help="Draws of each image.  [default: 4]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the images and draws.")

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
 from detaug.pipeline import Lane, resolve_device
+from detaug.pixels import Normalize
+from detaug.preview import notebook_png, to_image
 from detaug.recipe import Arrays, Node, Op, Plan, Recipe
 from detaug.resize import Render
 from detaug.views import Floats, Views, pad_rows, whole_images
@@ -72,6 +74,14 @@ class Samples:
 
     def __repr__(self) -> str:
         return f"<{len(self)} samples after {list(self.ops)}>"
+
+    def _repr_png_(self) -> bytes:
+        """For notebooks: the first images with their boxes, Normalize undone."""
+        normalize = next((op for op in self.ops if isinstance(op, Normalize)), None)
+        mean, std = (normalize.mean, normalize.std) if normalize else (None, None)
+        white, layout = (1, "CHW") if normalize else (255, "HWC")
+        pictures = [to_image(each, mean=mean, std=std, white=white, layout=layout) for each in self.images]
+        return notebook_png(pictures, self.boxes, [each.tolist() for each in self.labels])
 
     @property
     def params(self) -> tuple[Arrays, ...]:

@@ -8,6 +8,7 @@ may be of any script; a letter for which the system has no font is written as it
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Sequence
 from itertools import accumulate, zip_longest
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from detaug._text import cut, typeset
 
-__all__ = ["Tile", "class_color", "draw_boxes", "hatch", "sheet", "to_image"]
+__all__ = ["Tile", "class_color", "draw_boxes", "hatch", "notebook_png", "sheet", "to_image"]
 
 Color = tuple[int, int, int]
 Boxes = npt.NDArray[np.float64]
@@ -172,6 +173,34 @@ def sheet(
     pictures = [[_render(tile, cell) for tile in row] for row in rows]
     captions = [[tile.caption if isinstance(tile, Tile) else "" for tile in row] for row in rows]
     return _lay_out(pictures, captions, title, columns)
+
+
+NOTEBOOK_IMAGES = 8
+
+
+def notebook_png(images: Sequence[Any], boxes: Sequence[Any], labels: Sequence[Sequence[int]]) -> bytes:
+    """The first 8 images, PIL or arrays as a loader yields them, with their boxes, as a PNG of bounded size.
+
+    Arrays with negative values come out of a Normalize that is not known here: their colours are stretched and
+    the caption says so. labels: N lists of M numbers, drawn as they are.
+    """
+    each = list(zip(images[:NOTEBOOK_IMAGES], boxes, labels, strict=False))
+    tiles = [_notebook_tile(image, xyxy, [str(label) for label in numbers]) for image, xyxy, numbers in each]
+    rest = f"{len(images):,} images, the first {len(tiles)}" if len(images) > len(tiles) else ""
+    encoded = io.BytesIO()
+    sheet([tiles[at : at + 4] for at in range(0, len(tiles), 4)], title=rest, cell=(240, 240)).save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def _notebook_tile(image: Any, boxes: Any, names: Sequence[str]) -> Tile:
+    if isinstance(image, Image.Image):
+        return Tile(image, boxes, names)
+    array = _as_array(image)
+    low, high = float(array.min()), float(array.max())
+    if low >= -0.001:
+        return Tile(to_image(array, white=1 if high <= 1.001 else 255), boxes, names)
+    stretched = (array - low) / (high - low) if high > low else np.zeros_like(array)
+    return Tile(to_image(stretched), boxes, names, caption="normalised: false colours")
 
 
 # ---------------------------------------------------------------- pixels

@@ -29,6 +29,7 @@ from detaug.pixels import Normalize
 from detaug.preview import Tile, sheet, to_image
 from detaug.reader import CocoReader
 from detaug.recipe import Op
+from detaug.recipe_file import load_recipe
 
 __all__ = ["batch_sheet", "draws_sheet", "preview_file", "samples_sheet", "save_sheet", "steps_sheet"]
 
@@ -55,7 +56,8 @@ def preview_file(
     images: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    preset: str = "ssd300",
+    preset: str | None = None,
+    recipe: str | Path | None = None,
     rows: int = 4,
     columns: int | None = None,
     seed: int = 0,
@@ -66,19 +68,23 @@ def preview_file(
 ) -> str:
     """Write a sheet of images of a COCO json, and say what is on it: the work of `detaug preview`.
 
-    preset: the name of a function of `detaug.presets`. rows, only, how: see `detaug.pick.pick`. steps: draw
+    preset: the name of a function of `detaug.presets`, "ssd300" if there is no `recipe` either. recipe: a JSON or
+    YAML file, see `da.load_recipe`. rows, only, how: see `detaug.pick.pick`. steps: draw
     `steps_sheet`, which has no `columns`, else `draws_sheet`.
     Raises ValueError or OSError for what cannot be read, is not known or cannot be written; nothing is written.
     """
     check_output(Path(output))
     if steps and columns is not None:
         raise ValueError(f"columns must be left out with steps, which has one for each op; got {columns}")
-    ops = preset_ops(preset)
+    if preset is not None and recipe is not None:
+        raise ValueError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
+    ops = preset_ops(preset or "ssd300") if recipe is None else load_recipe(recipe)
     reader = CocoReader(images, annotations)
     _check_no_image(reader, Path(output))
     picks = pick(reader, rows, how=how or "random", only=only, seed=seed)
     chosen, notes = [each.row for each in picks], [each.note for each in picks]
-    title = f"{Path(annotations).name}, {preset}, seed {seed}"
+    named = (preset or "ssd300") if recipe is None else Path(recipe).name
+    title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
     save_sheet(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(picks)} of {len(reader)} images"

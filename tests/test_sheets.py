@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coco_files import document, write, write_images
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -316,3 +317,13 @@ def test_rows_and_columns_are_checked(tmp_path: Path) -> None:
         draws_sheet(reader, [], [0], columns=0)
     with pytest.raises(ValueError, match="rows must name at least one image, got none"):
         steps_sheet(reader, [], [])
+
+
+def test_preview_draws_a_recipe_from_a_file(tmp_path: Path) -> None:
+    annotations, images = write(tmp_path / "t.json", document()), write_images(tmp_path / "images")
+    da.save_recipe(da.presets.ssd300(), recipe := tmp_path / "mine.yaml")
+    arguments = [str(annotations), str(images), "--rows", "1", "--columns", "1", "-o"]
+    assert main(["preview", *arguments, str(tmp_path / "file.png"), "--recipe", str(recipe)]) == 0
+    assert main(["preview", *arguments, str(tmp_path / "both.png"), "--recipe", str(recipe), "--preset", "ssd300"]) == 2
+    assert not (tmp_path / "both.png").exists()
+    assert (tmp_path / "file.png").is_file()

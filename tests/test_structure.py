@@ -17,14 +17,15 @@ CONVERTERS = REPOSITORY / "converters"
 LAYERS = [
     {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters"},
     {"views", "settings"},
-    {"recipe", "batches", "changes", "shapes", "preview"},
-    {"branches", "noise"},
+    {"recipe", "changes", "shapes", "preview"},
+    {"batches", "report", "branches", "noise"},
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
     {"box_rules", "mixing", "policies"},
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
     {"plans"},
     {"loader"},
-    {"recipe_file", "sheets", "testing", "detectors", "detections"},
+    {"recipe_file", "testing", "detectors"},
+    {"sheets", "detections"},
     {"demo", "contestants", "bench_chart", "checkpoint"},
     {"bench", "tune", "train"},
     {"cli_*"},
@@ -88,7 +89,7 @@ def test_the_type_checkers_imports_are_those_of_the_running_program() -> None:
     assert {name for name in named if name} == set(da.__all__)
 
 
-@pytest.mark.parametrize("name", ["detaug", "detaug.converters", "detaug.converters.check", "detaug.cli"])
+@pytest.mark.parametrize("name", ["detaug", "detaug.converters", "detaug.report", "detaug.cli"])
 def test_light_modules_import_neither_torch_nor_dali(name: str) -> None:
     code = f"import sys, {name}; print([each for each in ('torch', 'nvidia', 'torchvision') if each in sys.modules])"
     command = [sys.executable, "-W", "error", "-c", code]
