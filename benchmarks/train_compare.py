@@ -71,7 +71,7 @@ class TorchvisionLoader:
     def __init__(self, options: TrainOptions, device: torch.device, detector: Detector) -> None:
         self.reader = da.CocoReader(options.images, options.annotations)
         self.class_names, self.device = self.reader.class_names, device
-        self.mean, self.std = (torch.tensor(each, device=device)[:, None, None] for each in detector[1:])
+        self.mean, self.std = (torch.tensor(each, device=device)[:, None, None] for each in detector[1:3])
         self.loader = torch.utils.data.DataLoader(
             TorchvisionDataset(self.reader, options.output_size),
             options.batch_size,
