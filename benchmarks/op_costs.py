@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--threads", type=int, default=min(8, len(os.sched_getaffinity(0))))
     parser.add_argument("--seconds", type=float, default=0.25, help="timed for each op in each round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=sorted(library()), metavar="OP")
     parser.add_argument("--json", metavar="OUT")
     options = parser.parse_args()

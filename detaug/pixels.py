@@ -1,6 +1,9 @@
 """Pixel ops: each changes pixels after `Resize` and leaves the boxes where they are.
 
 Colours that are a linear map of RGB make the image float32 in 0..255, not rounded; all other ops keep its type.
+
+On the CPU a linear map costs more than decoding a JPEG of the image (`benchmarks/op_costs.py`): every pixel is
+multiplied by a matrix in float32, four bytes a value.
 """
 
 from __future__ import annotations
@@ -199,6 +202,8 @@ class GaussianBlur(_RandomPixelOp):
     """Blur with a sigma drawn from `sigma`, in output pixels, with probability `p` (torchvision's `GaussianBlur`).
 
     `kernel_size`: pixels a side, odd; None is as many as sigma needs, 2 * ceil(3 * sigma) + 1.
+
+    On the CPU it costs more than decoding: two passes with a window of up to 2 * ceil(3 * sigma) + 1 pixels.
     """
 
     kernel_size: int | None = None
@@ -226,6 +231,8 @@ class RandomAdjustSharpness(_RandomPixelOp):
     """Sharpen (`sharpness_factor` above 1) or smooth (below 1; 0 most), with probability `p`.
 
     torchvision's `RandomAdjustSharpness`, Pillow's 3 x 3 kernel; they leave the outermost pixels as they are.
+
+    On the CPU it costs about as much as decoding: nine multiplications for every value, in float32.
     """
 
     sharpness_factor: float
@@ -295,6 +302,8 @@ class CLAHE(_RandomPixelOp):
 
     `clip_limit`: how far a histogram's bin may reach above the mean. `tiles`: (rows, columns) of the grid.
     Source: Zuiderveld 1994, as OpenCV has it.
+
+    On the CPU it costs more than decoding: it goes to another colour space and back, and each pixel mixes four tables.
     """
 
     clip_limit: float = 4.0
@@ -314,7 +323,10 @@ class CLAHE(_RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomAutocontrast(_RandomPixelOp):
-    """Stretch each channel to 0..255, with probability `p` (torchvision's `RandomAutocontrast`)."""
+    """Stretch each channel to 0..255, with probability `p` (torchvision's `RandomAutocontrast`).
+
+    On the CPU it costs more than decoding: two passes look for the extremes, one stretches, in float32.
+    """
 
     p: float = 0.5
 
@@ -358,7 +370,10 @@ class RandomPosterize(_RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomSolarize(_RandomPixelOp):
-    """Invert the values from `threshold` on, 0..255, with probability `p` (torchvision's `RandomSolarize`)."""
+    """Invert the values from `threshold` on, 0..255, with probability `p` (torchvision's `RandomSolarize`).
+
+    On the CPU it costs more than decoding: several passes over the pixels in float32.
+    """
 
     threshold: float
     p: float = 0.5
@@ -379,6 +394,8 @@ class GaussianNoise(_RandomPixelOp):
 
     torchvision's `GaussianNoise`. The noise of a pixel is a hash of its place and of a drawn seed (see `noise.py`),
     so that it is the same for any number of pipelines, on the CPU and on a GPU.
+
+    On the CPU it costs about ten times as much as decoding: two hashes, a logarithm, a root and a cosine a value.
     """
 
     mean: float = 0.0
@@ -408,6 +425,8 @@ class SaltAndPepperNoise(_RandomPixelOp):
     """Make a share `amount` of the pixels black or white, as many of each, with probability `p`.
 
     Albumentations' SaltAndPepper. The choice of pixels is a hash, as in `GaussianNoise`.
+
+    On the CPU it costs more than decoding, for the hash and the passes over the pixels.
     """
 
     amount: Range = (0.01, 0.06)

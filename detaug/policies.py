@@ -98,8 +98,8 @@ class RandAugment(_Policy):
 
     torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts
     of 150/331 of the side, turns of 30 degrees, factors of 1 - 0.9 and 1 + 0.9, 4 bits. It stands before `Resize`;
-    this module says where it differs from torchvision's. `fill`: RGB 0..255. It costs about
-    as much as `num_ops` colour ops, more than decoding: most draws are colours, and on every image some.
+    this module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it
+    costs more than decoding, as its colour ops do.
     """
 
     num_ops: int = 2
@@ -126,7 +126,8 @@ class TrivialAugmentWide(_Policy):
 
     The strongest are shears of 0.99, shifts of 32 pixels of the view before `Resize`, turns of 135 degrees, factors
     of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and much for boxes. It stands before `Resize`; this
-    module says where it differs from torchvision's. `fill`: RGB 0..255.
+    module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it costs about as much as decoding,
+    as its colour ops do.
     """
 
     num_magnitude_bins: int = 31

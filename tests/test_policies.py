@@ -155,6 +155,7 @@ def test_moves_are_torchvisions(name: str, strength: float, pixels: float, devic
         ("Posterize", 8, 0),
         ("Solarize", 0.7, 0),
         ("Solarize", 0.0, 0),
+        ("Solarize", 0.4, 0),  # 102, a value that there is
         ("AutoContrast", 0, 1),
     ],
 )
