@@ -12,7 +12,9 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 _ANNOTATIONS = click.argument("annotations", metavar="FILE.json", type=FILE)
 _IMAGES = click.argument("images", type=FOLDER)
-_BATCH_SIZE = click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+_BATCH_SIZE = click.option(
+    "--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Images a batch."
+)
 _DEVICE = click.option("--device", help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]")
 _PRESET = click.option(
     "--preset",

@@ -55,8 +55,8 @@ def after(*ops: tuple[str, float], device: str = "cpu", photo: np.ndarray = PHOT
 
 def reference(name: str, strength: float, given: Any) -> Any:
     """torchvision's kernel, as its policies call it."""
-    policy = v2.RandAugment(interpolation="bilinear")
-    return policy._apply_image_or_video_transform(given, name, strength, "bilinear", policy._fill)
+    policy = v2.RandAugment(interpolation=v2.InterpolationMode.BILINEAR)
+    return policy._apply_image_or_video_transform(given, name, strength, policy.interpolation, policy._fill)
 
 
 def as_tensor(photo: np.ndarray) -> torch.Tensor:
