@@ -216,13 +216,15 @@ class ScaleJitter(GeometricOp):
     """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or fill it up to `size` (H, W) pixels.
 
     The image is scaled to fit in `size`, times a factor drawn from `scale`, and lies at, or is cropped at, a random
-    place. torchvision's `ScaleJitter(target_size, scale_range)` and `FixedSizeCrop(target_size)` in one;
-    torchvision fills at the right and the bottom only. Put `Resize(size)` behind it.
+    place; with probability 1 - `p` it stays as it is. torchvision's `ScaleJitter(target_size, scale_range)` and
+    `FixedSizeCrop(target_size)` in one; torchvision fills at the right and the bottom only. Put `Resize(size)`
+    behind it.
     """
 
     size: tuple[int, int]
     scale: tuple[float, float] = (0.1, 2.0)
     fill: RGB = FILL
+    p: float = 1.0
 
     def __post_init__(self) -> None:
         check("size", self.size, isinstance(self.size, tuple | list), "(height, width) in whole pixels")
@@ -230,15 +232,18 @@ class ScaleJitter(GeometricOp):
         low, high = self.scale
         check("scale", self.scale, 0 < low <= high < float("inf"), "(smallest, largest) above 0")
         check_fill(self.fill)
+        check_p(self.p)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        return {"scale": rng.uniform(*self.scale, n), "place": rng.random((n, 2))}
+        applied = rng.random(n) < self.p
+        return {"applied": applied, "scale": rng.uniform(*self.scale, n), "place": rng.random((n, 2))}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         size = np.array(self.size, np.float64)
         fit = (size / views.size).min(1) * drawn["scale"]
-        window = _crop(views, size / fit[:, None], drawn["place"], self.fill)
-        return window.at_size(np.tile(size, (len(views), 1)))
+        wanted = np.where(drawn["applied"][:, None], size / fit[:, None], views.size)
+        window = _crop(views, wanted, drawn["place"], self.fill)
+        return window.at_size(np.where(drawn["applied"][:, None], size, views.size))
 
 
 def _wanted(size: int | tuple[int, int], views: Views) -> Floats:

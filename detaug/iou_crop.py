@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from detaug.arguments import Range, check, check_range, is_numbers
+from detaug.arguments import Range, check, check_p, check_range, is_numbers
 from detaug.recipe import Arrays, GeometricOp
 from detaug.views import Bools, Floats, Ints, Views
 
@@ -26,6 +26,8 @@ class RandomIoUCrop(GeometricOp):
     most 8 times; then the image stays whole. Source: Liu et al. 2016, section 2.2, and torchvision's
     `RandomIoUCrop`, whose option 1.0 is "no crop"; like there, an image without boxes stays whole.
 
+    With probability 1 - `p` nothing of this happens.
+
     A box stays if its centre is in the window, or, with `min_visibility`, if at least that fraction of its
     area is; what sticks out is cut off. So an image that has boxes keeps one.
     """
@@ -36,6 +38,7 @@ class RandomIoUCrop(GeometricOp):
     attempts: int = 40
     min_visibility: float | None = None
     allow_no_crop: bool = True
+    p: float = 1.0
 
     def __post_init__(self) -> None:
         ious = is_numbers(self.thresholds) and all(0 <= iou <= 1 for iou in self.thresholds)
@@ -43,12 +46,16 @@ class RandomIoUCrop(GeometricOp):
         check_range("scaling", self.scaling, 0, 1)
         check("scaling", self.scaling, self.scaling[0] > 0, "above 0")
         check_range("aspect_ratio", self.aspect_ratio, 0, float("inf"))
+        check_p(self.p)
         check("attempts", self.attempts, self.attempts >= 1, "at least 1")
         visible = self.min_visibility is None or 0 < self.min_visibility <= 1
         check("min_visibility", self.min_visibility, visible, "None (the centre decides) or above 0 and at most 1")
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        return {"window": self._search(views, rng)}
+        window = self._search(views, rng)
+        if self.p < 1:
+            window[rng.random(len(views)) >= self.p] = (0, 0, 1, 1)
+        return {"window": window}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         window = drawn["window"]

@@ -226,8 +226,15 @@ def test_crops_draw_their_places() -> None:
         assert_uniform(drawn[name], 0, 1)
 
 
+def test_iou_crop_happens_with_its_probability() -> None:
+    images, boxes = [np.zeros((40, 40, 3), np.uint8)] * 2000, [[[2, 2, 38, 38]]] * 2000
+    (drawn,) = da.batch(images, boxes).then(da.RandomIoUCrop((0.0,), allow_no_crop=False, p=0.3)).params[:1]
+    assert abs((drawn["window"] != (0, 0, 1, 1)).any(1).mean() - 0.3) < 0.05
+
+
 def test_scale_jitter_draws_its_scale() -> None:
     drawn = drawn_by(da.ScaleJitter((9, 9), scale=(0.2, 1.7)))
+    assert_rate(da.ScaleJitter((9, 9), p=0.4).draw(np.random.default_rng(RNG_SEED), N)["applied"], 0.4)
     assert_uniform(drawn["scale"], 0.2, 1.7)
     assert_uniform(drawn["place"], 0, 1)
 
@@ -241,7 +248,7 @@ def test_sizes_are_alike() -> None:
 @pytest.mark.parametrize("op", [
     da.RandomHorizontalFlip(p=0), da.RandomVerticalFlip(p=0), da.RandomRotate90(p=0), da.RandomZoomOut(p=0),
     da.RandomRotation(30, p=0), da.RandomAffine(30, p=0), da.RandomPerspective(p=0), da.RandomCrop(9, p=0),
-    da.RandomBoxSafeCrop(p=0), da.Pad(0), da.RandomAffine(0),
+    da.RandomBoxSafeCrop(p=0), da.RandomIoUCrop(p=0), da.ScaleJitter((9, 9), p=0), da.Pad(0), da.RandomAffine(0),
 ], ids=repr)  # fmt: skip
 def test_an_op_that_was_not_drawn_leaves_all_as_it_is(op: da.Op, device: str) -> None:
     image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)
@@ -254,6 +261,8 @@ def test_an_op_that_was_not_drawn_leaves_all_as_it_is(op: da.Op, device: str) ->
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: da.RandomIoUCrop(p=2), "p must be a probability in 0..1, got 2"),
+        (lambda: da.ScaleJitter((9, 9), p=2), "p must be a probability in 0..1, got 2"),
         (lambda: da.RandomRotate90(p=3), "p must be a probability in 0..1, got 3"),
         (lambda: da.RandomRotation("x"), "degrees must be"),
         (lambda: da.RandomRotation((9, 1)), "degrees must be"),
