@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from detaug import polygons
-from detaug.arguments import FILL, RGB, Range, check, check_fill, check_p, check_range, is_numbers
+from detaug.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, is_numbers
 from detaug.recipe import Arrays, GeometricOp
 from detaug.views import Floats, Views
 
@@ -189,5 +189,5 @@ def _check_degrees(degrees: float | Range) -> None:
 
 
 def _check_turn(fill: RGB, outline: str) -> None:
-    check_fill(fill)
+    check_rgb("fill", fill)
     check("outline", outline, outline in OUTLINES, "'box' or 'ellipse'")

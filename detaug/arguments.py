@@ -37,6 +37,10 @@ def check_range(name: str, bounds: Any, low: float, high: float) -> None:
     check(name, bounds, in_order, f"(smallest, largest) within {low}..{high}")
 
 
-def check_fill(fill: Any) -> None:
-    in_range = is_numbers(fill, 3) and all(0 <= value <= 255 for value in fill)
-    check("fill", fill, in_range, "three numbers in 0..255: red, green, blue")
+def check_share(name: str, value: Any) -> None:
+    check(name, value, isinstance(value, int | float) and 0 <= value <= 1, "a share of the area in 0..1")
+
+
+def check_rgb(name: str, value: Any) -> None:
+    in_range = is_numbers(value, 3) and all(0 <= each <= 255 for each in value)
+    check(name, value, in_range, "three numbers in 0..255: red, green, blue")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from detaug.arguments import check
-from detaug.hiding import check_share
+from detaug.arguments import check, check_share
 from detaug.recipe import Arrays, PixelOp
 from detaug.views import Views
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from detaug.arguments import FILL, RGB, check, check_fill, check_p
+from detaug.arguments import FILL, RGB, check, check_p, check_rgb
 from detaug.recipe import Arrays, GeometricOp
 from detaug.views import Floats, Views
 
@@ -86,7 +86,7 @@ class RandomZoomOut(GeometricOp):
         large = 1 <= self.max_ratio < float("inf")
         check("max_ratio", self.max_ratio, large, "at least 1 (1 leaves the image as it is)")
         check_p(self.p)
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
@@ -110,7 +110,7 @@ class Pad(GeometricOp):
     def __post_init__(self) -> None:
         whole = len(self._sides) == 4 and all(type(side) is int and side >= 0 for side in self._sides)
         check("padding", self.padding, whole, "one, two or four whole numbers of pixels of at least 0")
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     @property
     def _sides(self) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class PadToMultiple(GeometricOp):
 
     def __post_init__(self) -> None:
         check("multiple", self.multiple, type(self.multiple) is int and self.multiple >= 1, "a whole number from 1")
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         wanted = np.ceil(views.size / self.multiple - 1e-9) * self.multiple
@@ -154,7 +154,7 @@ class CenterCrop(GeometricOp):
 
     def __post_init__(self) -> None:
         _check_crop_size(self.size)
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         return _crop(views, _wanted(self.size, views), np.full((len(views), 2), 0.5), self.fill)
@@ -176,7 +176,7 @@ class RandomCrop(GeometricOp):
     def __post_init__(self) -> None:
         _check_crop_size(self.size)
         check_p(self.p)
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"crop": rng.random(n) < self.p, "place": rng.random((n, 2))}
@@ -231,7 +231,7 @@ class ScaleJitter(GeometricOp):
         _check_crop_size(self.size)
         low, high = self.scale
         check("scale", self.scale, 0 < low <= high < float("inf"), "(smallest, largest) above 0")
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
         check_p(self.p)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from nvidia.dali import fn
 
-from detaug.arguments import FILL, RGB, Range, check, check_p, check_range, is_numbers
+from detaug.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, check_share
 from detaug.recipe import Arrays, Node, Nodes, PixelOp
 from detaug.views import Bools, Floats, Views
 
@@ -100,7 +100,7 @@ class RandomErasing(_Hiding):
         check_p(self.p)
         check_range("scale", self.scale, 0, 1)
         check_range("ratio", self.ratio, 1e-6, 1e6)
-        check_value(self.value)
+        check_rgb("value", self.value)
         check_share("max_hidden", self.max_hidden)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -147,7 +147,7 @@ class GridMask(_Hiding):
         whole = isinstance(self.size, tuple | list) and len(self.size) == 2 and all(type(s) is int for s in self.size)
         in_order = whole and 2 <= self.size[0] <= self.size[1]
         check("size", self.size, in_order, "(smallest, largest) distance in whole pixels, at least 2")
-        check_value(self.value)
+        check_rgb("value", self.value)
         check_share("max_hidden", self.max_hidden)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -182,12 +182,3 @@ def _masked(views: Views, start: Floats, size: Floats, side: Floats, max_hidden:
     left = np.where(behind & (phase < side), square, boxes)
     share = 1 - (hidden / length.clip(1e-9)).prod(2)
     return views.reduced(left, share, 1 - max_hidden)
-
-
-def check_share(name: str, value: float) -> None:
-    check(name, value, isinstance(value, int | float) and 0 <= value <= 1, "a share of the area in 0..1")
-
-
-def check_value(value: RGB) -> None:
-    in_range = is_numbers(value, 3) and all(0 <= each <= 255 for each in value)
-    check("value", value, in_range, "three numbers in 0..255: red, green, blue")

@@ -12,8 +12,8 @@ from typing import ClassVar
 import numpy as np
 from nvidia.dali import fn
 
-from detaug.arguments import Range, check, check_p, check_range
-from detaug.hiding import check_share, cover, parts
+from detaug.arguments import Range, check, check_p, check_range, check_share
+from detaug.hiding import cover, parts
 from detaug.recipe import Arrays, Node, Nodes, PixelOp
 from detaug.resize import first_of_batch
 from detaug.views import Floats, Ints, Views, view_matrix

@@ -18,7 +18,7 @@ from nvidia.dali import fn, types
 
 from detaug import color
 from detaug.affine import about_middle, rotation, shearing
-from detaug.arguments import FILL, RGB, check, check_fill
+from detaug.arguments import FILL, RGB, check, check_rgb
 from detaug.branches import where
 from detaug.pixels import RandomAutocontrast, RandomEqualize, as_bytes, clamped, sharpness_kernel
 from detaug.recipe import Arrays, GeometricOp, Node, Nodes, PixelOp
@@ -115,7 +115,7 @@ class RandAugment(_Policy):
         _check_bins(self.num_magnitude_bins)
         inside = type(self.magnitude) is int and 0 <= self.magnitude < self.num_magnitude_bins
         check("magnitude", self.magnitude, inside, f"a whole number in 0..{self.num_magnitude_bins - 1}")
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
         return np.full((n, self.num_ops), self.magnitude)
@@ -139,7 +139,7 @@ class TrivialAugmentWide(_Policy):
 
     def __post_init__(self) -> None:
         _check_bins(self.num_magnitude_bins)
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
         return rng.integers(self.num_magnitude_bins, size=(n, 1))

@@ -15,12 +15,10 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug import polygons
-from detaug.arguments import FILL, RGB, check, check_fill
+from detaug.arguments import FILL, RGB, check, check_rgb
+from detaug.noise import LARGEST
 from detaug.recipe import Arrays, Node, Nodes, Op
 from detaug.views import Fill, Floats, Ints, Views, corners, view_matrix
-
-LARGEST = 1 << 14
-"""Output pixels a side, at most."""
 
 
 class Render(Op):
@@ -84,7 +82,7 @@ class Resize(Render):
         known = self.letterbox in (None, "center", "top-left")
         check("letterbox", self.letterbox, known, "None, 'center' or 'top-left'")
         check("letterbox", self.letterbox, pair or not self.letterbox, "left out when size is one number")
-        check_fill(self.fill)
+        check_rgb("fill", self.fill)
 
     @property
     def _several(self) -> Sequence[Any]:
@@ -240,7 +238,7 @@ def _turned(views: Views, size: Floats) -> tuple[Views, Arrays]:
 
 def _needed(views: Views, to_source: Floats) -> Floats:
     """(N, 2, 2): what is in view and some pixels around it, in whole source pixels, inside what is shown."""
-    quad = polygons.transform(views.matrix, np.tile(polygons.UNIT_SQUARE, (len(views), 1, 1)))
+    quad = views.quad()
     margin = 2 + 2 * np.abs(to_source[:, :2, :2]).sum(2)
     low, high = views.shown[:, 0], views.shown[:, 1]
     start = np.minimum(np.floor(quad.min(1) - margin).clip(low, high), (high - 1).clip(0))

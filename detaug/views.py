@@ -172,9 +172,13 @@ class Views:
         """(N, 2, 2): the part of the source in view, in pixels, from the view's (0, 0) to its (1, 1), if not turned."""
         return corners(self.matrix).clip(self.shown[:, :1], self.shown[:, 1:])
 
+    def quad(self) -> Floats:
+        """(N, 4, 2): where the view's four corners lie in the source, (x, y) pixels."""
+        return polygons.transform(self.matrix, np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1)))
+
     def beyond(self) -> float:
         """By how many source pixels the views reach outside what may be seen, at most."""
-        corner = polygons.transform(self.matrix, np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1)))
+        corner = self.quad()
         return float(np.abs(corner - corner.clip(self.shown[:, :1], self.shown[:, 1:])).max(initial=0))
 
     # ------------------------------------------------------------------------------------------- boxes

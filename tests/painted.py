@@ -28,27 +28,6 @@ def random_boxes(rng: np.random.Generator, size: tuple[int, int], smallest: int 
     return np.concatenate([start, start + sides], axis=1)
 
 
-def read_box(channel: Array) -> Array:
-    """XYXY of the one bright rectangle on black, to a fraction of a pixel: where it crosses half its brightness."""
-    x0, x1 = _edges(channel.max(axis=0))
-    y0, y1 = _edges(channel.max(axis=1))
-    return np.array([x0, y0, x1, y1])
-
-
-def _edges(profile: Array) -> tuple[float, float]:
-    bright = profile / profile.max() - 0.5
-    inside = np.flatnonzero(bright >= 0)
-    return _crossing(bright, inside[0]), len(bright) - _crossing(bright[::-1], len(bright) - 1 - inside[-1])
-
-
-def _crossing(bright: Array, first: int) -> float:
-    """Where the profile first rises through zero; pixel i has its centre at i + 0.5; a border counts as an edge."""
-    if first == 0:
-        return 0.0
-    before, at = bright[first - 1], bright[first]
-    return first - 0.5 + before / (before - at)
-
-
 def centroid(channel: Array) -> Array:
     """(x, y) of a bright spot's centre of mass: for rectangles too thin to have two edges."""
     total = channel.sum()

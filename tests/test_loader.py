@@ -13,11 +13,11 @@ import pytest
 import torch
 from conftest import SHARED_DATA
 from lxml import etree
-from painted import read_box
 from painted_files import Folder, same, write_coco
 from PIL import Image
 
 import detaug as da
+from detaug.testing import read_box
 
 BLACK_SSD = [
     da.RandomZoomOut(max_ratio=2, fill=(0, 0, 0)),

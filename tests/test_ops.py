@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from painted import centroid, paint, random_boxes, read_box
+from painted import centroid, paint, random_boxes
 from PIL import Image
 
 import detaug as da
+from detaug.testing import read_box
 from detaug.views import Views
 
 BLACK = (0.0, 0.0, 0.0)
