@@ -53,6 +53,14 @@ class Loader:
     `aspect_ratio_grouping`: for training, a batch has images that are wider than high, or others, never both, so
     that less of it is padding.
     `return_params`: batches carry what the ops drew for them, `Batch.params`, with which `replay` makes them again.
+
+    >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
+    >>> print(len(loader), "batches of", loader.class_names)
+    6 batches of ('background', 'ball', 'car', 'fish', 'house', 'mug', 'tree')
+    >>> for batch in loader:  # one epoch; the next `for` is the next epoch
+    ...     images, targets = batch.images, batch.targets()
+    >>> print(tuple(images.shape), [len(target["boxes"]) for target in targets])
+    (8, 3, 300, 300) [7, 2, 4, 1, 2, 3, 4, 3]
     """
 
     def __init__(

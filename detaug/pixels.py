@@ -41,6 +41,11 @@ class RandomPhotometricDistort(_ColorMap):
     gray; hue turns in YIQ, which keeps the luma, not in HSV; and all five are one linear map, clipped to 0..255
     once at its end and not rounded: the image becomes float32. `hue` is in turns, as in torchvision: 0.05 is 18
     degrees.
+
+    >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
+    >>> after = samples.then(da.Resize((4, 4)), da.RandomPhotometricDistort())
+    >>> [image[0, 0].round().tolist() for image in after.images]
+    [[200.0, 100.0, 50.0], [223.0, 91.0, 26.0], [203.0, 75.0, 11.0]]
     """
 
     brightness: Range = (0.875, 1.125)
@@ -81,6 +86,10 @@ class ColorJitter(_ColorMap):
 
     Each is one number v, for factors from max(0, 1 - v) to 1 + v and hues from -v to v turns, or (smallest,
     largest). The formulas are those of `RandomPhotometricDistort`, which says where they differ from torchvision's.
+
+    >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
+    >>> samples.then(da.Resize((4, 4)), da.ColorJitter(brightness=(1.2, 1.2))).images[0][0, 0].round()
+    array([240., 120.,  60.], dtype=float32)
     """
 
     brightness: float | Range = 0.0
@@ -114,6 +123,10 @@ class RandomHSV(_ColorMap):
     `hue`: a part of half a turn. `saturation`, `value`: factors from 1 - x to 1 + x. Ultralytics changes HSV
     values; here, as in DALI's `hsv`, hue turns and saturation scales in YIQ, in one linear map, and the image
     becomes float32.
+
+    >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
+    >>> [image[0, 0].round().tolist() for image in samples.then(da.Resize((4, 4)), da.RandomHSV()).images]
+    [[161.0, 127.0, 108.0], [255.0, 104.0, 26.0], [255.0, 86.0, 17.0]]
     """
 
     hue: float = 0.015
@@ -139,6 +152,10 @@ class RandomGrayscale(_ColorMap):
     """Gray, in three equal channels, with probability `p` (torchvision's `RandomGrayscale`).
 
     The image becomes float32.
+
+    >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
+    >>> samples.then(da.Resize((4, 4)), da.RandomGrayscale(p=1)).images[0][0, 0].round()
+    array([124., 124., 124.], dtype=float32)
     """
 
     p: float = 0.1
@@ -155,6 +172,11 @@ class RandomChannelPermutation(_ColorMap):
     """The channels in a random order, with probability `p` (torchvision's `RandomChannelPermutation`).
 
     The image becomes float32.
+
+    >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
+    >>> after = samples.then(da.Resize((4, 4)), da.RandomChannelPermutation(p=1))
+    >>> [image[0, 0].tolist() for image in after.images]
+    [[50.0, 200.0, 100.0], [50.0, 100.0, 200.0], [50.0, 200.0, 100.0]]
     """
 
     p: float = 0.5
@@ -204,6 +226,11 @@ class GaussianBlur(_RandomPixelOp):
     `kernel_size`: pixels a side, odd; None is as many as sigma needs, 2 * ceil(3 * sigma) + 1.
 
     On the CPU it costs more than decoding: two passes with a window of up to 2 * ceil(3 * sigma) + 1 pixels.
+
+    >>> image = np.zeros((5, 5, 3), np.uint8)
+    >>> image[:, 2] = 255
+    >>> da.batch([image]).then(da.Resize((5, 5)), da.GaussianBlur(sigma=(1, 1), p=1)).images[0][2, :, 0]
+    array([ 28,  63, 102,  63,  28], dtype=uint8)
     """
 
     kernel_size: int | None = None
@@ -233,6 +260,11 @@ class RandomAdjustSharpness(_RandomPixelOp):
     torchvision's `RandomAdjustSharpness`, Pillow's 3 x 3 kernel; they leave the outermost pixels as they are.
 
     On the CPU it costs about as much as decoding: nine multiplications for every value, in float32.
+
+    >>> image = np.full((5, 5, 3), 100, np.uint8)
+    >>> image[:, 2] = 200
+    >>> da.batch([image]).then(da.Resize((5, 5)), da.RandomAdjustSharpness(2, p=1)).images[0][2, :, 0]
+    array([100,  77, 246,  77, 100], dtype=uint8)
     """
 
     sharpness_factor: float
@@ -263,6 +295,14 @@ class JPEG(_RandomPixelOp):
     """Artefacts of JPEG compression, with probability `p` (torchvision's `JPEG`, Albumentations' ImageCompression).
 
     `quality`: (smallest, largest), whole numbers in 1..100; 100 is the best.
+
+    >>> image = np.random.default_rng(0).integers(256, size=(64, 64, 3), dtype=np.uint8)
+    >>> for quality in (10, 50, 90):
+    ...     after = da.batch([image]).then(da.Resize((64, 64)), da.JPEG((quality, quality), p=1)).images[0]
+    ...     print(quality, np.abs(after - image.astype(float)).mean().round())  # how much a value changed
+    10 61.0
+    50 52.0
+    90 47.0
     """
 
     quality: tuple[int, int] = (25, 95)
@@ -285,6 +325,10 @@ class RandomEqualize(_RandomPixelOp):
     """Equalise the histogram of each channel, with probability `p` (torchvision's `RandomEqualize`).
 
     By OpenCV's formula: Pillow's, which torchvision has too, rounds the step of the histogram down first.
+
+    >>> image = np.uint8([[[100] * 3, [110] * 3, [111] * 3, [112] * 3]])  # one row of four gray pixels
+    >>> da.batch([image]).then(da.Resize((1, 4)), da.RandomEqualize(p=1)).images[0][0, :, 0]
+    array([  0,  85, 170, 255], dtype=uint8)
     """
 
     p: float = 0.5
@@ -304,6 +348,11 @@ class CLAHE(_RandomPixelOp):
     Source: Zuiderveld 1994, as OpenCV has it.
 
     On the CPU it costs more than decoding: it goes to another colour space and back, and each pixel mixes four tables.
+
+    >>> image = np.tile(np.arange(100, 164, dtype=np.uint8)[:, None, None], (1, 64, 3))  # from 100 to 163, downwards
+    >>> after = da.batch([image]).then(da.Resize((64, 64)), da.CLAHE(p=1)).images[0]
+    >>> print(after.min(), after.max())
+    108 197
     """
 
     clip_limit: float = 4.0
@@ -326,6 +375,10 @@ class RandomAutocontrast(_RandomPixelOp):
     """Stretch each channel to 0..255, with probability `p` (torchvision's `RandomAutocontrast`).
 
     On the CPU it costs more than decoding: two passes look for the extremes, one stretches, in float32.
+
+    >>> image = np.uint8([[[100] * 3, [110] * 3, [120] * 3, [130] * 3]])  # one row of four gray pixels
+    >>> da.batch([image]).then(da.Resize((1, 4)), da.RandomAutocontrast(p=1)).images[0][0, :, 0]
+    array([  0,  85, 170, 255], dtype=uint8)
     """
 
     p: float = 0.5
@@ -342,7 +395,12 @@ class RandomAutocontrast(_RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomInvert(_RandomPixelOp):
-    """255 - RGB, with probability `p` (torchvision's `RandomInvert`)."""
+    """255 - RGB, with probability `p` (torchvision's `RandomInvert`).
+
+    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three gray pixels
+    >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomInvert(p=1)).images[0][0, :, 0]
+    array([255, 155,  55], dtype=uint8)
+    """
 
     p: float = 0.5
 
@@ -355,7 +413,12 @@ class RandomInvert(_RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomPosterize(_RandomPixelOp):
-    """Keep only the highest `bits` of each channel's eight, with probability `p` (torchvision's `RandomPosterize`)."""
+    """Keep only the highest `bits` of each channel's eight, with probability `p` (torchvision's `RandomPosterize`).
+
+    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three gray pixels
+    >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomPosterize(bits=2, p=1)).images[0][0, :, 0]
+    array([  0,  64, 192], dtype=uint8)
+    """
 
     bits: int
     p: float = 0.5
@@ -373,6 +436,10 @@ class RandomSolarize(_RandomPixelOp):
     """Invert the values from `threshold` on, 0..255, with probability `p` (torchvision's `RandomSolarize`).
 
     On the CPU it costs more than decoding: several passes over the pixels in float32.
+
+    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three gray pixels
+    >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomSolarize(threshold=128, p=1)).images[0][0, :, 0]
+    array([  0, 100,  55], dtype=uint8)
     """
 
     threshold: float
@@ -396,6 +463,11 @@ class GaussianNoise(_RandomPixelOp):
     so that it is the same for any number of pipelines, on the CPU and on a GPU.
 
     On the CPU it costs about ten times as much as decoding: two hashes, a logarithm, a root and a cosine a value.
+
+    >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
+    >>> noisy = samples.then(da.Resize((100, 100)), da.GaussianNoise(sigma=0.05, p=1)).images[0]
+    >>> print(noisy.mean().round(), noisy.std().round())  # 0.05 of 255 is 12.75
+    100.0 13.0
     """
 
     mean: float = 0.0
@@ -427,6 +499,11 @@ class SaltAndPepperNoise(_RandomPixelOp):
     Albumentations' SaltAndPepper. The choice of pixels is a hash, as in `GaussianNoise`.
 
     On the CPU it costs more than decoding, for the hash and the passes over the pixels.
+
+    >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
+    >>> noisy = samples.then(da.Resize((100, 100)), da.SaltAndPepperNoise((0.1, 0.1), p=1)).images[0]
+    >>> print((noisy == 0).mean().round(2), (noisy == 255).mean().round(2))
+    0.05 0.05
     """
 
     amount: Range = (0.01, 0.06)
@@ -461,6 +538,12 @@ class Normalize(PixelOp):
     which is what torchvision's detectors want: they normalise inside. `dtype`: "float32", "float16" or, with the
     default mean and std, "uint8": 0..255 as they are. `layout`: "CHW", or "channels_last": the batch's images are
     still (N, 3, H, W), in torch's channels_last memory format.
+
+    >>> samples = da.batch([np.full((4, 6, 3), 255, np.uint8)])  # white
+    >>> normalize = da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)
+    >>> image = samples.then(da.Resize((4, 6)), normalize).images[0]
+    >>> print(image.shape, image[:, 0, 0].round(2))
+    (3, 4, 6) [2.25 2.43 2.64]
     """
 
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)

@@ -77,7 +77,7 @@ def assert_boxes_follow_pixels(
     Returns the number of boxes that were compared. Raises AssertionError that lists the misplaced boxes and names a
     PNG, `picture` or a temporary file, in which green is what the op says and red is what the pixels say.
 
-    >>> assert_boxes_follow_pixels(RandomHorizontalFlip(p=1))
+    >>> da.testing.assert_boxes_follow_pixels(da.RandomHorizontalFlip(p=1))
     24
     """
     recipe = tuple([ops] if isinstance(ops, Op) else ops)

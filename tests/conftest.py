@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 from painted_files import Folder, paint_files
 
 from detaug.converters import voc_to_coco
+from detaug.demo import demo
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -27,6 +30,30 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     json = tmp_path_factory.mktemp("bccd") / "train.json"
     voc_to_coco(root, json, split="train")
     return root / "JPEGImages", json
+
+
+@pytest.fixture(scope="session")
+def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the README's first two commands leave: demo and train.json. Not to be written into."""
+    folder = tmp_path_factory.mktemp("reader")
+    demo(folder / "demo", device="cpu", seconds=0, say=lambda _: None)
+    voc_to_coco(folder / "demo/VOC", folder / "train.json", split="train")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def workplace(demo_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of that folder, and this process in it."""
+    folder = shutil.copytree(demo_folder, tmp_path_factory.mktemp("workplace"), dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a GPU: outputs in the documents are the CPU's."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import io
 import json
 import re
 import shlex
-import types
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import partial
@@ -26,8 +25,6 @@ from click.testing import CliRunner
 from PIL import Image
 
 import detaug as da
-import detaug.converters.annotations as coco_annotations
-import detaug.converters.check as coco_check
 from detaug.cli import cli, main
 from detaug.converters.check_kinds import CHECK_KINDS
 from detaug.converters.findings import KINDS
@@ -115,23 +112,6 @@ def help_page() -> str:
         result = runner.invoke(cli, [*page, "--help"], prog_name="detaug", terminal_width=100)
         parts.append(f"## {' '.join(['detaug', *page])}\n\n```text\n{result.output}```\n")
     return "\n".join(parts)
-
-
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of someone who has run the README's commands, and this process in it."""
-    folder = tmp_path_factory.mktemp("reader")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        demo("demo", device="cpu", seconds=0, say=lambda _: None)
-        assert main(["convert-voc", "demo/VOC", "-o", "train.json", "--split", "train", "--quiet"]) == 0
-        yield folder
-
-
-@pytest.fixture
-def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outputs in the documents are the CPU's."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
 # ---------------------------------------------------------------- what runs
@@ -296,33 +276,6 @@ def test_the_help_in_the_documents_is_the_programs() -> None:
 def test_every_command_is_in_the_readme_with_an_example(name: str) -> None:
     assert any(command.startswith(f"detaug {name} ") for command in commands(README.read_text()))
     assert isinstance(cli.commands[name], click.Command)
-
-
-def test_every_public_name_has_a_docstring_of_its_own() -> None:
-    public = {name: getattr(da, name) for name in da.__all__}
-    modules: list[types.ModuleType] = [da.presets, da.targets, coco_annotations, coco_check]
-    for module in modules:
-        public |= {f"{module.__name__}.{name}": thing for name, thing in functions(module).items()}
-    for name in ("Batch", "CocoEvaluator", "CocoReader", "Loader"):
-        public |= {
-            f"{name}.{method}": thing for method, thing in vars(public[name]).items() if is_method(method, thing)
-        }
-    assert [name for name, thing in public.items() if not (own_docstring(thing) or "").strip()] == []
-
-
-def functions(module: types.ModuleType) -> dict[str, Any]:
-    own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__}
-    return {name: thing for name, thing in own.items() if not name.startswith("_") and callable(thing)}
-
-
-def is_method(name: str, thing: Any) -> bool:
-    return not name.startswith("_") and isinstance(thing, types.FunctionType | property)
-
-
-def own_docstring(thing: Any) -> str | None:
-    """Its own docstring: neither inherited, nor the signature that a dataclass writes for itself."""
-    text = thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__
-    return None if text is None or text.startswith(f"{getattr(thing, '__name__', '')}(") else text
 
 
 def test_every_op_is_in_the_readmes_table() -> None:

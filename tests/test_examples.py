@@ -1,0 +1,70 @@
+"""Every public name has a docstring of its own with an example, and the example prints what it says."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import detaug as da
+from detaug import converters
+from detaug.converters import annotations, check
+
+HAVE_NO_DOCSTRING = {"converters.KINDS"}
+"""A dict; a string below it says what it is."""
+
+
+def public_names() -> dict[str, Any]:
+    """The names of the package and of detaug.converters, and the functions of the modules that are public."""
+    names = {name: getattr(da, name) for name in da.__all__}
+    names |= {f"converters.{name}": getattr(converters, name) for name in converters.__all__}
+    for module in (da.presets, da.targets, da.testing):
+        names |= {f"{module.__name__.split('.')[1]}.{name}": each for name, each in functions(module).items()}
+    return {name: each for name, each in names.items() if name not in HAVE_NO_DOCSTRING}
+
+
+def functions(module: types.ModuleType) -> dict[str, Any]:
+    own = {name: each for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__}
+    return {name: each for name, each in own.items() if not name.startswith("_") and inspect.isfunction(each)}
+
+
+def own_docstring(thing: Any) -> str:
+    """Its own docstring: neither inherited, nor the signature that a dataclass writes for itself."""
+    text = (thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__) or ""
+    return "" if text.startswith(f"{getattr(thing, '__name__', '')}(") else text.strip()
+
+
+NAMES = public_names()
+
+
+def example(name: str) -> doctest.DocTest:
+    """What stands behind >>> in a docstring."""
+    globs = {"da": da, "np": np, "torch": torch, "converters": converters, "__name__": "example"}
+    return doctest.DocTestParser().get_doctest(own_docstring(NAMES[name]), globs, name, None, 0)
+
+
+@pytest.mark.usefixtures("workplace", "cpu")
+@pytest.mark.parametrize("name", [name for name in NAMES if example(name).examples])
+def test_the_example_prints_what_it_says(name: str) -> None:
+    report: list[str] = []
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    doctest.DocTestRunner(optionflags=flags).run(example(name), out=report.append)
+    assert not report, "".join(report)
+
+
+def test_every_public_thing_has_a_docstring_of_its_own() -> None:
+    public = dict(NAMES)
+    for module in (annotations, check):
+        public |= {f"{module.__name__}.{name}": each for name, each in functions(module).items()}
+    for name in ("Batch", "CocoEvaluator", "CocoReader", "Loader"):
+        public |= {f"{name}.{method}": each for method, each in vars(public[name]).items() if is_method(method, each)}
+    assert [name for name, each in public.items() if not own_docstring(each)] == []
+
+
+def is_method(name: str, thing: Any) -> bool:
+    return not name.startswith("_") and isinstance(thing, types.FunctionType | property)
