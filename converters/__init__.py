@@ -1,5 +1,6 @@
 """Annotation formats on disk, to and from COCO json. Needs neither torch nor DALI."""
 
+from detaug.converters.check import check_coco
 from detaug.converters.coco_to_voc import coco_to_voc
 from detaug.converters.coco_to_yolo import coco_to_yolo
 from detaug.converters.findings import KINDS, ConversionError, Finding
@@ -14,6 +15,7 @@ __all__ = [
     "Finding",
     "Summary",
     "VocSummary",
+    "check_coco",
     "coco_to_voc",
     "coco_to_yolo",
     "merge_coco",

@@ -114,6 +114,11 @@ def check_coco(
     Nothing but `clean` and `report` is written. Symbolic links in the image folder are followed.
 
     Raises AnnotationError, a ValueError, for a file that is no COCO json and for a folder without its images.
+
+    >>> from detaug.converters import check_coco
+    >>> summary = check_coco("train.json", "demo/VOC/JPEGImages")
+    >>> print(summary.errors, "errors,", summary.warnings, "warnings:", summary.kind_counts)
+    0 errors, 14 warnings: {'box-unusual': 2, 'image-unreferenced': 12}
     """
     annotations, folder = Path(annotations), Path(images)
     targets = output_files({"clean": clean, "report": report}, annotations, *against)

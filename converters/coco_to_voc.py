@@ -77,6 +77,18 @@ def coco_to_voc(
     either the same already, or an error before anything is written. The split's file is written last.
 
     Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+
+    >>> from detaug.converters import coco_to_voc
+    >>> print(coco_to_voc("train.json", "voc-again"))
+    48 images (4 without boxes), 168 boxes in 6 classes
+      ball          39
+      car           29
+      fish          31
+      house         18
+      mug           27
+      tree          24
+    written: voc-again
+    and back: detaug convert-voc voc-again -o train.json --split train --classes voc-again/classes.txt
     """
     source, folder, image_folder = Path(annotations), Path(output), None if images is None else Path(images)
     split = source.stem if split is None else split

@@ -70,6 +70,25 @@ def coco_to_yolo(
     (difficult, segmentation, ...) too. No file is replaced by other content; data.yaml is written last.
 
     Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+
+    >>> from pathlib import Path
+    >>> from detaug.converters import coco_to_yolo
+    >>> print(coco_to_yolo("train.json", "yolo", images="demo/VOC/JPEGImages", with_images="link"))
+    48 images (4 without boxes), 168 boxes in 6 classes
+      ball          39
+      car           29
+      fish          31
+      house         18
+      mug           27
+      tree          24
+     dropped       3  key-dropped: a key of the json has no place in the other format
+    written: yolo
+    train with it: yolo detect train data=yolo/data.yaml
+    >>> print(Path("yolo/labels/train/000001.txt").read_text())
+    5 0.376 0.438666667 0.304 0.493333333
+    5 0.877 0.488 0.246 0.533333333
+    3 0.203 0.464 0.406 0.613333333
+    0 0.402 0.872 0.144 0.192
     """
     source, folder, image_folder = Path(annotations), Path(output), None if images is None else Path(images)
     for name, value, choices in (("split", split, _SPLITS), ("on_error", on_error, get_args(OnError))):

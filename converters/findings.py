@@ -91,6 +91,11 @@ class Finding:
     file: path relative to the data set's root.  kind: a key of KINDS.  object_index: position of the object
     among the XML's <object> elements, from 0.  line: in the file, from 1.  before: as found; for boxes
     [xmin, ymin, xmax, ymax] as in the XML.  after: as written; for boxes COCO's [x, y, width, height].
+
+    >>> from detaug.converters import Finding
+    >>> finding = Finding("Annotations/7.xml", "box-empty", object_index=2, line=31, before=[5, 5, 5, 9])
+    >>> print(finding.effect, finding)
+    dropped Annotations/7.xml:31: object 2: a box has no area: a side is shorter than 0.01 pixel [box-empty]
     """
 
     file: str
@@ -120,7 +125,15 @@ class Finding:
 
 
 class ConversionError(ValueError):
-    """Input that cannot be converted. str() has one line per problem and the remedy; nothing was written."""
+    """Input that cannot be converted. str() has one line per problem and the remedy; nothing was written.
+
+    >>> from detaug.converters import ConversionError, voc_to_coco
+    >>> try:
+    ...     voc_to_coco("demo/VOC", "test.json", split="test")
+    ... except ConversionError as error:
+    ...     print(error)
+    split 'test' is not in demo/VOC/ImageSets/Main; there are train, trainval, val
+    """
 
     def __init__(self, message: str, findings: Iterable[Finding] = ()) -> None:
         super().__init__(message)

@@ -49,6 +49,20 @@ def merge_coco(
     it. report: a json file for every finding (see findings.KINDS).
 
     Raises ConversionError, a ValueError, for input that cannot be merged, and ValueError for arguments.
+
+    >>> from detaug.converters import merge_coco, voc_to_coco
+    >>> for split in ("train", "val"):
+    ...     _ = voc_to_coco("demo/VOC", f"{split}.json", split=split)
+    >>> print(merge_coco(["train.json", "val.json"], "trainval.json"))
+    60 images (4 without boxes), 217 boxes in 6 classes
+      ball          52
+      car           33
+      fish          44
+      house         24
+      mug           32
+      tree          32
+    written: trainval.json
+    load it: da.CocoReader(IMAGES, "trainval.json"), the images' folder first
     """
     sources = [Path(path) for path in annotations]
     if on_error not in get_args(OnError):

@@ -19,6 +19,11 @@ class Summary:
     output: the file or folder written. image_folder: the folder that the images are in, by the names that the
     output gives them. class_counts: boxes per class, in the order of the category ids. next_step: the last
     line of the text, what to do with the output.
+
+    >>> from detaug.converters import voc_to_coco
+    >>> summary = voc_to_coco("demo/VOC", "all.json")
+    >>> print(summary.images, summary.boxes, summary.class_counts["car"], summary.image_folder)
+    60 217 33 demo/VOC/JPEGImages
     """
 
     output: Path

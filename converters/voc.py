@@ -57,7 +57,12 @@ _PAIRS_AT_ONCE = 64
 
 
 def read_class_names(text: str) -> list[str]:
-    """Class names from "a,b,c" or from a text file that holds one a line, in its order."""
+    """Class names from "a,b,c" or from a text file that holds one a line, in its order.
+
+    >>> from detaug.converters import read_class_names
+    >>> read_class_names("cat, dog, zebra")
+    ['cat', 'dog', 'zebra']
+    """
     path = Path(text)
     if path.is_file():
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -106,6 +111,19 @@ def voc_to_coco(
     file is written whole or not at all.
 
     Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+
+    >>> from detaug.converters import voc_to_coco
+    >>> summary = voc_to_coco("demo/VOC", "val.json", split="val")
+    >>> print(summary)
+    12 images (0 without boxes), 49 boxes in 6 classes
+      ball          13
+      car            4
+      fish          13
+      house          6
+      mug            5
+      tree           8
+    written: val.json
+    load it: da.CocoReader("demo/VOC/JPEGImages", "val.json")
     """
     if isinstance(classes, str):
         raise ValueError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")

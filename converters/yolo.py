@@ -65,6 +65,20 @@ def yolo_to_coco(
     all its images: Summary.image_folder.
 
     Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+
+    >>> from detaug.converters import coco_to_yolo, yolo_to_coco
+    >>> coco_to_yolo("train.json", "yolo", images="demo/VOC/JPEGImages", with_images="link").boxes
+    168
+    >>> print(yolo_to_coco("yolo", "from-yolo.json"))
+    48 images (4 without boxes), 168 boxes in 6 classes
+      ball          39
+      car           29
+      fish          31
+      house         18
+      mug           27
+      tree          24
+    written: from-yolo.json
+    load it: da.CocoReader("...yolo/images/train", "from-yolo.json")
     """
     if on_error not in get_args(OnError):
         raise ValueError(f"on_error must be one of {', '.join(get_args(OnError))}, got {on_error!r}")

@@ -4,6 +4,13 @@ import detaug as da
 loader = da.Loader(da.CocoReader("VOC2012/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=32)
 for batch in loader:
     losses = model(batch.images, batch.targets())
+
+The examples in docstrings run in a folder where `detaug demo` and
+`detaug convert-voc demo/VOC -o train.json --split train` were run, after
+
+import detaug as da
+import numpy as np
+import torch
 """
 
 from __future__ import annotations

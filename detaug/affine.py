@@ -28,6 +28,12 @@ class RandomRotation(GeometricOp):
     `degrees`: (smallest, largest), or one number d for (-d, d), as in torchvision's `RandomRotation`. With
     `expand` the view grows to show the whole image, else its corners are cut off. `fill`: RGB 0..255; `outline`:
     see this module.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.RandomRotation((90, 90), expand=True)(samples).boxes[0].round())
+    [[ 10. 140.  50. 180.]]
+    >>> print(da.RandomRotation(10)(samples).boxes[0].round(1))  # by an angle from -10 to 10 degrees
+    [[18.2 12.  60.  53.8]]
     """
 
     degrees: float | Range
@@ -60,6 +66,12 @@ class RandomAffine(GeometricOp):
     RandomRotation turns the other way). `translate`: largest shift as a fraction of (width, height). `scale`:
     (smallest, largest). `shear`: degrees, (smallest, largest) along x, or four numbers for x and y, or one number
     d for (-d, d) along x. `fill`: RGB 0..255; `outline`: see this module.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.RandomAffine(scale=(0.5, 0.5))(samples).boxes[0].round())
+    [[60. 30. 80. 50.]]
+    >>> print(da.RandomAffine(10, translate=(0.1, 0.1), scale=(0.8, 1.2))(samples).boxes[0].round(1))
+    [[23.8 23.9 71.9 72. ]]
     """
 
     degrees: float | Range = 0.0
@@ -111,6 +123,11 @@ class RandomPerspective(GeometricOp):
 
     torchvision's `RandomPerspective`. The batch's `matrix` is then (N, 3, 3). `fill`: RGB 0..255; `outline`: see
     this module.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomPerspective(p=1)(samples)
+    >>> print(after.boxes[0].round(1), after.matrix.shape)
+    [[45.5 14.3 79.9 48.4]] (1, 3, 3)
     """
 
     distortion_scale: float = 0.5

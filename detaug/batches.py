@@ -20,6 +20,15 @@ class Batch:
     """N augmented images with their boxes, padded to the M boxes of the fullest one.
 
     images, boxes, labels and mask are on the loader's device; image_id, size, image_size and matrix stay on the CPU.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> batch = next(iter(da.Loader(reader, da.presets.ssd300(), batch_size=4)))
+    >>> print(tuple(batch.images.shape), tuple(batch.boxes.shape), batch.counts)
+    (4, 3, 300, 300) (4, 5, 4) (0, 0, 3, 5)
+    >>> print([target["labels"].tolist() for target in batch.targets()])
+    [[], [], [2, 1, 1], [3, 3, 3, 3, 3]]
+    >>> print(batch.image_id[2], batch.to_source(batch.boxes)[2, 0].round())  # in pixels of the photograph
+    tensor(3) tensor([205., 246., 337., 323.])
     """
 
     images: Tensor

@@ -20,6 +20,10 @@ class SanitizeBoundingBoxes(PixelOp):
     `min_area` square pixels (torchvision's `SanitizeBoundingBoxes`), if at least `min_visibility` of the object's
     area, 0..1, is left of all that cropped or hid it (Albumentations' `BboxParams(min_visibility=...)`), and if its
     longer side is at most `max_aspect_ratio` times the shorter one (Albumentations, Ultralytics' `ar_thr=100`).
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], [[[20, 10, 60, 50], [0, 0, 3, 40]]], labels=[[1, 2]])
+    >>> print(samples.then(da.Resize((100, 200)), da.SanitizeBoundingBoxes(min_size=5)).labels)
+    [array([1])]
     """
 
     min_size: float = 1.0

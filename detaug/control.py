@@ -80,6 +80,14 @@ class RandomApply(_Control):
     """All of `ops`, one after the other, with probability `p`; else none of them (torchvision's `RandomApply`).
 
     The ops are all of one kind: geometric, or pixel ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
+    >>> turn = da.RandomApply([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)], p=0.5)
+    >>> for boxes in turn(samples).boxes:
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[140.0, 50.0, 180.0, 90.0]]
+    [[140.0, 50.0, 180.0, 90.0]]
     """
 
     ops: Sequence[Op]
@@ -98,6 +106,14 @@ class RandomChoice(_Control):
     """One of `ops`, drawn with the weights `probabilities` or all alike (torchvision's `RandomChoice`).
 
     The ops are all of one kind: geometric, or pixel ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
+    >>> flip = da.RandomChoice([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)])
+    >>> for boxes in flip(samples).boxes:
+    ...     print(boxes.round().tolist())
+    [[20.0, 50.0, 60.0, 90.0]]
+    [[140.0, 10.0, 180.0, 50.0]]
+    [[140.0, 10.0, 180.0, 50.0]]
     """
 
     ops: Sequence[Op]
@@ -120,6 +136,15 @@ class RandomOrder(_Control):
     """All of `ops` in a random order (torchvision's `RandomOrder`).
 
     The ops are all of one kind: geometric, or pixel ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> ops = da.RandomOrder([da.Pad(10), da.CenterCrop((100, 200))])
+    >>> for boxes in ops(samples).boxes:  # the last was cropped first
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[30.0, 20.0, 70.0, 60.0]]
     """
 
     ops: Sequence[Op]

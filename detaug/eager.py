@@ -35,6 +35,12 @@ def batch(
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. The same `seed` and the
     same ops draw the same numbers, as the ops of a recipe draw them one after the other.
+
+    >>> image = np.zeros((100, 200, 3), np.uint8)
+    >>> samples = da.batch([image, image], boxes=[[[20, 10, 60, 50]], []], labels=[[3], []])
+    >>> samples = samples.then(da.RandomHorizontalFlip(p=1), da.Resize((300, 300)))
+    >>> print(samples.boxes[0], samples.labels, samples.images[0].shape)
+    [[210.  30. 270. 150.]] [array([3]), array([], dtype=int64)] (300, 300, 3)
     """
     images = [_image(image) for image in images]
     boxes = [np.zeros((0, 4))] * len(images) if boxes is None else boxes

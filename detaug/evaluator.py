@@ -34,7 +34,16 @@ COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100",
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a detector reaches, 0..1; -1 where there is no object to find, as in pycocotools."""
+    """What a detector reaches, 0..1; -1 where there is no object to find, as in pycocotools.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> evaluator = da.CocoEvaluator(reader)
+    >>> for batch in da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=8, train=False):
+    ...     evaluator.update(batch, [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets()])
+    >>> metrics = evaluator.compute()
+    >>> print(metrics.AP50, metrics.VOC_AP50_by_class["fish"], metrics.images)
+    1.0 1.0 48
+    """
 
     AP: float
     """Mean over the IoU thresholds 0.50, 0.55, ..., 0.95 and the classes."""
@@ -103,14 +112,17 @@ class CocoEvaluator:
 
     `annotations`: the json, or a `CocoReader`, whose json is taken. Its mistakes are errors here.
 
-        evaluator = da.CocoEvaluator(reader)
-        for batch in loader:                                  # da.Loader(..., train=False)
-            evaluator.update(batch, model(batch.images))      # a torchvision detector
-        metrics = evaluator.gather().compute()
-
     COCO's rules are pycocotools' own: a crowd region is ignored, `difficult` means nothing. VOC's are the devkit's:
     an object that is difficult is not counted, and a detection of it is neither right nor wrong; a crowd likewise.
     Detections in images without objects are wrong by both.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> evaluator = da.CocoEvaluator(reader)
+    >>> for batch in da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=8, train=False):
+    ...     found = [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets()]  # your model's
+    ...     evaluator.update(batch, found)
+    >>> print(evaluator.compute())
+    AP 1.000  AP50 1.000  AP75 1.000  ... VOC_AP50 1.000
     """
 
     def __init__(self, annotations: str | os.PathLike[str] | CocoReader) -> None:

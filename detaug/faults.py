@@ -14,7 +14,18 @@ Faults = dict[int, str]
 
 
 class DataError(ValueError):
-    """An image that cannot be used, met in the middle of an epoch. Names the file and the remedy."""
+    """An image that cannot be used, met in the middle of an epoch. Names the file and the remedy.
+
+    >>> import shutil
+    >>> from pathlib import Path
+    >>> folder = Path(shutil.copytree("demo/VOC/JPEGImages", "broken"))
+    >>> _ = (folder / "000001.jpg").write_bytes(b"no JPEG")
+    >>> loader = da.Loader(da.CocoReader(folder, "train.json"), da.presets.evaluation((300, 300)), 8, train=False)
+    >>> next(iter(loader))
+    Traceback (most recent call last):
+        ...
+    detaug.faults.DataError: .../broken/000001.jpg: does not decode (cannot identify image file ...); detaug check ...
+    """
 
 
 def find_faults(reader: CocoReader, rows: Rows, device: torch.device) -> Faults:

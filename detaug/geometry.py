@@ -37,13 +37,23 @@ class _RandomFlip(GeometricOp):
 
 
 class RandomHorizontalFlip(_RandomFlip):
-    """Mirror left and right with probability `p` (DALI: flip, bb_flip)."""
+    """Mirror left and right with probability `p` (DALI: flip, bb_flip).
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.RandomHorizontalFlip(p=1)(samples).boxes[0])
+    [[140.  10. 180.  50.]]
+    """
 
     axis = 0
 
 
 class RandomVerticalFlip(_RandomFlip):
-    """Mirror top and bottom with probability `p` (DALI: flip, bb_flip)."""
+    """Mirror top and bottom with probability `p` (DALI: flip, bb_flip).
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.RandomVerticalFlip(p=1)(samples).boxes[0])
+    [[20. 50. 60. 90.]]
+    """
 
     axis = 1
 
@@ -53,6 +63,14 @@ class RandomRotate90(GeometricOp):
     """Turn by one, two or three quarters, each as likely, with probability `p` (Albumentations' RandomRotate90).
 
     Albumentations draws from zero to three quarters; here `p` is the share of images that are turned.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> for boxes in da.RandomRotate90(p=1)(samples).boxes:
+    ...     print(boxes.round().tolist())
+    [[10.0, 140.0, 50.0, 180.0]]
+    [[50.0, 20.0, 90.0, 60.0]]
+    [[140.0, 50.0, 180.0, 90.0]]
+    [[50.0, 20.0, 90.0, 60.0]]
     """
 
     p: float = 0.5
@@ -76,6 +94,13 @@ class RandomZoomOut(GeometricOp):
 
     SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and bbox_paste. The canvas
     keeps the image's aspect ratio; `fill` is its colour, RGB 0..255.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomZoomOut(max_ratio=2, p=1)(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[22. 10. 62. 50.]] (127, 254, 3)
+    >>> print(da.Resize((100, 200))(after).boxes[0].round())  # as seen in 100 x 200 pixels
+    [[18.  8. 49. 39.]]
     """
 
     max_ratio: float = 4.0
@@ -102,6 +127,11 @@ class RandomZoomOut(GeometricOp):
 class Pad(GeometricOp):
     """Add `padding` pixels of `fill` around the image: one number, (left and right, top and bottom), or
     (left, top, right, bottom), as torchvision's `Pad` takes them. `fill`: RGB 0..255, in torchvision black.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.Pad((5, 10))(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[25. 20. 65. 60.]] (120, 210, 3)
     """
 
     padding: int | tuple[int, ...]
@@ -125,7 +155,13 @@ class Pad(GeometricOp):
 
 @dataclass(frozen=True)
 class PadToMultiple(GeometricOp):
-    """Add `fill`, RGB 0..255, at the right and the bottom until height and width are multiples of `multiple` pixels."""
+    """Add `fill`, RGB 0..255, at the right and the bottom until height and width are multiples of `multiple` pixels.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.PadToMultiple(64)(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[20. 10. 60. 50.]] (128, 256, 3)
+    """
 
     multiple: int
     fill: RGB = FILL
@@ -147,6 +183,11 @@ class CenterCrop(GeometricOp):
     """The middle `size` (height, width) pixels; `fill`, RGB 0..255, around an image that is smaller.
 
     torchvision's `CenterCrop`. One number is a square.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.CenterCrop(120)(samples)  # 40 from the left, which cuts the box; 10 of fill above and below
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[ 0. 20. 20. 60.]] (120, 120, 3)
     """
 
     size: int | tuple[int, int]
@@ -167,6 +208,11 @@ class RandomCrop(GeometricOp):
     torchvision's `RandomCrop(pad_if_needed=True)`: an image that is smaller lies at a random place of a window
     filled with `fill`, RGB 0..255. One number is a square. What is cut off a box is clipped, and a box of which
     nothing is left is dropped.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomCrop((60, 120))(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[ 0.  8. 38. 48.]] (60, 120, 3)
     """
 
     size: int | tuple[int, int]
@@ -192,6 +238,11 @@ class RandomBoxSafeCrop(GeometricOp):
 
     Each side of the window lies anywhere between the image's border and the outermost box, as in Albumentations'
     BBoxSafeRandomCrop without erosion. An image without boxes stays whole.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomBoxSafeCrop()(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[15. 10. 55. 50.]] (59, 192, 3)
     """
 
     p: float = 1.0
@@ -219,6 +270,15 @@ class ScaleJitter(GeometricOp):
     place; with probability 1 - `p` it stays as it is. torchvision's `ScaleJitter(target_size, scale_range)` and
     `FixedSizeCrop(target_size)` in one; torchvision fills at the right and the bottom only. Put `Resize(size)`
     behind it.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> after = samples.then(da.ScaleJitter((100, 200), scale=(0.5, 2.0)), da.Resize((100, 200)))
+    >>> for boxes in after.boxes:  # nothing of the second is left in view
+    ...     print(boxes.round().tolist())
+    [[0.0, 0.0, 24.0, 19.0]]
+    []
+    [[0.0, 13.0, 14.0, 69.0]]
+    [[0.0, 5.0, 10.0, 69.0]]
     """
 
     size: tuple[int, int]

@@ -88,6 +88,14 @@ class RandomErasing(_Hiding):
 
     A box of which the rectangle covers a whole side shrinks to what is left; one of which more than `max_hidden` of
     the area is covered is dropped. The matrix stays.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 90]]] * 3)
+    >>> after = samples.then(da.Resize((100, 200)), da.RandomErasing(p=1, scale=(0.3, 0.5)))
+    >>> for boxes in after.boxes:
+    ...     print(boxes.round().tolist())
+    []
+    []
+    [[20.0, 10.0, 60.0, 44.0]]
     """
 
     p: float = 0.5
@@ -132,6 +140,14 @@ class GridMask(_Hiding):
 
     A box shrinks where a square covers a whole side of it; one of which more than `max_hidden` of the area is covered
     is dropped, so boxes that lie in a square are dropped. The matrix stays.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 50, 40]]] * 3)
+    >>> after = samples.then(da.Resize((100, 200)), da.GridMask(p=1, size=(60, 80)))
+    >>> for boxes in after.boxes:
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 50.0, 40.0]]
+    [[20.0, 10.0, 50.0, 34.0]]
+    [[20.0, 10.0, 50.0, 40.0]]
     """
 
     p: float = 0.5

@@ -68,6 +68,14 @@ class Mosaic(_Pasting):
     Boxes are cut off at their tile, and dropped if less than `min_visibility` of their area is in it, or something
     thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch`, counted from 0, on it
     does nothing: Ultralytics' `close_mosaic=10` is `until_epoch=epochs - 10`.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
+    >>> after = samples.then(da.Resize((100, 100)), da.Mosaic())
+    >>> for labels, boxes in zip(after.labels, after.boxes):
+    ...     print(labels, boxes.round().tolist())
+    [2 2 2] [[77.0, 86.0, 100.0, 100.0], [0.0, 0.0, 17.0, 16.0], [77.0, 0.0, 100.0, 16.0]]
+    [1 1] [[76.0, 81.0, 100.0, 100.0], [76.0, 0.0, 100.0, 11.0]]
     """
 
     p: float = 1.0
@@ -137,6 +145,12 @@ class MixUp(PixelOp):
     large alpha comes close to. The boxes of both stay, each as it was, as in YOLOX and MMDetection, also where an alpha
     below 1 leaves little to see of one of the two: a `Batch` has no weights. The image becomes float32, not rounded.
     The matrix is that of the image itself.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
+    >>> after = samples.then(da.Resize((100, 100)), da.MixUp())
+    >>> print(after.labels, after.images[0][0, 0].round())  # gray 90: 0.45 of the second image
+    [array([1, 2]), array([2, 1])] [90. 90. 90.]
     """
 
     p: float = 1.0
@@ -205,6 +219,14 @@ class CutMix(_Overlay):
     The other image's boxes join, cut off at the rectangle, if at least `min_visibility` of their area is in it. An
     own box of which the rectangle covers a whole side shrinks to what is left; one of which more than `max_hidden` of
     the area is covered is dropped. Something thinner than a pixel is no box. The matrix is the image's own.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]], seed=1)
+    >>> after = samples.then(da.Resize((100, 100)), da.CutMix())
+    >>> for labels, boxes in zip(after.labels, after.boxes):
+    ...     print(labels, boxes.round().tolist())
+    [1 2] [[10.0, 10.0, 40.0, 40.0], [50.0, 60.0, 90.0, 90.0]]
+    [2] [[50.0, 60.0, 90.0, 90.0]]
     """
 
     p: float = 1.0
@@ -240,6 +262,14 @@ class CopyPaste(_Overlay):
 
     Other objects of that image that lie in the pasted rectangles by `min_visibility` of their area or more come
     along, cut off. Own boxes that are covered shrink or go as in `CutMix`. The matrix is the image's own.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
+    >>> after = samples.then(da.Resize((100, 100)), da.CopyPaste(p=1))
+    >>> for labels, boxes in zip(after.labels, after.boxes):
+    ...     print(labels, boxes.round().tolist())
+    [1 2] [[10.0, 10.0, 40.0, 40.0], [50.0, 60.0, 90.0, 90.0]]
+    [2 1] [[50.0, 60.0, 90.0, 90.0], [10.0, 10.0, 40.0, 40.0]]
     """
 
     p: float = 0.5

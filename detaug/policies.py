@@ -101,6 +101,14 @@ class RandAugment(_Policy):
     this module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it
     costs about five times as much as decoding; most of it is the fill of what an earlier move cut off, pixel by pixel
     along slanted edges (none with `num_ops=1`), the rest colour ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
+    >>> after = samples.then(da.RandAugment(), da.Resize((100, 200)))
+    >>> for boxes in after.boxes:
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[47.0, 10.0, 87.0, 50.0]]
+    [[20.0, 23.0, 60.0, 63.0]]
     """
 
     num_ops: int = 2
@@ -129,6 +137,15 @@ class TrivialAugmentWide(_Policy):
     of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and much for boxes. It stands before `Resize`; this
     module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it costs about as much as decoding,
     as its colour ops do.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> after = samples.then(da.TrivialAugmentWide(), da.Resize((100, 200)))
+    >>> for boxes in after.boxes:  # three drew a colour op
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[43.0, 10.0, 83.0, 50.0]]
     """
 
     num_magnitude_bins: int = 31

@@ -22,6 +22,9 @@ def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
 
     Images come out in 0..1 by default: torchvision's detectors normalise inside. Give `mean` and `std` for a
     model that does not.
+
+    >>> [type(op).__name__ for op in da.presets.ssd300()]
+    ['RandomZoomOut', 'RandomIoUCrop', 'RandomHorizontalFlip', 'Resize', 'RandomPhotometricDistort', 'Normalize']
     """
     return [
         RandomZoomOut(),
@@ -37,6 +40,9 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     """RetinaNet's training recipe (Lin et al. 2017): flip, shorter side 800, longer side at most 1333.
 
     The loader pads a batch's images at the right and the bottom to one size, a multiple of 32.
+
+    >>> [type(op).__name__ for op in da.presets.retinanet()]
+    ['RandomHorizontalFlip', 'Resize', 'Normalize']
     """
     return [RandomHorizontalFlip(), Resize(800, max_size=1333), Normalize(mean, std)]
 
@@ -48,6 +54,9 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
     two images or more. What differs from Ultralytics' defaults: the partners of a mosaic come from the batch, not from
     the whole data set; the mosaic is 640 x 640 and not the random window, scaled by 0.5 to 1.5, of one of 1280 x 1280
     (put a `RandomAffine` or `ScaleJitter` in front for that); the colour is SSD's distortion, not gains of HSV.
+
+    >>> [type(op).__name__ for op in da.presets.yolo640(until_epoch=90)]
+    ['RandomHorizontalFlip', 'Resize', 'Mosaic', 'RandomPhotometricDistort', 'Normalize']
     """
     return [
         RandomHorizontalFlip(),
@@ -61,5 +70,9 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
 def evaluation(
     size: int | tuple[int, int], mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, max_size: int | None = None
 ) -> list[Op]:
-    """Nothing random. `size`: (H, W), or the shorter side and `max_size` for the longer one, as `Resize` takes them."""
+    """Nothing random. `size`: (H, W), or the shorter side and `max_size` for the longer one, as `Resize` takes them.
+
+    >>> [type(op).__name__ for op in da.presets.evaluation((300, 300))]
+    ['Resize', 'Normalize']
+    """
     return [Resize(size, max_size), Normalize(mean, std)]

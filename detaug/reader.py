@@ -30,6 +30,14 @@ class CocoReader:
     Labels are 1..K in the order of the category ids; 0 is the background.
 
     `cache`: keep what was read of a json of 4 MB or more beside it, so that the next start is quicker.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> print(len(reader), "images of", reader.class_names)
+    48 images of ('background', 'ball', 'car', 'fish', 'house', 'mug', 'tree')
+    >>> da.CocoReader("demo", "train.json")
+    Traceback (most recent call last):
+        ...
+    detaug.converters.check_json.AnnotationError: train.json: 48 of 48 images are not in demo, ...
     """
 
     class_names: tuple[str, ...]

@@ -33,6 +33,12 @@ class Op:
     """One step of a recipe, in three parts that share one draw. A subclass is a frozen dataclass.
 
     Derive from GeometricOp or PixelOp, which need one method beside `draw`.
+
+    >>> for op in da.presets.retinanet():
+    ...     print(op.stage, op)
+    view RandomHorizontalFlip(p=0.5)
+    render Resize(size=800, max_size=1333, letterbox=None, fill=(123.0, 117.0, 104.0))
+    output Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), dtype='float32', layout='CHW')
     """
 
     stage: ClassVar[str]
@@ -82,7 +88,16 @@ class Op:
 
 
 class GeometricOp(Op):
-    """Moves the views and leaves the pixels to `Resize`."""
+    """Moves the views and leaves the pixels to `Resize`.
+
+    >>> class LeftHalf(da.GeometricOp):
+    ...     def move(self, views, drawn):
+    ...         start, end = np.zeros((len(views), 2)), np.tile([0.5, 1.0], (len(views), 1))  # x, y in 0..1
+    ...         return views.look(start, end).clip()
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[80, 10, 120, 50]]])
+    >>> print(LeftHalf()(samples).boxes[0])
+    [[ 80.  10. 100.  50.]]
+    """
 
     stage = "view"
 
@@ -99,7 +114,17 @@ class GeometricOp(Op):
 
 
 class PixelOp(Op):
-    """Changes pixels where they are; the boxes stay. `paint` gets what `draw` returned."""
+    """Changes pixels where they are; the boxes stay. `paint` gets what `draw` returned.
+
+    >>> class Darker(da.PixelOp):
+    ...     def draw(self, rng, n):
+    ...         return {"share": rng.uniform(0.2, 0.8, n)}
+    ...     def paint(self, image, planned, views):
+    ...         return image * planned["share"]
+    >>> samples = da.batch([np.full((4, 4, 3), 100, np.uint8)] * 3)
+    >>> print([int(image[0, 0, 0]) for image in samples.then(da.Resize((4, 4)), Darker()).images])
+    [58, 36, 22]
+    """
 
     stage = "pixels"
 

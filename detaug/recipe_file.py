@@ -25,7 +25,21 @@ Types = Mapping[str, type[Op]]
 
 
 def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
-    """Write ops and all their arguments, defaults too, to a file: JSON if it ends in .json, else YAML."""
+    """Write ops and all their arguments, defaults too, to a file: JSON if it ends in .json, else YAML.
+
+    >>> from pathlib import Path
+    >>> da.save_recipe([da.RandomHorizontalFlip(), da.RandomZoomOut(fill=(0, 0, 0))], "recipe.yaml")
+    >>> print(Path("recipe.yaml").read_text())
+    - RandomHorizontalFlip:
+        p: 0.5
+    - RandomZoomOut:
+        max_ratio: 4.0
+        p: 0.5
+        fill:
+        - 0
+        - 0
+        - 0
+    """
     entries = [_entry(op) for op in ops]
     is_json = Path(path).suffix == ".json"
     text = json.dumps(entries, indent=1) + "\n" if is_json else yaml.safe_dump(entries, sort_keys=False, width=120)
@@ -36,6 +50,10 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
     """The ops of a JSON or YAML file. `ops`: classes of your own that it may name.
 
     Raises ValueError that names the file, the entry and what is wrong with it.
+
+    >>> da.save_recipe(da.presets.ssd300(), "ssd300.json")
+    >>> da.load_recipe("ssd300.json") == da.presets.ssd300()
+    True
     """
     types = library() | {each.__name__: each for each in ops}
     try:

@@ -64,6 +64,14 @@ class Resize(Render):
     Where the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix
     follow that rounding, so they stay exact. A box that lost more than three quarters and is thinner than a
     pixel, of the output or of the source, is dropped; a whole one stays however small.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.Resize((300, 300))(samples).boxes[0].round())
+    [[ 30.  30.  90. 150.]]
+    >>> print(da.Resize((300, 300), letterbox="center")(samples).boxes[0].round())
+    [[ 30.  90.  90. 150.]]
+    >>> print(da.Resize(300, max_size=500)(samples).images[0].shape)
+    (250, 500, 3)
     """
 
     size: int | tuple[int, int] | Sequence[tuple[int, int]]
@@ -113,6 +121,11 @@ class RandomShortestSize(Render):
 
     Multi-scale training with the aspect ratio kept. torchvision's `RandomShortestSize` draws for each image:
     here the images of a batch keep one scale, so that little is padded.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomShortestSize((50, 75, 150))(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[30. 15. 90. 75.]] (150, 300, 3)
     """
 
     min_size: tuple[int, ...]

@@ -17,6 +17,14 @@ class RepeatFactorSampler:
 
     An image with several classes goes by its rarest; none comes less than once. From LVIS (Gupta et al. 2019),
     Detectron2's RepeatFactorTrainingSampler, MMDetection's ClassBalancedDataset.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> factors = da.RepeatFactorSampler(0.4)(reader)
+    >>> print(factors.min(), factors.max().round(2))
+    1.0 1.55
+    >>> loader = da.Loader(reader, da.presets.ssd300(), batch_size=8, sampler=da.RepeatFactorSampler(0.4))
+    >>> len(loader)
+    8
     """
 
     threshold: float = 0.001
@@ -39,6 +47,11 @@ class ClassBalancedSampler:
 
     An epoch has as many images as the data set; images without objects never come. Shen et al. 2016 (class-aware
     sampling).
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> factors = da.ClassBalancedSampler()(reader)
+    >>> print(factors.min(), factors.max().round(2), factors.sum().round())
+    0.0 1.75 48.0
     """
 
     def __call__(self, reader: CocoReader) -> Floats:

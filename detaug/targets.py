@@ -38,6 +38,13 @@ def yolo(
 
     As YOLO's losses take them: labels from `first_label`, boxes by centre and size, relative to the height and width
     of `batch.images`, padding included, unless `relative` is false.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=4, train=False)))
+    >>> print(da.targets.yolo(batch)[:3])  # image, label, x and y of the centre, width, height
+    tensor([[0.0000, 5.0000, 0.3760, 0.4387, 0.3040, 0.4933],
+            [0.0000, 5.0000, 0.8770, 0.4880, 0.2460, 0.5333],
+            [0.0000, 3.0000, 0.2030, 0.4640, 0.4060, 0.6133]])
     """
     check("layout", layout, layout in ("cxcywh", "xyxy"), "'cxcywh' or 'xyxy'")
     real = _real_rows(batch)
@@ -56,6 +63,10 @@ def ssd300_default_boxes() -> Tensor:
     """(8732, 4) float32 XYXY pixels of a 300 x 300 image: the default boxes of torchvision's `ssd300_vgg16`.
 
     Six square maps; at each place of a map two squares, and two boxes for each aspect ratio (Liu et al. 2016, 2.2).
+
+    >>> boxes = da.targets.ssd300_default_boxes()
+    >>> print(tuple(boxes.shape), boxes[-1])
+    (8732, 4) tensor([ 57.7226,   0.0000, 242.2774, 300.0000])
     """
     scales = (0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05)
     maps = ((38, 8, (2,)), (19, 16, (2, 3)), (10, 32, (2, 3)), (5, 64, (2, 3)), (3, 100, (2,)), (1, 300, (2,)))
@@ -72,6 +83,12 @@ def ssd(
 
     `default_boxes`: (A, 4) XYXY pixels, see `ssd300_default_boxes`. `weights`: of offsets in x, y and in log width,
     height; 10, 10, 5, 5 are the variances 0.1, 0.1, 0.2, 0.2.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=4, train=False)))
+    >>> matched = da.targets.ssd(batch, da.targets.ssd300_default_boxes())
+    >>> print(tuple(matched.offsets.shape), (matched.labels > 0).sum(1))  # default boxes with an object, each image
+    (4, 8732, 4) tensor([33, 33, 21, 19])
     """
     boxes, labels, mask, default_boxes = _inputs(batch, default_boxes)
     overlaps = _overlaps(boxes, mask, default_boxes)
@@ -97,6 +114,12 @@ def retinanet(
     small, go to the object that is nearest to them.
 
     `anchors`: (A, 4) XYXY pixels.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=4, train=False)))
+    >>> matched = da.targets.retinanet(batch, da.targets.ssd300_default_boxes())  # your model's anchors
+    >>> print((matched.labels > 0).sum(1), (matched.labels < 0).sum(1))  # with an object; to be ignored
+    tensor([33, 33, 22, 19]) tensor([52, 51, 60, 43])
     """
     check("low", low, 0 <= low <= high, f"within 0..high ({high})")
     boxes, labels, mask, anchors = _inputs(batch, anchors)

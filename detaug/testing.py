@@ -77,8 +77,8 @@ def assert_boxes_follow_pixels(
     Returns the number of boxes that were compared. Raises AssertionError that lists the misplaced boxes and names a
     PNG, `picture` or a temporary file, in which green is what the op says and red is what the pixels say.
 
-    >>> da.testing.assert_boxes_follow_pixels(da.RandomHorizontalFlip(p=1))
-    24
+    >>> da.testing.assert_boxes_follow_pixels([da.RandomIoUCrop(), da.Resize((300, 300)), da.RandomInvert(p=1)])
+    20
     """
     recipe = tuple([ops] if isinstance(ops, Op) else ops)
     check("smallest", smallest, 1 <= smallest <= min(size) // 2, "at least 1 and at most half of the shorter side")
@@ -95,7 +95,12 @@ def assert_boxes_follow_pixels(
 
 
 def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
-    """Three rectangles in each of n images, of `smallest` pixels to half of the image a side."""
+    """Three rectangles in each of n images, of `smallest` pixels to half of the image a side.
+
+    >>> painted = da.testing.paint((192, 256), n=2, smallest=24, seed=0)
+    >>> print(painted.images[0].shape, painted.boxes[0].tolist())
+    (192, 256, 3) [[15, 44, 126, 87], [85, 10, 152, 93], [161, 91, 220, 158]]
+    """
     rng, (height, width) = np.random.default_rng([2, seed]), size
     images, boxes = np.zeros((n, *size, 3), np.uint8), np.zeros((n, 3, 4), np.int64)
     for at in np.ndindex(n, 3):
@@ -107,7 +112,13 @@ def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
 
 
 def run(ops: Iterable[Op], painted: Painted, *, seed: int, device: str, pipeline: bool) -> Result:
-    """`ops` on painted images, at once or in a loader."""
+    """`ops` on painted images, at once or in a loader.
+
+    >>> painted = da.testing.paint((192, 256), n=2, smallest=24, seed=0)
+    >>> result = da.testing.run([da.RandomHorizontalFlip(p=1)], painted, seed=0, device="cpu", pipeline=False)
+    >>> print(result.images[0].shape, result.boxes[0].round().tolist())
+    (192, 256, 3) [[130.0, 44.0, 241.0, 87.0], [104.0, 10.0, 171.0, 93.0], [36.0, 91.0, 95.0, 158.0]]
+    """
     recipe = list(ops)
     if pipeline:
         with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +166,13 @@ def _written(painted: Painted, folder: Path) -> CocoReader:
 
 
 def read_box(channel: Array, brightness: float = 0.5) -> Array:
-    """XYXY around all that is bright on black, to a fraction of a pixel: where it falls to that part of its maximum."""
+    """XYXY around all that is bright on black, to a fraction of a pixel: where it falls to that part of its maximum.
+
+    >>> channel = np.zeros((100, 200))
+    >>> channel[10:50, 20:60] = 255
+    >>> print(da.testing.read_box(channel))
+    [20. 10. 60. 50.]
+    """
     x0, x1 = _edges(channel.max(axis=0), brightness)
     y0, y1 = _edges(channel.max(axis=1), brightness)
     return np.array([x0, y0, x1, y1])

@@ -20,7 +20,7 @@ HAVE_NO_DOCSTRING = {"converters.KINDS"}
 
 
 def public_names() -> dict[str, Any]:
-    """The names of the package and of detaug.converters, and the functions of the modules that are public."""
+    """The names of the package and of detaug.converters, and the functions of its public modules."""
     names = {name: getattr(da, name) for name in da.__all__}
     names |= {f"converters.{name}": getattr(converters, name) for name in converters.__all__}
     for module in (da.presets, da.targets, da.testing):
@@ -40,20 +40,26 @@ def own_docstring(thing: Any) -> str:
 
 
 NAMES = public_names()
+EXAMPLES = [name for name, each in NAMES.items() if not isinstance(each, types.ModuleType)]
 
 
 def example(name: str) -> doctest.DocTest:
     """What stands behind >>> in a docstring."""
-    globs = {"da": da, "np": np, "torch": torch, "converters": converters, "__name__": "example"}
+    globs = {"da": da, "np": np, "torch": torch, "__name__": "example"}
     return doctest.DocTestParser().get_doctest(own_docstring(NAMES[name]), globs, name, None, 0)
 
 
 @pytest.mark.usefixtures("workplace", "cpu")
-@pytest.mark.parametrize("name", [name for name in NAMES if example(name).examples])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_prints_what_it_says(name: str) -> None:
+    shown = example(name)
+    text = "".join(each.source + each.want for each in shown.examples)
+    assert NAMES[name].__name__.lower() in text.lower(), (
+        f"the docstring of {name} has no example of it: lines that begin with >>>"
+    )
+    assert any(each.want for each in shown.examples), f"the example of {name} shows no output"
     report: list[str] = []
-    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    doctest.DocTestRunner(optionflags=flags).run(example(name), out=report.append)
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(shown, out=report.append)
     assert not report, "".join(report)
 
 
