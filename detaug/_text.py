@@ -65,6 +65,18 @@ def cut(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
     return text[:kept].rstrip(" .") + ".." if kept > 0 else ""
 
 
+def wrap(text: str, font: ImageFont.FreeTypeFont, width: float) -> list[str]:
+    """`text` in lines of at most `width`, broken between words; a word that is wider has a line of its own."""
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and font.getlength(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
 def _unprintable(letter: str) -> bool:
     """Control characters, surrogates and unassigned code points."""
     return unicodedata.category(letter) in ("Cc", "Cs", "Cn")

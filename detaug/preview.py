@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from itertools import accumulate, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from detaug._page import lay_out
 from detaug._text import cut, typeset
 
 __all__ = ["Tile", "class_color", "draw_boxes", "hatch", "notebook_png", "sheet", "to_image"]
@@ -35,9 +35,6 @@ PALETTE: tuple[Color, ...] = (
 # With this salt the 20 classes of Pascal VOC get 20 different colours (and so do those of `detaug demo`).
 SALT = b"315485"
 
-INK: Color = (28, 30, 34)
-FAINT: Color = (112, 116, 124)
-PAPER: Color = (255, 255, 255)
 SMALLEST_TEXT = 7  # pixels
 
 
@@ -46,7 +43,8 @@ class Tile(NamedTuple):
 
     image: PIL image, or an array or tensor that `to_image` takes.
     boxes: (M, 4) XYXY pixels of `image`; names: M class names; difficult: M flags, drawn dashed.
-    hatched: (R, 4) XYXY pixels, areas that are padded or dropped. caption: a line of text below the image.
+    hatched: (R, 4) XYXY pixels, areas that are padded or dropped. caption: text below the image, in
+        lines where it has "\\n" or is too long for one, four at most.
     """
 
     image: Any
@@ -172,7 +170,7 @@ def sheet(
         raise ValueError("rows must hold at least one image, got none; pass [[image, ...], ...]")
     pictures = [[_render(tile, cell) for tile in row] for row in rows]
     captions = [[tile.caption if isinstance(tile, Tile) else "" for tile in row] for row in rows]
-    return _lay_out(pictures, captions, title, columns)
+    return lay_out(pictures, captions, title, columns)
 
 
 NOTEBOOK_IMAGES = 8
@@ -429,10 +427,6 @@ def _overlaps(a: Boxes, b: Boxes) -> Boxes:
 
 # ---------------------------------------------------------------- sheet
 
-MARGIN = 16
-GAP = 12
-TITLE, HEADING, CAPTION = 20, 15, 13  # text heights
-
 
 def _render(tile: Tile | Image.Image, cell: tuple[int, int]) -> Image.Image:
     """The image of a tile, resized to fit (H, W) `cell`, with its hatching and boxes."""
@@ -443,48 +437,3 @@ def _render(tile: Tile | Image.Image, cell: tuple[int, int]) -> Image.Image:
     canvas, scale = _resized(picture, size)
     canvas = hatch(canvas, _check_boxes(tile.hatched, "hatched") * scale)
     return draw_boxes(canvas, _check_boxes(tile.boxes, "boxes") * scale, tile.names, difficult=tile.difficult)
-
-
-def _lay_out(
-    pictures: Sequence[Sequence[Image.Image]],
-    captions: Sequence[Sequence[str]],
-    title: str,
-    columns: Sequence[str],
-) -> Image.Image:
-    widths = [max(p.width for p in column if p) for column in zip_longest(*pictures)]
-    heights = [max((p.height for p in row), default=0) + _strip(any(texts), CAPTION) for row, texts in
-               zip(pictures, captions, strict=True)]  # fmt: skip
-    headings_top = MARGIN + _strip(bool(title), TITLE)
-    lefts = _starts(MARGIN, widths, GAP, first_gap=2 * GAP)
-    tops = _starts(headings_top + _strip(any(columns), HEADING), heights, GAP)
-    page = Image.new("RGB", (lefts[-1] - GAP + MARGIN, tops[-1] - GAP + MARGIN), PAPER)
-    draw = ImageDraw.Draw(page)
-    _write(draw, (MARGIN, MARGIN), title, TITLE, INK, page.width - 2 * MARGIN)
-    for left, width, heading in zip(lefts, widths, columns, strict=False):
-        _write(draw, (left, headings_top), heading, HEADING, INK, width)
-    for top, row, texts in zip(tops, pictures, captions, strict=False):
-        for left, width, picture, text in zip(lefts, widths, row, texts, strict=False):
-            page.paste(picture, (left, top))
-            _write(draw, (left, top + picture.height + 3), text, CAPTION, FAINT, width)
-    return page
-
-
-def _strip(present: bool, text_height: int) -> int:
-    """The height of a line of text with the space around it."""
-    return round(text_height * 1.3) + 8 if present else 0
-
-
-def _starts(start: int, lengths: Sequence[int], gap: int, first_gap: int | None = None) -> list[int]:
-    """Where each thing of `lengths` begins, with `gap` between, and where one more would."""
-    gaps = [gap if first_gap is None or len(lengths) == 1 else first_gap] + [gap] * len(lengths)
-    steps = (length + space for length, space in zip(lengths, gaps, strict=False))
-    return list(accumulate(steps, initial=start))
-
-
-def _write(
-    draw: ImageDraw.ImageDraw, xy: tuple[int, int], text: str, height: int, color: Color, max_width: int
-) -> None:
-    """One line of text with its top at `xy`, cut to `max_width`."""
-    text, font = typeset(text, height)
-    line = cut(text, font, max_width)
-    draw.text((xy[0], xy[1] + round(0.95 * height)), line, color, font, anchor="ls")

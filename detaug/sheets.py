@@ -23,12 +23,13 @@ from PIL import Image, ImageOps
 from detaug import presets
 from detaug.batches import Batch
 from detaug.changes import Stage, what_changed
+from detaug.draws import what_was_drawn
 from detaug.eager import Samples, batch
 from detaug.pick import How, objects, pick
 from detaug.pixels import Normalize
 from detaug.preview import Tile, sheet, to_image
 from detaug.reader import CocoReader
-from detaug.recipe import Op
+from detaug.recipe import Op, Recipe
 from detaug.recipe_file import load_recipe
 
 __all__ = ["batch_sheet", "draws_sheet", "preview_file", "samples_sheet", "save_sheet", "steps_sheet"]
@@ -142,7 +143,7 @@ def steps_sheet(
     notes: Sequence[str] = (),
     title: str = "",
 ) -> Image.Image:
-    """A row for each image: the source, then the image after each op of the recipe, with what the op did to it.
+    """A row for each image: the source, then the image after each op, with what the op did to it and what it drew.
 
     Arguments and errors as those of `draws_sheet`. An op before Resize moves the view only; it is shown as if
     Resize, to the view's own size, came right after it.
@@ -304,6 +305,13 @@ class Run(NamedTuple):
         """What of the photo at `at` is compared to tell what an op did to it."""
         return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at])
 
+    def last_draw(self, at: int) -> str:
+        """What the last op drew for the photo at `at`; not said of Resize, which draws its size for all of them."""
+        own = [step for step, (_, drawn_by) in enumerate(Recipe(self.samples.ops).steps) if step == drawn_by]
+        op = self.samples.ops[-1]
+        words = what_was_drawn(op, self.samples.plan.drawn[own[-1]], at) if op.stage != "render" else ""
+        return f"drew {words}" if words else ""
+
 
 def _run(photos: Sequence[Photo], ops: Sequence[Op], seed: int) -> Run:
     starts = np.cumsum([1, *(len(photo.boxes) for photo in photos)])
@@ -349,7 +357,7 @@ def _draw(run: Run, at: int) -> Tile:
 def _step(runs: Sequence[Run], at: int, step: int) -> Tile:
     after = runs[step]
     if not isinstance(after.samples.ops[-1], Normalize):
-        return after.tile(at, what_changed(runs[step - 1].stage(at), after.stage(at)))
+        return after.tile(at, f"{what_changed(runs[step - 1].stage(at), after.stage(at))}\n{after.last_draw(at)}")
     pixels = after.samples.images[at]
     return after.tile(at, f"{pixels.min():.2f} to {pixels.max():.2f}")
 

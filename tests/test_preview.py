@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
-from detaug import _text, preview
+from detaug import _page, _text, preview
 from detaug.preview import Tile, class_color, draw_boxes, hatch, sheet, to_image
 
 VOC = [
@@ -370,7 +370,7 @@ def test_the_boxes_of_a_tile_are_drawn_where_they_lie() -> None:
     tile = Tile(canvas(60, 40), [(30, 20, 60, 40)], [""], [False], hatched=[(0, 0, 30, 40)])
     page = np.asarray(sheet([[tile]], cell=(80, 120)))
     outline = Image.fromarray((page == class_color("")).all(2)).getbbox()
-    left, top = preview.MARGIN, preview.MARGIN
+    left, top = _page.MARGIN, _page.MARGIN
     assert outline == (left + 60, top + 40, left + 120, top + 80)
     plain, hatched = page[top : top + 38, left + 62 : left + 120], page[top : top + 80, left : left + 60]
     assert (plain == 90).all()
@@ -389,10 +389,19 @@ def test_title_headings_and_captions_take_their_own_room() -> None:
 def test_text_does_not_run_into_the_next_column(text: str) -> None:
     tiles = [Tile(canvas(40, 40), caption=text), Tile(canvas(40, 40))]
     page = np.asarray(sheet([tiles], title=text, columns=[text], cell=(100, 100)))
-    gutter = page[:, preview.MARGIN + 101 : preview.MARGIN + 100 + 2 * preview.GAP]
-    below_title = preview.MARGIN + preview._strip(True, preview.TITLE)
+    gutter = page[:, _page.MARGIN + 101 : _page.MARGIN + 100 + 2 * _page.GAP]
+    below_title = _page.MARGIN + _page.strip(True, _page.TITLE)
     assert (gutter[below_title:] == 255).all()
-    assert (page[:, -preview.MARGIN + 1 :] == 255).all()
+    assert (page[:, -_page.MARGIN + 1 :] == 255).all()
+
+
+def test_a_long_caption_is_wrapped_and_every_line_has_its_row() -> None:
+    """Ink below the picture: as many lines, with paper between, as the caption has; at most four."""
+    for caption, lines in [("one", 1), ("one\ntwo", 2), ("a caption of words " * 2, 2), ("many words " * 60, 4)]:
+        page = np.asarray(sheet([[Tile(canvas(200, 40), caption=caption)]], cell=(40, 200)))
+        inked = (page[_page.MARGIN + 40 :] < 200).any((1, 2))
+        assert np.count_nonzero(np.diff(inked.astype(int)) == 1) == lines
+        assert not inked[-8:].any()
 
 
 @pytest.mark.parametrize("rows", [[], [[]], [[], []]])
@@ -406,7 +415,7 @@ def test_a_sheet_of_nothing_is_an_error(rows: Any) -> None:
 def test_any_sizes_make_a_sheet(sizes: list[list[tuple[int, int]]]) -> None:
     if any(sizes):
         rows = [[Tile(Image.new("RGB", size), [(0, 0, 1, 1)], ["a"]) for size in row] for row in sizes]
-        assert sheet(rows, cell=(40, 40)).height > 2 * preview.MARGIN
+        assert sheet(rows, cell=(40, 40)).height > 2 * _page.MARGIN
 
 
 def test_drawing_needs_neither_torch_nor_dali() -> None:

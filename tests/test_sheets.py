@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import detaug as da
-from detaug import preview, sheets
+from detaug import _page, preview, sheets
 from detaug.cli import main
 from detaug.preview import class_color
 from detaug.sheets import batch_sheet, draws_sheet, preset_ops, samples_sheet, save_sheet, steps_sheet
@@ -53,13 +53,13 @@ def thin_outlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preview, "_line_width", lambda *_: 1)
 
 
-def cells(sheet: Image.Image, rows: int, columns: int) -> list[list[Pixels]]:
-    """The pictures of a sheet without title whose pictures are all SIZE x SIZE."""
-    top = preview.MARGIN + preview._strip(True, preview.HEADING)
-    down = SIZE + preview._strip(True, preview.CAPTION) + preview.GAP
-    left, right = preview.MARGIN + preview.GAP, SIZE + preview.GAP
+def cells(sheet: Image.Image, rows: int, columns: int, lines: int = 1) -> list[list[Pixels]]:
+    """The pictures of a sheet without title whose pictures are all SIZE x SIZE, above captions of `lines`."""
+    top = _page.MARGIN + _page.strip(True, _page.HEADING)
+    down = SIZE + _page.strip(lines, _page.CAPTION) + _page.GAP
+    left, right = _page.MARGIN + _page.GAP, SIZE + _page.GAP
     pixels = np.asarray(sheet)
-    lefts = [preview.MARGIN, *(left + right * column for column in range(1, columns))]
+    lefts = [_page.MARGIN, *(left + right * column for column in range(1, columns))]
     return [[pixels[top + down * row :, x:][:SIZE, :SIZE] for x in lefts] for row in range(rows)]
 
 
@@ -107,7 +107,7 @@ def test_outlines_lie_on_the_objects_after_every_op(tmp_path: Path, thin_outline
     reader = painted_reader(tmp_path)
     ops = [da.RandomZoomOut(2, p=1, fill=BLACK), da.RandomVerticalFlip(p=1), da.Resize((SIZE, SIZE)), da.Normalize()]
     sheet = steps_sheet(reader, ops, range(3), seed=1, size=SIZE)
-    for row in cells(sheet, 3, 5):
+    for row in cells(sheet, 3, 5, lines=2):
         for pixels in row:
             assert_tight(pixels)
         source, zoomed, flipped, resized, normalized = map(outline, row)
@@ -115,6 +115,21 @@ def test_outlines_lie_on_the_objects_after_every_op(tmp_path: Path, thin_outline
         assert flipped == pytest.approx((zoomed[0], SIZE - zoomed[3], zoomed[2], SIZE - zoomed[1]), abs=1)
         assert resized == pytest.approx(flipped, abs=1)
         assert normalized == resized
+
+
+def test_steps_say_the_numbers_that_the_pixels_show(tmp_path: Path) -> None:
+    """The ratio drawn is the canvas measured; the numbers are those of the op, not of a second part of another's."""
+    ops = [da.RandAugment(), da.RandomZoomOut(2, p=1), da.RandomHorizontalFlip(p=1), da.Resize((SIZE, SIZE)), da.JPEG()]
+    photos = sheets._photos(painted_reader(tmp_path), range(3), ())
+    runs = [sheets._run(photos, ops[:done], seed=1) for done in range(len(ops) + 1)]
+    for at in range(3):
+        policy, zoom, flip, resize, jpeg = (sheets._step(runs, at, step).caption for step in range(1, len(runs)))
+        assert "\ndrew op " in policy
+        measured, ratio = zoom.split()[1], zoom.partition("ratio ")[2].partition(",")[0]
+        assert float(measured) == pytest.approx(float(ratio), abs=0.011)
+        assert flip == "mirrored left-right\ndrew flip yes"
+        assert "drew" not in resize
+        assert jpeg.partition("\ndrew ")[2].startswith("apply ")
 
 
 def test_objects_keep_their_own_name_when_others_are_cropped_off(tmp_path: Path) -> None:
@@ -231,7 +246,7 @@ def test_preview_writes_a_picture(
     assert main(["preview", *painted, "-o", str(output), "--rows", "2", "--columns", "3", "--size", "100"]) == 0
     assert capsys.readouterr() == (f"written: {output}, 2 of 3 images\n", "")
     with Image.open(output) as sheet:
-        assert sheet.width == 4 * 100 + 2 * preview.MARGIN + 4 * preview.GAP
+        assert sheet.width == 4 * 100 + 2 * _page.MARGIN + 4 * _page.GAP
     assert not list(tmp_path.glob(".*"))
 
 

@@ -16,7 +16,7 @@ CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
     {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters"},
-    {"views", "settings"},
+    {"views", "settings", "_page"},
     {"recipe", "changes", "shapes", "preview"},
     {"batches", "report", "branches", "noise"},
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
@@ -24,7 +24,7 @@ LAYERS = [
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
     {"plans"},
     {"loader"},
-    {"recipe_file", "testing", "detectors"},
+    {"recipe_file", "testing", "detectors", "draws"},
     {"sheets", "detections"},
     {"demo", "contestants", "bench_chart", "checkpoint"},
     {"bench", "tune", "train"},

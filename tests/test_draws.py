@@ -1,0 +1,107 @@
+"""The drawn numbers of an op in words: against numbers that are known, because the test wrote or forced them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import detaug as da
+from detaug import color
+from detaug.draws import what_was_drawn
+from detaug.policies import OPS
+from detaug.recipe import Op
+
+N = 3
+
+
+def drawn(op: Op, /, **arrays: Any) -> str:
+    """What is said of the second of three images; the others have zeros."""
+    rows = {}
+    for name, value in arrays.items():
+        one = np.asarray(value)
+        rows[name] = np.zeros((N, *one.shape), one.dtype)
+        rows[name][1] = one
+    return what_was_drawn(op, rows, 1)
+
+
+FLIP, ZOOM = da.RandomHorizontalFlip(), da.RandomZoomOut()
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "words"),
+    [
+        (FLIP, {"flip": True}, "flip yes"),
+        (FLIP, {"flip": False}, "flip no"),
+        (FLIP, {}, ""),
+        (ZOOM, {"ratio": 2.314, "place": [0.12, 0.8]}, "ratio 2.31, place 0.12 0.80"),
+        (da.JPEG(), {"apply": False, "quality": 31}, "apply no"),
+        (da.JPEG(), {"apply": True, "quality": 31}, "apply yes, quality 31"),
+        (da.RandomErasing(), {"erase": True, "area": np.linspace(0.02, 0.3, 10)}, "erase yes, area 0.02 to 0.30"),
+        (da.GaussianNoise(), {"apply": True, "seed": [4_000_000_000, 12]}, "apply yes"),
+        (da.RandAugment(), {"op": [OPS.index("Rotate"), 0], "strength": [-9.0, 0.0]},
+         "op Rotate Identity, strength -9.00 0.00"),
+    ],
+)  # fmt: skip
+def test_numbers_by_name(op: Op, arrays: dict[str, Any], words: str) -> None:
+    assert drawn(op, **arrays) == words
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([], "no change"),
+        ([color.brightness(np.array([1.1]))], "gain 1.10, middle gray +13"),
+        ([color.contrast(np.array([0.6]))], "gain 0.60"),
+        ([color.saturation(np.array([1.3]))], "saturation 1.30"),
+        ([color.saturation(np.array([0.0]))], "saturation 0.00"),
+        ([color.hue(np.array([0.05]))], "hue +18°"),
+        ([color.hue(np.array([-0.25]))], "hue -90°"),
+        ([color.brightness(np.array([0.0]))], "gain 0.00, middle gray -128"),
+        *(([color.permutation(np.array([order]))], f"channels {name}")
+          for order, name in [((0, 2, 1), "RBG"), ((1, 2, 0), "GBR"), ((2, 0, 1), "BRG"), ((2, 1, 0), "BGR")]),
+    ],
+)  # fmt: skip
+def test_a_colour_matrix_is_taken_apart(steps: list[Any], words: str) -> None:
+    assert drawn(da.ColorJitter(), color=color.chain(color.IDENTITY[None], *steps)[0]) == words
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (1, 2, 0)])
+def test_a_chain_of_all_colour_changes_is_taken_apart(order: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(sum(order) + order[0])
+    light, contrast, saturation = rng.uniform(0.5, 1.5, (3, 1))
+    turn = rng.uniform(-0.4, 0.4, 1)
+    maps = color.brightness(light), color.saturation(saturation), color.hue(turn), color.contrast(contrast)
+    matrix = color.chain(*maps, color.permutation(np.array([order])))[0]
+    gray = 128 * (light * contrast + 1 - contrast) - 128
+    words = f"gain {(light * contrast)[0]:.2f}, middle gray {gray[0]:+.0f}, saturation {saturation[0]:.2f}, "
+    words += f"hue {360 * turn[0]:+.0f}°" + (f", channels {''.join('RGB'[c] for c in order)}" if order[0] else "")
+    assert drawn(da.ColorJitter(), color=matrix) == words
+
+
+def test_the_ops_inside_of_a_choice_are_named() -> None:
+    choice = da.RandomChoice([da.JPEG(p=1, quality=(31, 31)), da.ColorJitter(contrast=(0.6, 0.6))])
+    samples = choice(da.Resize((8, 8))(da.batch([np.zeros((8, 8, 3), np.uint8)] * 20, seed=3)))
+    said = {what_was_drawn(choice, samples.params[1], at) for at in range(20)}
+    assert said == {"JPEG apply yes, quality 31", "ColorJitter gain 0.60"}
+    never = da.RandomApply([da.JPEG()], p=0)
+    assert drawn(never, chosen=[False]) == "none"
+
+
+def test_every_op_says_something_short() -> None:
+    """All ops that need no arguments, on noise: a line of words, no arrays and no names of types."""
+    photos = np.random.default_rng(0).integers(0, 256, (2, 40, 60, 3), np.uint8)
+    for name in da.__all__:
+        kind = getattr(da, name)
+        if not (isinstance(kind, type) and issubclass(kind, Op)) or kind in (Op, da.GeometricOp, da.PixelOp):
+            continue
+        try:
+            op = kind()
+        except TypeError:
+            continue
+        ops = [op] if op.stage == "view" else [da.Resize((32, 32)), op]
+        samples = da.batch(photos, [[[5, 5, 30, 30]]] * 2).then(*ops)
+        words = what_was_drawn(op, samples.params[len(ops) - 1], 0)
+        assert len(words) < 150, (name, words)
+        assert not set("[]{}()\n") & set(words), (name, words)
