@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.views import invert
-
 Array = NDArray[Any]
 
 GRAY = np.array([0.299, 0.587, 0.114])
@@ -17,7 +15,7 @@ SAME = 0.01  # relative; Resize rounds to whole pixels
 
 
 class Stage(NamedTuple):
-    """An image between two ops: (H, W, 3) in 0..255, how many boxes it has, and its (2, 3) matrix from the source."""
+    """An image between two ops: (H, W, 3) in 0..255, how many boxes it has, its matrix from the source."""
 
     image: Array
     boxes: int
@@ -34,22 +32,54 @@ def what_changed(before: Stage, after: Stage) -> str:
     """A caption such as "mirrored left-right" or "window 62 % x 48 %, 3 of 5 boxes"; "as it was" for nothing."""
     moves = list(_moves(before, after))
     pixels = [] if moves else list(_color_changes(before.image, after.image))
-    boxes = [f"{after.boxes} of {before.boxes} boxes"] if after.boxes != before.boxes else []
+    boxes = [how_many(after.boxes, before.boxes)] if after.boxes != before.boxes else []
     return ", ".join(moves + pixels + boxes) or "as it was"
+
+
+def how_many(boxes: int, before: int) -> str:
+    """ "3 of 5 boxes"; "9 boxes, were 5" where others came, as by Mosaic; "no boxes" where there never were any."""
+    if boxes > before:
+        return f"{boxes} boxes, were {before}"
+    return f"{boxes} of {before} boxes" if before else "no boxes"
 
 
 # ---------------------------------------------------------------- geometry
 
 
 def _moves(before: Stage, after: Stage) -> Iterator[str]:
-    start, end = _view(before, after)
-    span = np.abs(end - start)
+    change = _square(after.matrix) @ np.linalg.inv(_square(before.matrix))
+    change /= change[2, 2]
+    if (np.abs(change[2, :2] * before.size) > SAME).any():
+        yield "perspective changed"
+    elif (np.abs(np.diag(np.fliplr(change[:2, :2]))) > SAME).any():
+        yield from _turns(change[:2, :2])
+    else:
+        yield from _windows(before, after, np.linalg.inv(change))
+
+
+def _turns(linear: Array) -> Iterator[str]:
+    """Of a map that is more than stretched; turns are counter-clockwise, as one sees it."""
+    if np.linalg.det(linear) < 0:
+        yield "mirrored left-right"
+        linear = linear @ np.diag([-1, 1])
+    angle = np.degrees(np.arctan2(-linear[1, 0], linear[0, 0]))
+    sides = np.linalg.norm(linear, axis=0)
+    yield from [f"turned {angle:+.0f}°"] if abs(angle) >= 0.5 else []
+    yield from ["sheared"] if abs(linear[:, 0] @ linear[:, 1]) > SAME * sides.prod() else []
+
+
+def _windows(before: Stage, after: Stage, back: Array) -> Iterator[str]:
+    """Of a map that keeps the axes; `back`: (3, 3), from pixels after it to pixels before it."""
+    start, end = (back[:2, 2] / before.size, (back[:2, :2] @ after.size + back[:2, 2]) / before.size)
+    span, shift = np.abs(end - start), -np.minimum(start, end)
     yield from (f"mirrored {how}" for how, a, b in zip(("left-right", "top-bottom"), start, end, strict=True) if a > b)
     if (span > 1 + SAME).any():
         yield f"canvas {_by(*(f'{value:.2f}' for value in span))} times as large"
     elif (span < 1 - SAME).any():
         yield f"window {_by(*(f'{value:.0%}' for value in span))}"
-    elif (before.size != after.size).any():
+    elif (np.abs(shift) > SAME).any():
+        yield f"shifted {' x '.join(f'{value:+.0%}' for value in shift)}"
+    if (np.abs(after.size - before.size * span) > 1 + span).any():
         yield f"{after.size[0]} x {after.size[1]} pixels"
 
 
@@ -57,16 +87,9 @@ def _by(width: str, height: str) -> str:
     return width if width == height else f"{width} x {height}"
 
 
-def _view(before: Stage, after: Stage) -> tuple[Array, Array]:
-    """Where the corners of the image after the op lie in the one before it, (x, y), relative."""
-    corners = np.stack([np.zeros(2), after.size])
-    source = _through(invert(after.matrix[None])[0], corners)
-    start, end = _through(before.matrix, source) / before.size
-    return start, end
-
-
-def _through(matrix: Array, points: Array) -> Array:
-    return np.asarray(points @ matrix[:, :2].T + matrix[:, 2])
+def _square(matrix: Array) -> Array:
+    """(2, 3) or (3, 3) as (3, 3)."""
+    return np.concatenate([matrix, np.eye(3)[len(matrix) :]])
 
 
 # ---------------------------------------------------------------- pixels

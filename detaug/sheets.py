@@ -22,7 +22,7 @@ from PIL import Image, ImageOps
 
 from detaug import presets
 from detaug.batches import Batch
-from detaug.changes import Stage, what_changed
+from detaug.changes import Stage, how_many, what_changed
 from detaug.draws import what_was_drawn
 from detaug.eager import Samples, batch
 from detaug.pick import How, objects, pick
@@ -350,8 +350,7 @@ def _source(photo: Photo) -> Tile:
 
 
 def _draw(run: Run, at: int) -> Tile:
-    before, after = len(run.photos[at].boxes), len(run.samples.labels[at])
-    return run.tile(at, f"{after} of {before} boxes" if before else "no boxes")
+    return run.tile(at, how_many(len(run.samples.labels[at]), len(run.photos[at].boxes)))
 
 
 def _step(runs: Sequence[Run], at: int, step: int) -> Tile:

@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 
 import detaug as da
-from detaug.changes import Stage, what_changed
-from detaug.recipe import Op
+from detaug.changes import Stage, how_many, what_changed
+from detaug.recipe import Arrays, Op
+from detaug.views import Views
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)
+
+
+class Shift(da.GeometricOp):
+    """Everything a tenth of the width to the right and a fifth of the height up."""
+
+    fill = (0.0, 0.0, 0.0)
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        start = np.tile([-0.1, 0.2], (len(views), 1))
+        return views.beyond_is_fill(self.fill).look(start, start + 1).clip()
 
 
 def stages(*ops: Op) -> list[Stage]:
@@ -31,6 +42,12 @@ def stages(*ops: Op) -> list[Stage]:
         (da.RandomZoomOut(1, p=1), "as it was"),
         (da.Resize((30, 50)), "50 x 30 pixels"),
         (da.Resize((60, 80)), "as it was"),
+        (da.Resize((200, 200), letterbox="center"), "canvas 1.00 x 1.33 times as large, 200 x 200 pixels"),
+        (da.RandomRotation((30, 30), p=1), "turned +30°"),
+        (da.RandomRotation((-30, -30), p=1), "turned -30°"),
+        (da.RandomPerspective(p=1), "perspective changed"),
+        (da.RandomAffine((0, 0), scale=(1, 1), shear=(20, 20), p=1), "sheared"),
+        (Shift(), "shifted +10% x -20%"),
     ],
 )
 def test_geometry(op: Op, words: str) -> None:
@@ -53,6 +70,31 @@ def test_after_a_crop_the_view_is_compared_with_the_crop() -> None:
     )
     assert what_changed(cropped, flipped) == "mirrored left-right"
     assert what_changed(flipped, resized) == "32 x 32 pixels"
+
+
+@pytest.mark.parametrize(("quarters", "words"), [(1, "turned +90°"), (2, "mirrored left-right, mirrored top-bottom")])
+def test_quarter_turns(quarters: int, words: str) -> None:
+    samples = da.batch([PHOTO]).replay([{"turns": np.array([quarters])}, {}])
+    turned = da.RandomRotate90()(samples)
+    before, after = (Stage(each.images[0], 0, each.matrix[0]) for each in (da.batch([PHOTO]), turned))
+    assert what_changed(before, after) == words
+    assert (after.image == np.rot90(PHOTO, quarters)).all()
+
+
+def test_a_turn_then_a_mirror_are_told_apart() -> None:
+    *_, turned, mirrored = stages(da.RandomRotation((30, 30), p=1), da.RandomHorizontalFlip(p=1))
+    assert what_changed(turned, mirrored) == "mirrored left-right"
+    source = Stage(PHOTO, 2, np.eye(2, 3))
+    assert what_changed(source, mirrored).startswith("mirrored left-right, turned")
+    distorted, mirrored = stages(da.RandomPerspective(p=1), da.RandomHorizontalFlip(p=1))[1:]
+    assert what_changed(distorted, mirrored) == "mirrored left-right"
+
+
+@pytest.mark.parametrize(
+    ("boxes", "before", "words"), [(3, 5, "3 of 5 boxes"), (9, 5, "9 boxes, were 5"), (0, 0, "no boxes")]
+)
+def test_how_many_boxes(boxes: int, before: int, words: str) -> None:
+    assert how_many(boxes, before) == words
 
 
 def test_colors() -> None:
