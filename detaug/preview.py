@@ -35,7 +35,9 @@ PALETTE: tuple[Color, ...] = (
 # With this salt the 20 classes of Pascal VOC get 20 different colours (and so do those of `detaug demo`).
 SALT = b"315485"
 
+SHADE = (0, 0, 0, 150)  # RGBA, beside outlines
 SMALLEST_TEXT = 7  # pixels
+MOST_HIDDEN = 0.3  # of an object, by a label that is not needed; a quarter of a label counts as an object
 
 
 class Tile(NamedTuple):
@@ -122,6 +124,7 @@ def draw_boxes(
     boxes: (M, 4) XYXY pixels of `image`. names: M class names, "" for no label. difficult: M flags.
     size: (H, W) pixels to which the image is resized before anything is drawn, so that lines and text are
         sharp on a small image too.
+    In a crowd, labels are left out that would hide other objects, first those whose colour has been named.
     Boxes may reach over the border (those edges are not seen) and may be reversed; one that is wholly outside
     or not finite is not drawn. Raises ValueError where boxes, names and difficult are not equally many.
 
@@ -310,8 +313,8 @@ def _snap(box: Boxes) -> tuple[int, int, int, int]:
 
 
 def _text_height(size: tuple[int, int]) -> int:
-    """Of the font, in pixels: 8 on an icon, 14 on 500 x 375, 40 at most."""
-    return min(40, max(8, round(6 + sum(size) / 104)))
+    """Of the font, in pixels: 8 on an icon, 14 on 500 x 375, 56 at most."""
+    return min(56, max(8, round(6 + sum(size) / 104)))
 
 
 def _line_width(box: Boxes, text_height: int) -> int:
@@ -321,12 +324,26 @@ def _line_width(box: Boxes, text_height: int) -> int:
 
 
 def _outline(draw: ImageDraw.ImageDraw, box: Boxes, color: Color, width: int, dashed: bool) -> None:
-    """A frame inside the box, and a thin dark one in that, to set it off from a background of its colour."""
+    """A frame inside the box with a thin dark one beside it, to be seen on a background of its colour too.
+
+    The dark one is inside, or around a box that has no room for it. Gaps between dashes are dark.
+    """
     x1, y1, x2, y2 = _snap(box)
-    if min(x2 - x1, y2 - y1) > 4 * width + 2:
-        inner = (x1 + width, y1 + width, x2 - width, y2 - width)
-        _frame(draw, inner, (0, 0, 0, 120), max(1, width // 2), dashed)
+    inset = width if _has_room(box, width) else -_halo(width)
+    _frame(draw, (x1 + inset, y1 + inset, x2 - inset, y2 - inset), SHADE, _halo(width), dashed and inset > 0)
+    if dashed:
+        _frame(draw, (x1, y1, x2, y2), SHADE, width, False)
     _frame(draw, (x1, y1, x2, y2), (*color, 255), width, dashed)
+
+
+def _has_room(box: Boxes, width: int) -> bool:
+    x1, y1, x2, y2 = _snap(box)
+    return min(x2 - x1, y2 - y1) > 4 * width + 2
+
+
+def _halo(width: int) -> int:
+    """The width of the dark line beside a frame of `width`."""
+    return max(1, width // 2)
 
 
 def _frame(
@@ -360,14 +377,44 @@ def _dashes(start: int, stop: int, width: int, dashed: bool) -> list[tuple[int, 
 def _paint_labels(
     draw: ImageDraw.ImageDraw, boxes: Boxes, names: Sequence[str], size: tuple[int, int], text_height: int
 ) -> None:
-    placed = np.zeros((0, 4))
+    """A plate at each box; none where it would hide as much as a whole object, or less and its colour is named."""
+    placed, named = np.zeros((0, 4)), dict[Color, str]()
     for box, name in zip(boxes, names, strict=True):
-        plate = _plate(name, text_height, size) if name.strip() else None
-        if plate is None:
+        color = class_color(name)
+        found = _label(box, name, placed, boxes, size, text_height) if name.strip() else None
+        if found is None or found.hides > (MOST_HIDDEN if named.get(color) == name else 1):
             continue
-        spot = _best_spot(_spots(box, plate.size, size), placed, boxes)
-        placed = np.concatenate([placed, spot[None]])
-        _paint_plate(draw, spot, plate, class_color(name))
+        named.setdefault(color, name)
+        placed = np.concatenate([placed, found.spot[None]])
+        _paint_plate(draw, found.spot, found.plate, color)
+
+
+class Label(NamedTuple):
+    """A plate at a spot, (4,) XYXY, and how much of other labels and of objects it hides."""
+
+    spot: Boxes
+    plate: Plate
+    hides: float
+
+
+def _label(box: Boxes, name: str, placed: Boxes, boxes: Boxes, size: tuple[int, int], text_height: int) -> Label | None:
+    """The label in its usual size, or smaller where that hides less; None if no size fits the image."""
+    best = None
+    for height in (text_height, max(SMALLEST_TEXT, round(0.75 * text_height))):
+        plate = _plate(name, height, size)
+        label = (
+            _best_label(plate, _spots(_with_halo(box, text_height), plate.size, size), placed, boxes) if plate else None
+        )
+        best = label if best is None or (label and label.hides < best.hides) else best
+        if best is None or best.hides <= MOST_HIDDEN:
+            break
+    return best
+
+
+def _with_halo(box: Boxes, text_height: int) -> Boxes:
+    """The box with the dark line that surrounds it if it is small."""
+    width = _line_width(box, text_height)
+    return box if _has_room(box, width) else box + np.array([-1, -1, 1, 1]) * _halo(width)
 
 
 def _paint_plate(draw: ImageDraw.ImageDraw, spot: Boxes, plate: Plate, color: Color) -> None:
@@ -410,12 +457,12 @@ def _spots(box: Boxes, plate: tuple[int, int], size: tuple[int, int]) -> Boxes:
     return np.concatenate([xy, xy + plate], 1).astype(np.float64)
 
 
-def _best_spot(spots: Boxes, placed: Boxes, boxes: Boxes) -> Boxes:
-    """The spot that hides the least: of other labels above all, then of the objects, then the first."""
+def _best_label(plate: Plate, spots: Boxes, placed: Boxes, boxes: Boxes) -> Label:
+    """At the spot that hides the least: of other labels above all, then of the objects, then the first."""
     hidden_labels = (_overlaps(spots, placed) / _areas(spots)[:, None]).sum(1)
     hidden_objects = (_overlaps(spots, boxes) / np.maximum(_areas(boxes), 1)).sum(1)
-    cost = 10 * hidden_labels + hidden_objects + 0.01 * np.arange(len(spots))
-    return np.asarray(spots[np.argmin(cost)])
+    best = np.argmin(10 * hidden_labels + hidden_objects + 0.01 * np.arange(len(spots)))
+    return Label(spots[best], plate, float(4 * hidden_labels[best] + hidden_objects[best]))
 
 
 def _overlaps(a: Boxes, b: Boxes) -> Boxes:

@@ -51,8 +51,9 @@ def painted(before: Image.Image, after: Image.Image) -> tuple[int, int, int, int
 )
 def test_the_outermost_painted_pixels_are_the_box(box: Any, pixels: Any, difficult: bool) -> None:
     image = canvas()
-    before, after = image, draw_boxes(image, [box], [""], difficult=[difficult])
-    left, top, right, bottom = painted(before, after) or (0, 0, 0, 0)
+    after = np.asarray(draw_boxes(image, [box], [""], difficult=[difficult]))
+    in_color = Image.fromarray((after == class_color("")).all(2))
+    left, top, right, bottom = in_color.getbbox() or (0, 0, 0, 0)
     assert (left, right, bottom) == (pixels[0], pixels[2], pixels[3])
     assert top == pixels[1] or box[1] < 0
 
@@ -65,10 +66,51 @@ def test_an_outline_has_the_colour_of_its_class_all_around() -> None:
 
 
 def test_a_difficult_outline_has_gaps_and_its_corners() -> None:
-    top = (np.asarray(draw_boxes(canvas(), [(10, 20, 110, 70)], [""], difficult=[True]))[20] != 90).any(1)
+    after = np.asarray(draw_boxes(canvas(), [(10, 20, 110, 70)], [""], difficult=[True]))
+    top = (after[20] == class_color("")).all(1)
     assert top[10]
     assert top[109]
     assert 0.4 < top[10:110].mean() < 0.8
+
+
+def contrast(one: Any, other: Any) -> float:
+    """WCAG's, 1 to 21."""
+    low, high = sorted(linear(color) @ (0.2126, 0.7152, 0.0722) for color in (one, other))
+    return float((high + 0.05) / (low + 0.05))
+
+
+@pytest.mark.parametrize("difficult", [False, True])
+@pytest.mark.parametrize(
+    "box", [(10, 20, 60, 70), (10, 20, 11, 21), (10, 20, 13, 70), (0, 0, 120, 80), (119, 79, 120, 80)]
+)
+@pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255), class_color(""), (255, 0, 0), (0, 0, 255)])
+def test_an_outline_is_seen_on_any_background(background: Any, box: Any, difficult: bool) -> None:
+    """Even on its own colour: a box of one pixel, one at the border, and both parts of a dashed one."""
+    before = canvas(color=background)
+    after = np.asarray(draw_boxes(before, [box], [""], difficult=[difficult]))
+    left, top, right, bottom = painted(before, Image.fromarray(after)) or (0, 0, 0, 0)
+    assert min(right - left, bottom - top) >= (2 if any(background) else 1)
+    most = max(contrast(color, background) for color in np.unique(after.reshape(-1, 3), axis=0))
+    assert most > 2
+
+
+def test_labels_do_not_hide_the_boxes_of_a_crowd() -> None:
+    """60 small boxes side by side: each outline is still there, and each of the three names is said."""
+    corners = np.array([(30 + 22 * x, 40 + 20 * y) for x in range(10) for y in range(6)])
+    boxes = np.concatenate([corners, corners + np.array([14, 12])], 1)
+    names = [("person", "motorbike", "sheep")[at % 3] for at in range(60)]
+    after = np.asarray(draw_boxes(canvas(300, 200), boxes, names))
+    for (left, top, right, bottom), name in zip(boxes, names, strict=True):
+        inside = after[top:bottom, left:right]
+        assert ((inside == class_color(name)).all(2).sum() + 0.0) / (2 * (14 + 12) - 4) > 0.5
+        assert (inside == 90).all(2).any()
+
+
+def test_each_class_of_a_crowd_is_named_and_far_boxes_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = [(100 + 9 * at, 100, 106 + 9 * at, 106) for at in range(12)]
+    assert len(plates(monkeypatch, canvas(300, 260), [*crowd, (20, 200, 90, 240)], ["mug"] * 12 + ["cup"])) < 13
+    apart = [(20 + 70 * at, 100, 60 + 70 * at, 140) for at in range(4)]
+    assert len(plates(monkeypatch, canvas(300, 260), apart, ["mug"] * 4)) == 4
 
 
 def test_the_image_given_stays_as_it_was() -> None:
