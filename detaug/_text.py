@@ -12,7 +12,7 @@ import os
 import subprocess
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -50,6 +50,12 @@ def typeset(text: str, height: int) -> tuple[str, ImageFont.FreeTypeFont]:
     font = open_font(path, index, height)
     missing = missing_letters(text, path, index)
     return _spell_out(text, lambda letter: letter in missing), font
+
+
+def without_font(texts: Iterable[str]) -> str:
+    """The printable letters of `texts` that are drawn as code points, because no font here has them."""
+    letters = {letter for text in texts for letter in missing_letters(text, *find_font(text))}
+    return "".join(sorted(filter(str.isprintable, letters)))
 
 
 def _spell_out(text: str, is_odd: Callable[[str], bool]) -> str:

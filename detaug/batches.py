@@ -56,9 +56,9 @@ class Batch:
         return len(self.images)
 
     def _repr_png_(self) -> bytes:
-        """For notebooks. True colours after a Normalize with mean and std: `detaug.sheets.batch_sheet(ops=...)`."""
+        """For notebooks; padding is hatched. True colours after a Normalize: `detaug.sheets.batch_sheet(ops=...)`."""
         boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
-        return notebook_png(list(self.images), boxes, labels)
+        return notebook_png(list(self.images), boxes, labels, self.image_size.tolist())
 
     def targets(self) -> list[dict[str, Tensor]]:
         """N dicts as torchvision's detectors take them: boxes (M_i, 4), labels (M_i,), image_id. Views, no copies."""

@@ -19,7 +19,17 @@ from PIL import Image, ImageDraw, ImageFont
 from detaug._page import lay_out
 from detaug._text import cut, typeset
 
-__all__ = ["Tile", "class_color", "draw_boxes", "hatch", "notebook_png", "sheet", "to_image"]
+__all__ = [
+    "Tile",
+    "class_color",
+    "draw_boxes",
+    "hatch",
+    "in_some_colors",
+    "notebook_png",
+    "padding",
+    "sheet",
+    "to_image",
+]
 
 Color = tuple[int, int, int]
 Boxes = npt.NDArray[np.float64]
@@ -148,7 +158,7 @@ def hatch(image: Any, regions: Any) -> Image.Image:
     picture = to_image(image)
     mask = Image.new("L", picture.size)
     for box in _visible(_check_boxes(regions, "regions"), picture.size):
-        mask.paste(255, _snap(box))
+        mask.paste(255, (0, 0, 0, 0) if np.isnan(box).any() else _snap(box))
     picture.paste(_stripes(picture.size), mask=mask.point(lambda m: m * 0.55))
     return picture
 
@@ -177,31 +187,49 @@ def sheet(
 
 
 NOTEBOOK_IMAGES = 8
+SLACK = 1e-3
+LARGEST_NORMALIZED = 8.0  # ImageNet's mean and std make 2.64 of white; 0..255 has more in all but black images
 
 
-def notebook_png(images: Sequence[Any], boxes: Sequence[Any], labels: Sequence[Sequence[int]]) -> bytes:
+def notebook_png(
+    images: Sequence[Any], boxes: Sequence[Any], labels: Sequence[Sequence[int]], sizes: Sequence[Any] | None = None
+) -> bytes:
     """The first 8 images, PIL or arrays as a loader yields them, with their boxes, as a PNG of bounded size.
 
-    Arrays with negative values come out of a Normalize that is not known here: their colours are stretched and
-    the caption says so. labels: N lists of M numbers, drawn as they are.
+    labels: N lists of M numbers, drawn as they are. sizes: N (H, W), of what is no padding; the rest is hatched.
     """
-    each = list(zip(images[:NOTEBOOK_IMAGES], boxes, labels, strict=False))
-    tiles = [_notebook_tile(image, xyxy, [str(label) for label in numbers]) for image, xyxy, numbers in each]
+    shown, note = in_some_colors(images[:NOTEBOOK_IMAGES])
+    each = zip(shown, boxes, labels, sizes if sizes is not None else [None] * len(images), strict=False)
+    tiles = [
+        Tile(image, xyxy, [str(label) for label in numbers], hatched=padding(image, size))
+        for image, xyxy, numbers, size in each
+    ]
     rest = f"{len(images):,} images, the first {len(tiles)}" if len(images) > len(tiles) else ""
+    title, rows = ", ".join(filter(None, (rest, note))), [tiles[at : at + 4] for at in range(0, len(tiles), 4)]
     encoded = io.BytesIO()
-    sheet([tiles[at : at + 4] for at in range(0, len(tiles), 4)], title=rest, cell=(240, 240)).save(encoded, "PNG")
+    sheet(rows, title=title, cell=(240, 240)).save(encoded, "PNG")
     return encoded.getvalue()
 
 
-def _notebook_tile(image: Any, boxes: Any, names: Sequence[str]) -> Tile:
-    if isinstance(image, Image.Image):
-        return Tile(image, boxes, names)
-    array = _as_array(image)
-    low, high = float(array.min()), float(array.max())
-    if low >= -0.001:
-        return Tile(to_image(array, white=1 if high <= 1.001 else 255), boxes, names)
-    stretched = (array - low) / (high - low) if high > low else np.zeros_like(array)
-    return Tile(to_image(stretched), boxes, names, caption="normalised: false colours")
+def padding(image: Image.Image, size: Any) -> list[tuple[int, int, int, int]]:
+    """XYXY of what lies right of `size`, (H, W), and below it; nothing for None."""
+    height, width = (image.height, image.width) if size is None else map(int, size)
+    strips = [(width, 0, image.width, image.height), (0, height, width, image.height)]
+    return [(x1, y1, x2, y2) for x1, y1, x2, y2 in strips if x1 < x2 and y1 < y2]
+
+
+def in_some_colors(images: Sequence[Any]) -> tuple[list[Image.Image], str]:
+    """Images of one batch, when it is not known what Normalize did, and a note on their colours.
+
+    In true colours where all are in 0..1 or 0..255; else they come out of a Normalize and are stretched, alike.
+    """
+    if all(isinstance(image, Image.Image) for image in images):
+        return list(images), ""
+    arrays = [_as_array(image) for image in images]
+    low, high = (float(extreme([extreme(array) for array in arrays])) for extreme in (np.min, np.max))
+    if low >= -SLACK and (arrays[0].dtype == np.uint8 or not 1 + SLACK < high <= LARGEST_NORMALIZED):
+        return [to_image(array, white=1 if high <= 1 + SLACK else 255) for array in arrays], ""
+    return [to_image((array - low) / (high - low)) for array in arrays], "normalised, so in false colours"
 
 
 # ---------------------------------------------------------------- pixels

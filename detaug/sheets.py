@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from detaug import presets
+from detaug._text import without_font
 from detaug.batches import Batch
 from detaug.changes import Stage, how_many, what_changed
 from detaug.draws import what_was_drawn
 from detaug.eager import Samples, batch
 from detaug.pick import How, objects, pick
 from detaug.pixels import Normalize
-from detaug.preview import Tile, sheet, to_image
+from detaug.preview import Tile, in_some_colors, padding, sheet, to_image
 from detaug.reader import CocoReader
 from detaug.recipe import Op, Recipe
 from detaug.recipe_file import load_recipe
@@ -35,8 +36,6 @@ from detaug.recipe_file import load_recipe
 __all__ = ["batch_sheet", "draws_sheet", "preview_file", "samples_sheet", "save_sheet", "steps_sheet"]
 
 Array = NDArray[Any]
-
-SLACK = 1e-3
 
 
 class Photo(NamedTuple):
@@ -88,7 +87,13 @@ def preview_file(
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
     save_sheet(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
-    return f"written: {output}, {len(picks)} of {len(reader)} images"
+    return f"written: {output}, {len(picks)} of {len(reader)} images{_no_font(reader.class_names)}"
+
+
+def _no_font(names: Sequence[str]) -> str:
+    """What is to be said of class names that cannot be drawn as they are."""
+    letters = without_font(names)
+    return f"; no font here has {letters[:20]}: install one, such as fonts-noto-cjk" if letters else ""
 
 
 def preset_ops(name: str) -> list[Op]:
@@ -171,18 +176,21 @@ def samples_sheet(samples: Samples, class_names: Sequence[str] = (), *, columns:
 def batch_sheet(
     batch: Batch, class_names: Sequence[str] = (), *, ops: Iterable[Op] = (), columns: int = 4
 ) -> Image.Image:
-    """The images of a loader's batch, with their boxes; labels as numbers without `class_names`.
+    """The images of a loader's batch, with their boxes, padding hatched; labels as numbers without `class_names`.
 
-    ops: the loader's recipe, for the mean and std of its Normalize. Without it, images outside 0..1 are
-    stretched to it, in false colours.
+    ops: the loader's recipe, for the mean and std of its Normalize. Without it, images outside 0..1
+    and 0..255 are stretched, in false colours.
     """
-    ops = list(ops)
-    each = zip(batch.images.cpu().numpy(), batch.targets(), strict=True)
+    arrays, normalize = list(batch.images.cpu().numpy()), _normalize(ops := list(ops))
+    images, note = (
+        in_some_colors(arrays) if normalize is None else ([_in_true_colors(each, ops) for each in arrays], "")
+    )
+    each = zip(images, batch.targets(), batch.image_size.tolist(), strict=True)
     tiles = [
-        Tile(_in_some_colors(image, ops), target["boxes"], _names(target["labels"].tolist(), class_names))
-        for image, target in each
+        Tile(image, target["boxes"], _names(target["labels"].tolist(), class_names), hatched=padding(image, size))
+        for image, target, size in each
     ]
-    return sheet(_in_rows(tiles, columns))
+    return sheet(_in_rows(tiles, columns), title=note)
 
 
 def save_sheet(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
@@ -326,16 +334,6 @@ def _in_true_colors(image: Array, ops: Sequence[Op]) -> Image.Image:
     if normalize is None:
         return to_image(image, white=255, layout="HWC")
     return to_image(image, mean=normalize.mean, std=normalize.std, layout="CHW")
-
-
-def _in_some_colors(image: Array, ops: Sequence[Op]) -> Image.Image:
-    """(3, H, W) of a loader: in true colours where they can be told, else stretched to 0..1."""
-    low, high = float(image.min()), float(image.max())
-    if _normalize(ops) is not None:
-        return _in_true_colors(image, ops)
-    if low >= -SLACK:
-        return to_image(image, white=1 if high <= 1 + SLACK else 255, layout="CHW")
-    return to_image((image - low) / (high - low), layout="CHW")
 
 
 def _normalize(ops: Sequence[Op]) -> Normalize | None:

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from coco_files import document, write, write_images
+from numpy.typing import NDArray
 from PIL import Image
 
 import detaug as da
+from detaug import _page
+from detaug.sheets import batch_sheet
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 COLOR = (200, 40, 90)
@@ -47,3 +50,35 @@ def test_a_loaders_batch_is_shown(tmp_path: Path) -> None:
         batch = next(iter(loader))
     assert isinstance(batch.images, torch.Tensor)
     assert has_color(batch._repr_png_(), COLOR)
+
+
+def test_a_padded_batch_has_its_padding_hatched_and_its_bright_images_bright(tmp_path: Path) -> None:
+    """Normalised white beside the zeros of padding has no value below 0, which alone does not make it 0..255."""
+    folder = write_images(tmp_path / "images")
+    sizes = {"a.jpg": (100, 80), "b.jpg": (80, 100), "sub/c.png": (100, 100)}
+    content = document()
+    for row, (name, size) in zip(content["images"], sizes.items(), strict=True):
+        row |= {"file_name": name, "width": size[0], "height": size[1]}
+        Image.new("RGB", size, (255, 255, 255) if name == "a.jpg" else (0, 0, 0)).save(folder / name)
+    content["annotations"] = []
+    reader = da.CocoReader(folder, write(tmp_path / "t.json", content))
+    ops = [da.Resize(240, max_size=400), da.Normalize(MEAN, STD)]
+    batch = next(iter(da.Loader(reader, ops, batch_size=3, train=False, device="cpu")))
+    assert batch.images.shape[2:] == (320, 320)
+    for picture in (Image.open(io.BytesIO(batch._repr_png_())), batch_sheet(batch, ops=ops)):
+        white, black, square = (_tile(picture, at) for at in range(3))
+        side = len(white)
+        image, beside = white[: side * 3 // 4 - 2, : side * 15 // 16 - 2], white[side * 3 // 4 + 2 :]
+        assert (image > 200).all()
+        assert beside.min() < 100 < 130 < beside.max()
+        assert (black[: side * 15 // 16 - 2, : side * 3 // 4 - 2] < 60).all()
+        assert (square[: side * 3 // 4 - 2, : side * 3 // 4 - 2] < 60).all()
+
+
+def _tile(picture: Image.Image, at: int) -> NDArray[np.uint8]:
+    """A tile of the only row, which is as wide as it is high."""
+    pixels = np.asarray(picture.convert("RGB"))
+    side = (pixels.shape[1] - 2 * _page.MARGIN - 3 * _page.GAP) // 3
+    left = _page.MARGIN + at * (side + _page.GAP) + (_page.GAP if at else 0)
+    top = pixels.shape[0] - _page.MARGIN - side
+    return pixels[top : top + side, left : left + side]

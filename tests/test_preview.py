@@ -344,6 +344,11 @@ def test_hatching_is_dark_and_light_inside_and_nothing_outside() -> None:
     assert (region > 90).any()
 
 
+@pytest.mark.parametrize("region", [(120, 0, 150, 80), (-9, -9, 0, 0), (np.nan, 0, 9, 9)])
+def test_a_region_outside_is_not_hatched(region: Any) -> None:
+    assert painted(canvas(), hatch(canvas(), [region])) is None
+
+
 def test_to_image_takes_each_layout_and_type() -> None:
     pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
     same = [pixels, pixels.transpose(2, 0, 1), pixels / 255, pixels.astype(np.float32) / 255]

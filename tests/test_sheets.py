@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import detaug as da
-from detaug import _page, preview, sheets
+from detaug import _page, _text, preview, sheets
 from detaug.cli import main
 from detaug.preview import class_color
 from detaug.sheets import batch_sheet, draws_sheet, preset_ops, samples_sheet, save_sheet, steps_sheet
@@ -248,6 +248,20 @@ def test_preview_writes_a_picture(
     with Image.open(output) as sheet:
         assert sheet.width == 4 * 100 + 2 * _page.MARGIN + 4 * _page.GAP
     assert not list(tmp_path.glob(".*"))
+
+
+def test_preview_says_which_letters_no_font_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.new("RGB", (40, 30)).save(tmp_path / "1.png")
+    image = {"id": 1, "file_name": "1.png", "width": 40, "height": 30}
+    path = write_json(tmp_path / "t.json", [image], [], ["cat", "a \u56fd\u4e2d"])
+    monkeypatch.setattr(_text, "fontconfig", lambda text: iter(()))
+    monkeypatch.setattr(_text, "FONT_PATHS", ())
+    _text.find_font.cache_clear()
+    assert main(["preview", str(path), str(tmp_path), "-o", str(tmp_path / "x.png"), "--columns", "1"]) == 0
+    _text.find_font.cache_clear()
+    assert "; no font here has \u4e2d\u56fd: install one" in capsys.readouterr().out
 
 
 def test_every_option_of_preview_is_heard(painted: list[str], tmp_path: Path) -> None:
