@@ -6,12 +6,7 @@
 A cell is a model, a loader and a seed, in a process of its own. Model, recipe, schedule, initial weights and the
 evaluation are the same; the last epoch is evaluated, nothing is chosen by the test set. A cell that has ended is not
 run again: repeat the command to go on after --minutes. With --parallel, several cells share the GPU; times are then
-taken from cells of --timing-epochs epochs that run alone, at the end.
-
-    python benchmarks/train_compare.py train.json test.json BCCD/JPEGImages -o two --two-gpus --models ssd300
-
---two-gpus trains on one GPU with batches of twice the size, with two seeds, and on two under torchrun, and compares
-losses and images a second.
+taken from cells of --timing-epochs epochs that run alone, first. --first-seed 2 --seeds 1 runs the third seed only.
 """
 
 from __future__ import annotations
@@ -151,7 +146,7 @@ class Cell(NamedTuple):
         return f"{self.model}-{self.loader}-{'timing' if self.timing else self.seed}-{self.epochs}"
 
 
-def run_cell(cell: Cell, options: argparse.Namespace, output: Path, batch_size: int) -> dict[str, Any]:
+def run_cell(cell: Cell, options: argparse.Namespace, output: Path) -> dict[str, Any]:
     """Train and evaluate in this process. CPU seconds are of this process and its workers, evaluation included."""
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
@@ -164,7 +159,7 @@ def run_cell(cell: Cell, options: argparse.Namespace, output: Path, batch_size: 
         model=MODELS[cell.model],
         size=(300, 300) if cell.model == "ssd300" else options.retinanet_size,
         epochs=cell.epochs,
-        batch_size=batch_size,
+        batch_size=options.batch_size,
         optimizer=options.optimizer,
         lr=getattr(options, f"{cell.model}_lr"),
         weight_decay=0.02 if adam else None,
@@ -200,12 +195,8 @@ def in_own_process(cell: Cell, options: argparse.Namespace) -> subprocess.Popen[
 
 
 def result_of(cell: Cell, options: argparse.Namespace) -> dict[str, Any] | None:
-    folder = options.output / cell.name
-    return result_in(folder) if (folder / "result.json").exists() else None
-
-
-def result_in(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "result.json").read_text())
+    result = options.output / cell.name / "result.json"
+    return json.loads(result.read_text()) if result.exists() else None
 
 
 # ---------------------------------------------------------------- all cells
@@ -244,10 +235,11 @@ def report(cell: Cell, options: argparse.Namespace, seconds: float) -> None:
 
 def compare(options: argparse.Namespace) -> None:
     end = time.time() + 60 * options.minutes
-    order = product(options.models, range(options.seeds), options.loaders)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    order = product(options.models, seeds, options.loaders)
     cells = [Cell(model, loader, seed, getattr(options, f"{model}_epochs")) for model, seed, loader in order]
     timing = [Cell(*each, 0, options.timing_epochs, True) for each in product(options.models, options.loaders)]
-    timing = timing if options.parallel > 1 else []
+    timing = timing if options.parallel > 1 and options.timing_epochs else []
     run_cells(timing, options, 1, end)
     run_cells(cells, options, options.parallel, end)
     results = [result for cell in [*cells, *timing] if (result := result_of(cell, options))]
@@ -289,55 +281,6 @@ def spread(values: list[float]) -> str:
     return f"{statistics.mean(values):.3f} ({min(values):.3f}..{max(values):.3f})"
 
 
-# ---------------------------------------------------------------- two GPUs
-
-
-def two_gpus(options: argparse.Namespace) -> None:
-    """Mean losses of each epoch: one GPU with twice the batch and two seeds, two GPUs with the first seed."""
-    for model in options.models:
-        runs = {name: two_gpus_run(model, options, *how) for name, how in TWO.items()}
-        curves = {name: epoch_losses(options.output / f"{model}-{name}") for name in runs}
-        one, other, both = (np.array(curves[name]) for name in TWO)
-        print(f"\n{model}: mean loss by epoch\nepoch  one GPU  one GPU, other seed  two GPUs")
-        for epoch, row in enumerate(zip(one, other, both, strict=True), 1):
-            print(f"{epoch:5}  {row[0]:7.3f}  {row[1]:19.3f}  {row[2]:8.3f}")
-        print(f"mean distance to one GPU: two GPUs {relative(both, one):.1%}, other seed {relative(other, one):.1%}")
-        rates = [runs[name]["images_per_second"] * gpus for name, (_, gpus) in TWO.items()]
-        print(f"images a second: {rates[0]:.0f} on one, {rates[2]:.0f} on two, {rates[2] / rates[0]:.2f} times")
-
-
-TWO = {"one": (0, 1), "other": (1, 1), "two": (0, 2)}
-"""(seed, GPUs)."""
-
-
-def two_gpus_run(model: str, options: argparse.Namespace, seed: int, gpus: int) -> dict[str, Any]:
-    name = next(name for name, how in TWO.items() if how == (seed, gpus))
-    folder = options.output / f"{model}-{name}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    cell = Cell(model, "detaug", seed, getattr(options, f"{model}_epochs"))
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if gpus == 2 else []
-    arguments = [*sys.argv[1:], "--cell", json.dumps(cell), "--folder", str(folder), "--gpus", str(gpus)]
-    with open(folder / "log.txt", "wb") as log:
-        done = subprocess.run([sys.executable, *launcher, __file__, *arguments], stdout=log, stderr=subprocess.STDOUT)
-    if done.returncode:
-        sys.exit(f"{folder}/log.txt ends with:\n" + "\n".join((folder / "log.txt").read_text().splitlines()[-15:]))
-    return result_in(folder)
-
-
-def epoch_losses(folder: Path) -> list[float]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    losses, epochs = (
-        [line["loss"] for line in lines if "loss" in line],
-        json.loads((folder / "result.json").read_text()),
-    )
-    return [float(part.mean()) for part in np.array_split(np.array(losses), epochs["epochs"])]
-
-
-def relative(curve: np.ndarray, other: np.ndarray) -> float:
-    return float((np.abs(curve - other) / other).mean())
-
-
 # ---------------------------------------------------------------- the command
 
 
@@ -354,34 +297,29 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--models", nargs="*", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--loaders", nargs="*", choices=LOADERS, default=list(LOADERS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--ssd300-epochs", type=int, default=150)
     parser.add_argument("--retinanet-epochs", type=int, default=100)
-    parser.add_argument("--batch-size", type=int, default=16, help="images a step; on two GPUs on each of them")
+    parser.add_argument("--batch-size", type=int, default=16, help="images a step")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="adamw")
     parser.add_argument("--ssd300-lr", type=float, default=0.0003)
     parser.add_argument("--retinanet-lr", type=float, default=0.0003)
     parser.add_argument("--warm-up", type=int, help="steps")
     parser.add_argument("--retinanet-size", type=size, default=(384, 512), help="HxW pixels")
     parser.add_argument("--parallel", type=int, default=1, help="cells at a time")
-    parser.add_argument("--timing-epochs", type=int, default=10)
+    parser.add_argument("--timing-epochs", type=int, default=10, help="0: times of the cells that share the GPU")
     parser.add_argument("--minutes", type=float, default=9.0, help="no cell is begun that would end later")
     parser.add_argument("--device")
     parser.add_argument("--no-amp", action="store_true")
-    parser.add_argument("--two-gpus", action="store_true")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--gpus", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     if not options.cell:
-        return (two_gpus if options.two_gpus else compare)(options)
+        return compare(options)
     cell = Cell(*json.loads(options.cell))
-    folder = options.folder or options.output / cell.name
-    batch_size = options.batch_size * 2 if options.gpus == 1 else options.batch_size
-    result = run_cell(cell, options, folder, batch_size)
-    if int(os.environ.get("RANK", 0)) == 0:
-        (folder / "result.json").write_text(json.dumps(result))
+    folder = options.output / cell.name
+    (folder / "result.json").write_text(json.dumps(run_cell(cell, options, folder)))
     return None
 
 
