@@ -487,10 +487,18 @@ def _spots(box: Boxes, plate: tuple[int, int], size: tuple[int, int]) -> Boxes:
 
 def _best_label(plate: Plate, spots: Boxes, placed: Boxes, boxes: Boxes) -> Label:
     """At the spot that hides the least: of other labels above all, then of the objects, then the first."""
+    placed, boxes = (
+        _within(np.concatenate([spots[:, :2].min(0), spots[:, 2:].max(0)]), each) for each in (placed, boxes)
+    )
     hidden_labels = (_overlaps(spots, placed) / _areas(spots)[:, None]).sum(1)
     hidden_objects = (_overlaps(spots, boxes) / np.maximum(_areas(boxes), 1)).sum(1)
     best = np.argmin(10 * hidden_labels + hidden_objects + 0.01 * np.arange(len(spots)))
     return Label(spots[best], plate, float(4 * hidden_labels[best] + hidden_objects[best]))
+
+
+def _within(window: Boxes, boxes: Boxes) -> Boxes:
+    """Those that meet the window, (4,) XYXY: of thousands of boxes, few matter to a label."""
+    return boxes[((boxes[:, :2] < window[2:]) & (boxes[:, 2:] > window[:2])).all(1)]
 
 
 def _overlaps(a: Boxes, b: Boxes) -> Boxes:

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +35,27 @@ MOST_CLASSES = 40
 MOST_PIXELS = 64_000_000  # a larger image is not decoded for its thumbnail
 SIDE = 240  # of a thumbnail, in pixels
 CLOSE_UP = 0.25  # a box with both sides under this part of its image is shown with its surroundings only
+LEAST_COLUMN = 2  # pixels high, so that a single box is seen beside thousands
 CELLS = 32  # of the map, in each direction
 PALE, DARK = np.array([238, 243, 248]), np.array([0, 60, 110])  # of the map: light to dark, for any eye
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1c1e22; background: #fff; margin: 2em auto; max-width: 1080px;
-  padding: 0 1em; } h1 { font-size: 1.5em; overflow-wrap: anywhere; } h2 { font-size: 1.15em; margin: 2em 0 .3em; }
-h3 { font-size: 1em; margin: 0 0 .3em; } .row { display: flex; flex-wrap: wrap; gap: 22px; }
+:root { color-scheme: light dark; --ink: #1c1e22; --paper: #fff; --faint: #5a5f68; --line: #c8ccd2; --box: #f1f2f4;
+  --bar: #0072b2; } @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #16181c; --faint: #a4aab4;
+  --line: #4a4f58; --box: #24272d; --bar: #56b4e9; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2em auto;
+  max-width: 1080px; padding: 0 1em; } h1 { font-size: 1.5em; overflow-wrap: anywhere; }
+h2 { font-size: 1.15em; margin: 2em 0 .3em; } h3 { font-size: 1em; margin: 0 0 .3em; }
+.row { display: flex; flex-wrap: wrap; gap: 22px; } td { padding: 0 10px 0 0; }
+td:first-child { overflow-wrap: anywhere; min-width: 8em; } td + td + td { text-align: right; }
+td svg { display: block; width: min(400px, 40vw); height: 13px; }
 figure { margin: 0; width: 242px; overflow-wrap: anywhere; font-size: 13px; line-height: 1.35; }
-figure img { display: block; border: 1px solid #c8ccd2; margin-bottom: 4px; }
-.none { width: 240px; padding: 30px 12px; box-sizing: border-box; background: #f1f2f4; margin-bottom: 4px; }
+figure img { display: block; border: 1px solid var(--line); margin-bottom: 4px; }
+.none { width: 240px; padding: 30px 12px; box-sizing: border-box; background: var(--box); margin-bottom: 4px; }
 .error, .warning { font-weight: 600; padding: 1px 7px; border-radius: 3px; color: #fff; font-size: 13px; }
-.error { background: #a8320a; } .warning { background: #00588f; } .faint { color: #5a5f68; }
-svg text { font: 12px system-ui, sans-serif; fill: #1c1e22; } .map { image-rendering: pixelated; }
+.error { background: #a8320a; } .warning { background: #00588f; } .faint { color: var(--faint); }
+svg text { font: 12px system-ui, sans-serif; fill: var(--ink); } svg rect { fill: var(--bar); }
+svg line { stroke: var(--line); } .map { image-rendering: pixelated; }
 """
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -114,7 +122,9 @@ def _charts(summary: CheckSummary) -> Iterator[str]:
     per_image = np.bincount(table.image_at[rows], minlength=len(table.file_names))
     yield '<h2 id="boxes">Boxes to train on</h2><div class="row">'
     yield _histogram("Box size: square root of area, pixels", np.sqrt(sides.prod(1)), 2.0)
-    yield _histogram("Box size: square root of share of the image", np.sqrt((sides / sizes).prod(1)), 2.0)
+    yield _histogram(
+        "Box size: square root of share of the image", 100 * np.sqrt((sides / sizes).prod(1)), 2.0, unit=" %"
+    )
     yield _histogram("Width : height", sides[:, 0] / sides[:, 1], math.sqrt(2))
     yield _counts_chart(per_image)
     yield _map(boxes / np.tile(sizes, 2))
@@ -122,45 +132,50 @@ def _charts(summary: CheckSummary) -> Iterator[str]:
     yield _class_chart(summary.class_counts)
 
 
-def _histogram(title: str, values: Array, base: float) -> str:
+def _histogram(title: str, values: Array, base: float, unit: str = "") -> str:
     """Bins whose edges are powers of `base`."""
     powers = np.floor(np.log(values) / math.log(base) + 1e-9).astype(int)
     low, high = int(powers.min()), int(powers.max())
     counts = np.bincount(powers - low, minlength=high - low + 1)
     edges = [base**power for power in range(low, high + 2)]
-    labels = [f"{edge:.0f}" if edge >= 10 else f"{edge:.2g}" for edge in edges]
-    return _columns(title, labels, counts, between=True)
+    labels = [(f"{edge:.0f}" if edge >= 10 else f"{edge:.2g}") + unit for edge in edges]
+    return _columns(title, labels, [f"{a} to {b}" for a, b in pairwise(labels)], counts, one=-low)
 
 
 def _counts_chart(per_image: Array) -> str:
     """One column for each number of boxes, or for as many numbers as 20 columns need."""
     step = int(per_image.max()) // 20 + 1
     counts = np.bincount(per_image // step)
-    return _columns("Boxes in an image: number of images", [str(at * step) for at in range(len(counts))], counts)
+    firsts = [at * step for at in range(len(counts))]
+    spans = [f"{first} to {first + step - 1}" if step > 1 else str(first) for first in firsts]
+    return _columns("Boxes in an image: number of images", list(map(str, firsts)), spans, counts)
 
 
-def _columns(title: str, labels: Sequence[str], counts: Array, between: bool = False) -> str:
-    """An SVG column chart. between: the labels are the edges of the columns, one more than there are."""
-    width, height, left = 320, 120, 24
-    step = (width - 2 * left) / len(counts)
+def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Array, one: int = 0) -> str:
+    """An SVG column chart. labels: of the columns, or of their edges, one more. spans: what each column counts.
+
+    one: the position of a label that is to be written; of the others as many as have room.
+    """
+    width, height, left = 320, 120, 30
+    step, most, bottom = (width - 2 * left) / len(counts), max(int(counts.max()), 1), 134
     parts = [f"<figure style='width:{width}px'><h3>{escape(title)}</h3>"]
-    parts.append(f'<svg width="{width}" height="{height + 36}" role="img" aria-label="{escape(title)}">')
-    for at, count in enumerate(counts.tolist()):
-        tall = height * count / max(int(counts.max()), 1)
-        x, y = left + at * step, height + 14 - tall
-        place = f'x="{x:.1f}" y="{y:.1f}" width="{max(step - 1.5, 1):.1f}" height="{tall:.1f}"'
-        parts.append(f'<rect {place} fill="#0072b2">')
-        parts.append(f"<title>{escape(_span(labels, at, between))}: {count:,}</title></rect>")
-    every = math.ceil(52 / step)
-    for at in range(0, len(labels), every):
-        x = left + at * step + (0 if between else step / 2)
-        parts.append(f'<text x="{x:.1f}" y="{height + 30}" text-anchor="middle">{escape(labels[at])}</text>')
-    parts.append(f'<text x="{left}" y="11">most: {int(counts.max()):,}</text></svg></figure>')
+    parts.append(f'<svg width="{width}" height="{bottom + 22}" role="img" aria-label="{escape(title)}">')
+    parts.append(f'<line x1="{left}" y1="{bottom + 0.5}" x2="{width - left}" y2="{bottom + 0.5}"/>')
+    for at, (count, span) in enumerate(zip(counts.tolist(), spans, strict=True)):
+        tall = max(height * count / most, LEAST_COLUMN) if count else 0
+        place = f'x="{left + at * step:.1f}" y="{bottom - tall:.1f}" width="{max(step - 1.5, 1):.1f}"'
+        parts.append(f'<rect {place} height="{tall:.1f}"><title>{escape(span)}: {count:,}</title></rect>')
+    shift, every = 0 if len(labels) > len(counts) else step / 2, math.ceil(_label_width(labels) / step)
+    for at in range(one % every, len(labels), every):
+        x = left + at * step + shift
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(labels[at])}</text>')
+    parts.append(f'<text x="{left}" y="10">most: {most:,}</text></svg></figure>')
     return "".join(parts)
 
 
-def _span(labels: Sequence[str], at: int, between: bool) -> str:
-    return f"{labels[at]} to {labels[at + 1]}" if between else labels[at]
+def _label_width(labels: Sequence[str]) -> int:
+    """Pixels from a label of an axis to the next, at least: a digit of the font takes 7.6."""
+    return 12 + math.ceil(7.6 * max(map(len, labels)))
 
 
 def _map(relative: Array) -> str:
@@ -189,7 +204,8 @@ def _class_chart(counts: dict[str, int]) -> str:
     most = max([*shown.values(), 1])
     parts = ["<h2>Classes</h2><table>"]
     for name, count in shown.items():
-        bar = f'<svg width="400" height="13"><rect width="{400 * count / most:.1f}" height="13" fill="#0072b2"/></svg>'
+        bar = f'<rect width="{400 * count / most:.1f}" height="13"/>'
+        bar = f'<svg viewBox="0 0 400 13" preserveAspectRatio="none">{bar}</svg>'
         parts.append(f"<tr><td><bdi>{escape(_cut(name))}</bdi></td><td>{bar}</td><td>{count:,}</td></tr>")
     parts.append("</table>")
     if len(counts) > len(shown):
@@ -231,8 +247,14 @@ def _remedy(kind: str) -> str:
 def _figure(summary: CheckSummary, finding: CheckFinding) -> str:
     text = escape(_cut(finding.message, 300))
     where = ", ".join(filter(None, [finding.file_name, finding.entry]))
-    picture = _thumbnail(summary, finding) if finding.file_name else ""
-    return f'<figure>{picture}<bdi>{escape(_cut(where))}</bdi><br><span class="faint">{text}</span></figure>'
+    picture = _thumbnail(summary, finding) if _file_of(finding) else ""
+    place = f"<bdi>{escape(_cut(where))}</bdi><br>" if where else ""
+    return f'<figure>{picture}{place}<span class="faint">{text}</span></figure>'
+
+
+def _file_of(finding: CheckFinding) -> str:
+    """The image in the folder; a file that the json does not name is known by its message, a quoted name."""
+    return finding.file_name or (finding.message[1:-1] if finding.kind == "image-unreferenced" else "")
 
 
 def _thumbnail(summary: CheckSummary, finding: CheckFinding) -> str:
@@ -251,8 +273,8 @@ def _reason(error: Exception) -> str:
 
 
 def _drawn(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
-    picture, full = _opened(summary.image_folder / str(finding.file_name))
-    boxes, names = _boxes(summary.table, finding)
+    picture, full = _opened(summary.image_folder / _file_of(finding))
+    boxes, names, difficult = _boxes(summary.table, finding)
     left, top, right, bottom = _window(boxes, full) if finding.entry.startswith("annotations") else (0, 0, *full)
     factors = np.array(picture.size) / full
     cut = np.array([left, top, right, bottom]) * np.tile(factors, 2)
@@ -261,7 +283,7 @@ def _drawn(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
     zoom = SIDE / max(right - left, bottom - top)
     size = (max(1, round((bottom - top) * zoom)), max(1, round((right - left) * zoom)))
     picture = picture.resize(size[::-1], Image.Resampling.LANCZOS)
-    return draw_boxes(picture, moved * zoom, names)
+    return draw_boxes(picture, moved * zoom, names, difficult=difficult)
 
 
 def _opened(path: Path) -> tuple[Image.Image, tuple[int, int]]:
@@ -273,8 +295,8 @@ def _opened(path: Path) -> tuple[Image.Image, tuple[int, int]]:
     return picture, picture.size
 
 
-def _boxes(table: Table, finding: CheckFinding) -> tuple[Array, list[str]]:
-    """The box of the finding as the json has it, or all boxes of its image."""
+def _boxes(table: Table, finding: CheckFinding) -> tuple[Array, list[str], list[bool]]:
+    """The box of the finding as the json has it, or all boxes of its image; their names; are they difficult?"""
     where, _, at = finding.entry.rstrip("]").partition("[")
     if where == "annotations":
         rows = [int(at)]
@@ -282,7 +304,8 @@ def _boxes(table: Table, finding: CheckFinding) -> tuple[Array, list[str]]:
         rows = np.flatnonzero(table.image_at == int(at)).tolist() if where == "images" else []
     found = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
     names = [_cut(table.categories.get(int(table.category_ids[row]), ""), 30) for _, row in found]
-    return np.array([box for box, _ in found]).reshape(-1, 4), names
+    difficult = [bool(table.row("annotations", row).get("difficult")) for _, row in found]
+    return np.array([box for box, _ in found]).reshape(-1, 4), names, difficult
 
 
 def _xyxy(bbox: Any) -> list[float] | None:

@@ -7,7 +7,9 @@ import io
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,9 @@ from detaug.preview import class_color
 from detaug.report import MOST_PICTURES
 
 HOSTILE = '<script>document.title="taken"</script>猫"\''
+
+
+Color = tuple[int, int, int]
 
 
 class Page(HTMLParser):
@@ -114,13 +119,89 @@ def test_places_that_are_refused(name: str, tmp_path: Path, capsys: pytest.Captu
     assert not path.exists()
 
 
-def test_a_real_browser_shows_it(page_file: Path) -> None:
-    """The browser's own document has our heading, all charts, and a title that no name took over."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
+@pytest.fixture
+def browser(tmp_path: Path) -> Callable[..., str]:
+    """Runs a headless browser and returns what it prints."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
         pytest.skip("no chromium or google-chrome on the PATH")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page_file.as_uri()]
-    command.insert(1, f"--user-data-dir={page_file.parent / 'profile'}")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert re.search(r"<title>t\.json: 2 errors", done.stdout)
-    assert Page(done.stdout).tags.count("svg") >= 4
+
+    def run(*arguments: str) -> str:
+        command = [found, f"--user-data-dir={tmp_path / 'profile'}", "--headless", "--no-sandbox", "--disable-gpu"]
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    return run
+
+
+def test_a_real_browser_shows_it(page_file: Path, browser: Callable[..., str]) -> None:
+    """The browser's own document has our heading, all charts, and a title that no name took over."""
+    shown = browser("--dump-dom", page_file.as_uri())
+    assert re.search(r"<title>t\.json: 2 errors", shown)
+    assert Page(shown).tags.count("svg") >= 4
+
+
+@pytest.mark.parametrize(
+    ("scheme", "paper", "bar"), [(1, (255, 255, 255), (0, 114, 178)), (0, (22, 24, 28), (86, 180, 233))]
+)
+def test_a_real_browser_paints_it_light_or_dark(
+    page_file: Path, browser: Callable[..., str], scheme: int, paper: Color, bar: Color
+) -> None:
+    picture = page_file.with_suffix(".png")
+    options = [f"--blink-settings=preferredColorScheme={scheme}", "--window-size=1200,1200", "--hide-scrollbars"]
+    browser(*options, f"--screenshot={picture}", page_file.as_uri())
+    pixels = np.asarray(Image.open(picture).convert("RGB"), int)
+    assert ((np.abs(pixels - paper)).max(2) <= 1).mean() > 0.6
+    assert ((np.abs(pixels - bar)).max(2) <= 1).sum() > 5_000
+
+
+# ---------------------------------------------------------------- charts
+
+
+def page_of(tmp_path: Path, boxes: list[list[float]]) -> str:
+    """The page of one image of 5,000 x 5,000 pixels with these boxes."""
+    image = {"id": 1, "file_name": "a.png", "width": 5000, "height": 5000}
+    rows = [{"id": at, "image_id": 1, "category_id": 1, "bbox": box} for at, box in enumerate(boxes, 1)]
+    content = {"images": [image], "annotations": rows, "categories": [{"id": 1, "name": "cat"}]}
+    (folder := tmp_path / "images").mkdir()
+    Image.new("1", (5000, 5000)).save(folder / "a.png")
+    path = tmp_path / "t.html"
+    main(["check", str(write(tmp_path / "t.json", content)), str(folder), "--html", str(path), "-q"])
+    return path.read_text(encoding="utf-8")
+
+
+def charts(page: str) -> dict[str, str]:
+    return dict(re.findall(r'<svg [^>]*aria-label="([^"]*)">(.*?)</svg>', page))
+
+
+@pytest.mark.parametrize("longest", [3, 300, 5000])
+def test_the_labels_of_an_axis_do_not_touch_and_name_the_square(tmp_path: Path, longest: int) -> None:
+    page = page_of(tmp_path, [[0, 0, 3, longest], [0, 0, longest, 3], [0, 0, longest, longest], [9, 9, 2, 2]])
+    found = charts(page)
+    assert len(found) == 4
+    for content in found.values():
+        texts = re.findall(r'<text x="([\d.]+)" y="1[45]\d" text-anchor="middle">([^<]*)<', content)
+        ends = [(float(x) - 3.6 * len(text), float(x) + 3.6 * len(text)) for x, text in texts]
+        assert all(before[1] + 4 < after[0] for before, after in pairwise(ends))
+        assert ends[0][0] >= 0
+        assert ends[-1][1] <= 320
+    assert re.search(r'text-anchor="middle">1<', found["Width : height"])
+
+
+def test_one_box_is_seen_beside_thousands(tmp_path: Path) -> None:
+    boxes = [[50 * (at % 60), 50 * (at // 60), 40, 40] for at in range(3000)]
+    chart = charts(page_of(tmp_path, [*boxes, [0, 0, 2, 2]]))["Box size: square root of area, pixels"]
+    heights = {title: float(height) for height, title in re.findall(r'height="([\d.]+)"><title>([^<]*)<', chart)}
+    assert heights == {"2 to 4: 1": 2, "4 to 8: 0": 0, "8 to 16: 0": 0, "16 to 32: 0": 0, "32 to 64: 3,000": 120}
+
+
+def test_a_column_of_several_numbers_says_so(tmp_path: Path) -> None:
+    chart = charts(page_of(tmp_path, [[50 * at, 0, 40, 40] for at in range(45)]))["Boxes in an image: number of images"]
+    assert "<title>45 to 47: 1</title>" in chart
+
+
+def test_an_image_that_the_json_does_not_name_is_shown(tmp_path: Path) -> None:
+    images, path = write_images(tmp_path / "images"), tmp_path / "report.html"
+    Image.new("RGB", (40, 30), (200, 40, 90)).save(images / "left out.png")
+    main(["check", str(write(tmp_path / "t.json", document())), str(images), "--html", str(path), "-q"])
+    (picture,) = Page(path.read_text(encoding="utf-8")).pictures("jpeg")
+    assert np.abs(np.asarray(picture.convert("RGB"), int) - (200, 40, 90)).max() < 12
