@@ -17,7 +17,7 @@ PAPER: Color = (255, 255, 255)
 MARGIN = 16
 GAP = 12
 TITLE, HEADING, CAPTION = 20, 15, 13  # text heights
-MOST_LINES = 4  # of a caption
+MOST_LINES = 6  # of a caption
 
 
 def lay_out(

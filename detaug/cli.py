@@ -128,7 +128,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **opt
 @click.option("--rows", type=click.IntRange(min=1), default=4, show_default=True, help="Images to show.")
 @click.option("--columns", type=click.IntRange(min=1), help="Draws of each image.  [default: 4]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the images and draws.")
-@click.option("--steps", is_flag=True, help="Instead of draws, the image after each op, and what the op did.")
+@click.option("--steps", is_flag=True, help="Instead of draws, the image after each op, what it did and what it drew.")
 @click.option(
     "--size",
     type=click.IntRange(min=16),

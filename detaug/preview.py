@@ -56,7 +56,7 @@ class Tile(NamedTuple):
     image: PIL image, or an array or tensor that `to_image` takes.
     boxes: (M, 4) XYXY pixels of `image`; names: M class names; difficult: M flags, drawn dashed.
     hatched: (R, 4) XYXY pixels, areas that are padded or dropped. caption: text below the image, in
-        lines where it has "\\n" or is too long for one, four at most.
+        lines where it has "\\n" or is too long for one, six at most.
     """
 
     image: Any

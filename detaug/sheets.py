@@ -1,7 +1,8 @@
 """Contact sheets of what a recipe makes of images: draws side by side, or one image op by op.
 
-A sheet shows what training sees: the ops run on the images and boxes of a `CocoReader`, Normalize is undone for
-the eye, and difficult objects are dashed. `detaug preview` makes these sheets; `detaug.preview` does the drawing.
+A sheet shows what training sees: the ops run on the images and boxes of a `CocoReader`, and Normalize is undone
+for the eye. Difficult objects are dashed; crowds, which training does not see, are hatched in the source.
+`detaug preview` makes these sheets; `detaug.preview` does the drawing.
 """
 
 from __future__ import annotations
@@ -37,15 +38,18 @@ __all__ = ["batch_sheet", "draws_sheet", "preview_file", "samples_sheet", "save_
 
 Array = NDArray[Any]
 
+XYWH_TO_XYXY = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]])
+
 
 class Photo(NamedTuple):
-    """An image of a reader: a caption, (H, W, 3) uint8, (M, 4) XYXY pixels, M class names, M flags."""
+    """An image of a reader: a caption, (H, W, 3) uint8, (M, 4) XYXY pixels, M class names, M flags, (C, 4) crowds."""
 
     caption: str
     pixels: Array
     boxes: Array
     class_names: list[str]
     difficult: list[bool]
+    crowds: Array
 
 
 # ---------------------------------------------------------------- public functions
@@ -250,28 +254,34 @@ def picture_format(path: Path) -> dict[str, Any]:
 def _photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str]) -> list[Photo]:
     if not len(rows):
         raise ValueError("rows must name at least one image, got none")
-    difficult = _difficult(reader.annotations)
+    marks = _marks(reader.annotations)
     return [
-        _photo(reader, row, note, difficult.get(int(reader.image_ids[row]), []))
+        _photo(reader, row, note, *marks.get(int(reader.image_ids[row]), ([], [])))
         for row, note in zip(rows, notes or [""] * len(rows), strict=True)
     ]
 
 
-def _photo(reader: CocoReader, row: int, note: str, difficult: list[bool]) -> Photo:
+def _photo(reader: CocoReader, row: int, note: str, difficult: list[bool], crowds: list[list[float]]) -> Photo:
     boxes, labels = objects(reader, row)
     height, width = reader.sizes[row]
     name, size = Path(reader.file_names[row]).name, f"{width} x {height}"
     caption = f"{note}, {name}" if note else f"{name}, {size}"
-    return Photo(caption, _pixels(reader, row), boxes, [reader.class_names[label] for label in labels], difficult)
+    areas = np.array(crowds).reshape(-1, 4) @ XYWH_TO_XYXY
+    return Photo(
+        caption, _pixels(reader, row), boxes, [reader.class_names[label] for label in labels], difficult, areas
+    )
 
 
-def _difficult(path: Path) -> dict[int, list[bool]]:
-    """By image id: is the object difficult, for each that is no crowd, in the order in which the reader has them."""
-    flags: dict[int, list[bool]] = {}
+def _marks(path: Path) -> dict[int, tuple[list[bool], list[list[float]]]]:
+    """By image id: is the object difficult, for each that is no crowd, in the reader's order; XYWH of the crowds."""
+    marks: dict[int, tuple[list[bool], list[list[float]]]] = {}
     for row in json.loads(path.read_bytes())["annotations"]:
-        if not row.get("iscrowd"):
-            flags.setdefault(row["image_id"], []).append(bool(row.get("difficult")))
-    return flags
+        flags, crowds = marks.setdefault(row["image_id"], ([], []))
+        if row.get("iscrowd"):
+            crowds.append(row["bbox"])
+        else:
+            flags.append(bool(row.get("difficult")))
+    return marks
 
 
 def _pixels(reader: CocoReader, row: int) -> Array:
@@ -344,7 +354,7 @@ def _normalize(ops: Sequence[Op]) -> Normalize | None:
 
 
 def _source(photo: Photo) -> Tile:
-    return Tile(photo.pixels, photo.boxes, photo.class_names, photo.difficult, caption=photo.caption)
+    return Tile(photo.pixels, photo.boxes, photo.class_names, photo.difficult, photo.crowds, photo.caption)
 
 
 def _draw(run: Run, at: int) -> Tile:

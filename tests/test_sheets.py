@@ -186,6 +186,16 @@ def test_crowd_regions_do_not_shift_the_difficult_flags(tmp_path: Path) -> None:
     assert photo.boxes[:, 0].tolist() == [2, 3]
 
 
+def test_a_crowd_is_hatched_in_the_source(tmp_path: Path) -> None:
+    Image.new("RGB", (400, 400), (90, 90, 90)).save(tmp_path / "1.png")
+    image = {"id": 1, "file_name": "1.png", "width": 400, "height": 400}
+    crowd = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [40, 80, 200, 120], "iscrowd": 1}
+    reader = da.CocoReader(tmp_path, write_json(tmp_path / "t.json", [image], [crowd], ["cat"]))
+    ((source, draw),) = cells(draws_sheet(reader, [da.Resize((SIZE, SIZE))], [0], columns=1, size=SIZE), 1, 2)
+    assert Image.fromarray((source != 90).any(2)).getbbox() == (30, 60, 180, 150)
+    assert (draw == 90).all()
+
+
 def test_the_same_seed_gives_the_same_sheet(tmp_path: Path) -> None:
     reader = painted_reader(tmp_path)
     one, same, other = (draws_sheet(reader, da.presets.ssd300(), [0, 2], seed=seed).tobytes() for seed in (4, 4, 5))
