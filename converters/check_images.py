@@ -52,12 +52,18 @@ def _header(folder: Path, name: str) -> Header:
 def _refuse_other_folder(table: Table, folder: Path) -> None:
     """Not one image is there: this is a wrong argument, not a data set without images."""
     name = next(filter(None, table.file_names))
-    guesses = (folder.parent, table.path.parent, *(path for path in sorted(folder.iterdir()) if path.is_dir()))
-    better = next((f"; {guess} has it" for guess in guesses if os.path.isfile(guess / name)), "")
+    better = folder_that_has(name, folder, table.path)
     raise AnnotationError(
         f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
         f"{shown(name)}; give the folder that file_name is relative to{better}"
     )
+
+
+def folder_that_has(name: str, folder: Path, annotations: Path) -> str:
+    """A hint where else an image is: above or in the folder, one or two levels down, or beside the json; "" if not."""
+    below = [path for pattern in ("*/", "*/*/") for path in sorted(folder.glob(pattern))]
+    guesses = (folder.parent, annotations.parent, *below)
+    return next((f"; {guess} has it" for guess in guesses if os.path.isfile(guess / name)), "")
 
 
 def check_images(

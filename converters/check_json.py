@@ -72,7 +72,9 @@ def load_coco(path: str | Path) -> Coco:
     except FileNotFoundError:
         raise AnnotationError(f"{path}: no such file; detaug convert-voc makes one from Pascal VOC") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise AnnotationError(f"{path}: not readable as json ({getattr(error, 'strerror', None) or error})") from None
+        remedy = "; detaug convert-voc makes one from Pascal VOC" if path.suffix == ".xml" else ""
+        reason = getattr(error, "strerror", None) or error
+        raise AnnotationError(f"{path}: not readable as json ({reason}){remedy}") from None
     if not isinstance(document, dict):
         raise AnnotationError(f"{path}: a COCO json is an object with images, annotations and categories")
     for key in ("images", "annotations", "categories"):

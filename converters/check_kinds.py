@@ -73,7 +73,9 @@ CHECK_KINDS: dict[str, CheckKind] = {
     "palette-small": CheckKind(
         "warning", "a PNG has a palette of fewer than 8 bits per pixel, which DALI decodes to wrong pixels on a GPU"
     ),
-    "image-unreferenced": CheckKind("warning", "a file in the image folder is not in the json"),
+    "image-unreferenced": CheckKind(
+        "warning", "a file in the image folder is not in the json; it may be of another split"
+    ),
     "image-identical": CheckKind("warning", "an image has the same bytes as an earlier one"),
 }
 

@@ -82,6 +82,7 @@ def coco_to_yolo(
       mug           27
       tree          24
      dropped       3  key-dropped: a key of the json has no place in the other format
+    each of these, with its file: --report FILE
     written: yolo
     train with it: yolo detect train data=yolo/data.yaml
     >>> print(Path("yolo/labels/train/000001.txt").read_text())

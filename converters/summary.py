@@ -10,6 +10,7 @@ from detaug.converters.coco import write_json
 from detaug.converters.findings import KINDS, ConversionError, Finding, count_kinds, counted, report_document
 
 _MOST_PROBLEMS_SHOWN = 100
+_MOST_NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,21 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"  {name:<{width}}  {count:>9,}"
     for kind, count in summary.kind_counts.items():
         effect = KINDS[kind].effect.replace("error", "skipped")  # where errors are written, they were skipped
-        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}"
+        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_which(summary, kind)}"
     if "coordinate-zero" in summary.kind_counts:
         yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
+    if summary.findings and not summary.report:
+        yield "each of these, with its file: --report FILE"
     yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
     yield summary.next_step or f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
+
+
+def _which(summary: Summary, kind: str) -> str:
+    """The names, where a misspelt class shows in them."""
+    if kind not in ("class-not-listed", "class-unused"):
+        return ""
+    names = list(dict.fromkeys(str(finding.before) for finding in summary.findings if finding.kind == kind))
+    return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
 
 
 def report_and_stop(findings: Sequence[Finding], on_error: str, report: Path | None) -> None:

@@ -162,6 +162,7 @@ def _read_all(run: _Run, split: str | None) -> tuple[list[Finding], list[Outcome
     pairs, findings = _pairs(folders, split, xmls, images)
     outcomes = _read_pairs(pairs, run, total=len(pairs))
     outcomes = _by_filename(outcomes, images, run)
+    _refuse_other_folder(outcomes, folders)
     outcomes = _refuse_shared(outcomes, pairs, pair_by_stem(xmls, images), folders)
     if split is None:
         outcomes += _unlabelled(outcomes, pairs, images, run)
@@ -246,6 +247,17 @@ def _missing(outcome: Outcome, folders: Folders) -> Outcome:
     note = f"no image in {folders.images} has its stem or its <filename> {outcome.filename!r}"
     finding = Finding(label, "image-missing", before=outcome.filename, note=note)
     return outcome._replace(image="", findings=(finding,))
+
+
+def _refuse_other_folder(outcomes: list[Outcome], folders: Folders) -> None:
+    """Not one XML of several has its image: this is a wrong argument, not a data set without images."""
+    missing = [finding for outcome in outcomes for finding in outcome.findings if finding.kind == "image-missing"]
+    if len(missing) > 1 and len(missing) == sum(outcome.xml is not None for outcome in outcomes):
+        raise ConversionError(
+            f"{folders.images} has the image of none of the {len(missing):,} XML files, the first is "
+            f"{missing[0].before}; give the folder of the images: --images",
+            missing,
+        )
 
 
 def _refuse_shared(

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from detaug.contestants import Job, Made
+from detaug.pipeline import resolve_device
 
 Result = dict[str, Any]
 
@@ -147,7 +148,7 @@ def bench(
     many as there are cores, at most 16. `others`: more contestants, by name "module:function". `only`: names.
     Raises ValueError where two do not make the same kind of batches.
     """
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = str(resolve_device(device))
     job = Job(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
     jobs = _jobs(job, workers or (min(16, len(os.sched_getaffinity(0))),), others or {}, only)
     say("comparing what they make")

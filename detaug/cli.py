@@ -177,8 +177,9 @@ def demo(**options: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, 2 for an error in the input, 130 if interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = cli.main(args=arguments, prog_name="detaug", standalone_mode=False)
+        result = cli.main(args=given or ["--help"], prog_name="detaug", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)

@@ -75,4 +75,4 @@ def evaluation(
     >>> [type(op).__name__ for op in da.presets.evaluation((300, 300))]
     ['Resize', 'Normalize']
     """
-    return [Resize(size, max_size), Normalize(mean, std)]
+    return [Resize(size, max_size=max_size), Normalize(mean, std)]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn, types
 
 from detaug.converters.annotations import AnnotationError, read_annotations
+from detaug.converters.check_images import folder_that_has
 from detaug.recipe import Node
 from detaug.views import Floats, Ints, Views, whole_images
 
@@ -37,7 +38,7 @@ class CocoReader:
     >>> da.CocoReader("demo", "train.json")
     Traceback (most recent call last):
         ...
-    detaug.converters.check_json.AnnotationError: train.json: 48 of 48 images are not in demo, ...
+    detaug.converters.check_json.AnnotationError: train.json: 48 of 48 ... not in demo, ...; demo/VOC/JPEGImages has it
     """
 
     class_names: tuple[str, ...]
@@ -49,6 +50,8 @@ class CocoReader:
         self, images: str | os.PathLike[str], annotations: str | os.PathLike[str], *, cache: bool = True
     ) -> None:
         self.images, self.annotations = Path(images), Path(annotations)
+        if self.annotations.is_dir():
+            raise AnnotationError(f"{annotations} is a folder; the images' folder comes first, then the json")
         self._folder = self.images.absolute()  # a later change of the working folder changes nothing
         data = read_annotations(self.annotations, cache=cache)
         self.image_ids = data.image_ids
@@ -148,9 +151,10 @@ def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDAr
     root = os.path.join(folder.absolute(), "")
     missing = [name for name in names if not os.path.isfile(root + name)]
     if missing:
+        better = folder_that_has(missing[0], folder, annotations) or ", or detaug check --clean"
         raise AnnotationError(
             f"{annotations}: {len(missing)} of {len(names)} images are not in {folder}, the first is "
-            f"{missing[0]!r}; give the folder that file_name is relative to, or detaug check --clean"
+            f"{missing[0]!r}; give the folder that file_name is relative to{better}"
         )
     paths = np.array([os.fsencode(root + name) for name in names])
     return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)

@@ -84,6 +84,8 @@ class Op:
 
     def __call__(self, samples: S) -> S:
         """Run at once on `da.batch(...)`."""
+        if not hasattr(samples, "then"):
+            raise TypeError(f"ops run on da.batch([image], boxes=[...]) or in a Loader, got {type(samples).__name__}")
         return samples.then(self)
 
 
@@ -240,6 +242,8 @@ def _check_views(op: Op, views: Views) -> None:
 
 def make_recipe(ops: Iterable[Op]) -> Recipe:
     """A recipe whose images make a batch: it must have a Resize. Raises ValueError for an order that cannot work."""
+    if isinstance(ops, str) or not isinstance(ops, Iterable):
+        raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
     recipe = Recipe(tuple(ops))
     if "render" not in recipe.stages:
         raise ValueError(f"the recipe needs a Resize, so that its images make a batch; got {list(recipe.ops)}")

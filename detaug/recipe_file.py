@@ -63,7 +63,7 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
             raise ValueError(f"a recipe is a list of ops, got {type(entries).__name__}")
         return [_in_place(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from None
+        raise ValueError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     except (yaml.YAMLError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: neither JSON nor YAML ({' '.join(str(error).split())})") from None
     except ValueError as error:

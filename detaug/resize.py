@@ -7,7 +7,7 @@ shrunk, antialiased, to about the output's resolution, then warped: linear inter
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -75,6 +75,7 @@ class Resize(Render):
     """
 
     size: int | tuple[int, int] | Sequence[tuple[int, int]]
+    _: KW_ONLY  # Resize(300, 300) is no size of (300, 300)
     max_size: int | None = None
     letterbox: Literal["center", "top-left"] | None = None
     fill: RGB = FILL

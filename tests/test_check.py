@@ -560,7 +560,7 @@ def test_exit_codes_and_report(folder: Path, capsys: pytest.CaptureFixture[str])
         "error image-missing (1): an image is not in the image folder",
         "  images[0] (id 1, A.jpg): not in the image folder, but 'a.jpg' is",
         "",
-        "warning image-unreferenced (1): a file in the image folder is not in the json",
+        "warning image-unreferenced (1): a file in the image folder is not in the json; it may be of another split",
         "  'a.jpg'",
         "",
         f"every finding: {report}",

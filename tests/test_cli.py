@@ -162,6 +162,11 @@ def test_the_progress_bar_is_for_terminals_only(root: Path, tmp_path: Path) -> N
     assert stderr_of("--quiet") == "end"
 
 
+def test_the_name_alone_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert capsys.readouterr().out.startswith("Usage: detaug ")
+
+
 def test_help_is_quick_and_loads_neither_torch_nor_dali() -> None:
     for arguments in (["--help"], ["--version"], ["convert-voc", "--help"]):
         start = time.perf_counter()

@@ -325,6 +325,21 @@ def test_a_wrong_setting_is_refused_by_name(painted: Folder, settings: dict, mes
         da.Loader(da.CocoReader(*painted), **{**defaults, **settings})
 
 
+@pytest.mark.parametrize("ops", [da.presets.ssd300, da.Resize((9, 9)), "ssd300", None])
+def test_what_is_no_list_of_ops_is_refused(painted: Folder, ops: object) -> None:
+    with pytest.raises(TypeError, match="a recipe is a list of ops"):
+        da.Loader(da.CocoReader(*painted), ops, 2)  # type: ignore[arg-type]
+
+
+def test_a_wrong_folder_of_images_says_where_they_are(painted: Folder, tmp_path: Path) -> None:
+    folder, file = painted
+    with pytest.raises(ValueError, match="images' folder comes first"):
+        da.CocoReader(file, folder)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ValueError, match=f"relative to; {folder} has it"):
+        da.CocoReader(tmp_path / "other", file)
+
+
 def break_file(path: Path, how: str) -> None:
     content = path.read_bytes()
     if how == "deleted":

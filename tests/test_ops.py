@@ -312,6 +312,17 @@ def test_an_op_in_the_wrong_place_says_where_it_belongs() -> None:
         da.RandomPhotometricDistort()(da.Normalize()(da.Resize((9, 9))(samples)))
 
 
+@pytest.mark.parametrize("image", [np.zeros((9, 9, 3), np.uint8), [[0]], None])
+def test_an_op_on_a_bare_image_says_what_it_runs_on(image: object) -> None:
+    with pytest.raises(TypeError, match=r"ops run on da\.batch\(\[image\]"):
+        da.RandomHorizontalFlip()(image)  # type: ignore[type-var]
+
+
+def test_a_size_is_one_argument() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        da.Resize(300, 300)  # type: ignore[misc]
+
+
 def test_every_op_is_in_a_test() -> None:
     from pathlib import Path
 

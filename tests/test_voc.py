@@ -256,6 +256,8 @@ def test_classes_give_the_order_and_drop_others(tmp_path: Path) -> None:
     assert [row["category_id"] for row in document["annotations"]] == [2, 1]
     assert kinds(summary) == {"class-not-listed": 1, "class-unused": 1}
     assert summary.class_counts == {"owl": 1, "cat": 1, "yak": 0}
+    assert "is not among --classes: dog\n" in str(summary)
+    assert "has no object: yak\n" in str(summary)
 
 
 def test_classes_without_a_list_are_sorted(tmp_path: Path) -> None:
@@ -469,6 +471,15 @@ def test_many_bad_files_are_cut_short(tmp_path: Path) -> None:
     lines = str(error).splitlines()
     assert len(lines) == 102
     assert "50 more; --report FILE" in lines[100]
+
+
+def test_a_folder_with_no_image_of_any_xml_is_one_error(tmp_path: Path) -> None:
+    root = devkit(tmp_path / "voc", {f"{n}": voc_xml(filename=f"{n}.jpg") for n in range(3)})
+    other = tmp_path / "other"
+    other.mkdir()
+    assert str(refused(root, images=other)) == (
+        f"{other} has the image of none of the 3 XML files, the first is 0.jpg; give the folder of the images: --images"
+    )
 
 
 # ---------------------------------------------------------------------------------------------- images
