@@ -20,3 +20,8 @@ def where(apply: Node, image: Node, planned: Nodes, paint: Callable[[Node, Nodes
     inside, outside = _conditional.split(image, predicate=chosen)
     parts = {name: _conditional.split(node, predicate=chosen)[0] for name, node in planned.items()}
     return _conditional.merge(paint(inside, parts), outside, predicate=chosen)
+
+
+def of_one_type(change: Callable[[Node, Nodes], Node]) -> Callable[[Node, Nodes], Node]:
+    """`change`, its result of the image's own type, as those images have that it is not for."""
+    return lambda image, nodes: fn.reshape(fn.cast_like(change(image, nodes), image), layout="HWC")

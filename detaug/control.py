@@ -1,4 +1,7 @@
-"""Which ops run: with a probability, one of several, or in random order. What an image did not draw costs nothing."""
+"""Which ops run: with a probability, one of several, or in random order. What an image did not draw costs nothing.
+
+Of pixel ops the image keeps its type: one that alone makes it float32, as `ColorJitter` does, is rounded.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arguments import check, check_p, is_numbers
-from detaug.branches import where
+from detaug.branches import of_one_type, where
 from detaug.recipe import Arrays, Node, Nodes, Op
 from detaug.views import Bools, Ints, Views
 
@@ -66,12 +69,18 @@ class _Control(Op):
             name: _spread(array, rows, len(views)) for name, array in planned.items()
         }
 
+    def constants(self, device: str) -> Nodes:
+        """What the ops are to find in `planned` beside it, as `paint` must get it: made outside of all branches."""
+        each = ((step, getattr(self.ops[at], "constants", None)) for step, at in enumerate(self.sequence))
+        return {f"{step}.{name}": node for step, made in each if made for name, node in made(device).items()}
+
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
         if self.stage == "view":
             return image
+        planned = self.constants(image.device) | planned
         for step, at in enumerate(self.sequence):
-            apply, paint = planned["chosen"][step], partial(self.ops[at].paint, views=views)
-            image = where(apply, image, _of_step(step, planned), paint)
+            paint = of_one_type(partial(self.ops[at].paint, views=views))
+            image = where(planned["chosen"][step], image, _of_step(step, planned), paint)
         return image
 
 

@@ -17,7 +17,7 @@ from nvidia.dali import math as dali_math
 
 from detaug import color
 from detaug.arguments import Range, check, check_p, check_range, is_numbers
-from detaug.branches import where
+from detaug.branches import of_one_type, where
 from detaug.noise import ramp, random_bits, uniform
 from detaug.recipe import Arrays, Node, Nodes, PixelOp
 from detaug.views import Floats, Views
@@ -213,10 +213,8 @@ class _RandomPixelOp(PixelOp):
         raise NotImplementedError(f"{type(self).__name__} must define change(image, planned)")
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        def changed(chosen: Node, nodes: Nodes) -> Node:
-            return fn.reshape(fn.cast_like(self.change(chosen, nodes), chosen), layout="HWC")
-
-        return where(planned["apply"], image, planned | self.constants(image.device), changed)
+        nodes = self.constants(image.device) | planned  # in a branch, those that RandomApply or its like planned
+        return where(planned["apply"], image, nodes, of_one_type(self.change))
 
 
 @dataclass(frozen=True)

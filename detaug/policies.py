@@ -19,7 +19,7 @@ from nvidia.dali import fn, types
 from detaug import color
 from detaug.affine import about_middle, rotation, shearing
 from detaug.arguments import FILL, RGB, check, check_rgb
-from detaug.branches import where
+from detaug.branches import of_one_type, where
 from detaug.pixels import RandomAutocontrast, RandomEqualize, as_bytes, clamped, sharpness_kernel
 from detaug.recipe import Arrays, GeometricOp, Node, Nodes, PixelOp
 from detaug.views import Floats, Ints, Views
@@ -182,7 +182,7 @@ class _Colors(PixelOp):
         for step in range(self.num_ops):
             for at, (_, wanted, change) in enumerate(CHANGES):
                 nodes = {wanted: planned[wanted][step]} if wanted else {}
-                image = where(planned["apply"][step, at], image, nodes, _of_one_type(change))
+                image = where(planned["apply"][step, at], image, nodes, of_one_type(change))
         return image
 
 
@@ -196,11 +196,6 @@ def _color(op: Ints, strength: Floats) -> Floats:
     brightness, saturation, contrast = (1 + np.where(is_any((name,), op), strength, 0).ravel() for name in LINEAR)
     maps = color.chain(color.brightness(brightness), color.saturation(saturation), color.contrast(contrast))
     return maps.reshape(*op.shape, 3, 4)
-
-
-def _of_one_type(change: Callable[[Node, Nodes], Node]) -> Callable[[Node, Nodes], Node]:
-    """`change`, its result of the image's own type."""
-    return lambda image, nodes: fn.reshape(fn.cast_like(change(image, nodes), image), layout="HWC")
 
 
 def _mapped(image: Node, nodes: Nodes) -> Node:

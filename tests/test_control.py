@@ -57,6 +57,35 @@ def test_boxes_follow_pixels(control: da.Op, pipeline: bool, device: str) -> Non
     assert assert_boxes_follow_pixels(ops, images=16, pipeline=pipeline, device=device) > 16
 
 
+NOISE = np.random.default_rng(0).integers(0, 256, (8, 24, 20, 3), np.uint8)
+PIXEL_OPS = [
+    da.ColorJitter(0.3, 0.3, 0.3, 0.1), da.GaussianNoise(p=1), da.SaltAndPepperNoise(p=1), da.JPEG(p=1),
+    da.GaussianBlur(p=1), da.RandomAdjustSharpness(2.0, p=1), da.RandomGrayscale(p=1), da.CLAHE(p=1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", PIXEL_OPS, ids=lambda op: type(op).__name__)
+def test_a_pixel_op_in_an_apply_does_what_it_does_alone_on_those_that_drew_it(op: da.Op, device: str) -> None:
+    """Ops of which some make float32, and some need constants, inside one and inside two controls."""
+    source = da.batch(NOISE, seed=2, device=device).then(da.Resize((24, 20)))
+    for control, prefix in ((da.RandomApply([op]), "0."), (da.RandomOrder([da.RandomApply([op])]), "0.0.")):
+        samples = source.then(control)
+        _, drawn = samples.params
+        chosen = drawn[f"{prefix.removesuffix('0.')}chosen"][:, 0]
+        own = {name.removeprefix(prefix): each for name, each in drawn.items() if name.startswith(prefix)}
+        alone = source.then(op).replay([{}, own])
+        assert set(chosen) == {False, True}
+        for image, changed, before, was in zip(samples.images, alone.images, source.images, chosen, strict=True):
+            assert image.dtype == np.uint8
+            assert np.abs(image - (changed if was else before).astype(float)).max() <= 0.501
+
+
+def test_pixel_ops_of_two_types_stand_in_one_choice_or_order(device: str) -> None:
+    for control in (da.RandomChoice(PIXEL_OPS), da.RandomOrder(PIXEL_OPS[:3])):
+        images = da.batch(NOISE, device=device).then(da.Resize((24, 20)), control).images
+        assert all((image != source).any() for image, source in zip(images, NOISE, strict=True))
+
+
 def test_apply_runs_all_or_none(device: str) -> None:
     found = values(da.RandomApply([Add(1), Add(0, 5)], p=0.3), n=2000)
     assert set(found) == {1, 10}
