@@ -50,8 +50,10 @@ def write_atomically(path: str | os.PathLike[str], pieces: Iterable[str], *, syn
             if sync:
                 os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:  # KeyboardInterrupt too: leave nothing behind
+    except BaseException as error:  # KeyboardInterrupt too: leave nothing behind
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk does not say which file
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
     if sync:
         _sync_folder(target.parent)

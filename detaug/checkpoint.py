@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -51,18 +52,22 @@ def load_checkpoint(run: Training) -> None:
     run.loader.load_state_dict(own["loader"])
     run.model.load_state_dict(content["model"])
     run.optimizer.load_state_dict(content["optimizer"])
-    run.scaler.load_state_dict(content["scaler"])
+    if content["scaler"]:  # none where it was computed in bfloat16 or float32
+        run.scaler.load_state_dict(content["scaler"])
     run.step, run.evaluation = content["step"], content["evaluation"]
     run.clock = replace(run.clock, **content["clock"])
     _set_random_state(own["random"], run.device)
 
 
 def write_torch_file(content: dict[str, Any], path: Path) -> None:
-    """All of it or nothing."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """All of it or nothing. Raises OSError with the path, of a full disk too, of which torch.save does not speak."""
+    partial, encoded = path.with_name(f".{path.name}.{os.getpid()}.partial"), io.BytesIO()
+    torch.save(content, encoded)
     try:
-        torch.save(content, partial)
+        partial.write_bytes(encoded.getbuffer())
         partial.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         partial.unlink(missing_ok=True)
 

@@ -25,6 +25,7 @@ from detaug import presets
 from detaug.arguments import check
 from detaug.batches import Batch
 from detaug.checkpoint import load_checkpoint, save_checkpoint, write_torch_file
+from detaug.converters.coco import write_atomically
 from detaug.detections import Shown, detections_sheet
 from detaug.detectors import DETECTORS, Detector, load_weights, make_detector
 from detaug.evaluator import CocoEvaluator
@@ -148,6 +149,11 @@ class Training:
     def is_first(self) -> bool:
         return rank_and_world()[0] == 0
 
+    def is_evaluation_due(self) -> bool:
+        """With the checkpoint after it."""
+        epoch, step = divmod(self.step, len(self.loader))
+        return step == 0 and (self.step == self.total or epoch % self.options.eval_every == 0)
+
     def train_step(self, batch: Batch) -> None:
         """Losses, gradients, one step of the optimiser."""
         self.model.train()
@@ -200,8 +206,7 @@ class Training:
 
     def write(self, lines: Sequence[dict[str, Any]]) -> None:
         if self.is_first:
-            with open(self.options.output / "metrics.jsonl", "a", encoding="utf-8") as file:
-                file.writelines(json.dumps(line) + "\n" for line in lines)
+            _append(self.options.output / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def train(
@@ -229,7 +234,7 @@ def train(
         _start(run)
         while run.step < run.total:
             _train_epoch(run)
-            if run.step == run.total or run.step // len(loader) % options.eval_every == 0:
+            if run.is_evaluation_due():
                 if val:
                     evaluate(run, val)
                 save_checkpoint(run)
@@ -246,7 +251,7 @@ def _train_epoch(run: Training) -> None:
         run.train_step(batch)
         if run.step % run.options.log_every == 0:
             run.say_progress()
-        if every and run.step % every == 0:
+        if every and run.step % every == 0 and not run.is_evaluation_due():
             save_checkpoint(run)
     run.say_progress()
 
@@ -417,8 +422,23 @@ def _start(run: Training) -> None:
         dist.barrier()
 
 
+def _append(path: Path, text: str) -> None:
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:  # a full disk does not say which file
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def _keep_metrics(path: Path, step: int) -> None:
     """Of a metrics file that went on after the checkpoint, the lines up to it."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    kept = [line for line in lines if json.loads(line)["step"] <= step]
-    path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+    write_atomically(path, [line + "\n" for line in lines if _step_of(line) <= step])
+
+
+def _step_of(line: str) -> float:
+    """Infinity for half a line: a full disk or a kill cut it, after the last checkpoint."""
+    try:
+        return float(json.loads(line)["step"])
+    except ValueError:
+        return math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,17 @@ def test_the_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "a.json", pieces())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_an_error_that_names_the_file_and_the_old_content_stays(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    target.write_text("old")
+    (tmp_path / f".a.json.{os.getpid()}.partial").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        write_json(target, ["x" * 10_000])
+    assert raised.value.filename == str(target)
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
 @pytest.mark.parametrize(("value", "text"), [(12.0, "12"), (12.5, "12.5"), (-0.0, "0"), (1e15, "1000000000000000")])

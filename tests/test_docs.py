@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import partial
@@ -127,6 +130,22 @@ def test_the_readmes_python_prints_what_it_says() -> None:
 def test_the_readmes_commands_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = smaller_training(command) if command.startswith("detaug train ") else command
     assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("workplace")
+def test_the_readmes_torchrun_runs() -> None:
+    """On two processes, with a smaller model."""
+    (command,) = re.findall(r"^ *torchrun .* -m (detaug\.cli train .*)$", README.read_text(), re.M)
+    assert main(["convert-voc", "demo/VOC", "-o", "val.json", "--split", "val", "--quiet"]) == 0
+    arguments = [*shlex.split(smaller_training(command))[1:], "--epochs", "1", "--device", "cpu"]
+    arguments[arguments.index("-o") + 1] = "run-2"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    model = ["--model", "ssdlite320_mobilenet_v3_large"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([*launcher, "-m", "detaug.cli", *arguments, *model], env=environment, capture_output=True)
+    assert run.returncode == 0, run.stderr.decode()
+    assert len(Path("run-2/metrics.jsonl").read_text().splitlines()) == 2  # a step and an evaluation
+    assert Path("run-2/model.pt").is_file()
 
 
 def smaller_training(command: str) -> str:
@@ -305,7 +324,6 @@ def anchors(document: str) -> list[str]:
 
 def write_again() -> None:
     """docs/commands.md, docs/findings.md, docs/sheet.jpg, and the outputs in README.md and docs/accuracy.md."""
-    import os
     import shutil
     import tempfile
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,21 @@ def test_max_skipped_counts_the_images_of_the_shard_in_evaluation(
         list(loader)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.filterwarnings("ignore:.*; skipped")
+def test_max_skipped_is_for_each_shard_alone_and_of_all_images_in_training(painted: Folder, rank: int) -> None:
+    """In another order each epoch, every broken image comes to every shard sooner or later."""
+    reader = da.CocoReader(*painted)
+    for at in (3, 9, 12):
+        BREAK["garbage"](painted[0] / f"{at:02}.png")
+    settings = {**SETTINGS, "shard": (rank, 2)}
+    allowed, refused = (da.Loader(reader, RECIPE, 4, **{**settings, "max_skipped": n / 21}) for n in (3, 2))
+    assert ids([batch for _ in range(10) for batch in allowed])
+    assert len(allowed.skipped) == 3
+    with pytest.raises(da.DataError, match="3 of 21 images"):
+        ids([batch for _ in range(10) for batch in refused])
+
+
 def test_too_many_broken_files_are_an_error(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     for at in range(0, 15, 5):
@@ -222,4 +239,51 @@ def test_a_smaller_file_than_the_json_says_does_not_end_the_process(painted: Fol
     for how in ("skip", "raise"):
         loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device=device, on_error=how)
         with pytest.raises(da.DataError, match=f"has {side} x {side} pixels.*says"):
+            list(loader)
+
+
+# ---------------------------------------------------------------- a slow disk
+
+
+@contextlib.contextmanager
+def slow(paths: list[Path], seconds: float) -> Iterator[None]:
+    """Whoever opens one of them waits."""
+    command = [sys.executable, str(Path(__file__).with_name("lease_run.py"))]
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            holder = subprocess.Popen(
+                [*command, str(path), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            stack.enter_context(holder)
+            stack.callback(holder.kill)
+            assert holder.stdout
+            assert holder.stderr
+            if not holder.stdout.readline():
+                pytest.skip(f"no leases on this file system: {holder.stderr.read().decode().splitlines()[-1]}")
+        yield
+
+
+def test_a_slow_disk_is_waited_for(painted: Folder) -> None:
+    """No hang and no time-out, the same batches; what is dropped or closed meanwhile ends with the disk's answer."""
+    reader = da.CocoReader(*painted)
+    settings = {"device": "cpu", "pipelines": 2}
+    whole = list(da.Loader(reader, RECIPE, 4, train=False, **settings))
+    with slow([painted[0] / "02.png", painted[0] / "13.png"], seconds=0.5):
+        begin = time.monotonic()
+        batches = list(da.Loader(reader, RECIPE, 4, train=False, **settings))
+        assert 0.5 < time.monotonic() - begin < 10
+    assert all(same(a, b) for a, b in zip(batches, whole, strict=True))
+    with slow([painted[0] / "05.png"], seconds=0.5):
+        begin = time.monotonic()
+        with da.Loader(reader, RECIPE, 4, train=False, **settings) as loader:
+            assert same(next(iter(loader)), whole[0])
+        assert time.monotonic() - begin < 10
+
+
+def test_a_file_that_goes_while_the_disk_is_slow_is_named(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    with slow([painted[0] / "02.png"], seconds=0.3):
+        loader = da.Loader(reader, RECIPE, 4, train=False, device="cpu")
+        (painted[0] / "03.png").unlink()
+        with pytest.raises(da.DataError, match=r"03\.png is not there any more"):
             list(loader)

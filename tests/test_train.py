@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from painted_files import Folder
 from PIL import Image
 from train_run import Tiny, options, tiny
 
-from detaug.checkpoint import write_torch_file
 from detaug.cli import main
 from detaug.detectors import DETECTORS, Detector, load_weights, make_detector
 from detaug.train import TrainOptions, schedule, train, train_recipe
@@ -144,20 +145,91 @@ def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path]
         run(painted, out / "run", epochs=1, resume=True)
 
 
-def test_a_checkpoint_is_there_whole_or_not_at_all(folder: tuple[Folder, Path], monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "step"), [("checkpoint.pt", 6), ("metrics.jsonl", 6), ("predictions.png", 16), ("model.pt", 18)]
+)
+def test_a_full_disk_is_one_error_and_the_checkpoint_before_it_is_whole(
+    folder: tuple[Folder, Path], name: str, step: int
+) -> None:
+    """From the seventh step on, /dev/full stands in the place of what is to be written."""
+    painted, out = folder
+    path, metrics = out / "run" / name, out / "run/metrics.jsonl"
+    partial = path if path == metrics else path.with_name(f".{name}.{os.getpid()}.partial")
+    kept: list[str] = []
+
+    class Full(Tiny):
+        def forward(self, images: Any, targets: Any = None) -> Any:
+            if self.training and self.calls == 6:
+                kept.append(metrics.read_text())
+                partial.unlink(missing_ok=True)
+                partial.symlink_to("/dev/full")
+            return super().forward(images, targets)
+
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        train(options(*painted, out / "run"), make_model=lambda _, classes: Detector(Full(classes)), say=lambda _: None)
+    assert raised.value.filename == str(path)
+    assert not list((out / "run").glob(".*"))
+    assert torch.load(out / "run/checkpoint.pt", weights_only=True)["step"] == step
+    if path == metrics:
+        metrics.unlink()
+        metrics.write_text(kept[0] + '{"step": 7, "lr')  # what a full disk leaves
+    resumed, whole = run(painted, out / "run", resume=True), run(painted, out / "whole")
+    assert losses(out / "run") == losses(out / "whole")
+    assert resumed["evaluation"] == whole["evaluation"]
+
+
+class Overflowing(Tiny):
+    """At its tenth step, float16 does not hold the gradient. Keeps its weights of each step, and stops at `end`."""
+
+    def __init__(self, num_classes: int, end: int = 0) -> None:
+        super().__init__(num_classes)
+        self.end, self.seen = end, list[torch.Tensor]()
+
+    def forward(self, images: Any, targets: Any = None) -> Any:
+        if targets is not None:
+            self.seen.append(self.head.weight.detach().clone())
+        if self.end and self.calls == self.end:
+            raise KeyboardInterrupt
+        found = super().forward(images, targets)
+        overflows = targets is not None and self.calls == 10
+        return {name: loss * 1e6 for name, loss in found.items()} if overflows else found
+
+
+def test_float16_leaves_out_a_step_that_overflows_and_goes_on(folder: tuple[Folder, Path], monkeypatch: Any) -> None:
+    """As on a GPU without bfloat16: the scale of the loss is halved, and is in the checkpoint."""
+    painted, out = folder
+    monkeypatch.setattr("detaug.train.amp_type", lambda _: torch.float16)
+    models = {name: Overflowing(4, end) for name, end in (("whole", 0), ("broken off", 14), ("resumed", 0))}
+
+    def go(name: str, output: Path, **others: Any) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            model = lambda *_: Detector(models[name])  # noqa: E731
+            train(options(*painted, output, **others), make_model=model, say=lambda _: None)
+
+    for model in models.values():
+        model.load_state_dict(models["whole"].state_dict())
+    go("whole", out / "whole")
+    go("broken off", out / "run")
+    go("resumed", out / "run", resume=True)
+    weights = models["whole"].seen
+    moved = [not torch.equal(one, other) for one, other in pairwise(weights)]
+    assert not moved[9]
+    assert all(moved[10:])
+    assert losses(out / "run") == losses(out / "whole")
+    assert len(losses(out / "run")) == 18
+    whole, run = (torch.load(out / name / "checkpoint.pt", weights_only=True) for name in ("whole", "run"))
+    assert whole["scaler"] == run["scaler"]
+    assert whole["scaler"]["scale"] == 2.0 ** (16 - moved.count(False))
+
+
+def test_a_checkpoint_without_a_scale_goes_on_in_float16(folder: tuple[Folder, Path], monkeypatch: Any) -> None:
+    """One of a GPU with bfloat16, on another one."""
     painted, out = folder
     run(painted, out / "run", epochs=1)
-    before = (out / "run/checkpoint.pt").read_bytes()
-
-    def full(content: Any, path: Path) -> None:
-        path.write_bytes(b"half")
-        raise OSError(28, "No space left on device", str(path))
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_torch_file({}, out / "run/checkpoint.pt")
-    assert (out / "run/checkpoint.pt").read_bytes() == before
-    assert not list((out / "run").glob(".*"))
+    (out / "run/model.pt").unlink()
+    monkeypatch.setattr("detaug.train.amp_type", lambda _: torch.float16)
+    run(painted, out / "run", epochs=1, resume=True)
+    assert (out / "run/model.pt").is_file()
 
 
 def test_two_processes(folder: tuple[Folder, Path]) -> None:
