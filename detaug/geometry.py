@@ -268,8 +268,8 @@ class ScaleJitter(GeometricOp):
 
     The image is scaled to fit in `size`, times a factor drawn from `scale`, and lies at, or is cropped at, a random
     place; with probability 1 - `p` it stays as it is. torchvision's `ScaleJitter(target_size, scale_range)` and
-    `FixedSizeCrop(target_size)` in one; torchvision fills at the right and the bottom only. Put `Resize(size)`
-    behind it.
+    `FixedSizeCrop(target_size)`, of its references, in one; torchvision fills at the right and the bottom only.
+    Put `Resize(size)` behind it.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = samples.then(da.ScaleJitter((100, 200), scale=(0.5, 2.0)), da.Resize((100, 200)))
