@@ -26,8 +26,10 @@ class RandomRotation(GeometricOp):
     """Turn about the middle by an angle drawn from `degrees`, counter-clockwise, with probability `p`.
 
     `degrees`: (smallest, largest), or one number d for (-d, d), as in torchvision's `RandomRotation`. With
-    `expand` the view grows to show the whole image, else its corners are cut off. `fill`: RGB 0..255; `outline`:
-    see this module.
+    `expand` the view grows to show the whole image, else its corners are cut off. `fill`: RGB 0..255.
+
+    `outline`: a box becomes the hull of its turned corners, "box", or of the turned ellipse inside it, "ellipse",
+    which is tighter for round objects. DALI: rotate, bbox_rotate.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomRotation((90, 90), expand=True)(samples).boxes[0].round())
@@ -65,7 +67,8 @@ class RandomAffine(GeometricOp):
     `degrees`: (smallest, largest) or one number d for (-d, d), clockwise as in torchvision's RandomAffine (whose
     RandomRotation turns the other way). `translate`: largest shift as a fraction of (width, height). `scale`:
     (smallest, largest). `shear`: degrees, (smallest, largest) along x, or four numbers for x and y, or one number
-    d for (-d, d) along x. `fill`: RGB 0..255; `outline`: see this module.
+    d for (-d, d) along x. `fill`: RGB 0..255. `outline`: see `RandomRotation`.
+    DALI: transforms.rotation and others, warp_affine.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomAffine(scale=(0.5, 0.5))(samples).boxes[0].round())
@@ -121,8 +124,8 @@ class RandomAffine(GeometricOp):
 class RandomPerspective(GeometricOp):
     """Move each corner of the image inwards, up to `distortion_scale` / 2 of each side, with probability `p`.
 
-    torchvision's `RandomPerspective`. The batch's `matrix` is then (N, 3, 3). `fill`: RGB 0..255; `outline`: see
-    this module.
+    torchvision's `RandomPerspective`. The batch's `matrix` is then (N, 3, 3). `distortion_scale`: at least 0 and
+    below 1. `fill`: RGB 0..255. `outline`: see `RandomRotation`. DALI: experimental.warp_perspective.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomPerspective(p=1)(samples)

@@ -34,7 +34,8 @@ def batch(
 
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. The same `seed` and the
-    same ops draw the same numbers, as the ops of a recipe draw them one after the other.
+    same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises ValueError for boxes
+    that lie outside, and for arrays of another shape or type.
 
     >>> image = np.zeros((100, 200, 3), np.uint8)
     >>> samples = da.batch([image, image], boxes=[[[20, 10, 60, 50]], []], labels=[[3], []])

@@ -37,7 +37,7 @@ class _RandomFlip(GeometricOp):
 
 
 class RandomHorizontalFlip(_RandomFlip):
-    """Mirror left and right with probability `p` (DALI: flip, bb_flip).
+    """Mirror left and right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomHorizontalFlip(p=1)(samples).boxes[0])
@@ -48,7 +48,7 @@ class RandomHorizontalFlip(_RandomFlip):
 
 
 class RandomVerticalFlip(_RandomFlip):
-    """Mirror top and bottom with probability `p` (DALI: flip, bb_flip).
+    """Mirror top and bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomVerticalFlip(p=1)(samples).boxes[0])
@@ -157,6 +157,8 @@ class Pad(GeometricOp):
 class PadToMultiple(GeometricOp):
     """Add `fill`, RGB 0..255, at the right and the bottom until height and width are multiples of `multiple` pixels.
 
+    Albumentations' `PadIfNeeded(pad_height_divisor=...)`; DALI: pad(align=...).
+
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.PadToMultiple(64)(samples)
     >>> print(after.boxes[0].round(), after.images[0].shape)
@@ -182,7 +184,8 @@ class PadToMultiple(GeometricOp):
 class CenterCrop(GeometricOp):
     """The middle `size` (height, width) pixels; `fill`, RGB 0..255, around an image that is smaller.
 
-    torchvision's `CenterCrop`. One number is a square.
+    torchvision's `CenterCrop`; DALI: crop. One number is a square. What is cut off a box is clipped, and a box of
+    which nothing is left is dropped.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.CenterCrop(120)(samples)  # 40 from the left, which cuts the box; 10 of fill above and below
@@ -203,7 +206,7 @@ class CenterCrop(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomCrop(GeometricOp):
-    """A window of `size` (height, width) pixels at a random place of the image.
+    """A window of `size` (height, width) pixels at a random place of the image, with probability `p`.
 
     torchvision's `RandomCrop(pad_if_needed=True)`: an image that is smaller lies at a random place of a window
     filled with `fill`, RGB 0..255. One number is a square. What is cut off a box is clipped, and a box of which

@@ -24,9 +24,9 @@ Rows = NDArray[np.int64]
 class CocoReader:
     """Images of a folder with the boxes of a COCO json, checked before anything is built on them.
 
-    `images`: the folder that the json's file names are relative to. `annotations`: the json; its mistakes are
-    errors here that name the entry (see `detaug.converters.annotations.read_annotations`), and so is a file
-    that is missing. Regions marked `iscrowd` are not objects to train on and are left out.
+    `images`: the folder that the json's file names are relative to. `annotations`: the json; its mistakes are errors
+    here that name the entry (AnnotationError, a ValueError; see `detaug.converters.annotations.read_annotations`), and
+    so is a file that is missing. Regions marked `iscrowd` are not objects to train on and are left out.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 

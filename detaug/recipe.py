@@ -92,6 +92,9 @@ class Op:
 class GeometricOp(Op):
     """Moves the views and leaves the pixels to `Resize`.
 
+    A subclass defines `move`, and `draw` if it draws. In `views`, of N images, boxes are (N, M, 4) XYXY relative to the
+    view; `look` goes to another window of it, `warp` turns it, `clip` cuts boxes off at its border.
+
     >>> class LeftHalf(da.GeometricOp):
     ...     def move(self, views, drawn):
     ...         start, end = np.zeros((len(views), 2)), np.tile([0.5, 1.0], (len(views), 1))  # x, y in 0..1
@@ -117,6 +120,8 @@ class GeometricOp(Op):
 
 class PixelOp(Op):
     """Changes pixels where they are; the boxes stay. `paint` gets what `draw` returned.
+
+    A subclass defines `paint`, and `draw` if it draws. `image` is a DALI node, (H, W, 3) in 0..255, uint8 or float32.
 
     >>> class Darker(da.PixelOp):
     ...     def draw(self, rng, n):

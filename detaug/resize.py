@@ -56,7 +56,7 @@ class Resize(Render):
     """Render the view: one antialiased linear resample to the output's size.
 
     `size`: (H, W) pixels; or one number, the shorter side, at most `max_size` for the longer one, aspect ratio
-    kept (torchvision's `Resize(size, max_size)`); or a list of (H, W), one of which is drawn for each batch.
+    kept (torchvision's `Resize(size, max_size=...)`); or a list of (H, W), one of which is drawn for each batch.
 
     (H, W) stretches the view. With `letterbox` "center" or "top-left" its aspect ratio stays and `fill`, RGB
     0..255, takes the rest (Ultralytics' LetterBox).
@@ -120,8 +120,8 @@ class Resize(Render):
 class RandomShortestSize(Render):
     """Resize the shorter side to one of `min_size`, drawn for each batch; the longer one gets at most `max_size`.
 
-    Multi-scale training with the aspect ratio kept. torchvision's `RandomShortestSize` draws for each image:
-    here the images of a batch keep one scale, so that little is padded.
+    Both in pixels. Multi-scale training with the aspect ratio kept. torchvision's `RandomShortestSize` draws for each
+    image: here the images of a batch keep one scale, so that little is padded.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomShortestSize((50, 75, 150))(samples)
