@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
+from detaug._labels import Boxes, Color, areas, paint_labels, snap
 from detaug._page import lay_out
-from detaug._text import cut, typeset
 
 __all__ = [
     "Tile",
@@ -31,8 +31,6 @@ __all__ = [
     "to_image",
 ]
 
-Color = tuple[int, int, int]
-Boxes = npt.NDArray[np.float64]
 
 # 24 colours, every two at least 0.05 apart in OKLab (0.02 is just noticeable) to normal sight and to those
 # with deuteranopia, protanopia or tritanopia (Machado et al. 2009), and all light enough for black text.
@@ -46,8 +44,6 @@ PALETTE: tuple[Color, ...] = (
 SALT = b"315485"
 
 SHADE = (0, 0, 0, 150)  # RGBA, beside outlines
-SMALLEST_TEXT = 7  # pixels
-MOST_HIDDEN = 0.3  # of an object, by a label that is not needed; a quarter of a label counts as an object
 
 
 class Tile(NamedTuple):
@@ -65,15 +61,6 @@ class Tile(NamedTuple):
     difficult: Sequence[bool] | None = None
     hatched: Any = ()
     caption: str = ""
-
-
-class Plate(NamedTuple):
-    """A label ready to be set: its text, its font, its (width, height), and the text's origin inside it."""
-
-    text: str
-    font: ImageFont.FreeTypeFont
-    size: tuple[int, int]
-    origin: tuple[int, int]
 
 
 # ---------------------------------------------------------------- public functions
@@ -158,7 +145,7 @@ def hatch(image: Any, regions: Any) -> Image.Image:
     picture = to_image(image)
     mask = Image.new("L", picture.size)
     for box in _visible(_check_boxes(regions, "regions"), picture.size):
-        mask.paste(255, (0, 0, 0, 0) if np.isnan(box).any() else _snap(box))
+        mask.paste(255, (0, 0, 0, 0) if np.isnan(box).any() else snap(box))
     picture.paste(_stripes(picture.size), mask=mask.point(lambda m: m * 0.55))
     return picture
 
@@ -312,12 +299,15 @@ def _check_lengths(boxes: Boxes, names: Sequence[str], difficult: Sequence[bool]
 def _paint_boxes(canvas: Image.Image, boxes: Boxes, names: Sequence[str], flags: Sequence[bool]) -> None:
     """Outlines from the largest to the smallest, then the labels, so that small ones stay on top."""
     kept = _visible(boxes, canvas.size)
-    order = [k for k in np.argsort(-_areas(kept), kind="stable") if not np.isnan(kept[k]).any()]
+    order = [k for k in np.argsort(-areas(kept), kind="stable") if not np.isnan(kept[k]).any()]
     draw = ImageDraw.Draw(canvas, "RGBA")
     text_height = _text_height(canvas.size)
     for k in order:
         _outline(draw, kept[k], class_color(names[k]), _line_width(kept[k], text_height), flags[k])
-    _paint_labels(draw, kept[order[::-1]], [names[k] for k in order[::-1]], canvas.size, text_height)
+    order.reverse()
+    beside = np.array([_with_halo(kept[k], text_height) for k in order]).reshape(-1, 4)
+    colors = [class_color(names[k]) for k in order]
+    paint_labels(draw, beside, [names[k] for k in order], colors, canvas.size, text_height)
 
 
 def _visible(boxes: Boxes, size: tuple[int, int]) -> Boxes:
@@ -330,16 +320,6 @@ def _visible(boxes: Boxes, size: tuple[int, int]) -> Boxes:
     return np.where(inside[:, None], np.clip(corners, -99, np.array([width, height] * 2) + 99.0), np.nan)
 
 
-def _areas(boxes: Boxes) -> Boxes:
-    return np.asarray((boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]))
-
-
-def _snap(box: Boxes) -> tuple[int, int, int, int]:
-    """Whole pixels x1, y1, x2, y2 (half-open), at least one wide and high."""
-    x1, y1, x2, y2 = (int(v) for v in np.floor(box + 0.5))
-    return x1, y1, max(x2, x1 + 1), max(y2, y1 + 1)
-
-
 def _text_height(size: tuple[int, int]) -> int:
     """Of the font, in pixels: 8 on an icon, 14 on 500 x 375, 56 at most."""
     return min(56, max(8, round(6 + sum(size) / 104)))
@@ -347,7 +327,7 @@ def _text_height(size: tuple[int, int]) -> int:
 
 def _line_width(box: Boxes, text_height: int) -> int:
     """A sixth of the text, and never so wide that the outline fills the box."""
-    x1, y1, x2, y2 = _snap(box)
+    x1, y1, x2, y2 = snap(box)
     return max(1, min(round(text_height / 6), min(x2 - x1, y2 - y1) // 5))
 
 
@@ -356,7 +336,7 @@ def _outline(draw: ImageDraw.ImageDraw, box: Boxes, color: Color, width: int, da
 
     The dark one is inside, or around a box that has no room for it. Gaps between dashes are dark.
     """
-    x1, y1, x2, y2 = _snap(box)
+    x1, y1, x2, y2 = snap(box)
     inset = width if _has_room(box, width) else -_halo(width)
     _frame(draw, (x1 + inset, y1 + inset, x2 - inset, y2 - inset), SHADE, _halo(width), dashed and inset > 0)
     if dashed:
@@ -365,8 +345,14 @@ def _outline(draw: ImageDraw.ImageDraw, box: Boxes, color: Color, width: int, da
 
 
 def _has_room(box: Boxes, width: int) -> bool:
-    x1, y1, x2, y2 = _snap(box)
+    x1, y1, x2, y2 = snap(box)
     return min(x2 - x1, y2 - y1) > 4 * width + 2
+
+
+def _with_halo(box: Boxes, text_height: int) -> Boxes:
+    """The box with the dark line that surrounds it if it is small."""
+    width = _line_width(box, text_height)
+    return box if _has_room(box, width) else box + np.array([-1, -1, 1, 1]) * _halo(width)
 
 
 def _halo(width: int) -> int:
@@ -397,115 +383,6 @@ def _dashes(start: int, stop: int, width: int, dashed: bool) -> list[tuple[int, 
     if not dashed or count < 2:
         return [(start, stop)]
     return [(int(a), int(a) + dash) for a in np.linspace(start, stop - dash, count).round()]
-
-
-# ---------------------------------------------------------------- labels
-
-
-def _paint_labels(
-    draw: ImageDraw.ImageDraw, boxes: Boxes, names: Sequence[str], size: tuple[int, int], text_height: int
-) -> None:
-    """A plate at each box; none where it would hide as much as a whole object, or less and its colour is named."""
-    placed, named = np.zeros((0, 4)), dict[Color, str]()
-    for box, name in zip(boxes, names, strict=True):
-        color = class_color(name)
-        found = _label(box, name, placed, boxes, size, text_height) if name.strip() else None
-        if found is None or found.hides > (MOST_HIDDEN if named.get(color) == name else 1):
-            continue
-        named.setdefault(color, name)
-        placed = np.concatenate([placed, found.spot[None]])
-        _paint_plate(draw, found.spot, found.plate, color)
-
-
-class Label(NamedTuple):
-    """A plate at a spot, (4,) XYXY, and how much of other labels and of objects it hides."""
-
-    spot: Boxes
-    plate: Plate
-    hides: float
-
-
-def _label(box: Boxes, name: str, placed: Boxes, boxes: Boxes, size: tuple[int, int], text_height: int) -> Label | None:
-    """The label in its usual size, or smaller where that hides less; None if no size fits the image."""
-    best = None
-    for height in (text_height, max(SMALLEST_TEXT, round(0.75 * text_height))):
-        plate = _plate(name, height, size)
-        label = (
-            _best_label(plate, _spots(_with_halo(box, text_height), plate.size, size), placed, boxes) if plate else None
-        )
-        best = label if best is None or (label and label.hides < best.hides) else best
-        if best is None or best.hides <= MOST_HIDDEN:
-            break
-    return best
-
-
-def _with_halo(box: Boxes, text_height: int) -> Boxes:
-    """The box with the dark line that surrounds it if it is small."""
-    width = _line_width(box, text_height)
-    return box if _has_room(box, width) else box + np.array([-1, -1, 1, 1]) * _halo(width)
-
-
-def _paint_plate(draw: ImageDraw.ImageDraw, spot: Boxes, plate: Plate, color: Color) -> None:
-    x1, y1, x2, y2 = (int(v) for v in spot)
-    draw.rectangle((x1, y1, x2 - 1, y2 - 1), fill=color)
-    draw.text((x1 + plate.origin[0], y1 + plate.origin[1]), plate.text, (0, 0, 0), plate.font, anchor="ls")
-
-
-def _plate(name: str, text_height: int, size: tuple[int, int]) -> Plate | None:
-    """The label in the largest font, up to `text_height`, that fits the image; cut if none does."""
-    for height in range(text_height, SMALLEST_TEXT - 1, -1):
-        text, font = typeset(name, height)
-        plate = _set(text, font, height)
-        if _fits(plate, size):
-            return plate
-    plate = _set(cut(text, font, size[0] - 3), font, height)
-    return plate if _fits(plate, size) else None
-
-
-def _fits(plate: Plate, size: tuple[int, int]) -> bool:
-    return bool(plate.text) and plate.size[0] <= size[0] and plate.size[1] <= size[1]
-
-
-def _set(text: str, font: ImageFont.FreeTypeFont, height: int) -> Plate:
-    left, top, right, bottom = font.getbbox(text, anchor="ls")
-    _, line_top, _, line_bottom = font.getbbox("Ag", anchor="ls")
-    top, bottom = int(min(top, line_top)), int(max(bottom, line_bottom))
-    pad = max(1, round(height / 5))
-    size = int(right - left) + 2 * pad, bottom - top + pad
-    return Plate(text, font, size, (pad - int(left), pad // 2 - top))
-
-
-def _spots(box: Boxes, plate: tuple[int, int], size: tuple[int, int]) -> Boxes:
-    """(K, 4) places for a plate at its box, all inside the image, the usual one (above, flush left) first."""
-    (x1, y1, x2, y2), (w, h) = _snap(box), plate
-    corners = [(x1, y1 - h), (x2 - w, y1 - h), (x1, y2), (x2 - w, y2)]  # above and below
-    corners += [(x1, y1), (x2 - w, y1), (x1, y2 - h), (x2 - w, y2 - h)]  # inside
-    corners += [(x2, y1), (x1 - w, y1), (x2, y2 - h), (x1 - w, y2 - h)]  # beside
-    xy = np.clip(np.array(corners), 0, np.array(size) - plate)
-    return np.concatenate([xy, xy + plate], 1).astype(np.float64)
-
-
-def _best_label(plate: Plate, spots: Boxes, placed: Boxes, boxes: Boxes) -> Label:
-    """At the spot that hides the least: of other labels above all, then of the objects, then the first."""
-    placed, boxes = (
-        _within(np.concatenate([spots[:, :2].min(0), spots[:, 2:].max(0)]), each) for each in (placed, boxes)
-    )
-    hidden_labels = (_overlaps(spots, placed) / _areas(spots)[:, None]).sum(1)
-    hidden_objects = (_overlaps(spots, boxes) / np.maximum(_areas(boxes), 1)).sum(1)
-    best = np.argmin(10 * hidden_labels + hidden_objects + 0.01 * np.arange(len(spots)))
-    return Label(spots[best], plate, float(4 * hidden_labels[best] + hidden_objects[best]))
-
-
-def _within(window: Boxes, boxes: Boxes) -> Boxes:
-    """Those that meet the window, (4,) XYXY: of thousands of boxes, few matter to a label."""
-    return boxes[((boxes[:, :2] < window[2:]) & (boxes[:, 2:] > window[:2])).all(1)]
-
-
-def _overlaps(a: Boxes, b: Boxes) -> Boxes:
-    """(K, 4) and (M, 4) to (K, M): the areas that they share."""
-    low = np.maximum(a[:, None, :2], b[None, :, :2])
-    high = np.minimum(a[:, None, 2:], b[None, :, 2:])
-    return np.asarray(np.prod(np.maximum(high - low, 0), axis=2))
 
 
 # ---------------------------------------------------------------- sheet

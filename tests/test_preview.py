@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
-from detaug import _page, _text, preview
+from detaug import _labels, _page, _text, preview
 from detaug.preview import Tile, class_color, draw_boxes, hatch, sheet, to_image
 
 VOC = [
@@ -162,7 +162,7 @@ def test_wrong_boxes_are_named(boxes: Any, names: Any, message: str) -> None:
 def plates(monkeypatch: pytest.MonkeyPatch, image: Image.Image, boxes: Any, names: Any) -> list[Any]:
     """Where the plates of the labels were painted, XYXY."""
     spots: list[Any] = []
-    monkeypatch.setattr(preview, "_paint_plate", lambda draw, spot, plate, color: spots.append(spot))
+    monkeypatch.setattr(_labels, "paint_plate", lambda draw, spot, plate, color: spots.append(spot))
     draw_boxes(image, boxes, names)
     return spots
 
@@ -193,7 +193,7 @@ def test_the_letters_stay_on_their_plate() -> None:
 def test_labels_make_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = [(100, 100, 180, 160), (104, 104, 184, 164), (98, 96, 178, 158)]
     spots = plates(monkeypatch, canvas(300, 260), boxes, ["mug", "cup", "glass"])
-    overlaps = [preview._overlaps(a[None], b[None])[0, 0] for a, b in itertools.combinations(spots, 2)]
+    overlaps = [_labels.overlaps(a[None], b[None])[0, 0] for a, b in itertools.combinations(spots, 2)]
     assert overlaps == [0, 0, 0]
 
 

@@ -49,7 +49,7 @@ def painted_reader(folder: Path, images: int = 3, difficult: bool = False) -> da
 @pytest.fixture
 def thin_outlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw thin outlines alone: a label has the outline's colour, and may lie outside the box."""
-    monkeypatch.setattr(preview, "_paint_labels", lambda *_: None)
+    monkeypatch.setattr(preview, "paint_labels", lambda *_: None)
     monkeypatch.setattr(preview, "_line_width", lambda *_: 1)
 
 

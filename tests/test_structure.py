@@ -16,7 +16,7 @@ CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
     {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters"},
-    {"views", "settings", "_page"},
+    {"views", "settings", "_page", "_labels"},
     {"recipe", "changes", "shapes", "preview"},
     {"batches", "report", "branches", "noise"},
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
