@@ -68,6 +68,7 @@ def test_an_outline_has_the_colour_of_its_class_all_around() -> None:
 def test_a_difficult_outline_has_gaps_and_its_corners() -> None:
     after = np.asarray(draw_boxes(canvas(), [(10, 20, 110, 70)], [""], difficult=[True]))
     top = (after[20] == class_color("")).all(1)
+    assert (after[20, 10:110][~top[10:110]] < 60).all()
     assert top[10]
     assert top[109]
     assert 0.4 < top[10:110].mean() < 0.8
@@ -364,6 +365,24 @@ def test_to_image_undoes_normalize() -> None:
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     normal = ((pixels / 255 - mean) / std).transpose(2, 0, 1)
     assert (np.asarray(to_image(normal, mean=mean, std=std)) == pixels).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "shown", "note"),
+    [
+        ("uint8", [(0, 200), (3, 4)], [(0, 200), (3, 4)], ""),
+        ("float32", [(0, 200), (3, 4)], [(0, 200), (3, 4)], ""),
+        ("float32", [(0, 1), (0.2, 0.4)], [(0, 255), (51, 102)], ""),
+        ("float32", [(0, 2.64), (0.66, 1.32)], [(0, 255), (64, 128)], "normalised, so in false colours"),
+        ("float32", [(-2, 2), (-1, 0)], [(0, 255), (64, 128)], "normalised, so in false colours"),
+    ],
+)
+def test_colours_of_a_batch_are_told_from_all_its_images(kind: str, values: Any, shown: Any, note: str) -> None:
+    arrays = [np.stack([np.full((4, 5), value, kind) for value in (low, high, high)]) for low, high in values]
+    pictures, said = preview.in_some_colors(arrays)
+    assert said == note
+    for picture, (low, high) in zip(pictures, shown, strict=True):
+        assert np.abs(np.asarray(picture, int) - (low, high, high)).max() <= 1
 
 
 def test_to_image_takes_tensors() -> None:
