@@ -22,9 +22,13 @@ ENVIRONMENT = {
 }
 
 
-def torchrun(processes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+def torchrun_command(processes: int, program: str, *arguments: object) -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [*launcher, str(HERE / "distributed_run.py"), *map(str, arguments)]
+    return [*launcher, str(HERE / program), *map(str, arguments)]
+
+
+def torchrun(processes: int, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = torchrun_command(processes, program, *arguments)
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -32,7 +36,7 @@ def torchrun(processes: int, *arguments: object) -> subprocess.CompletedProcess[
 def test_torchrun(painted: Folder, tmp_path_factory: pytest.TempPathFactory, processes: int, kill: list[str]) -> None:
     out = tmp_path_factory.mktemp("out")
     started = time.monotonic()
-    run = torchrun(processes, *painted, out, *kill)
+    run = torchrun(processes, "distributed_run.py", *painted, out, *kill)
     assert (run.returncode != 0) == bool(kill), run.stderr
     assert time.monotonic() - started < 60
     ranks = [json.loads((out / f"{rank}.json").read_text()) for rank in range(processes)]
@@ -91,3 +95,36 @@ def test_lightning_goes_on_in_the_middle_of_an_epoch(painted: Folder, tmp_path: 
     ids = json.loads(run.stdout.splitlines()[-1])
     assert [len(ids[name]) for name in ("whole", "seen", "rest")] == [14, 8, 6]
     assert ids["seen"] + ids["rest"] == ids["whole"]
+
+
+@pytest.mark.parametrize("framework", ["lightning", "accelerate"])
+def test_a_framework_leaves_the_shards_alone(
+    painted: Folder, tmp_path_factory: pytest.TempPathFactory, framework: str
+) -> None:
+    """Two processes, no shim; Lightning with `use_distributed_sampler` on and off."""
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    out = tmp_path_factory.mktemp("out")
+    run = torchrun(2, "frameworks_run.py", framework, *painted, out)
+    assert run.returncode == 0, run.stderr
+    one, other = (json.loads((out / f"{rank}.json").read_text()) for rank in range(2))
+    assert [len(ids) for ids in one] == [len(ids) for ids in other] == [4] * 6
+    for epoch in (slice(0, 3), slice(3, 6)):
+        assert {i for ids in [*one[epoch], *other[epoch]] for i in ids} == set(range(10, 31))
+        assert sum(map(len, one[epoch] + other[epoch])) == 24  # 21, and three that come twice
+
+
+def test_ctrl_c_ends_all_processes_of_torchrun(painted: Folder, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In the middle of an epoch of `train`; its last checkpoint stays."""
+    out = tmp_path_factory.mktemp("out")
+    command = torchrun_command(2, "train_run.py", *painted, out / "run", "endless")
+    process = subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    assert process.stdout
+    assert process.stdout.readline().startswith("epoch 1/")
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert processes_of(out) == []
+    assert (out / "run/checkpoint.pt").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import pickle
 import weakref
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from painted_files import Folder, same
+from PIL import Image
 
 import detaug as da
 
@@ -62,6 +64,41 @@ def test_fifty_loaders_leave_no_device_memory_behind(painted: Folder) -> None:
     free = torch.cuda.mem_get_info()[0]
     for _ in range(50):
         use(reader, "cuda", "dropped")
+    assert torch.cuda.mem_get_info()[0] > free - 500e6
+
+
+def photographs(folder: Path, count: int) -> da.CocoReader:
+    """JPEG files of VOC's usual size, a box in each."""
+    rows = [{"id": at, "file_name": f"{at}.jpg", "width": 500, "height": 375} for at in range(count)]
+    boxes = [{"id": at + 1, "image_id": at, "category_id": 1, "bbox": [50, 50, 200, 200]} for at in range(count)]
+    for row in rows:
+        Image.effect_noise((500, 375), 40).convert("RGB").save(folder / row["file_name"])
+    document = {"images": rows, "annotations": boxes, "categories": [{"id": 1, "name": "thing"}]}
+    (folder / "all.json").write_text(json.dumps(document))
+    return da.CocoReader(folder, folder / "all.json")
+
+
+@pytest.mark.gpu
+def test_two_loaders_of_the_ssd_recipe_hold_what_the_readme_says(tmp_path: Path) -> None:
+    """Train and evaluation, batch 128, default settings; given back at the end."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    reader = photographs(tmp_path, 256)
+    use(reader, "cuda", "closed")  # what CUDA and DALI take for the process
+    free = torch.cuda.mem_get_info()[0]
+    loaders = [
+        da.Loader(reader, da.presets.ssd300(), 128, device="cuda"),
+        da.Loader(reader, da.presets.evaluation((300, 300)), 128, device="cuda", train=False),
+    ]
+    for _ in range(10):
+        for _ in zip(*loaders, strict=True):
+            pass
+    held = free - torch.cuda.mem_get_info()[0]
+    print(f"two loaders hold {held / 1e9:.2f} GB of GPU memory")
+    assert held < 5.2e9
+    for loader in loaders:
+        loader.close()
+    torch.cuda.empty_cache()
     assert torch.cuda.mem_get_info()[0] > free - 500e6
 
 

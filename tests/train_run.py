@@ -1,6 +1,7 @@
 """A tiny detector, and what test_train.py runs in processes of its own.
 
-python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, or 0
+python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, 0: not,
+                                              endless: not, and far too many epochs
 """
 
 from __future__ import annotations
@@ -69,4 +70,6 @@ def options(images: str | Path, annotations: str | Path, output: Path, **others:
 
 if __name__ == "__main__":
     images, annotations, output, kill = sys.argv[1:]
+    if kill == "endless":
+        train(options(images, annotations, Path(output), epochs=10**6), make_model=tiny())
     train(options(images, annotations, Path(output)), make_model=tiny(int(kill)))
