@@ -259,7 +259,7 @@ def _file_of(finding: CheckFinding) -> str:
 
 def _thumbnail(summary: CheckSummary, finding: CheckFinding) -> str:
     try:
-        picture = _drawn(summary, finding)
+        picture = finding_picture(summary, finding)
     except (OSError, SyntaxError, ValueError, OverflowError, Image.DecompressionBombError) as error:
         return f'<div class="none">no picture: {_reason(error)}</div>'
     source = _data_uri(picture, "JPEG", quality=80)
@@ -272,7 +272,11 @@ def _reason(error: Exception) -> str:
     return "too many pixels" if str(error) == "too large" else "the file does not decode"
 
 
-def _drawn(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
+def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
+    """The finding's image with its boxes, or the surroundings of its box if that is small; longer side 240 pixels.
+
+    Raises OSError or ValueError where the image cannot be opened or the finding is about none.
+    """
     picture, full = _opened(summary.image_folder / _file_of(finding))
     boxes, names, difficult = _boxes(summary.table, finding)
     left, top, right, bottom = _window(boxes, full) if finding.entry.startswith("annotations") else (0, 0, *full)

@@ -1,0 +1,241 @@
+"""The notebooks run from top to bottom, and what is saved in them is what a run gives now.
+
+Run as a program, `python tests/test_notebooks.py`, this file runs them and saves their outputs again; so do the names
+of some of them, `python tests/test_notebooks.py notebooks/01_convert_voc.ipynb`. Pictures are saved as JPEG.
+
+Outputs of a cell with the tag `varies` are compared without their numbers and pictures: they are another machine's.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import getpass
+import io
+import os
+import re
+import shlex
+import socket
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import detaug as da
+from detaug.cli import cli
+from detaug.detectors import make_detector
+
+nbformat = pytest.importorskip("nbformat", reason="nbclient and ipykernel are not installed: the extra test has them")
+nbclient = pytest.importorskip("nbclient", reason="nbclient and ipykernel are not installed: the extra test has them")
+pytest.importorskip("ipykernel", reason="nbclient and ipykernel are not installed: the extra test has them")
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+OPS = ROOT / "notebooks/02_look_at_ops.ipynb"
+
+LARGEST = 700_000  # bytes of a notebook
+SECONDS = 120  # that one may take
+ALIKE = 3  # of 255: the mean difference of pictures that count as the same
+
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONPATH": str(ROOT),
+    "PYTHONHASHSEED": "0",
+}
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def executed(path: Path, folder: Path) -> Any:
+    """The notebook after a run in a new kernel, which has `folder` for its temporary files."""
+    notebook = read(path)
+    client = nbclient.NotebookClient(
+        notebook, timeout=SECONDS, record_timing=False, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute(env={**ENVIRONMENT, "TMPDIR": str(folder), "IPYTHONDIR": str(folder / "ipython")})
+    return notebook
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def varies(cell: Any) -> bool:
+    return "varies" in cell.metadata.get("tags", [])
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def texts(cell: Any) -> str:
+    """All that it printed, and its value where that is no picture."""
+    text = "".join("".join(output_texts(output)) for output in cell.outputs)
+    return re.sub(r"\d+(\.\d+)?", "#", text) if varies(cell) else text
+
+
+def output_texts(output: Any) -> Iterator[str]:
+    if output.output_type == "stream":
+        yield output.text
+    elif output.output_type != "error" and picture(output) is None:
+        yield output.data.get("text/plain", "")
+
+
+def pictures(cell: Any) -> list[Image.Image]:
+    return [found for output in cell.outputs if (found := picture(output)) is not None]
+
+
+def picture(output: Any) -> Image.Image | None:
+    data = output.get("data", {})
+    encoded = data.get("image/png") or data.get("image/jpeg")
+    return None if encoded is None else Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB")
+
+
+def difference(one: Image.Image, other: Image.Image) -> float:
+    """The mean over all pixels, of 255."""
+    if one.size != other.size:
+        return 255
+    return float(np.abs(np.asarray(one, float) - np.asarray(other, float)).mean())
+
+
+# ---------------------------------------------------------------- what runs
+
+
+@each_notebook
+def test_a_run_gives_what_is_saved(path: Path, tmp_path: Path) -> None:
+    if "torchvision" in path.read_text():
+        skip_without_torchvision()
+    saved, run = read(path), executed(path, tmp_path)
+    again = (
+        f"python {Path(__file__).relative_to(ROOT)} notebooks/{path.name} saves it again, if that is as it should be"
+    )
+    for before, now in zip(code_cells(saved), code_cells(run), strict=True):
+        assert texts(now) == texts(before), again
+        assert len(pictures(now)) == len(pictures(before)), again
+        for one, other in zip(pictures(now), pictures(before), strict=True):
+            assert varies(now) or difference(one, other) < ALIKE, again
+    left = [each.name for each in tmp_path.iterdir() if each.name != "ipython"]
+    assert left == [], f"{path.name} leaves files in the temporary folder"
+
+
+def skip_without_torchvision() -> None:
+    try:
+        make_detector("ssdlite320_mobilenet_v3_large", 2)
+    except ValueError as error:
+        pytest.skip(str(error))
+
+
+# ---------------------------------------------------------------- what is saved
+
+
+@each_notebook
+def test_outputs_are_saved_and_small(path: Path) -> None:
+    cells = code_cells(read(path))
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert sum(bool(texts(cell).strip() or pictures(cell)) for cell in cells) > len(cells) / 2
+    assert sum(len(pictures(cell)) for cell in cells) >= 3
+    assert path.stat().st_size < LARGEST
+
+
+@each_notebook
+def test_no_warnings_and_no_errors_are_saved(path: Path) -> None:
+    outputs = [output for cell in code_cells(read(path)) for output in cell.outputs]
+    assert [each for each in outputs if each.output_type == "error" or each.get("name") == "stderr"] == []
+
+
+@each_notebook
+def test_nothing_of_a_machine_is_saved(path: Path) -> None:
+    notebook, text = read(path), path.read_text()
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+    assert set(notebook.metadata.language_info) == {"name"}
+    printed = "\n".join(texts(cell) for cell in code_cells(notebook))
+    assert re.findall(r"(?<![\w.])/(?:home|root|tmp|usr|var|opt|mnt|Users|private)\b.*", printed) == []
+    for name in {getpass.getuser(), socket.gethostname(), str(ROOT), tempfile.gettempdir()} - {"root", "localhost"}:
+        assert re.search(rf"(?<!\w){re.escape(name)}(?!\w)", printed) is None
+        assert name not in text or len(name) < 6
+
+
+# ---------------------------------------------------------------- what is written
+
+
+@each_notebook
+def test_notebooks_call_the_library_and_define_nothing(path: Path) -> None:
+    """But for the ops that 02 shows how to write."""
+    tree = ast.parse("\n".join(cell.source for cell in code_cells(read(path))))
+    defined = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    assert [node.name for node in defined if not is_op(node)] == []
+
+
+def is_op(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    return any(ast.unparse(base) in ("da.GeometricOp", "da.PixelOp") for base in getattr(node, "bases", []))
+
+
+def test_every_op_is_looked_at() -> None:
+    code = "\n".join(cell.source for cell in code_cells(read(OPS)))
+    called = {ast.unparse(node.func) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)}
+    ops = [name for name in da.__all__ if isinstance(getattr(da, name), type) and issubclass(getattr(da, name), da.Op)]
+    assert [name for name in ops if not name.endswith("Op") and f"da.{name}" not in called] == []
+
+
+@each_notebook
+def test_the_commands_in_the_text_can_be_parsed(path: Path) -> None:
+    text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    for line in re.findall(r"^detaug (.*)$", text, re.M):
+        name, *arguments = shlex.split(line)
+        cli.commands[name].make_context(name, arguments)
+
+
+@each_notebook
+def test_links_lead_somewhere(path: Path) -> None:
+    text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    targets = [target for target in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in target]
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+# ---------------------------------------------------------------- saving again
+
+
+def save(path: Path) -> None:
+    """Run the notebook and write it with its outputs; a picture that looks the same stays as it was, byte for byte."""
+    saved = read(path)
+    with tempfile.TemporaryDirectory() as folder:
+        run = executed(path, Path(folder))
+    for before, now in zip(code_cells(saved), code_cells(run), strict=True):
+        outputs = before.outputs if len(before.outputs) == len(now.outputs) else [{}] * len(now.outputs)
+        for old, new in zip(outputs, now.outputs, strict=True):
+            keep_small(new, old)
+    run.metadata = {"kernelspec": run.metadata.kernelspec, "language_info": {"name": "python"}}
+    nbformat.write(run, path)
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def keep_small(new: Any, old: Any) -> None:
+    """Of a picture only one JPEG, the old one where nothing has changed."""
+    drawn, known = picture(new), picture(old)
+    if drawn is None:
+        return
+    if known is not None and difference(drawn, known) < ALIKE:
+        new["data"] = old["data"]
+        return
+    encoded = io.BytesIO()
+    drawn.save(encoded, "JPEG", quality=85, optimize=True)
+    new["data"] = {"image/jpeg": base64.b64encode(encoded.getvalue()).decode()}
+    new["metadata"] = {}
+
+
+def write_again(paths: Iterable[str]) -> None:
+    for path in [Path(each).absolute() for each in paths] or NOTEBOOKS:
+        save(path)
+
+
+if __name__ == "__main__":
+    write_again(sys.argv[1:])
