@@ -34,7 +34,7 @@ from detaug.reader import CocoReader
 from detaug.recipe import Op, Recipe
 from detaug.recipe_file import load_recipe
 
-__all__ = ["batch_sheet", "draws_sheet", "preview_file", "samples_sheet", "save_sheet", "steps_sheet"]
+__all__ = ["batch_sheet", "draws_sheet", "ops_sheet", "preview_file", "samples_sheet", "save_sheet", "steps_sheet"]
 
 Array = NDArray[Any]
 
@@ -175,6 +175,24 @@ def samples_sheet(samples: Samples, class_names: Sequence[str] = (), *, columns:
         Tile(_in_true_colors(image, samples.ops), boxes, _names(labels, class_names)) for image, boxes, labels in each
     ]
     return sheet(_in_rows(tiles, columns))
+
+
+def ops_sheet(
+    samples: Samples, ops: Iterable[Op], class_names: Sequence[str] = (), *, columns: int = 5, size: int = 190
+) -> Image.Image:
+    """The first image of `da.batch(...)`, then what each of `ops` alone makes of it, with the op's name below.
+
+    class_names: as `samples_sheet` takes them. size: the longer side of a picture, in pixels.
+    Raises ValueError where an op cannot stand after those of `samples`: a pixel op before a Resize.
+    """
+    ops = list(ops)
+    tiles = [
+        Tile(
+            _in_true_colors(each.images[0], each.ops), each.boxes[0], _names(each.labels[0], class_names), caption=text
+        )
+        for text, each in zip(["before", *map(_op_name, ops)], [samples, *map(samples.then, ops)], strict=True)
+    ]
+    return sheet(_in_rows(tiles, columns), cell=(size, size))
 
 
 def batch_sheet(

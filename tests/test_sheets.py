@@ -16,7 +16,7 @@ import detaug as da
 from detaug import _page, _text, preview, sheets
 from detaug.cli import main
 from detaug.preview import class_color
-from detaug.sheets import batch_sheet, draws_sheet, preset_ops, samples_sheet, save_sheet, steps_sheet
+from detaug.sheets import batch_sheet, draws_sheet, ops_sheet, preset_ops, samples_sheet, save_sheet, steps_sheet
 
 SIZE = 300
 OUTLINE = np.array(class_color("cat"))
@@ -366,3 +366,14 @@ def test_preview_draws_a_recipe_from_a_file(tmp_path: Path) -> None:
     assert main(["preview", *arguments, str(tmp_path / "both.png"), "--recipe", str(recipe), "--preset", "ssd300"]) == 2
     assert not (tmp_path / "both.png").exists()
     assert (tmp_path / "file.png").is_file()
+
+
+def test_an_ops_sheet_has_each_op_alone() -> None:
+    image = np.full((60, 80, 3), (200, 40, 90), np.uint8)
+    image[:, :40] = (20, 160, 60)
+    samples = da.Resize((60, 80))(da.batch([image], [[[5, 5, 30, 30]]]))
+    picture = ops_sheet(samples, [da.RandomInvert(p=1), da.Normalize()], ["background", "cat"], columns=3, size=80)
+    below = [picture.getpixel((left + 20, 16 + 50)) for left in (16, 16 + 80 + 24, 16 + 80 + 24 + 80 + 12)]
+    assert np.abs(np.subtract(below, [(20, 160, 60), (235, 95, 195), (20, 160, 60)])).max() <= 2
+    with pytest.raises(ValueError, match="must come after Resize"):
+        ops_sheet(da.batch([image]), [da.RandomInvert(p=1)])
