@@ -170,6 +170,17 @@ def test_a_state_goes_on_where_it_was_taken(painted: Folder, stop: int, device: 
     assert all(same(a, b) for a, b in zip(batches[stop:], rest, strict=True))
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_state_of_a_shard_goes_on_there(painted: Folder, rank: int, device: str) -> None:
+    reader, settings = da.CocoReader(*painted), {"device": device, "shard": (rank, 2), "pipelines": 2}
+    whole, loader, resumed = (da.Loader(reader, BLACK_SSD, 4, **settings) for _ in range(3))
+    batches = [*whole, *whole]
+    next(iter(loader))
+    resumed.load_state_dict(loader.state_dict())
+    assert len(batches) == 6
+    assert all(same(a, b) for a, b in zip(batches[1:], [*resumed, *resumed], strict=True))
+
+
 def test_a_state_of_another_loader_is_refused(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     state = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu").state_dict()
@@ -177,6 +188,13 @@ def test_a_state_of_another_loader_is_refused(painted: Folder) -> None:
         da.Loader(reader, BLACK_SSD, batch_size=5, device="cpu").load_state_dict(state)
     with pytest.raises(ValueError, match="recipe"):
         da.Loader(reader, BLACK_SSD[1:], batch_size=4, device="cpu").load_state_dict(state)
+    with pytest.raises(ValueError, match=r"shard \[0, 1\], this loader \[1, 2\]"):
+        da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", shard=(1, 2)).load_state_dict(state)
+    content = json.loads(painted[1].read_text())
+    content["annotations"][0]["bbox"][0] += 1
+    painted[1].write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"this state has data '.*', this loader '"):
+        da.Loader(da.CocoReader(*painted), BLACK_SSD, batch_size=4, device="cpu").load_state_dict(state)
 
 
 # -------------------------------------------------------------------------------------------- the batch
