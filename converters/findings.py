@@ -121,7 +121,8 @@ class Finding:
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         which = "" if self.object_index is None else f"object {self.object_index}: "
-        return f"{place}: {which}{self.note or KINDS[self.kind].meaning} [{self.kind}]"
+        start = f"{place}: " if place else ""  # some are about the data set as a whole
+        return f"{start}{which}{self.note or KINDS[self.kind].meaning} [{self.kind}]"
 
 
 class ConversionError(ValueError):
