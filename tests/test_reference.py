@@ -88,7 +88,7 @@ def test_resize_to_a_shorter_side_has_torchvisions_size() -> None:
     for height, width in [(948, 1909), (721, 298), (480, 640), (640, 427), (375, 500), (1, 7)]:
         image = np.zeros((height, width, 3), np.uint8)
         for size, max_size in [(800, 1333), (600, 1000), (37, 61)]:
-            resized = da.Resize(size, max_size)(da.batch([image]))
+            resized = da.Resize(size, max_size=max_size)(da.batch([image]))
             expected = tv.resize(torch.from_numpy(image).permute(2, 0, 1), [size], max_size=max_size, antialias=True)
             assert resized.images[0].shape[:2] == tuple(expected.shape[1:])
 
