@@ -8,7 +8,7 @@ import numpy as np
 
 from detaug.arguments import Range, check, check_p, check_range, is_numbers
 from detaug.recipe import Arrays, GeometricOp
-from detaug.views import Bools, Floats, Ints, Views
+from detaug.views import Bools, Floats, Ints, Views, corners
 
 ROUNDS = 8
 """Thresholds that are tried for an image, at most."""
@@ -110,9 +110,9 @@ class RandomIoUCrop(GeometricOp):
         width, height = low + (high - low) * rng.random((2, *iou.shape))
         row, attempt = np.nonzero(self._may_reach(objects, rows, width, height, iou))
         width, height, iou, row = width[row, attempt], height[row, attempt], iou[row, attempt], rows[row]
-        left, top = rng.random((2, len(row))) * (1 - np.stack([width, height]))
+        start = rng.random((2, len(row))) * (1 - np.stack([width, height]))
+        windows = objects.whole_pixels(row, start, start + np.stack([width, height]))
         which, box = objects.pairs(row)
-        windows = np.stack([left, top, left + width, top + height])
         good = np.flatnonzero(self._reaches(objects.boxes[:, box], windows[:, which], iou[which]))
         first = which[good[::-1]]  # the last one written is an image's first
         chosen = np.full(len(objects.image), -1)
@@ -142,7 +142,7 @@ class RandomIoUCrop(GeometricOp):
             return np.asarray(_overlap(boxes, windows) >= self.min_visibility * _area(boxes))
         (x0, y0, x1, y1), (left, top, right, bottom) = boxes, windows
         x, y = (x0 + x1) / 2, (y0 + y1) / 2
-        return np.asarray((x >= left) & (x <= right) & (y >= top) & (y <= bottom))
+        return np.asarray((x > left) & (x < right) & (y > top) & (y < bottom))
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,9 @@ class _Objects:
     extremes: Floats
     """(3, 2, R): of the boxes' widths, heights and areas, the smallest and the largest."""
 
+    grid: Floats
+    """(2, 2, R): the view's sides in pixels of the source, and where in a pixel they begin, for x, y."""
+
     def best_iou(self, scaling: Range) -> Floats:
         """(R,): no window with sides in `scaling` reaches more with any of the boxes."""
         low, high = scaling
@@ -167,6 +170,12 @@ class _Objects:
         with np.errstate(divide="ignore"):
             limits = np.stack([*(sides / low), *(high / sides), sides.prod(0) / low**2])
         return np.maximum.reduceat(limits.min(0), self.first[:-1]) if len(self.image) else np.zeros(0)
+
+    def whole_pixels(self, rows: Ints, start: Floats, end: Floats) -> Floats:
+        """(4, P) XYXY: the windows from start to end, (2, P), made wider to whole pixels of the source."""
+        length, phase = self.grid[..., rows]
+        first, last = np.floor(start * length + phase + 1e-6), np.ceil(end * length + phase - 1e-6)
+        return np.concatenate([(first - phase) / length, (last - phase) / length]).clip(0, 1)
 
     def pairs(self, rows: Ints) -> tuple[Ints, Ints]:
         """Each of `rows` with each of its boxes: (P,) positions in `rows`, and (P,) boxes."""
@@ -185,7 +194,14 @@ def _objects(views: Views) -> _Objects:
     bounds = [each.reduceat(measures, first[:-1], axis=1) for each in (np.minimum, np.maximum)] if len(image) else []
     extremes = np.stack(bounds, axis=1) if bounds else np.zeros((3, 2, 0))
     height, width = views.size[image].T
-    return _Objects(image, width / height, boxes, first, extremes)
+    return _Objects(image, width / height, boxes, first, extremes, _grid(views[image]))
+
+
+def _grid(views: Views) -> Floats:
+    if views.turned:  # pixels of the source lie aslant: as good as none
+        return np.stack([np.full((2, len(views)), 1e6), np.zeros((2, len(views)))])
+    begin, end = np.swapaxes(corners(views.matrix), 0, 1)
+    return np.stack([np.abs(end - begin).T, (begin * np.sign(end - begin)).T])
 
 
 def _area(boxes: Floats) -> Floats:

@@ -9,13 +9,15 @@ multiplied by a matrix in float32, four bytes a value.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
-from detaug import color
+from detaug import color, on_cpu
 from detaug.arguments import Range, check, check_p, check_range, is_numbers
 from detaug.branches import of_one_type, where
 from detaug.noise import ramp, random_bits, uniform
@@ -28,8 +30,11 @@ from detaug.views import Floats, Views
 class _ColorMap(PixelOp):
     """One linear map of RGB for each image: `draw` returns it as "color", (n, 3, 4)."""
 
+    def painter(self, views: Views) -> on_cpu.Painter:
+        return on_cpu.color_mapped
+
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        return clamped(fn.coord_transform(image, MT=planned["color"]))
+        return color_mapped(image, planned["color"])
 
 
 @dataclass(frozen=True)
@@ -565,14 +570,33 @@ class Normalize(PixelOp):
         """Does it leave images (H, W, 3)?"""
         return self.layout == "channels_last"
 
+    @property
+    def layout_after(self) -> str:  # type: ignore[override]
+        """DALI's name of the image's layout after it."""
+        return "HWC" if self.channels_last else "CHW"
+
+    def painter(self, views: Views) -> on_cpu.Painter:
+        mean, std = (torch.tensor(values).view(3, 1, 1) for values in self._of_bytes())
+        return partial(on_cpu.normalized, mean=mean, std=std, dtype=getattr(torch, self.dtype))
+
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        mean, std = self._of_bytes()
+        dtype, layout = _DTYPES[self.dtype], self.layout_after
+        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=dtype, output_layout=layout)
+
+    def _of_bytes(self) -> tuple[list[float], list[float]]:
         scale = 1 if self.dtype == "uint8" else 255
-        mean, std = ([value * scale for value in values] for values in (self.mean, self.std))
-        layout = "HWC" if self.channels_last else "CHW"
-        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=_DTYPES[self.dtype], output_layout=layout)
+        return [value * scale for value in self.mean], [value * scale for value in self.std]
 
 
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
+
+
+def color_mapped(image: Node, matrix: Node) -> Node:
+    """The image through a linear map of RGB, (3, 4): bytes, rounded and clipped."""
+    if image.device == "cpu":
+        return on_cpu.painted(image, [(on_cpu.color_mapped, {"color": matrix})])
+    return fn.coord_transform(image, MT=matrix, dtype=types.UINT8)
 
 
 def clamped(image: Node) -> Node:

@@ -20,7 +20,7 @@ from detaug import color
 from detaug.affine import about_middle, rotation, shearing
 from detaug.arguments import FILL, RGB, check, check_rgb
 from detaug.branches import of_one_type, where
-from detaug.pixels import RandomAutocontrast, RandomEqualize, as_bytes, clamped, sharpness_kernel
+from detaug.pixels import RandomAutocontrast, RandomEqualize, as_bytes, clamped, color_mapped, sharpness_kernel
 from detaug.recipe import Arrays, GeometricOp, Node, Nodes, PixelOp
 from detaug.views import Floats, Ints, Views
 
@@ -199,7 +199,7 @@ def _color(op: Ints, strength: Floats) -> Floats:
 
 
 def _mapped(image: Node, nodes: Nodes) -> Node:
-    return clamped(fn.coord_transform(image, MT=nodes["color"]))
+    return color_mapped(image, nodes["color"])
 
 
 def _sharpened(image: Node, nodes: Nodes) -> Node:

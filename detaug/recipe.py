@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import fn
 
+from detaug.on_cpu import Painter, painted
 from detaug.views import Ints, Views, whole_images
 
 Node: TypeAlias = Any
@@ -50,6 +52,9 @@ class Op:
     mixes: ClassVar[bool] = False
     """Does it put several images of a batch together? Then the batch needs two or more, of one size."""
 
+    layout_after: ClassVar[str] = "HWC"
+    """DALI's name of the image's layout after it."""
+
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
         """The colours, RGB 0..255, that it puts beside images."""
@@ -74,6 +79,13 @@ class Op:
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """The views after this op, and what `paint` needs to know, by name."""
         raise NotImplementedError(f"{type(self).__name__} must define plan(views, drawn)")
+
+    def painter(self, views: Views) -> Painter | None:
+        """How to paint one image on the CPU, where that is faster than DALI's operators; else None.
+
+        `views`: as in `paint`.
+        """
+        return None
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
         """The image after this op. `planned`: what `plan` returned, as DALI nodes.
@@ -187,14 +199,23 @@ class Recipe:
 
     def paint(self, image: Node) -> Node:
         """The image after all ops: (H, W, 3), or (3, H, W) after Normalize."""
+        on_cpu = image.device == "cpu"
+        for together, steps in groupby(self._made_up(), lambda step: on_cpu and step[0].painter(step[2]) is not None):
+            paint = _painted_together if together else _painted
+            image = paint(image, list(steps))
+        return image
+
+    def _made_up(self) -> list[tuple[Op, Nodes, Views]]:
+        """Each step with what it is fed in DALI, and a made-up view before it; without those that paint nothing."""
         views, rng = _one_view(), np.random.default_rng(0)
         draws: list[Arrays] = []
+        steps = []
         for at, (op, drawn_by) in enumerate(self.steps):
             draws.append(op.draw_for(views, rng) if drawn_by == at else draws[drawn_by])
             after, planned = op.plan(views, draws[-1])
-            nodes = {name: fn.external_source(name=f"{at}.{name}") for name in planned}
-            image, views = op.paint(image, nodes, views), after
-        return image
+            steps.append((op, {name: fn.external_source(name=f"{at}.{name}") for name in planned}, views))
+            views = after
+        return [step for step in steps if step[0].stage != "view"]
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -227,6 +248,19 @@ class Plan:
         """What it does to some of them."""
         inputs, *drawn = ({name: a[rows] for name, a in each.items()} for each in (self.inputs, *self.drawn))
         return Plan(self.views[rows], inputs, tuple(drawn))
+
+
+def _painted(image: Node, steps: list[tuple[Op, Nodes, Views]]) -> Node:
+    for op, nodes, views in steps:
+        image = op.paint(image, nodes, views)
+    return image
+
+
+def _painted_together(image: Node, steps: list[tuple[Op, Nodes, Views]]) -> Node:
+    """On the CPU, in one go: a pass over the pixels, or putting them into memory once more, costs as much as an op."""
+    painters = [(painter, nodes) for op, nodes, views in steps if (painter := op.painter(views))]
+    last = steps[-1][0]
+    return painted(image, painters, last.layout_after, as_is=last.stage == "output")
 
 
 def _check_place(op: Op, before: str) -> None:

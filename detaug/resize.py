@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
-from detaug import polygons
+from detaug import on_cpu, polygons
 from detaug.arguments import FILL, RGB, check, check_rgb
 from detaug.noise import LARGEST
 from detaug.recipe import Arrays, Node, Nodes, Op
@@ -39,12 +40,18 @@ class Render(Op):
         views, planned = _turned(views, size) if views.turned else _upright(views, size)
         return _without_slivers(replace(views, size=size, fill=None).clip()), planned
 
-    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        place = planned["place"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
-        image = fn.resize(image, roi_start=place[0], roi_end=place[1], size=place[2])
+    def painter(self, views: Views) -> on_cpu.Painter | None:
         fill = self.fill if self.letterbox else views.fill
         if views.turned:
-            return _warped(image, planned, fill or FILL)
+            return None
+        return partial(on_cpu.on_canvas, fill=fill) if fill else on_cpu.resized
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        place = planned["place"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
+        fill = self.fill if self.letterbox else views.fill
+        if views.turned:
+            return _warped(_resized(image, place), planned, fill or FILL)
+        image = _resized(image, place)
         if fill is None:
             return image
         anchor, shape = (fn.cast(place[row], dtype=types.INT32) for row in (3, 4))
@@ -161,6 +168,12 @@ def shorter_side(size: Floats, short: Floats, max_size: int | None) -> Floats:
         long = long.clip(max=max_size)
     upright = (size[:, 0] > size[:, 1])[:, None]
     return np.where(upright, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
+
+
+def _resized(image: Node, place: Node) -> Node:
+    if image.device == "cpu":
+        return on_cpu.painted(image, [(on_cpu.resized, {"place": place})])
+    return fn.resize(image, roi_start=place[0], roi_end=place[1], size=place[2])
 
 
 def _is_side(side: Any) -> bool:

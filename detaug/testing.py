@@ -68,8 +68,8 @@ def assert_boxes_follow_pixels(
     """Paint rectangles, run `ops`, one or a recipe, and compare every box with what the pixels show.
 
     `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
-    `tolerance`: output pixels; None is 0.5, and 1 where an op turns the image (the tip of a turned rectangle is no
-    sharper than a pixel, of the source or of the output). `pipeline`: run the ops in a `Loader` on files, instead
+    `tolerance`: output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
+    turns the image (the tip of a turned rectangle is no sharper than a pixel, of the source or of the output). `pipeline`: run the ops in a `Loader` on files, instead
     of at once on arrays; the recipe then needs a Resize. Fills should be black: the rectangles are white.
 
     Pixel ops are checked more coarsely: a white rectangle must still stand out where its box is.
@@ -208,10 +208,11 @@ def _compare(result: Result, tolerance: float | None) -> tuple[int, list[Misplac
 def _agree(box: Array, seen: Array, channel: Array, matrix: Array, tolerance: float | None) -> bool:
     """The tip of a turned rectangle, a needle where it is cut off, ends between where it is half bright and faint."""
     turned = abs(matrix[[0, 1], [1, 0]]).max() > 1e-6 or len(matrix) == 3
-    allowed = tolerance if tolerance is not None else 1.0 if turned else 0.5
+    magnification = max(1.0, _magnification(matrix, box))
     if not turned:
+        allowed = max(0.5, magnification / 8) if tolerance is None else tolerance
         return bool(np.abs(seen - box).max() <= allowed)
-    allowed *= max(1.0, _magnification(matrix, box))
+    allowed = (1.0 if tolerance is None else tolerance) * magnification
     faint = read_box(channel, 0.02)
     low, high = np.minimum(seen, faint) - allowed, np.maximum(seen, faint) + allowed
     return bool(((box >= low) & (box <= high)).all())

@@ -15,7 +15,7 @@ PACKAGE = REPOSITORY / "detaug"
 CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
-    {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters"},
+    {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters", "on_cpu"},
     {"views", "settings", "_page", "_labels"},
     {"recipe", "changes", "shapes", "preview"},
     {"batches", "report", "branches", "noise"},
