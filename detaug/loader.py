@@ -21,7 +21,7 @@ from detaug.arguments import check
 from detaug.batches import Batch
 from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
-from detaug.plans import Planned, Planner
+from detaug.plans import Planned, Planner, outcome
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Arrays, Node, Op, Plan, make_recipe
 from detaug.settings import choose_settings
@@ -156,7 +156,7 @@ class Loader:
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
         lane = Lane(self._graph, len(rows), self.settings.threads, self.device)
         lane.start(self._inputs(rows, plan))
-        again = self._batch(Planned(0, 0, rows, plan), lane.finish())
+        again = self._batch(Planned(0, 0, rows, plan, outcome(plan.views)), lane.finish())
         assert again is not None  # no image of it is skipped
         return again
 
@@ -334,33 +334,39 @@ class Loader:
         return {**self.reader.inputs(rows, self.device.type), **least, **plan.inputs}
 
     def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
-        images, rows, plan = from_dlpack(outputs[0].as_tensor()), planned.rows, planned.plan
+        images, rows = from_dlpack(outputs[0].as_tensor()), planned.rows
+        drawn, after = planned.plan.drawn, planned.outcome
         if self.recipe.channels_last:
             images = images.permute(0, 3, 1, 2)
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
-            images, rows, plan = images[torch.from_numpy(at).to(images.device)], rows[at], plan[at]
+            images, rows = images[torch.from_numpy(at).to(images.device)], rows[at]
+            drawn, after = planned.plan[at].drawn, after[at]
         if not len(rows):
             return None
-        boxes, labels, counts = plan.views.packed()
-        both = self._to_device(np.concatenate([boxes, labels[..., None]], axis=2, dtype=np.float32))
-        labels_on_device = both[..., 4].long()
+        boxes, labels, mask = self._to_device(after.boxes, after.labels, after.labels >= 0)
         return Batch(
             images=images,
-            boxes=both[..., :4].contiguous(),
-            labels=labels_on_device,
-            mask=labels_on_device >= 0,
+            boxes=boxes,
+            labels=labels,
+            mask=mask,
             image_id=torch.from_numpy(self.reader.image_ids[rows]),
             size=torch.from_numpy(self.reader.sizes[rows]),
-            image_size=torch.from_numpy(plan.views.size.astype(np.int64)),
-            matrix=torch.from_numpy(plan.views.to_output().astype(np.float32)),
-            counts=tuple(counts.tolist()),
-            params=plan.drawn if self.return_params else None,
+            image_size=torch.from_numpy(after.size),
+            matrix=torch.from_numpy(after.matrix),
+            counts=tuple(after.counts.tolist()),
+            params=drawn if self.return_params else None,
         )
 
-    def _to_device(self, array: NDArray[Any]) -> torch.Tensor:
-        tensor = torch.from_numpy(array)
-        return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+    def _to_device(self, *arrays: NDArray[Any]) -> list[torch.Tensor]:
+        """All in one copy, since each costs more than its bytes. Each array ends where the next one's type may begin."""
+        ends = np.cumsum([each.nbytes for each in arrays]).tolist()
+        content = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+        np.concatenate([each.ravel().view(np.uint8) for each in arrays], out=content.numpy())
+        content = content.to(self.device, non_blocking=True)
+        parts = [content[end - each.nbytes : end] for end, each in zip(ends, arrays, strict=True)]
+        types = [torch.from_numpy(each[:0]).dtype for each in arrays]
+        return [part.view(kind).view(each.shape) for part, kind, each in zip(parts, types, arrays, strict=True)]
 
     def _warn_of_repeats(self) -> None:
         at_once, images = self.batch_size * self.shard[1], len(self.reader)

@@ -8,15 +8,46 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
 from detaug.faults import DataError, remedy
 from detaug.reader import CocoReader, Rows
 from detaug.recipe import Plan, Recipe
-from detaug.views import Bools, Floats
+from detaug.views import Bools, Floats, Ints, Views
 
 PLANNED_AT_ONCE = 512
 """Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a batch says of its N images, in the types that it has it in."""
+
+    boxes: NDArray[np.float32]
+    """(N, M, 4)"""
+    labels: Ints
+    """(N, M)"""
+    counts: Ints
+    """(N,)"""
+    size: Ints
+    """(N, 2): (height, width) of the images made."""
+    matrix: NDArray[np.float32]
+    """(N, 2, 3) or (N, 3, 3)"""
+
+    def __getitem__(self, rows: slice | Ints) -> Outcome:
+        """Some of the images, padded to the boxes of the fullest one among them."""
+        counts = self.counts[rows]
+        most = int(counts.max(initial=0))
+        boxes, labels = self.boxes[rows, :most], self.labels[rows, :most]
+        return Outcome(boxes, labels, counts, self.size[rows], self.matrix[rows])
+
+
+def outcome(views: Views) -> Outcome:
+    """What is known of images before any of them is read."""
+    boxes, labels, counts = views.packed()
+    size, matrix = views.size.astype(np.int64), views.to_output().astype(np.float32)
+    return Outcome(boxes.astype(np.float32), labels, counts, size, matrix)
 
 
 class Planned(NamedTuple):
@@ -26,6 +57,7 @@ class Planned(NamedTuple):
     step: int
     rows: Rows
     plan: Plan
+    outcome: Outcome
     kept: Bools | None = None
     """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
 
@@ -68,9 +100,10 @@ class Planner:
         which = np.repeat(np.arange(len(batches)), lengths)
         views = replace(self.reader.views(rows), batch=which, epoch=epoch)
         plan = self.recipe.plan(views, plan_rng(self.seed, epoch, first, self.shard[0]))
+        after = outcome(plan.views)
         ends = np.cumsum(lengths).tolist()
         parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-        return [Planned(epoch, step, rows[part], plan[part]) for step, part in enumerate(parts, first)]
+        return [Planned(epoch, step, rows[part], plan[part], after[part]) for step, part in enumerate(parts, first)]
 
     def _without(self, skipped: list[int], batches: list[Rows]) -> list[Rows] | None:
         """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""

@@ -69,8 +69,9 @@ def assert_boxes_follow_pixels(
 
     `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
     `tolerance`: output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
-    turns the image (the tip of a turned rectangle is no sharper than a pixel, of the source or of the output). `pipeline`: run the ops in a `Loader` on files, instead
-    of at once on arrays; the recipe then needs a Resize. Fills should be black: the rectangles are white.
+    turns the image (the tip of a turned rectangle is no sharper than a pixel, of the source or of the output).
+    `pipeline`: run the ops in a `Loader` on files, instead of at once on arrays; the recipe then needs a Resize.
+    Fills should be black: the rectangles are white.
 
     Pixel ops are checked more coarsely: a white rectangle must still stand out where its box is.
 
