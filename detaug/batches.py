@@ -28,11 +28,11 @@ class Batch:
     >>> print([target["labels"].tolist() for target in batch.targets()])
     [[], [], [2, 1, 1], [3, 3, 3, 3, 3]]
     >>> print(batch.image_id[2], batch.to_source(batch.boxes)[2, 0].round())  # in pixels of the photograph
-    tensor(3) tensor([205., 246., 337., 323.])
+    tensor(3) tensor([205., 247., 338., 323.])
     """
 
     images: Tensor
-    """(N, 3, H, W): float32 after Normalize; without it in 0..255, uint8 or, after colour ops, float32."""
+    """(N, 3, H, W): float32 after Normalize; without it in 0..255, uint8."""
     boxes: Tensor
     """(N, M, 4) float32 XYXY pixels of the output image; zeros where padded."""
     labels: Tensor

@@ -31,14 +31,16 @@ class RandomIoUCrop(GeometricOp):
     A box stays if its centre is in the window, or, with `min_visibility`, if at least that fraction of its
     area is; what sticks out is cut off. So an image that has boxes keeps one.
 
+    Windows take whole pixels of the source, as torchvision's do; a drawn one is made wider for that.
+
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = da.RandomIoUCrop()(samples)
     >>> for image, boxes in zip(after.images, after.boxes):
     ...     print(image.shape[:2], boxes.round().tolist())
     (100, 200) [[20.0, 10.0, 60.0, 50.0]]
-    (91, 128) [[0.0, 2.0, 38.0, 42.0]]
-    (99, 193) [[14.0, 10.0, 54.0, 50.0]]
-    (58, 115) [[3.0, 6.0, 43.0, 45.0]]
+    (92, 129) [[0.0, 2.0, 39.0, 42.0]]
+    (99, 194) [[15.0, 10.0, 55.0, 50.0]]
+    (59, 116) [[4.0, 6.0, 44.0, 46.0]]
     """
 
     thresholds: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)

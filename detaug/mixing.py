@@ -14,6 +14,7 @@ from nvidia.dali import fn
 
 from detaug.arguments import Range, check, check_p, check_range, check_share
 from detaug.hiding import cover, parts
+from detaug.pixels import as_bytes
 from detaug.recipe import Arrays, Node, Nodes, PixelOp
 from detaug.resize import first_of_batch
 from detaug.views import Floats, Ints, Views, view_matrix
@@ -143,14 +144,13 @@ class MixUp(PixelOp):
 
     image * lam + partner * (1 - lam), lam drawn from Beta(alpha, alpha); 32 is Ultralytics'. YOLOX takes 0.5, which a
     large alpha comes close to. The boxes of both stay, each as it was, as in YOLOX and MMDetection, also where an alpha
-    below 1 leaves little to see of one of the two: a `Batch` has no weights. The image becomes float32, not rounded.
-    The matrix is that of the image itself.
+    below 1 leaves little to see of one of the two: a `Batch` has no weights. The matrix is that of the image itself.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
     >>> after = samples.then(da.Resize((100, 100)), da.MixUp())
-    >>> print(after.labels, after.images[0][0, 0].round())  # gray 90: 0.45 of the second image
-    [array([1, 2]), array([2, 1])] [90. 90. 90.]
+    >>> print(after.labels, after.images[0][0, 0])  # gray 90: 0.45 of the second image
+    [array([1, 2]), array([2, 1])] [90 90 90]
     """
 
     p: float = 1.0
@@ -175,7 +175,7 @@ class MixUp(PixelOp):
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
         partner = fn.permute_batch(image, indices=planned["partner"])
-        return image * planned["share"] + partner * (1.0 - planned["share"])
+        return as_bytes(image * planned["share"] + partner * (1.0 - planned["share"]))
 
 
 def check_alpha(alpha: float) -> None:

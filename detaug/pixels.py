@@ -1,9 +1,6 @@
 """Pixel ops: each changes pixels after `Resize` and leaves the boxes where they are.
 
-Colours that are a linear map of RGB make the image float32 in 0..255, not rounded; all other ops keep its type.
-
-On the CPU a linear map costs more than decoding a JPEG of the image (`benchmarks/op_costs.py`): every pixel is
-multiplied by a matrix in float32, four bytes a value.
+The image is uint8 between ops, as Resize leaves it.
 """
 
 from __future__ import annotations
@@ -43,14 +40,13 @@ class RandomPhotometricDistort(_ColorMap):
 
     With `permute`, the order of the channels as well. Torchvision's ranges and order (contrast before saturation
     and hue, or after them, by a coin). Three things differ: contrast turns about 128, not about the image's mean
-    gray; hue turns in YIQ, which keeps the luma, not in HSV; and all five are one linear map, clipped to 0..255
-    once at its end and not rounded: the image becomes float32. `hue` is in turns, as in torchvision: 0.05 is 18
-    degrees.
+    gray; hue turns in YIQ, which keeps the luma, not in HSV; and all five are one linear map, rounded and clipped to
+    0..255 once, at its end. `hue` is in turns, as in torchvision: 0.05 is 18 degrees.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> after = samples.then(da.Resize((4, 4)), da.RandomPhotometricDistort())
-    >>> [image[0, 0].round().tolist() for image in after.images]
-    [[200.0, 100.0, 50.0], [223.0, 91.0, 26.0], [203.0, 75.0, 11.0]]
+    >>> [image[0, 0].tolist() for image in after.images]
+    [[200, 100, 50], [223, 91, 26], [203, 75, 11]]
     """
 
     brightness: Range = (0.875, 1.125)
@@ -93,8 +89,8 @@ class ColorJitter(_ColorMap):
     largest). The formulas are those of `RandomPhotometricDistort`, which says where they differ from torchvision's.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
-    >>> samples.then(da.Resize((4, 4)), da.ColorJitter(brightness=(1.2, 1.2))).images[0][0, 0].round()
-    array([240., 120.,  60.], dtype=float32)
+    >>> samples.then(da.Resize((4, 4)), da.ColorJitter(brightness=(1.2, 1.2))).images[0][0, 0]
+    array([240, 120,  60], dtype=uint8)
     """
 
     brightness: float | Range = 0.0
@@ -126,12 +122,11 @@ class RandomHSV(_ColorMap):
     """Ultralytics' `hsv_h`, `hsv_s` and `hsv_v`: gains drawn from -1..1 times these, with probability `p`.
 
     `hue`: a part of half a turn. `saturation`, `value`: factors from 1 - x to 1 + x. Ultralytics changes HSV
-    values; here, as in DALI's `hsv`, hue turns and saturation scales in YIQ, in one linear map, and the image
-    becomes float32.
+    values; here, as in DALI's `hsv`, hue turns and saturation scales in YIQ, in one linear map.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
-    >>> [image[0, 0].round().tolist() for image in samples.then(da.Resize((4, 4)), da.RandomHSV()).images]
-    [[161.0, 127.0, 108.0], [255.0, 104.0, 26.0], [255.0, 86.0, 17.0]]
+    >>> [image[0, 0].tolist() for image in samples.then(da.Resize((4, 4)), da.RandomHSV()).images]
+    [[161, 127, 108], [255, 104, 26], [255, 86, 17]]
     """
 
     hue: float = 0.015
@@ -156,11 +151,9 @@ class RandomHSV(_ColorMap):
 class RandomGrayscale(_ColorMap):
     """Gray, in three equal channels, with probability `p` (torchvision's `RandomGrayscale`).
 
-    The image becomes float32.
-
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
-    >>> samples.then(da.Resize((4, 4)), da.RandomGrayscale(p=1)).images[0][0, 0].round()
-    array([124., 124., 124.], dtype=float32)
+    >>> samples.then(da.Resize((4, 4)), da.RandomGrayscale(p=1)).images[0][0, 0]
+    array([124, 124, 124], dtype=uint8)
     """
 
     p: float = 0.1
@@ -176,12 +169,10 @@ class RandomGrayscale(_ColorMap):
 class RandomChannelPermutation(_ColorMap):
     """The channels in a random order, with probability `p` (torchvision's `RandomChannelPermutation`).
 
-    The image becomes float32.
-
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> after = samples.then(da.Resize((4, 4)), da.RandomChannelPermutation(p=1))
     >>> [image[0, 0].tolist() for image in after.images]
-    [[50.0, 200.0, 100.0], [50.0, 100.0, 200.0], [50.0, 200.0, 100.0]]
+    [[50, 200, 100], [50, 100, 200], [50, 200, 100]]
     """
 
     p: float = 0.5
