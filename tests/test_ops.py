@@ -178,7 +178,7 @@ def test_iou_crop_drops_by_the_rule_that_was_set() -> None:
             clipped = np.clip(moved, 0, (size[1], size[0]) * 2)
             centre = (moved[:, :2] + moved[:, 2:]) / 2
             visible = np.prod(clipped[:, 2:] - clipped[:, :2], 1) / np.prod(moved[:, 2:] - moved[:, :2], 1)
-            inside = ((centre >= 0) & (centre <= (size[1], size[0]))).all(1)
+            inside = ((centre > 1e-6) & (centre < np.subtract((size[1], size[0]), 1e-6))).all(1)
             stays = inside if min_visibility is None else visible >= min_visibility
             if stays.any():
                 assert labels.tolist() == (np.flatnonzero(stays) + 1).tolist()
