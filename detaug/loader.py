@@ -84,6 +84,8 @@ class Loader:
         aspect_ratio_grouping: bool = False,
         return_params: bool = False,
     ) -> None:
+        if not isinstance(reader, CocoReader):
+            raise TypeError(f"reader must be a da.CocoReader(images, json), got {type(reader).__name__}")
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, 0 <= max_skipped <= 1, "a share of the images, in 0..1")
         if not train and (sampler or aspect_ratio_grouping):

@@ -343,6 +343,12 @@ def test_a_wrong_setting_is_refused_by_name(painted: Folder, settings: dict, mes
         da.Loader(da.CocoReader(*painted), **{**defaults, **settings})
 
 
+@pytest.mark.parametrize("reader", ["train.json", Path("images"), torch.utils.data.TensorDataset(), None])
+def test_what_is_no_reader_is_refused(reader: object) -> None:
+    with pytest.raises(TypeError, match=rf"reader must be a da\.CocoReader\(.*, got {type(reader).__name__}$"):
+        da.Loader(reader, da.presets.ssd300(), 2, device="cpu")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("ops", [da.presets.ssd300, da.Resize((9, 9)), "ssd300", None])
 def test_what_is_no_list_of_ops_is_refused(painted: Folder, ops: object) -> None:
     with pytest.raises(TypeError, match="a recipe is a list of ops"):
