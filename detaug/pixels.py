@@ -528,10 +528,10 @@ class SaltAndPepperNoise(_RandomPixelOp):
 class Normalize(PixelOp):
     """(image / 255 - mean) / std, channels first: the last op of a recipe.
 
-    `mean`, `std`: three numbers each, of images in 0..1, as torchvision's. The defaults give images in 0..1,
-    which is what torchvision's detectors want: they normalise inside. `dtype`: "float32", "float16" or, with the
-    default mean and std, "uint8": 0..255 as they are. `layout`: "CHW", or "channels_last": the batch's images are
-    still (N, 3, H, W), in torch's channels_last memory format.
+    `mean`, `std`: three numbers each, of images in 0..1, as torchvision's; divide those of 0..255 by 255. The
+    defaults give images in 0..1, which is what torchvision's detectors want: they normalise inside. `dtype`: "float32",
+    "float16" or, with the default mean and std, "uint8": 0..255 as they are. `layout`: "CHW", or "channels_last": the
+    batch's images are still (N, 3, H, W), in torch's channels_last memory format.
 
     >>> samples = da.batch([np.full((4, 6, 3), 255, np.uint8)])  # white
     >>> normalize = da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)
@@ -548,9 +548,10 @@ class Normalize(PixelOp):
     stage = "output"
 
     def __post_init__(self) -> None:
-        check("mean", self.mean, is_numbers(self.mean, 3), "three numbers: red, green, blue, of images in 0..1")
-        positive = is_numbers(self.std, 3) and all(value > 0 for value in self.std)
-        check("std", self.std, positive, "three numbers above 0: red, green, blue, of images in 0..1")
+        shares = is_numbers(self.mean, 3) and all(0 <= value <= 1 for value in self.mean)
+        check("mean", self.mean, shares, f"three numbers in 0..1: {_OF_SHARES}")
+        positive = is_numbers(self.std, 3) and all(0 < value <= 1 for value in self.std)
+        check("std", self.std, positive, f"three numbers above 0, at most 1: {_OF_SHARES}")
         check("dtype", self.dtype, self.dtype in _DTYPES, "'float32', 'float16' or 'uint8'")
         plain = tuple(self.mean) == (0, 0, 0) and tuple(self.std) == (1, 1, 1)
         check("dtype", self.dtype, self.dtype != "uint8" or plain, "'float32' or 'float16' with a mean or std")
@@ -580,6 +581,7 @@ class Normalize(PixelOp):
         return [value * scale for value in self.mean], [value * scale for value in self.std]
 
 
+_OF_SHARES = "red, green, blue, of images in 0..1 (mean and std of images in 0..255: divide both by 255)"
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 
 
