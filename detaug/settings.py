@@ -49,13 +49,16 @@ def choose_settings(
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
-    """Raises ValueError for a file that `detaug tune` did not write."""
+    """Raises FileNotFoundError where there is no file, ValueError for one that `detaug tune` did not write."""
     known = {field.name for field in fields(Settings)}
+    remedy = f"detaug tune ANNOTATIONS.json IMAGES -o {os.fspath(file)} writes one"
     try:
         content = json.loads(Path(file).read_bytes())["settings"]
         wrong = sorted(set(content) - known)
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{os.fspath(file)}: not a file of settings; detaug tune writes one") from None
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{os.fspath(file)}: no such file of settings; {remedy}") from None
+    except (ValueError, KeyError, TypeError, IsADirectoryError):
+        raise ValueError(f"{os.fspath(file)}: not a file of settings; {remedy}") from None
     if wrong:
         raise ValueError(f"{os.fspath(file)}: no settings of this version: {', '.join(wrong)}; run detaug tune again")
     return dict(content)

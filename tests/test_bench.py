@@ -179,8 +179,8 @@ def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "detaug tune writes one"),
-        ('{"rows": 1}', "detaug tune writes one"),
+        ("{", r"s\.json: not a file of settings; detaug tune .* -o .*s\.json writes one"),
+        ('{"rows": 1}', "not a file of settings; detaug tune"),
         ('{"settings": {"pipes": 1}}', "no settings of this version: pipes"),
         ('{"settings": {"pipelines": 0}}', "pipelines must be a whole number of at least 1, got 0"),
         ('{"settings": {"hw_decoder_load": 2}}', "hw_decoder_load must be a share in 0..1, got 2"),
@@ -190,3 +190,10 @@ def test_a_file_of_settings_that_is_none(tmp_path: Path, content: str, says: str
     (tmp_path / "s.json").write_text(content)
     with pytest.raises(ValueError, match=says):
         choose_settings(torch.device("cpu"), tmp_path / "s.json")
+
+
+def test_a_file_of_settings_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"s\.json: no such file of settings; detaug tune .* -o .*s\.json"):
+        choose_settings(torch.device("cpu"), tmp_path / "s.json")
+    with pytest.raises(ValueError, match="not a file of settings; detaug tune"):
+        choose_settings(torch.device("cpu"), tmp_path)
