@@ -46,7 +46,8 @@ class Loader:
     to its largest height and width, rounded up to this multiple.
     `on_error`: at a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes another
     image of the epoch in its place, evaluation goes on without. `max_skipped`: more than this share of the images,
-    from 0 to 1, is a DataError all the same.
+    from 0 to 1, is a DataError all the same. Each process counts what it met itself: in training as a share of all
+    images, in evaluation of the images of its shard.
     `collate`: what the loader yields is collate(batch); None is the `Batch` itself.
     `sampler`: for training, a function of the reader that says how often each image comes in an epoch, on average,
     (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
