@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,42 @@ def _size(_: click.Context, __: click.Parameter, text: str | None) -> int | tupl
     if not found or not all(int(side) for side in found.groups() if side):
         raise click.BadParameter(f"must be HxW pixels or the shorter side, such as 300x300 or 800, got {text!r}")
     return (int(found[1]), int(found[2])) if found[2] else int(found[1])
+
+
+def _bar(done: int, total: int, text: str, columns: int) -> str:
+    """So many characters: a bar as far as the text leaves room, which changes in steps of 5."""
+    length = min(30, (columns - len(text) - 4) // 5 * 5)
+    bar = f"[{'#' * (done * length // total):-<{length}}]  {text}" if length > 0 else text
+    return bar[:columns].ljust(columns)
+
+
+@contextmanager
+def _terminal() -> Iterator[tuple[Callable[[str], None], Callable[[int, int, str], None] | None]]:
+    """What says a line, and what draws the bar: None unless stdout and stderr both are terminals."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield click.echo, None
+        return
+    drawn = False
+
+    def draw(done: int, total: int, text: str) -> None:
+        nonlocal drawn
+        click.echo("\r" + _bar(done, total, text, shutil.get_terminal_size().columns - 1), nl=False, err=True)
+        drawn = True
+
+    def end() -> None:
+        nonlocal drawn
+        if drawn:
+            click.echo(err=True)
+        drawn = False
+
+    def say(line: str) -> None:
+        end()
+        click.echo(line)
+
+    try:
+        yield say, draw
+    finally:
+        end()
 
 
 @click.command()
@@ -47,7 +87,7 @@ def _size(_: click.Context, __: click.Parameter, text: str | None) -> int | tupl
 @click.option(
     "--checkpoint-every", type=AT_LEAST_0, default=1000, show_default=True, help="Steps, for more of them; 0: no more."
 )
-@click.option("--log-every", type=AT_LEAST_1, default=20, show_default=True, help="Steps.")
+@click.option("--log-every", type=AT_LEAST_1, default=20, show_default=True, help="Steps; a terminal has a bar.")
 def train(**options: Any) -> None:
     """Train a detector of torchvision: SSD300, SSDlite, RetinaNet or FCOS.
 
@@ -64,4 +104,5 @@ def train(**options: Any) -> None:
     from detaug.train import TrainOptions
     from detaug.train import train as run_train
 
-    run_train(TrainOptions(**options), say=click.echo)
+    with _terminal() as (say, bar):
+        run_train(TrainOptions(**options), say=say, bar=bar)

@@ -42,8 +42,12 @@ from detaug.resize import Resize
 from detaug.sheets import save_sheet
 
 Size = int | tuple[int, int]
+Bar = Callable[[int, int, str], None]
+"""Draws a progress bar: steps that are done, of how many, and what stands beside it."""
 SHOWN = 6
 """Images of the evaluation in predictions.png."""
+BAR_EVERY = 0.5
+"""Seconds between two bars at least: to read a loss waits for the GPU."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,14 @@ class Clock:
     wait: float = 0.0
     images: int = 0
 
+    def __post_init__(self) -> None:
+        self.start = time.perf_counter()
+
+    def lap(self, images: int = 0) -> None:
+        """The time since `start` was for `images` more; the next lap starts."""
+        now = time.perf_counter()
+        self.train, self.start, self.images = self.train + now - self.start, now, self.images + images
+
     def line(self) -> dict[str, float]:
         seconds = max(self.train, 1e-9)
         return {"images_per_second": round(self.images / seconds, 1), "waiting": round(self.wait / seconds, 4)}
@@ -128,6 +140,7 @@ class Training:
     loader: Any
     device: torch.device
     say: Callable[[str], None]
+    bar: Bar | None = None
     step: int = 0
     clock: Clock = field(default_factory=Clock)
     evaluation: dict[str, Any] = field(default_factory=dict)
@@ -140,6 +153,7 @@ class Training:
         self.total = self.options.epochs * len(self.loader)
         self.schedule = schedule(self.options, self.total)
         self.losses: list[tuple[float, dict[str, Tensor]]] = []
+        self.bar_due = 0.0
         self.forward: nn.Module = self.model
         if dist.is_initialized():
             devices = [self.device] if self.device.type == "cuda" else None
@@ -148,6 +162,11 @@ class Training:
     @property
     def is_first(self) -> bool:
         return rank_and_world()[0] == 0
+
+    @property
+    def epoch(self) -> int:
+        """Of the last step, from 1."""
+        return (self.step - 1) // len(self.loader) + 1
 
     def is_evaluation_due(self) -> bool:
         """With the checkpoint after it."""
@@ -196,13 +215,24 @@ class Training:
 
     def say_progress(self) -> None:
         line = self.write_losses()
-        if line and self.is_first:
-            epoch = (self.step - 1) // len(self.loader) + 1
+        if line and self.is_first and not self.bar:
             self.say(
-                f"epoch {epoch}/{self.options.epochs}  step {self.step}/{self.total}  loss {line['loss']:.3f}  "
+                f"epoch {self.epoch}/{self.options.epochs}  step {self.step}/{self.total}  loss {line['loss']:.3f}  "
                 f"lr {line['lr']:.2g}  {line['images_per_second']:.0f} images/s a process  "
                 f"waiting {line['waiting']:.1%}"
             )
+        elif line:
+            self.draw_bar(line["loss"])
+
+    def draw_bar(self, loss: float | None = None) -> None:
+        """`loss`: None is that of this process's last step; then not again within `BAR_EVERY`."""
+        if not (self.bar and self.is_first) or (loss is None and time.monotonic() < self.bar_due):
+            return
+        now, loss = self.clock.line(), float(self.losses[-1][1]["loss"]) if loss is None else loss
+        text = f"epoch {self.epoch}/{self.options.epochs}  step {self.step}/{self.total}  loss {loss:.3f}  "
+        rate = now["images_per_second"] * rank_and_world()[1]
+        self.bar(self.step, self.total, f"{text}{rate:.0f} images/s  waiting {now['waiting']:.1%}")
+        self.bar_due = time.monotonic() + BAR_EVERY
 
     def write(self, lines: Sequence[dict[str, Any]]) -> None:
         if self.is_first:
@@ -215,12 +245,15 @@ def train(
     make_model: Callable[[str, int], Detector] = make_detector,
     make_loader: Callable[[TrainOptions, torch.device, Detector], Any] | None = None,
     say: Callable[[str], None] = print,
+    bar: Bar | None = None,
 ) -> dict[str, Any]:
     """Train, and return the last evaluation, the seconds, and the images a second.
 
     Writes into the folder `options.output`: metrics.jsonl, a line for each step and each evaluation; checkpoint.pt;
     predictions.png; and at the end model.pt: weights, class names, mean and std.
 
+    With `bar` the progress is drawn, images/s of all processes together; else it is a line for `say` every `log_every`
+    steps. Rank 0 alone does either.
     Under torchrun each process takes its share of the batches on its own GPU. `make_model` and `make_loader` put
     others in the place of torchvision's detectors and of `Loader`.
     """
@@ -230,7 +263,7 @@ def train(
         detector.model.to(device)
         loader = (make_loader or train_loader)(options, device, detector)
         val = val_loader(options, device, detector) if options.val else None
-        run = Training(options, detector, loader, device, say)
+        run = Training(options, detector, loader, device, say, bar)
         _start(run)
         while run.step < run.total:
             _train_epoch(run)
@@ -249,6 +282,8 @@ def _train_epoch(run: Training) -> None:
     every = run.options.checkpoint_every
     for batch in timed(run.loader, run.clock, run.device):
         run.train_step(batch)
+        run.clock.lap(len(batch.images))
+        run.draw_bar()
         if run.step % run.options.log_every == 0:
             run.say_progress()
         if every and run.step % every == 0 and not run.is_evaluation_due():
@@ -257,9 +292,9 @@ def _train_epoch(run: Training) -> None:
 
 
 def timed(loader: Any, clock: Clock, device: torch.device) -> Iterator[Any]:
-    """The batches; the clock runs while they are fetched and used, not while the GPU works on after the last one."""
+    """The batches; `clock` starts, and has the time that they are waited for. At the end the GPU has done its work."""
+    clock.start = time.perf_counter()
     batches = iter(loader)
-    start = time.perf_counter()
     while True:
         asked = time.perf_counter()
         batch = next(batches, None)
@@ -267,12 +302,9 @@ def timed(loader: Any, clock: Clock, device: torch.device) -> Iterator[Any]:
         if batch is None:
             break
         yield batch
-        clock.images += len(batch.images)
-        now = time.perf_counter()
-        clock.train, start = clock.train + now - start, now
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    clock.train += time.perf_counter() - start
+    clock.lap()
 
 
 # ---------------------------------------------------------------- what it is made of

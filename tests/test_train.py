@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import random
+import re
 import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -80,6 +83,14 @@ def test_each_line_has_all_losses_and_they_add_up(folder: tuple[Folder, Path]) -
     for line in lines(out / "run"):
         if "loss" in line:
             assert line["loss"] == pytest.approx(line["classification"] + line["bbox_regression"])
+
+
+def test_the_first_step_too_has_a_share_of_waiting_and_a_rate(folder: tuple[Folder, Path]) -> None:
+    painted, out = folder
+    run(painted, out / "run", epochs=1, log_every=1)
+    first, *_ = lines(out / "run")
+    assert 0 < first["waiting"] < 1
+    assert 0 < first["images_per_second"] < 1e5
 
 
 def test_it_learns(folder: tuple[Folder, Path]) -> None:
@@ -241,6 +252,7 @@ def test_two_processes(folder: tuple[Folder, Path]) -> None:
         [str(part) for part in command], env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.count("(9, 9, 'epoch 3/3  step 9/9  loss ") == 1
     assert [step for step, _, _ in losses(out / "two")] == list(range(1, 10))  # 21 images, 8 a step, 3 epochs
     (evaluation,) = [line["evaluation"] for line in lines(out / "two") if "evaluation" in line]
     assert (evaluation["images"], evaluation["repeated"]) == (21, 0)
@@ -347,6 +359,50 @@ def test_without_torchvision_the_command_says_what_to_install(
     (line,) = capsys.readouterr().err.splitlines()
     assert "pip install 'detaug[train]'" in line
     assert not output.exists()
+
+
+@pytest.fixture
+def shown(painted: Folder, tmp_path_factory: Any, monkeypatch: Any) -> Any:
+    """Trains the tiny model by the command: what a terminal of 80 columns and a file then hold."""
+    out, (ours, theirs) = tmp_path_factory.mktemp("out"), pty.openpty()
+    monkeypatch.setattr("detaug.train.train", partial(train, make_model=tiny()))
+    monkeypatch.setattr("detaug.train.BAR_EVERY", 0.0)
+    monkeypatch.setenv("COLUMNS", "80")
+    images, annotations = painted
+    command = f"train {annotations} {images} --val {annotations} -o {out / 'run'} --device cpu --eval-every 1"
+    settings = "--model retinanet_resnet50_fpn_v2 --size 32x32 --batch-size 4 --epochs 2 --log-every 4"
+
+    def run(stdout: str, stderr: str) -> dict[str, str]:
+        with open(theirs, "w") as terminal, open(out / "log", "w") as file, monkeypatch.context() as patch:
+            to = {"terminal": terminal, "file": file}
+            patch.setattr(sys, "stdout", to[stdout])
+            patch.setattr(sys, "stderr", to[stderr])
+            assert main(shlex.split(f"{command} {settings}")) == 0
+            print("end", file=terminal)
+        with open(ours, "rb", buffering=0) as screen:
+            return {"terminal": screen.read(10_000).decode(), "file": (out / "log").read_text()}
+
+    return run
+
+
+def test_a_terminal_has_a_bar(shown: Any) -> None:
+    *kept, end, _ = [line.split("\r") for line in shown("terminal", "terminal")["terminal"].split("\r\n")]
+    bars = r"\[{}\]  epoch {}  step {}  loss \d\.\d+  \d+ images/s  waiting \d+\.\d% *"
+    half, whole = bars.format("#{5}-{5}", "1/2", "6/12"), bars.format("#{10}", "2/2", "12/12")
+    patterns = [half, "evaluation  AP .*", whole, "evaluation  AP .*"]
+    for line, pattern in zip(kept, patterns, strict=True):
+        assert re.fullmatch(pattern, line[-1])
+    assert re.findall(r"step (\d)/", "".join(kept[0])) == [*"12344566"]
+    assert {len(drawn) for line in kept[::2] for drawn in line[1:]} == {79}
+    assert end == ["end"]
+
+
+@pytest.mark.parametrize(("stdout", "stderr"), [("terminal", "file"), ("file", "terminal")])
+def test_a_file_has_lines(shown: Any, stdout: str, stderr: str) -> None:
+    found = shown(stdout, stderr)
+    first = "epoch 1/2  step 4/12  loss "
+    assert re.match(first + r"\S+  lr \S+  \d+ images/s a process  waiting \d+\.\d%\r?\n", found[stdout])
+    assert found[stderr] in ("", "end\r\n")
 
 
 def test_the_command_refuses_sizes_that_are_none(painted: Folder, tmp_path: Path, capsys: Any) -> None:

@@ -72,4 +72,4 @@ if __name__ == "__main__":
     images, annotations, output, kill = sys.argv[1:]
     if kill == "endless":
         train(options(images, annotations, Path(output), epochs=10**6), make_model=tiny())
-    train(options(images, annotations, Path(output)), make_model=tiny(int(kill)))
+    train(options(images, annotations, Path(output)), make_model=tiny(int(kill)), bar=lambda *now: print(now))
