@@ -328,6 +328,12 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(found.read_text()), f"{path.name} links to {target}"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_of_prose_have_at_most_120_characters(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+    assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
 def anchors(document: str) -> list[str]:
     """Of its headings, as GitHub makes them."""
     return [
