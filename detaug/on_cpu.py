@@ -98,15 +98,19 @@ def _of_parts(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor
 
 
 def on_canvas(image: Tensor, place: Array, fill: Sequence[float]) -> Tensor:
-    """The image `resized`, on a canvas. `place`: two more pairs (y, x), where the canvas begins in it, and its size."""
-    (top, left), (height, width) = place[3:].astype(int).tolist()
-    image = resized(image, place)[:, max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)]
-    if image.shape[1:] == (height, width):
-        return image
+    """The image `resized`, on a canvas. `place`: two more pairs (y, x), where the canvas begins in it, and its size.
+
+    The image lies on the canvas whole, or begins where that ends: then none of it is there.
+    """
+    (y, x), (height, width) = (-place[3]).astype(int).tolist(), place[4].astype(int).tolist()
+    nothing = y >= height or x >= width
+    if not nothing and (place[2] == place[4]).all():
+        return resized(image, place)
     row = torch.tensor(fill).round().byte().repeat(width)
     canvas = row.expand(height, -1).contiguous().view(height, width, 3).permute(2, 0, 1)
-    y, x = max(-top, 0), max(-left, 0)
-    canvas[:, y : y + image.shape[1], x : x + image.shape[2]] = image
+    if not nothing:
+        part = resized(image, place)
+        canvas[:, y : y + part.shape[1], x : x + part.shape[2]] = part
     return canvas
 
 

@@ -21,6 +21,9 @@ from detaug.noise import LARGEST
 from detaug.recipe import Arrays, Node, Nodes, Op
 from detaug.views import Fill, Floats, Ints, Views, corners, view_matrix
 
+DECIMALS = 3
+"""Of source pixels: a border that is one but for rounding is one, and float32 has them up to 16384 pixels a side."""
+
 
 class Render(Op):
     """Turns views into pixels; a subclass says of what size."""
@@ -219,10 +222,8 @@ def _slope(to_source: Floats, size: Floats) -> Floats:
 
 def _upright(views: Views, size: Floats) -> tuple[Views, Arrays]:
     """Views of which the image's part takes whole pixels, and the (y, x) pairs that `paint` needs."""
-    if views.fill is None:
-        seen, place = corners(views.matrix), [size]
-    else:
-        seen = views.seen()
+    seen, place = views.seen().round(DECIMALS), [size]
+    if views.fill is not None:
         views, part, offset = _laid_out(views, seen, size)
         place = [part, -offset[:, ::-1], size]
     return views, {"place": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
@@ -236,9 +237,9 @@ def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, 
     size_xy = size[:, ::-1]
     begin, end = np.swapaxes(corners(views.matrix), 0, 1)
     start, stop = np.swapaxes((seen - begin[:, None]) / (end - begin)[:, None], 0, 1)  # relative to the view
-    length = np.round((stop - start) * size_xy).clip(1)
-    offset = np.minimum(np.round(start * size_xy), size_xy - length)
-    nothing = (stop - start <= 1e-9).any(1, keepdims=True)  # the view shows no part of the image at all
+    length = np.round((stop - start) * size_xy).clip(1, size_xy)
+    offset = np.round(start * size_xy).clip(0, size_xy - length)
+    nothing = (stop <= start).any(1, keepdims=True)  # the view shows no part of the image at all
     step = np.where(nothing, 1, stop - start) / length
     first = np.where(nothing, 0, start - step * offset)
     last = np.where(nothing, 1, first + step * size_xy)

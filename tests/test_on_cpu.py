@@ -1,0 +1,28 @@
+"""What torch and Pillow paint on the CPU, at its edges: views of nothing, windows on the border, floats and bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import detaug as da
+
+BLACK = (0.0, 0.0, 0.0)
+GRAY = np.full((61, 97, 3), 100, np.uint8)
+
+
+@pytest.mark.parametrize("resize", [da.Resize((20, 30)), da.Resize((20, 30), letterbox="center", fill=BLACK)], ids=repr)
+def test_a_view_beside_the_image_is_all_fill(resize: da.Op, device: str) -> None:
+    beside = [da.Pad((500, 0, 0, 0), fill=BLACK), da.CenterCrop((10, 15), fill=BLACK)]
+    samples = da.batch([GRAY], [[[0, 0, 97, 61]]], device=device).then(*beside, resize)
+    assert not samples.images[0].any()
+    assert not len(samples.boxes[0])
+
+
+def test_windows_of_a_mirrored_image_may_lie_on_its_border(device: str) -> None:
+    """Mirrored twice, coordinates of the border are 0 but for rounding."""
+    boxes = [[0, 0, 97, 61], [3, 4, 60, 60], [0, 0, 30, 20], [60, 40, 97, 61]]
+    crop = da.RandomIoUCrop(allow_no_crop=False, scaling=(0.1, 1))
+    samples = da.batch([GRAY] * 500, [boxes] * 500, device=device)
+    after = samples.then(da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1), crop, da.Resize((20, 30)))
+    assert all((image == 100).all() for image in after.images)
