@@ -21,10 +21,6 @@ from detaug.noise import LARGEST
 from detaug.recipe import Arrays, Node, Nodes, Op
 from detaug.views import Fill, Floats, Ints, Views, corners, view_matrix
 
-DECIMALS = 3
-"""Of source pixels: a border that is one but for rounding is one, and float32 has them up to 16384 pixels a side."""
-
-
 class Render(Op):
     """Turns views into pixels; a subclass says of what size."""
 
@@ -222,11 +218,16 @@ def _slope(to_source: Floats, size: Floats) -> Floats:
 
 def _upright(views: Views, size: Floats) -> tuple[Views, Arrays]:
     """Views of which the image's part takes whole pixels, and the (y, x) pairs that `paint` needs."""
-    seen, place = views.seen().round(DECIMALS), [size]
+    seen, place = _in_float32(views.seen().round(6)), [size]  # a border of pixels but for rounding is one
     if views.fill is not None:
         views, part, offset = _laid_out(views, seen, size)
         place = [part, -offset[:, ::-1], size]
     return views, {"place": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
+
+
+def _in_float32(array: Floats) -> Floats:
+    """As DALI is told: what is not empty here is not empty there."""
+    return array.astype(np.float32).astype(np.float64)
 
 
 def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, Floats]:
