@@ -23,7 +23,9 @@ Array: TypeAlias = NDArray[Any]
 Node: TypeAlias = Any
 
 Painter: TypeAlias = Callable[..., Tensor]
-"""From an image, (3, H, W) in 0..255 of any type and strides, and what an op planned for it: the image after."""
+"""From an image, (3, H, W) in 0..255 of any type and strides, and what an op planned for it: the image after.
+
+In whole numbers, if it is to be bytes."""
 
 
 def painted(
@@ -121,9 +123,15 @@ def color_mapped(image: Tensor, color: Array) -> Tensor:
     """
     factors, channels = torch.from_numpy(color), image.contiguous().flatten(1).float()
     mapped = torch.addmm(factors[:, 3:], factors[:, :3], channels)
-    return mapped.round_().clamp_(0, 255).view(image.shape)
+    return _in_whole_numbers(mapped).view(image.shape)
 
 
 def normalized(image: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype) -> Tensor:
     """(image - mean) / std; `mean` and `std`: (3, 1, 1)."""
-    return image.contiguous().float().sub_(mean).div_(std).to(dtype)
+    made = image.contiguous().float().sub_(mean).div_(std)
+    return (_in_whole_numbers(made) if dtype == torch.uint8 else made).to(dtype)
+
+
+def _in_whole_numbers(image: Tensor) -> Tensor:
+    """Rounded and clipped to 0..255, in place: torch would cut off what is behind the point, and wrap around."""
+    return image.round_().clamp_(0, 255)

@@ -21,6 +21,7 @@ from detaug.noise import LARGEST
 from detaug.recipe import Arrays, Node, Nodes, Op
 from detaug.views import Fill, Floats, Ints, Views, corners, view_matrix
 
+
 class Render(Op):
     """Turns views into pixels; a subclass says of what size."""
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import detaug as da
+from detaug.recipe import Node, Nodes
+from detaug.views import Views
 
 BLACK = (0.0, 0.0, 0.0)
 GRAY = np.full((61, 97, 3), 100, np.uint8)
@@ -26,3 +28,19 @@ def test_windows_of_a_mirrored_image_may_lie_on_its_border(device: str) -> None:
     samples = da.batch([GRAY] * 500, [boxes] * 500, device=device)
     after = samples.then(da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1), crop, da.Resize((20, 30)))
     assert all((image == 100).all() for image in after.images)
+
+
+class Scaled(da.PixelOp):
+    """Leaves float32 beyond 0..255, as arithmetic in DALI does."""
+
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return image * 1.75 - 50.25
+
+
+@pytest.mark.parametrize("op", [da.Normalize(dtype="uint8"), da.ColorJitter()], ids=repr)
+def test_floats_become_bytes_rounded_and_clipped(op: da.Op, device: str) -> None:
+    ramp = np.tile(np.arange(256, dtype=np.uint8)[None, :, None], (2, 1, 3))
+    image = da.batch([ramp], device=device).then(da.Resize((2, 256)), Scaled(), op).images[0]
+    image = image if op.stage == "pixels" else image.transpose(1, 2, 0)
+    assert image.dtype == np.uint8
+    assert np.abs(image - (ramp * 1.75 - 50.25).clip(0, 255)).max() <= 0.5
