@@ -240,7 +240,8 @@ def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, 
     begin, end = np.swapaxes(corners(views.matrix), 0, 1)
     start, stop = np.swapaxes((seen - begin[:, None]) / (end - begin)[:, None], 0, 1)  # relative to the view
     length = np.round((stop - start) * size_xy).clip(1, size_xy)
-    offset = np.round(start * size_xy).clip(0, size_xy - length)
+    room = size_xy - length
+    offset = np.where(stop > 1 - 1e-6, room, np.round(start * size_xy).clip(0, room))
     nothing = (stop <= start).any(1, keepdims=True)  # the view shows no part of the image at all
     step = np.where(nothing, 1, stop - start) / length
     first = np.where(nothing, 0, start - step * offset)

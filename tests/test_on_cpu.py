@@ -44,3 +44,13 @@ def test_floats_become_bytes_rounded_and_clipped(op: da.Op, device: str) -> None
     image = image if op.stage == "pixels" else image.transpose(1, 2, 0)
     assert image.dtype == np.uint8
     assert np.abs(image - (ramp * 1.75 - 50.25).clip(0, 255)).max() <= 0.5
+
+
+@pytest.mark.parametrize("side", range(40, 48))
+def test_no_fill_on_a_side_that_has_none(side: int, device: str) -> None:
+    """The image takes whole pixels of the output, also where its half of an odd number is not whole."""
+    samples = da.batch([GRAY], device=device).then(da.Pad((97, 61, 0, 0), fill=BLACK), da.Resize((side, side)))
+    image = samples.images[0]
+    assert (image[-1] == 100).any()
+    assert (image[:, -1] == 100).any()
+    assert np.abs((image == 100).all(2).sum() - side**2 / 4) < side
