@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,16 +60,22 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
 
 def _single_threads(count: int) -> ThreadPoolExecutor:
     """Threads in which torch computes alone: it would start others from each, that wait for each other."""
-    usual, pool, all_there = torch.get_num_threads(), ThreadPoolExecutor(count), Barrier(count)
+    pool, all_there = ThreadPoolExecutor(count), Barrier(count)
 
     def alone(_: int) -> None:
         torch.set_num_threads(1)
         torch.get_num_threads()  # a thread takes the number over at its first question, and keeps it
         all_there.wait()
 
-    list(pool.map(alone, range(count)))
-    torch.set_num_threads(usual)
+    with _NUMBER_OF_THREADS:
+        usual = torch.get_num_threads()
+        list(pool.map(alone, range(count)))
+        torch.set_num_threads(usual)
     return pool
+
+
+_NUMBER_OF_THREADS = Lock()
+"""Of those that make pools at once, one changes torch's number, for that of a thread is everybody's too."""
 
 
 # ------------------------------------------------------------------------------------------- painters

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+
 import numpy as np
 import pytest
+import torch
 
 import detaug as da
+from detaug.on_cpu import _single_threads
 from detaug.recipe import Node, Nodes
 from detaug.views import Views
 
@@ -54,3 +59,24 @@ def test_no_fill_on_a_side_that_has_none(side: int, device: str) -> None:
     assert (image[-1] == 100).any()
     assert (image[:, -1] == 100).any()
     assert np.abs((image == 100).all(2).sum() - side**2 / 4) < side
+
+
+def threads_of_torch_elsewhere() -> int:
+    """In a thread that has not asked before."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(torch.get_num_threads).result()
+
+
+def test_loaders_made_at_once_leave_the_number_of_torchs_threads() -> None:
+    usual = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in range(20):
+            together = [Thread(target=_single_threads, args=(3,)) for _ in range(6)]
+            for thread in together:
+                thread.start()
+            for thread in together:
+                thread.join()
+            assert threads_of_torch_elsewhere() == torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(usual)
