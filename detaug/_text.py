@@ -115,12 +115,15 @@ def fontconfig(text: str) -> Iterator[tuple[str, int]]:
 
 @lru_cache(maxsize=1024)
 def missing_letters(text: str, path: str, index: int) -> frozenset[str]:
-    """The letters of `text` for which the font has no glyph; all of them if it cannot be opened."""
+    """The letters of `text` for which the font has no glyph; all of them if it cannot be opened.
+
+    Asked without shaping, which puts a circle under a lone vowel sign, whether the font has the sign or not.
+    """
     letters = {c for c in text if not c.isspace() and unicodedata.category(c) != "Cf"}
     if path and not Path(path).is_file():
         return frozenset(letters)
     try:
-        font = open_font(path, index, 16)
+        font = open_font(path, index, 16).font_variant(layout_engine=ImageFont.Layout.BASIC)
         nothing = _glyph(font, NONCHARACTER)
     except OSError:
         return frozenset(letters)
