@@ -36,14 +36,25 @@ def lay_out(
     page = Image.new("RGB", (lefts[-1] - GAP + MARGIN, tops[-1] - GAP + MARGIN), PAPER)
     draw = ImageDraw.Draw(page)
     _write(draw, (MARGIN, MARGIN), title, TITLE, INK, page.width - 2 * MARGIN)
+    height = _heading_height(columns, widths)
     for left, width, heading in zip(lefts, widths, columns, strict=False):
-        _write(draw, (left, headings_top), heading, HEADING, INK, width)
+        _write(draw, (left, headings_top), heading, height, INK, width)
     for top, row, texts in zip(tops, pictures, lines, strict=False):
         for left, width, picture, caption in zip(lefts, widths, row, texts, strict=False):
             page.paste(picture, (left, top))
             for number, line in enumerate(caption):
                 _write(draw, (left, top + picture.height + 3 + number * leading(CAPTION)), line, CAPTION, FAINT, width)
     return page
+
+
+def _heading_height(headings: Sequence[str], widths: Sequence[int]) -> int:
+    """The usual height, or the largest below it, down to a caption's, at which no heading is cut."""
+
+    def fits(height: int) -> bool:
+        texts = (typeset(heading, height) for heading in headings)
+        return all(font.getlength(text) <= width for (text, font), width in zip(texts, widths, strict=False))
+
+    return next(filter(fits, range(HEADING, CAPTION, -1)), CAPTION)
 
 
 def _row_height(pictures: Sequence[Image.Image], captions: Sequence[Sequence[str]]) -> int:

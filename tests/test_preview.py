@@ -443,6 +443,12 @@ def test_the_boxes_of_a_tile_are_drawn_where_they_lie() -> None:
     assert (hatched != 90).all()
 
 
+def test_a_heading_is_set_smaller_before_it_is_cut() -> None:
+    images = [[canvas()] * 2]
+    one, other = (sheet(images, columns=["source", f"RandomPhotometricDistor{end}"], cell=(180, 180)) for end in "tx")
+    assert one.tobytes() != other.tobytes()
+
+
 def test_title_headings_and_captions_take_their_own_room() -> None:
     heights = [
         sheet([[Tile(canvas(), caption=caption)]], title=title, columns=columns).height
