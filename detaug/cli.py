@@ -144,8 +144,8 @@ def preview(annotations: Path, images: Path, output: Path, **options: Any) -> No
     """Draw images beside what a recipe makes of them, with boxes.
 
     Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult
-    objects are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random. IMAGES
-    is the folder that the json's file names are relative to.
+    objects are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those
+    without boxes last. IMAGES is the folder that the json's file names are relative to.
 
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300 --rows 6

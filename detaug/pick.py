@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,8 +32,8 @@ class Score(NamedTuple):
 def pick(reader: CocoReader, rows: int, *, how: How = "random", only: str | None = None, seed: int = 0) -> list[Pick]:
     """Up to `rows` images worth a look, the most so first.
 
-    how: "random" (by `seed`), "smallest" (the smallest box), "crowded" (the most boxes), or "suspicious": two
-    boxes that nearly coincide, a box that is very thin, very small or as large as the image.
+    how: "random" (by `seed`; images without boxes come last), "smallest" (the smallest box), "crowded" (the most
+    boxes), or "suspicious": two boxes that nearly coincide, a box that is very thin, very small or as large as the image.
     only: the name of a class; images without it, and boxes of other classes, do not count.
     Raises ValueError if `only` is not a class of the data set, or if no image is left to pick.
     """
@@ -55,8 +55,9 @@ def _label(reader: CocoReader, name: str) -> int:
 
 def _by_lot(reader: CocoReader, rows: int, label: int | None, seed: int) -> list[Pick]:
     order = np.random.default_rng(seed).permutation(len(reader)).tolist()
-    wanted = (row for row in order if label is None or label in objects(reader, row)[1])
-    return [Pick(row, "") for row in islice(wanted, rows)]
+    boxed = (row for row in order if len(labels := objects(reader, row)[1]) and (label is None or label in labels))
+    empty = (row for row in order if label is None and not len(objects(reader, row)[1]))
+    return [Pick(row, "") for row in islice(chain(boxed, empty), rows)]
 
 
 def _best(reader: CocoReader, rows: int, label: int | None, score: Callable[[Array, Array], Score]) -> list[Pick]:

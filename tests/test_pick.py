@@ -52,6 +52,10 @@ def test_by_lot(reader: da.CocoReader) -> None:
     assert sorted(rows(reader, 99, "random", "cat")) == [2, 4, 5]
 
 
+def test_by_lot_an_image_without_boxes_comes_last(reader: da.CocoReader) -> None:
+    assert {rows(reader, 99, "random", seed=seed)[-1] for seed in range(9)} == {0}
+
+
 def test_the_smallest_the_most_crowded_and_the_oddest_come_first(reader: da.CocoReader) -> None:
     assert rows(reader, 2, "smallest") == [7, 2]
     assert rows(reader, 2, "smallest", "cat") == [2, 4]
