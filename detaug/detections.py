@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 from detaug.batches import Batch
-from detaug.pick import objects
+from detaug.converters.findings import counted
 from detaug.preview import Tile, sheet
 from detaug.reader import CocoReader
+from detaug.sheets import Photo, read_photos, source_tile
 
 SCORE = 0.4
 """Detections below it are not drawn."""
@@ -38,21 +39,23 @@ class Shown(NamedTuple):
 
 
 def detections_sheet(reader: CocoReader, shown: Sequence[Shown], title: str = "") -> Image.Image:
-    """Two images to a row, each with its annotated boxes on the left and what was detected on the right."""
-    pairs = [_pair(reader, each) for each in shown]
-    rows = [[tile for pair in pairs[at : at + 2] for tile in pair] for at in range(0, len(pairs), 2)]
+    """Two images to a row, each with its annotated boxes on the left and what was detected on the right.
+
+    Of what is annotated, difficult objects are dashed and crowds hatched.
+    """
+    rows = [np.flatnonzero(reader.image_ids == each.image_id).item() for each in shown]
+    pairs = [
+        _pair(photo, each, reader.class_names) for photo, each in zip(read_photos(reader, rows), shown, strict=True)
+    ]
+    lines = [[tile for pair in pairs[at : at + 2] for tile in pair] for at in range(0, len(pairs), 2)]
     columns = ["annotated", f"detected, score {SCORE} or more"] * min(2, len(pairs))
-    return sheet(rows, title=title, columns=columns)
+    return sheet(lines, title=title, columns=columns)
 
 
-def _pair(reader: CocoReader, shown: Shown) -> list[Tile]:
-    (row,) = np.flatnonzero(reader.image_ids == shown.image_id).tolist()
-    with Image.open(reader.path(row)) as file:
-        image = ImageOps.exif_transpose(file).convert("RGB")
-    boxes, labels = objects(reader, row)
-    names = [reader.class_names[label] for label in labels]
-    found = [reader.class_names[label] for label in shown.labels]
+def _pair(photo: Photo, shown: Shown, class_names: Sequence[str]) -> list[Tile]:
+    found = [class_names[label] for label in shown.labels]
+    height, width = photo.pixels.shape[:2]
     return [
-        Tile(image, boxes, names, caption=f"{image.width} x {image.height}, {len(names)} objects"),
-        Tile(image, shown.boxes, found, caption=f"{len(found)} detected"),
+        source_tile(photo)._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"),
+        Tile(photo.pixels, shown.boxes, found, caption=f"{len(found)} detected"),
     ]

@@ -33,7 +33,8 @@ def pick(reader: CocoReader, rows: int, *, how: How = "random", only: str | None
     """Up to `rows` images worth a look, the most so first.
 
     how: "random" (by `seed`; images without boxes come last), "smallest" (the smallest box), "crowded" (the most
-    boxes), or "suspicious": two boxes that nearly coincide, a box that is very thin, very small or as large as the image.
+    boxes), or "suspicious": two boxes that nearly coincide, a box that is very thin, very small or as large as the
+    image.
     only: the name of a class; images without it, and boxes of other classes, do not count.
     Raises ValueError if `only` is not a class of the data set, or if no image is left to pick.
     """

@@ -133,11 +133,11 @@ def draws_sheet(
     few words on each image, for its caption. The same seed gives the same sheet.
     Raises ValueError for an image that cannot be read or has another size than the json says.
     """
-    photos = _photos(reader, rows, notes)
+    photos = read_photos(reader, rows, notes)
     repeated = [photo for photo in photos for _ in range(at_least_one("columns", columns))]
     run = _run(repeated, list(ops), seed)
     draws = [_draw(run, at) for at in range(len(repeated))]
-    lines = [[_source(photo), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
+    lines = [[source_tile(photo), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
     headings = ["source", *(f"draw {number}" for number in range(1, columns + 1))]
     return sheet(lines, title=title, columns=headings, cell=(size, size))
 
@@ -157,10 +157,11 @@ def steps_sheet(
     Arguments and errors as those of `draws_sheet`. An op before Resize moves the view only; it is shown as if
     Resize, to the view's own size, came right after it.
     """
-    photos, ops = _photos(reader, rows, notes), list(ops)
+    photos, ops = read_photos(reader, rows, notes), list(ops)
     runs = [_run(photos, ops[:done], seed) for done in range(len(ops) + 1)]
     lines = [
-        [_source(photo), *(_step(runs, at, step) for step in range(1, len(runs)))] for at, photo in enumerate(photos)
+        [source_tile(photo), *(_step(runs, at, step) for step in range(1, len(runs)))]
+        for at, photo in enumerate(photos)
     ]
     return sheet(lines, title=title, columns=["source", *map(_op_name, ops)], cell=(size, size))
 
@@ -269,7 +270,8 @@ def picture_format(path: Path) -> dict[str, Any]:
 # ---------------------------------------------------------------- images of a reader
 
 
-def _photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str]) -> list[Photo]:
+def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = ()) -> list[Photo]:
+    """The images at `rows` of the json's list. Raises ValueError where there is none, or one cannot be used."""
     if not len(rows):
         raise ValueError("rows must name at least one image, got none")
     marks = _marks(reader.annotations)
@@ -371,7 +373,8 @@ def _normalize(ops: Sequence[Op]) -> Normalize | None:
 # ---------------------------------------------------------------- tiles
 
 
-def _source(photo: Photo) -> Tile:
+def source_tile(photo: Photo) -> Tile:
+    """A photo as it is annotated: difficult objects are dashed, crowds hatched."""
     return Tile(photo.pixels, photo.boxes, photo.class_names, photo.difficult, photo.crowds, photo.caption)
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 import detaug as da
 from detaug import _page, _text, preview, sheets
 from detaug.cli import main
+from detaug.detections import Shown, detections_sheet
 from detaug.preview import class_color
 from detaug.sheets import batch_sheet, draws_sheet, ops_sheet, preset_ops, samples_sheet, save_sheet, steps_sheet
 
@@ -120,7 +121,7 @@ def test_outlines_lie_on_the_objects_after_every_op(tmp_path: Path, thin_outline
 def test_steps_say_the_numbers_that_the_pixels_show(tmp_path: Path) -> None:
     """The ratio drawn is the canvas measured; the numbers are those of the op, not of a second part of another's."""
     ops = [da.RandAugment(), da.RandomZoomOut(2, p=1), da.RandomHorizontalFlip(p=1), da.Resize((SIZE, SIZE)), da.JPEG()]
-    photos = sheets._photos(painted_reader(tmp_path), range(3), ())
+    photos = sheets.read_photos(painted_reader(tmp_path), range(3), ())
     runs = [sheets._run(photos, ops[:done], seed=1) for done in range(len(ops) + 1)]
     for at in range(3):
         policy, zoom, flip, resize, jpeg = (sheets._step(runs, at, step).caption for step in range(1, len(runs)))
@@ -140,7 +141,7 @@ def test_objects_keep_their_own_name_when_others_are_cropped_off(tmp_path: Path)
     boxes = [[20, 100, 100, 200], [280, 100, 100, 200]]
     rows = [{"id": at, "image_id": 1, "category_id": at, "bbox": box} for at, box in enumerate(boxes, 1)]
     reader = da.CocoReader(tmp_path, write_json(tmp_path / "two.json", [image], rows, ["left", "right"]))
-    photos = sheets._photos(reader, [0] * 20, ())
+    photos = sheets.read_photos(reader, [0] * 20, ())
     run = sheets._run(photos, [da.RandomIoUCrop(scaling=(0.3, 0.6)), da.Resize((SIZE, SIZE))], seed=0)
     kept = [run.tile(at, "") for at in range(20)]
     assert {tuple(tile.names) for tile in kept} >= {("left",), ("right",)}
@@ -181,7 +182,7 @@ def test_crowd_regions_do_not_shift_the_difficult_flags(tmp_path: Path) -> None:
         for at, (crowd, difficult) in enumerate(flags, 1)
     ]
     reader = da.CocoReader(tmp_path, write_json(tmp_path / "crowd.json", [image], boxes, ["cat"]))
-    (photo,) = sheets._photos(reader, [0], ())
+    (photo,) = sheets.read_photos(reader, [0], ())
     assert photo.difficult == [True, False]
     assert photo.boxes[:, 0].tolist() == [2, 3]
 
@@ -196,6 +197,31 @@ def test_a_crowd_is_hatched_in_the_source(tmp_path: Path) -> None:
     assert (draw == 90).all()
 
 
+def test_beside_detections_a_difficult_object_is_dashed_and_a_crowd_is_hatched(tmp_path: Path) -> None:
+    Image.new("RGB", (300, 300), (90, 90, 90)).save(tmp_path / "1.png")
+    image = {"id": 7, "file_name": "1.png", "width": 300, "height": 300}
+    box = {"image_id": 7, "category_id": 1, "bbox": [40, 80, 200, 120]}
+    one, dashed, hatched = (
+        annotated(tmp_path, image, box | {"id": 1} | mark) for mark in ({}, {"difficult": 1}, {"iscrowd": 1})
+    )
+    assert shares_outline(one) == 1
+    assert 0.3 < shares_outline(dashed) < 0.8
+    assert Image.fromarray((hatched != 90).any(2)).getbbox() == (40, 80, 240, 200)
+
+
+def annotated(folder: Path, image: dict, annotation: dict) -> Pixels:
+    """The left picture of a sheet of detections, none of which was made."""
+    reader = da.CocoReader(folder, write_json(folder / "t.json", [image], [annotation], ["cat"]))
+    sheet = np.asarray(detections_sheet(reader, [Shown(7, np.zeros((0, 4)), [])]))
+    top = _page.MARGIN + _page.strip(1, _page.HEADING)
+    return sheet[top : top + 300, _page.MARGIN : _page.MARGIN + 300]
+
+
+def shares_outline(picture: Pixels) -> float:
+    """How much of the lower edge of the box at y 80 to 200 has the class's colour."""
+    return float((picture[199, 40:240] == class_color("cat")).all(1).mean())
+
+
 def test_the_same_seed_gives_the_same_sheet(tmp_path: Path) -> None:
     reader = painted_reader(tmp_path)
     one, same, other = (draws_sheet(reader, da.presets.ssd300(), [0, 2], seed=seed).tobytes() for seed in (4, 4, 5))
@@ -208,7 +234,7 @@ def test_an_image_as_displayed_and_one_without_boxes(tmp_path: Path) -> None:
     Image.new("RGB", (400, 200)).save(tmp_path / "1.jpg", exif=exif)
     image = {"id": 1, "file_name": "1.jpg", "width": 200, "height": 400}
     reader = da.CocoReader(tmp_path, write_json(tmp_path / "exif.json", [image], [], ["cat"]))
-    assert sheets._photos(reader, [0], ())[0].pixels.shape == (400, 200, 3)
+    assert sheets.read_photos(reader, [0], ())[0].pixels.shape == (400, 200, 3)
     draws_sheet(reader, da.presets.ssd300(), [0])
 
 
