@@ -25,6 +25,7 @@ from detaug.converters.check_json import Table
 from detaug.converters.check_kinds import CHECK_KINDS
 from detaug.converters.coco import write_atomically
 from detaug.converters.files import output_files
+from detaug.converters.findings import counted
 from detaug.preview import draw_boxes
 
 Array = NDArray[Any]
@@ -83,15 +84,14 @@ def write_page(summary: CheckSummary, path: PathLike) -> None:
 
 def page(summary: CheckSummary) -> Iterator[str]:
     """The page, in pieces."""
-    title = f"{summary.annotations.name}: {summary.errors:,} errors, {summary.warnings:,} warnings"
+    counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
+    title = f"{summary.annotations.name}: {counts}"
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
     yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>{STYLE}</style></head><body>'
     yield f"<h1><bdi>{escape(title)}</bdi></h1>"
-    boxes = sum(summary.class_counts.values())
-    yield (
-        f"<p>{summary.images:,} images, {summary.images_without_boxes:,} of them without boxes; {boxes:,} boxes in "
-        f"{len(summary.class_counts):,} classes.</p>"
-    )
+    boxes, classes = sum(summary.class_counts.values()), len(summary.class_counts)
+    images = f"{counted(summary.images, 'image')}, {summary.images_without_boxes:,} of them without boxes"
+    yield f"<p>{images}; {counted(boxes, 'box', 'boxes')} in {counted(classes, 'class', 'classes')}.</p>"
     yield from _contents(summary)
     yield from _charts(summary)
     for kind, findings in groupby(summary.findings, lambda finding: finding.kind):

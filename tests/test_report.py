@@ -110,6 +110,17 @@ def test_a_data_set_without_a_fault(tmp_path: Path) -> None:
     assert "ready for training" in Page(path.read_text(encoding="utf-8")).text
 
 
+def test_one_of_a_thing_is_said_so(tmp_path: Path) -> None:
+    content = document()
+    content["categories"], content["annotations"] = content["categories"][1:], content["annotations"][:1]
+    content["images"][2]["file_name"] = "none.jpg"
+    images, path = write_images(tmp_path / "images"), tmp_path / "report.html"
+    assert main(["check", str(write(tmp_path / "t.json", content)), str(images), "--html", str(path), "-q"]) == 1
+    text = Page(path.read_text(encoding="utf-8")).text
+    assert "t.json: 1 error, 1 warning\n" in text
+    assert "1 box in 1 class." in text
+
+
 @pytest.mark.parametrize("name", ["report.json", "t.html/x.html", "report"])
 def test_places_that_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images = write_images(tmp_path / "images")
