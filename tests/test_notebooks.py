@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from alike import alike
 from PIL import Image
 
 import detaug as da
@@ -40,7 +40,6 @@ OPS = ROOT / "notebooks/02_look_at_ops.ipynb"
 
 LARGEST = 900_000  # bytes of a notebook
 SECONDS = 120  # that one may take
-ALIKE = 2  # of 255: the mean difference of pictures that count as the same
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
@@ -116,13 +115,6 @@ def jpeg(drawn: Image.Image) -> bytes:
     return encoded.getvalue()
 
 
-def difference(one: Image.Image, other: Image.Image) -> float:
-    """The mean over all pixels, of 255."""
-    if one.size != other.size:
-        return 255
-    return float(np.abs(np.asarray(one, float) - np.asarray(other, float)).mean())
-
-
 # ---------------------------------------------------------------- what runs
 
 
@@ -136,7 +128,7 @@ def test_a_run_gives_what_is_saved(path: Path, tmp_path: Path) -> None:
         assert texts(now) == texts(before), again
         assert len(pictures(now)) == len(pictures(before)), again
         for one, other in zip(pictures(now), pictures(before), strict=True):
-            assert varies(now) or difference(decoded(jpeg(one)), other) < ALIKE, again
+            assert varies(now) or alike(decoded(jpeg(one)), other), again
     assert list(tmp_path.glob("tmp*")) == [], f"{path.name} leaves its folder behind"
 
 
@@ -236,8 +228,8 @@ def keep_small(new: Any, old: Any) -> None:
     drawn, known = picture(new), picture(old)
     if drawn is None:
         return
-    alike = known is not None and difference(decoded(jpeg(drawn)), known) < ALIKE
-    new["data"] = old["data"] if alike else {"image/jpeg": base64.b64encode(jpeg(drawn)).decode()}
+    same = known is not None and alike(decoded(jpeg(drawn)), known)
+    new["data"] = old["data"] if same else {"image/jpeg": base64.b64encode(jpeg(drawn)).decode()}
     new["metadata"] = {}
 
 
