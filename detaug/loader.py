@@ -364,7 +364,7 @@ class Loader:
     def _to_device(self, *arrays: NDArray[Any]) -> list[torch.Tensor]:
         """One copy, since each costs more than its bytes; an array ends where the next one's type may begin."""
         ends = np.cumsum([each.nbytes for each in arrays]).tolist()
-        content = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+        content = torch.empty(ends[-1], dtype=torch.uint8, device="cpu", pin_memory=self.device.type == "cuda")
         np.concatenate([each.ravel().view(np.uint8) for each in arrays], out=content.numpy())
         content = content.to(self.device, non_blocking=True)
         parts = [content[end - each.nbytes : end] for end, each in zip(ends, arrays, strict=True)]

@@ -568,7 +568,7 @@ class Normalize(PixelOp):
         return "HWC" if self.channels_last else "CHW"
 
     def painter(self, views: Views) -> on_cpu.Painter:
-        mean, std = (torch.tensor(values).view(3, 1, 1) for values in self._of_bytes())
+        mean, std = (torch.from_numpy(np.array(values, np.float32)).view(3, 1, 1) for values in self._of_bytes())
         return partial(on_cpu.normalized, mean=mean, std=std, dtype=getattr(torch, self.dtype))
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:

@@ -8,6 +8,7 @@ from threading import Thread
 import numpy as np
 import pytest
 import torch
+from painted_files import Folder, same
 
 import detaug as da
 from detaug.on_cpu import _single_threads
@@ -80,3 +81,18 @@ def test_loaders_made_at_once_leave_the_number_of_torchs_threads() -> None:
             assert threads_of_torch_elsewhere() == torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(usual)
+
+
+@pytest.mark.parametrize("default", [torch.device("meta"), torch.bfloat16], ids=repr)
+def test_what_torch_makes_by_default_does_not_matter(default: torch.device | torch.dtype, painted: Folder) -> None:
+    recipe = [da.Resize((40, 50), letterbox="center"), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)]
+    reader = da.CocoReader(*painted)
+    batch = next(iter(da.Loader(reader, recipe, 4, device="cpu")))
+    set_default = torch.set_default_device if isinstance(default, torch.device) else torch.set_default_dtype
+    set_default(default)  # type: ignore[operator]
+    try:
+        again = next(iter(da.Loader(reader, recipe, 4, device="cpu")))
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+    assert same(batch, again)
