@@ -1,6 +1,6 @@
 """Which ops run: with a probability, one of several, or in random order. What an image did not draw costs nothing.
 
-Of pixel ops the image keeps its type: one that alone makes it float32, as `ColorJitter` does, is rounded.
+Of pixel ops the image keeps its type: what one that makes it float32 leaves is rounded.
 """
 
 from __future__ import annotations
