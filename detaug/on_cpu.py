@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -47,8 +48,9 @@ def painted(
 
 def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
     """A batch on as many threads as the pipeline has: torch lets go of Python while it computes."""
-    count = Pipeline.current().num_threads
-    pool = _single_threads(count)
+    pipeline = Pipeline.current()
+    count = pipeline.num_threads
+    pool = _pools[pipeline] = _pools.get(pipeline) or _single_threads(count)
 
     def batch(*columns: list[Array]) -> list[Array]:
         samples = list(zip(*columns, strict=True))
@@ -56,6 +58,15 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
         return [parts[at % count][at // count] for at in range(len(samples))]
 
     return batch
+
+
+_pools: WeakKeyDictionary[Pipeline, ThreadPoolExecutor] = WeakKeyDictionary()
+
+
+def end_threads(pipeline: Pipeline) -> None:
+    """Those that paint for it: DALI refers to itself around a Python function, which waits for Python's collector."""
+    if pool := _pools.pop(pipeline, None):
+        pool.shutdown(wait=False)
 
 
 def _single_threads(count: int) -> ThreadPoolExecutor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from nvidia.dali import Pipeline
 
+from detaug.on_cpu import end_threads
 from detaug.recipe import Node
 
 DALI_ERRORS = (RuntimeError, IndexError, TypeError, ValueError, MemoryError)
@@ -27,6 +29,7 @@ class Lane:
         self.pipeline = Pipeline(batch_size, threads, device_id, seed=0, prefetch_queue_depth=depth)
         with self.pipeline:
             self.pipeline.set_outputs(*graph())
+        weakref.finalize(self, end_threads, self.pipeline).atexit = False
         self.pipeline.build()
         self._fed: deque[bool] = deque()  # for each batch in the pipeline: is it wanted?
         self._runs = False

@@ -6,10 +6,12 @@ import gc
 import json
 import os
 import pickle
+import time
 import weakref
 from itertools import zip_longest
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from painted_files import Folder, same
@@ -49,9 +51,24 @@ def test_fifty_loaders_leave_nothing_behind(painted: Folder, how: str) -> None:
             use(reader, "cpu", how)
     finally:
         gc.enable()
+    time.sleep(0.1)  # threads that were told to end
     after = held()
     assert after[:2] == (handles, threads)
     assert after[2] < memory + 150
+
+
+def test_eager_images_leave_no_threads_behind() -> None:
+    samples = da.batch([np.zeros((30, 40, 3), np.uint8)])
+    gc.collect()
+    threads = held()[1]
+    gc.disable()  # they must not wait for it
+    try:
+        for _ in range(10):
+            samples.then(da.RandomRotation(20), *RECIPE).images  # noqa: B018
+    finally:
+        gc.enable()
+    time.sleep(0.1)
+    assert held()[1] <= threads
 
 
 @pytest.mark.gpu
