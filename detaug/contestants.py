@@ -71,7 +71,7 @@ def loader(job: Job) -> Iterator[Made]:
 def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
-    how = choose_settings(device, job.settings)
+    how = choose_settings(device, job.batch_size, job.settings)
 
     def graph() -> list[Any]:
         return [decoded(device.type, how.hw_decoder_load)]

@@ -102,7 +102,7 @@ class Loader:
         self._planner = Planner(reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups)
         self._skipped: dict[int, None] = {}
         self.device = resolve_device(device)
-        self.settings = choose_settings(self.device, settings, pipelines=pipelines, threads=threads)
+        self.settings = choose_settings(self.device, batch_size, settings, pipelines=pipelines, threads=threads)
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._planner.batches(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -84,26 +85,38 @@ class Planner:
         return evaluation_batches(len(self.reader), self.batch_size, self.shard)
 
     def plan_from(self, epoch: int, step: int, skipped: Collection[int]) -> Iterator[Planned]:
-        """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch."""
+        """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch.
+
+        While one group of batches is taken, the next is planned, an op at each: all at once would take as long as some
+        batches take the device, which would be done with its work and wait.
+        """
+        stock: deque[Planned] = deque()
+        for planned in self._groups(epoch, step, skipped):
+            stock.extend(planned)
+            while len(stock) > len(self.recipe.steps):
+                yield stock.popleft()
+            if stock:
+                yield stock.popleft()
+        yield from stock
+
+    def _groups(self, epoch: int, step: int, skipped: Collection[int]) -> Iterator[list[Planned]]:
+        """The batches that are planned together; before them, for each op that they went through, none."""
         group = max(1, PLANNED_AT_ONCE // self.batch_size)
         for each in count(epoch) if self.train else (epoch,):
             batches, begin = self.batches(each), step if each == epoch else 0
             usable = self._without(list(skipped), batches)
             for first in range(begin - begin % group, len(batches), group):
-                planned = self._planned(each, first, batches[first : first + group])
-                for one in planned[max(0, begin - first) :]:
-                    yield one if usable is None else self._with_stand_ins(one, usable[one.step])
+                for planned in self._planned(each, first, batches[first : first + group]):
+                    wanted = planned[max(0, begin - first) :]
+                    yield [one if usable is None else self._with_stand_ins(one, usable[one.step]) for one in wanted]
 
-    def _planned(self, epoch: int, first: int, batches: list[Rows]) -> list[Planned]:
-        """The plans of some batches of an epoch, which begin at step `first`."""
+    def _planned(self, epoch: int, first: int, batches: list[Rows]) -> Iterator[list[Planned]]:
+        """The plans of some batches of an epoch, which begin at step `first`; before them, after each op, none."""
         rows, lengths = np.concatenate(batches), [len(batch) for batch in batches]
         which = np.repeat(np.arange(len(batches)), lengths)
         views = replace(self.reader.views(rows), batch=which, epoch=epoch)
-        plan = self.recipe.plan(views, plan_rng(self.seed, epoch, first, self.shard[0]))
-        after = outcome(plan.views)
-        ends = np.cumsum(lengths).tolist()
-        parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-        return [Planned(epoch, step, rows[part], plan[part], after[part]) for step, part in enumerate(parts, first)]
+        for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
+            yield _parts(epoch, first, rows, lengths, plan) if plan else []
 
     def _without(self, skipped: list[int], batches: list[Rows]) -> list[Rows] | None:
         """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""
@@ -120,4 +133,12 @@ class Planner:
         if (rows == planned.rows).all():
             return planned
         kept = None if self.train else rows == planned.rows
-        return self._planned(planned.epoch, planned.step, [rows])[0]._replace(kept=kept)
+        *_, [alone] = self._planned(planned.epoch, planned.step, [rows])
+        return alone._replace(kept=kept)
+
+
+def _parts(epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan) -> list[Planned]:
+    """Batches of these lengths, out of what was planned for all of them."""
+    ends, after = np.cumsum(lengths).tolist(), outcome(plan.views)
+    parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+    return [Planned(epoch, step, rows[part], plan[part], after[part]) for step, part in enumerate(parts, first)]

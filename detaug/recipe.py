@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -185,6 +185,14 @@ class Recipe:
 
     def plan(self, views: Views, rng: np.random.Generator, drawn: Sequence[Arrays] | None = None) -> Plan:
         """What all ops do to these images, with the numbers `drawn` before, or new ones from `rng`."""
+        *_, plan = self.plan_by_op(views, rng, drawn)
+        assert plan
+        return plan
+
+    def plan_by_op(
+        self, views: Views, rng: np.random.Generator, drawn: Sequence[Arrays] | None = None
+    ) -> Iterator[Plan | None]:
+        """The same, one op after the other: None after each, and the plan at the end."""
         draws: list[Arrays] = []
         inputs: Arrays = {}
         for at, (op, drawn_by) in enumerate(self.steps):
@@ -195,7 +203,8 @@ class Recipe:
             views, planned = op.plan(views, draws[-1])
             _check_views(op, views)
             inputs |= {f"{at}.{name}": _as_input(array) for name, array in planned.items()}
-        return Plan(views, inputs, tuple(draws))
+            yield None
+        yield Plan(views, inputs, tuple(draws))
 
     def paint(self, image: Node) -> Node:
         """The image after all ops: (H, W, 3), or (3, H, W) after Normalize."""

@@ -33,19 +33,32 @@ class Settings:
         check("hw_decoder_load", self.hw_decoder_load, share, "a share in 0..1")
 
 
+IN_WORK = 768
+"""Images that a GPU is given at once, in several batches where these are small: else it waits for Python."""
+
+
 def choose_settings(
     device: torch.device,
+    batch_size: int,
     file: str | os.PathLike[str] | None = None,
     *,
     pipelines: int | None = None,
     threads: int | None = None,
 ) -> Settings:
-    """Those given, else those of a file that `detaug tune` wrote, else what suits the device."""
-    cores = len(os.sched_getaffinity(0))
-    chosen = asdict(Settings(1, cores) if device.type == "cpu" else Settings(3, 2))
+    """Those given, else those of a file that `detaug tune` wrote, else what suits the device and the batch size."""
+    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(batch_size))
     chosen |= read_settings(file) if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
     return Settings(**chosen)
+
+
+def _on_cpu() -> Settings:
+    return Settings(1, threads=len(os.sched_getaffinity(0)))
+
+
+def _on_gpu(batch_size: int) -> Settings:
+    pipelines = 3
+    return Settings(pipelines, threads=2, depth=min(max(IN_WORK // (pipelines * batch_size), 2), 8))
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:

@@ -64,7 +64,7 @@ def tune(
     """
     chosen = resolve_device(device)
     job = Job(str(annotations), str(images), preset, batch_size, str(chosen))
-    start, default = time.monotonic(), choose_settings(chosen)
+    start, default = time.monotonic(), choose_settings(chosen, batch_size)
     loader = make_loader(job)
     each = seconds / 45
     rates: dict[Settings, float] = {}
@@ -110,7 +110,7 @@ def _choices(device: torch.device) -> dict[str, list[Any]]:
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
     threads = [each for each in (1, 2, 3, 4) if each <= cores]
-    return {"pipelines": [2, 4, 5], "threads": threads, "hw_decoder_load": [0.65, 0.8, 1.0], "depth": [1, 3, 4]}
+    return {"pipelines": [2, 4, 5], "threads": threads, "hw_decoder_load": [0.65, 0.8, 1.0], "depth": [1, 3, 4, 8]}
 
 
 def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
