@@ -19,11 +19,12 @@ from torch.utils.dlpack import from_dlpack
 
 from detaug.arguments import check
 from detaug.batches import Batch
+from detaug.decoded_images import DecodedImages, kept
 from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
 from detaug.plans import Planned, Planner, outcome
 from detaug.reader import CocoReader, Rows, decoded
-from detaug.recipe import Arrays, Node, Op, Plan, make_recipe
+from detaug.recipe import Node, Op, Plan, make_recipe
 from detaug.settings import choose_settings
 from detaug.views import Floats
 
@@ -53,6 +54,9 @@ class Loader:
     (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
     `aspect_ratio_grouping`: for training, a batch has images that are wider than high, or others, never both, so
     that less of it is padding.
+    `cache`: "device" decodes all images at once when the loader is made, and keeps them in the memory of its device, 3
+    bytes a pixel: every epoch then costs what the recipe costs. The batches stay the same. Raises ValueError where they
+    do not fit.
     `return_params`: batches carry what the ops drew for them, `Batch.params`, with which `replay` makes them again.
 
     >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
@@ -83,19 +87,21 @@ class Loader:
         collate: Callable[[Batch], Any] | None = None,
         sampler: Callable[[CocoReader], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
+        cache: Literal["device"] | None = None,
         return_params: bool = False,
     ) -> None:
         if not isinstance(reader, CocoReader):
             raise TypeError(f"reader must be a da.CocoReader(images, json), got {type(reader).__name__}")
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, 0 <= max_skipped <= 1, "a share of the images, in 0..1")
+        check("cache", cache, cache in (None, "device"), "None or 'device'")
         if not train and (sampler or aspect_ratio_grouping):
             raise ValueError("sampler and aspect_ratio_grouping are for training; evaluation has each image once")
         self.reader, self.recipe, self.train, self.seed = reader, make_recipe(ops), train, seed
         self.batch_size = _positive("batch_size", batch_size)
         self.pad_to_multiple = _positive("pad_to_multiple", pad_to_multiple)
         self.on_error, self.max_skipped, self.collate = on_error, max_skipped, collate
-        self.return_params = return_params
+        self.return_params, self.cache = return_params, cache
         self.shard, self._shard_was_given = _resolve_shard(shard), shard is not None
         factors = _factors(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
@@ -107,6 +113,7 @@ class Loader:
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._planner.batches(0))
         self._warn_of_repeats()
+        self._decoded: DecodedImages | None = None
         self._open()
         self._plan: Iterator[Planned] = iter(())
         self._position = (0, 0)
@@ -167,6 +174,7 @@ class Loader:
         """End the pipelines and free what they hold; the next `for` makes new ones."""
         self._idle.clear()
         self._running.clear()
+        self._decoded = None
 
     def __enter__(self) -> Loader:
         return self
@@ -193,7 +201,7 @@ class Loader:
         if skipped and self.on_error == "raise":
             raise ValueError(f"this state skipped {len(skipped)} images; give the loader on_error='skip' too")
         self._drain()  # what is in work may hold images that the state skips
-        self._skipped = dict.fromkeys(skipped)
+        self._skipped = dict.fromkeys([*skipped, *(self._skipped if self._decoded else ())])
         self._position = (epoch + 1, 0) if step == self._steps else (epoch, step)
         self._resumed = True
 
@@ -316,6 +324,9 @@ class Loader:
         """Make the pipelines. Those in `_idle` wait, once for each batch that they could take in work."""
         self._idle: deque[Lane] = deque()  # the old ones go first: the device may not hold twice as many
         self._running: deque[tuple[Planned, Lane]] = deque()
+        if self.cache and not self._decoded:
+            rows = np.arange(len(self.reader)) if self.train else np.concatenate(self._planner.batches(0))
+            self._decoded = DecodedImages(self.reader, rows, self.device, self.settings, self._skip)
         how = self.settings
         size, threads = self.batch_size, how.threads
         lanes = [Lane(self._graph, size, threads, self.device, how.depth) for _ in range(how.pipelines)]
@@ -323,16 +334,26 @@ class Loader:
         self._process = os.getpid()
 
     def _graph(self) -> list[Node]:
-        source = decoded(self.device.type, self.settings.hw_decoder_load)
-        image = self.recipe.paint(source if self.device.type == "cpu" else _no_smaller_than_said(source))
+        source, shape = self._source()
+        image = self.recipe.paint(source)
         if "output" not in self.recipe.stages:
             image = fn.transpose(image, perm=[2, 0, 1])
         if not self.recipe.uniform:
             axes = [0, 1] if self.recipe.channels_last else [1, 2]
             image = fn.pad(image, axes=axes, align=[self.pad_to_multiple] * 2)
-        return [image, source.shape()]
+        return [image, shape]
 
-    def _inputs(self, rows: Rows, plan: Plan) -> Arrays:
+    def _source(self) -> tuple[Node, Node]:
+        """The images, and the shapes of their files, which may be others than the json says."""
+        if self._decoded:
+            image = kept(self.device.type)
+            return image, image.shape()
+        image = decoded(self.device.type, self.settings.hw_decoder_load)
+        return (image if self.device.type == "cpu" else _no_smaller_than_said(image)), image.shape()
+
+    def _inputs(self, rows: Rows, plan: Plan) -> dict[str, Any]:
+        if self._decoded:
+            return {**self._decoded.inputs(rows), **plan.inputs}
         least = {} if self.device.type == "cpu" else {"least": self.reader.sizes[rows].astype(np.int32)}
         return {**self.reader.inputs(rows, self.device.type), **least, **plan.inputs}
 

@@ -22,7 +22,7 @@ LAYERS = [
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
     {"box_rules", "mixing", "policies"},
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
-    {"plans"},
+    {"plans", "decoded_images"},
     {"loader"},
     {"recipe_file", "testing", "detectors", "draws"},
     {"sheets"},

@@ -1,0 +1,121 @@
+"""Images decoded once and kept in the memory of the device, for `Loader(cache="device")`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from nvidia.dali import fn, tensors, types
+from torch.utils.dlpack import from_dlpack
+
+from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
+from detaug.pipeline import DALI_ERRORS, Lane
+from detaug.reader import CocoReader, Rows, decoded
+from detaug.recipe import Node
+from detaug.settings import Settings
+
+AT_ONCE = 64
+"""Images that are decoded together."""
+
+
+class DecodedImages:
+    """The images at `rows`, (H, W, 3) uint8 RGB, decoded when this is made.
+
+    `skip` is told of images that cannot be used; they are left out, unless it raises. Raises ValueError where the
+    images need more memory than there is.
+    """
+
+    def __init__(
+        self, reader: CocoReader, rows: Rows, device: torch.device, settings: Settings, skip: Callable[[Faults], None]
+    ) -> None:
+        rows = np.unique(rows)
+        _check_room(reader, rows, device)
+        lengths = reader.sizes[rows].prod(1) * 3
+        self._memory = torch.empty(int(lengths.sum()), dtype=torch.uint8, device=device)
+        parts = self._memory.split_with_sizes(lengths.tolist())
+        shapes = [(height, width, 3) for height, width in reader.sizes[rows].tolist()]
+        self._pixels = {row: part.view(shape) for row, part, shape in zip(rows.tolist(), parts, shapes, strict=True)}
+        self._images: dict[int, Any] = {}
+        while len(rows):
+            faults = self._decode(reader, rows, device, settings)
+            if faults:
+                skip(faults)
+            rows = rows[~np.isin(rows, [*self._images, *faults])]
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def inputs(self, rows: Rows) -> dict[str, list[Any]]:
+        """What `kept` must be fed for the images at `rows`, by input name."""
+        return {"image": [self._images[row] for row in rows.tolist()]}
+
+    def _decode(self, reader: CocoReader, rows: Rows, device: torch.device, how: Settings) -> Faults:
+        """Decode and keep, up to a batch that has images which cannot be used: what is wrong with them."""
+        lanes = deque(_lanes(device, how))
+        to_do = deque(np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)))
+        running: deque[tuple[Rows, Lane]] = deque()
+        while to_do or running:
+            if to_do and len(running) < len(lanes):
+                lanes[0].start(reader.inputs(to_do[0], device.type))
+                running.append((to_do.popleft(), lanes[0]))
+                lanes.rotate(-1)
+            elif faults := self._keep(reader, running):
+                return faults
+        return {}
+
+    def _keep(self, reader: CocoReader, running: deque[tuple[Rows, Lane]]) -> Faults:
+        """Wait for the batch that was started first, and keep its images."""
+        rows, lane = running[0]
+        try:
+            (images,) = lane.finish()
+        except DALI_ERRORS as error:
+            if faults := find_faults(reader, np.concatenate([each for each, _ in running]), lane.device):
+                return faults
+            raise DataError(f"DALI stopped: {reason(error)}; {remedy(reader)}") from error
+        running.popleft()
+        faults = wrong_sizes(reader, rows, np.array(images.shape()))
+        for at, row in enumerate(rows.tolist()):
+            if row not in faults:
+                pixels = self._pixels[row].copy_(from_dlpack(images[at]))
+                self._images[row] = _of_dali(pixels)
+        return faults
+
+
+def kept(device: str) -> Node:
+    """(H, W, 3) uint8 RGB images on `device`, fed by `DecodedImages.inputs`."""
+    place = "gpu" if device == "cuda" else "cpu"
+    return fn.external_source(name="image", device=place, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=True)
+
+
+def _lanes(device: torch.device, how: Settings) -> list[Lane]:
+    """Each pipeline as often as it takes batches in work."""
+
+    def graph() -> list[Node]:
+        return [decoded(device.type, how.hw_decoder_load)]
+
+    return [Lane(graph, AT_ONCE, how.threads, device, how.depth) for _ in range(how.pipelines)] * how.depth
+
+
+def _of_dali(pixels: torch.Tensor) -> Any:
+    if pixels.device.type == "cpu":
+        return tensors.TensorCPU(pixels.numpy(), "HWC")
+    return tensors.TensorGPU(pixels, "HWC", pixels.device.index)
+
+
+def _check_room(reader: CocoReader, rows: Rows, device: torch.device) -> None:
+    needed, free = int(reader.sizes[rows].prod(1).sum()) * 3, _free(device)
+    if needed > free:
+        raise ValueError(
+            f"cache='device' needs {needed / 1e9:.1f} GB for {len(rows)} decoded images, {device} has "
+            f"{free / 1e9:.1f} GB left; leave cache out, or make the images smaller"
+        )
+
+
+def _free(device: torch.device) -> int:
+    """Bytes."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

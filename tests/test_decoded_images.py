@@ -1,0 +1,101 @@
+"""`Loader(cache="device")`: images decoded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from painted_files import Folder, same
+
+import detaug as da
+from detaug import decoded_images
+
+RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
+TURNED = [da.RandomRotation(20, fill=(0, 0, 0)), da.Resize((40, 50)), da.ColorJitter(0.5), da.Normalize()]
+
+
+def ids(batches: list[da.Batch]) -> list[int]:
+    return [int(i) - 10 for batch in batches for i in batch.image_id]
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, TURNED], ids=["upright", "turned"])
+@pytest.mark.parametrize("train", [True, False])
+def test_batches_are_those_without_a_cache(painted: Folder, train: bool, recipe: list[da.Op], device: str) -> None:
+    reader = da.CocoReader(*painted)
+    read, kept = (da.Loader(reader, recipe, 4, train=train, device=device, cache=cache) for cache in (None, "device"))
+    for _ in range(3):
+        assert all(same(a, b) for a, b in zip(read, kept, strict=True))
+
+
+def test_no_file_is_read_after_it_was_made(painted: Folder, device: str) -> None:
+    with da.Loader(da.CocoReader(*painted), RECIPE, 4, device=device, cache="device") as loader:
+        for path in painted[0].iterdir():
+            path.unlink()
+        assert [len(list(loader)) for _ in range(2)] == [6, 6]
+    with pytest.raises(da.DataError, match="is not there any more"):
+        iter(loader)  # closed, it kept nothing
+
+
+def test_shards_keep_what_they_evaluate(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    shards = [
+        da.Loader(reader, RECIPE, 4, train=False, shard=(rank, 2), device=device, cache="device") for rank in (0, 1)
+    ]
+    assert sorted(ids([batch for shard in shards for batch in shard])) == list(range(21))
+    assert [len(shard._decoded._images) for shard in shards if shard._decoded] == [11, 10]
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_broken_files_are_skipped(painted: Folder, train: bool, device: str) -> None:
+    for name in ("13.png", "02.png"):
+        (painted[0] / name).write_bytes(b"no image")
+    reader, how = da.CocoReader(*painted), {"device": device, "train": train, "on_error": "skip", "max_skipped": 1.0}
+    with pytest.warns(UserWarning, match="skipped"):
+        kept = da.Loader(reader, RECIPE, 4, cache="device", **how)
+    assert kept.skipped == (painted[0] / "02.png", painted[0] / "13.png")
+    batches = list(kept)
+    with pytest.warns(UserWarning, match="skipped"):
+        assert all(same(a, b) for a, b in zip(da.Loader(reader, RECIPE, 4, **how), batches, strict=True))
+    assert set(ids(batches)) == set(range(21)) - {2, 13}
+
+
+def test_a_state_taken_without_a_cache_goes_on_with_it(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    whole, first = (da.Loader(reader, RECIPE, 4, device=device) for _ in range(2))
+    steps = iter(first)
+    for _ in range(2):
+        next(steps)
+    second = da.Loader(reader, RECIPE, 4, device=device, cache="device")
+    second.load_state_dict(first.state_dict())
+    assert all(same(a, b) for a, b in zip(list(whole)[2:], second, strict=True))
+
+
+def test_a_broken_file_is_an_error_at_once(painted: Folder, device: str) -> None:
+    (painted[0] / "13.png").write_bytes(b"no image")
+    with pytest.raises(da.DataError, match=r"13\.png: does not decode"):
+        da.Loader(da.CocoReader(*painted), RECIPE, 4, device=device, cache="device")
+
+
+def test_what_does_not_fit_is_refused(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoded_images, "_free", lambda device: 1000)
+    with pytest.raises(ValueError, match=r"needs 0\.0 GB for 21 decoded images, cpu has 0\.0 GB left; leave cache out"):
+        da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu", cache="device")
+
+
+def test_cache_is_a_known_word(painted: Folder) -> None:
+    with pytest.raises(ValueError, match="cache must be None or 'device', got 'disk'"):
+        da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu", cache="disk")  # type: ignore[arg-type]
+
+
+@pytest.mark.gpu
+def test_memory_is_what_the_pixels_take_and_is_given_back(painted: Folder, tmp_path: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    reader, before = da.CocoReader(*painted), torch.cuda.memory_allocated()
+    loader = da.Loader(reader, RECIPE, 4, device="cuda", cache="device")
+    list(loader)
+    pixels = int(reader.sizes.prod(1).sum()) * 3
+    assert 0 <= torch.cuda.memory_allocated() - before - pixels < 1 << 20
+    loader.close()
+    assert torch.cuda.memory_allocated() == before
