@@ -33,10 +33,11 @@ WARM_UP = 0.3
 NAMES = {
     "loader": "detaug.contestants:loader",
     "decode": "detaug.contestants:decode",
+    "cached": "detaug.contestants:cached",
     "by hand": "detaug.contestants:by_hand",
     "torchvision": "detaug.contestants:torchvision",
 }
-"""By the name in the table: module and function of a contestant."""
+"""By the name in the table: module and function of a contestant. "cached" is measured where it is asked for."""
 
 
 # ------------------------------------------------------------------------------- one, in its own process
@@ -145,7 +146,8 @@ def bench(
     """Measure the loader, decoding alone, DALI by hand and torchvision's transforms, in turns.
 
     `seconds` timed in each of `turns` turns. `workers`: of the DataLoader, one row for each number; none is as
-    many as there are cores, at most 16. `others`: more contestants, by name "module:function". `only`: names.
+    many as there are cores, at most 16. `others`: more contestants, by name "module:function". `only`: names;
+    "cached", the loader with all images decoded before, needs to be among them.
     Raises ValueError where two do not make the same kind of batches.
     """
     device = str(resolve_device(device))
@@ -172,7 +174,8 @@ def _jobs(
             jobs |= {f"{name}, {each} workers": (where, replace(job, workers=each)) for each in workers}
         else:
             jobs[name] = where, job
-    return {name: each for name, each in jobs.items() if not only or name.partition(",")[0] in only}
+    wanted = only or {"torchvision", *names, *others} - {"cached"}
+    return {name: each for name, each in jobs.items() if name.partition(",")[0] in wanted}
 
 
 def in_own_process(where: str, job: Job) -> Result:

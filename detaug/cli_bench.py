@@ -39,7 +39,11 @@ _PRESET = click.option(
     multiple=True,
     help="Processes of torchvision's DataLoader; may be given several times.  [default: the cores, at most 16]",
 )
-@click.option("--only", multiple=True, help="Rows to measure: loader, decode, by hand, torchvision.")
+@click.option(
+    "--only",
+    multiple=True,
+    help="Rows to measure: loader, decode, by hand, torchvision; or cached, the loader with images decoded once.",
+)
 @click.option("--json", "json_file", type=FILE, help="A json file for all that was measured.")
 @click.option("--chart", type=FILE, help="A PNG file for a chart.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the table and nothing else.")

@@ -55,14 +55,22 @@ class Made(NamedTuple):
 Contestant = Callable[[Job], Iterator[Made]]
 
 
-def make_loader(job: Job) -> Loader:
+def make_loader(job: Job, **options: Any) -> Loader:
     reader, recipe = CocoReader(job.images, job.annotations), getattr(presets, job.preset)()
-    return Loader(reader, recipe, job.batch_size, device=job.device, settings=job.settings)
+    return Loader(reader, recipe, job.batch_size, device=job.device, settings=job.settings, **options)
 
 
 def loader(job: Job) -> Iterator[Made]:
     """`da.Loader`."""
-    ours = make_loader(job)
+    return _epochs(make_loader(job), job)
+
+
+def cached(job: Job) -> Iterator[Made]:
+    """`da.Loader(cache="device")`; that all images are decoded once is in the time to the first batch."""
+    return _epochs(make_loader(job, cache="device"), job)
+
+
+def _epochs(ours: Loader, job: Job) -> Iterator[Made]:
     for _ in count():
         for step, batch in enumerate(ours):
             yield Made(batch.images, batch.boxes, batch.labels, _real(len(ours.reader), step, job.batch_size))

@@ -20,7 +20,7 @@ from detaug import bench as measuring
 from detaug.bench import check_alike, cpu_seconds, looks, measure, table
 from detaug.bench_chart import draw_chart
 from detaug.cli import main
-from detaug.contestants import Job, Made, by_hand, decode, loader
+from detaug.contestants import Job, Made, by_hand, cached, decode, loader
 from detaug.converters import voc_to_coco
 from detaug.settings import Settings, choose_settings, write_settings
 from detaug.shapes import make_voc
@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("preset", ["ssd300", "retinanet"])
-@pytest.mark.parametrize("make", [loader, by_hand, decode])
+@pytest.mark.parametrize("make", [loader, by_hand, decode, cached])
 def test_an_epoch_counts_each_image_once(files: tuple[str, str], make: object, preset: str, device: str) -> None:
     batches = make(Job(*files, batch_size=3, device=device, preset=preset))  # type: ignore[operator]
     assert [next(batches).real for _ in range(6)] == [3, 3, 1, 3, 3, 1]
@@ -46,7 +46,7 @@ def test_an_epoch_counts_each_image_once(files: tuple[str, str], make: object, p
 @pytest.mark.parametrize("preset", ["ssd300", "retinanet"])
 def test_what_is_compared_is_alike(files: tuple[str, str], preset: str, device: str) -> None:
     job = Job(*files, batch_size=7, device=device, preset=preset)
-    check_alike({each.__name__: looks(next(each(job))) for each in (loader, by_hand, decode)}, preset)
+    check_alike({each.__name__: looks(next(each(job))) for each in (loader, by_hand, decode, cached)}, preset)
 
 
 @pytest.mark.parametrize(
