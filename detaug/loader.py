@@ -22,11 +22,12 @@ from detaug.batches import Batch
 from detaug.decoded_images import DecodedImages, kept
 from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
+from detaug.pixels import Normalize
 from detaug.plans import Planned, Planner, outcome
 from detaug.reader import CocoReader, Rows, decoded
-from detaug.recipe import Node, Op, Plan, make_recipe
+from detaug.recipe import Node, Op, make_recipe
 from detaug.settings import choose_settings
-from detaug.views import Floats
+from detaug.views import Floats, Ints
 
 
 class Loader:
@@ -165,8 +166,9 @@ class Loader:
         rows = self.reader.rows(batch.image_id.numpy())
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
         lane = Lane(self._graph, len(rows), self.settings.threads, self.device)
-        lane.start(self._inputs(rows, plan))
-        again = self._batch(Planned(0, 0, rows, plan, outcome(plan.views)), lane.finish())
+        planned = Planned(0, 0, rows, plan, outcome(plan.views))
+        lane.start(self._inputs(planned))
+        again = self._batch(planned, lane.finish())
         assert again is not None  # no image of it is skipped
         return again
 
@@ -246,7 +248,7 @@ class Loader:
     def _start_lanes(self) -> None:
         while self._idle and (planned := next(self._plan, None)) is not None:
             lane = self._idle.popleft()
-            lane.start(self._inputs(planned.rows, planned.plan))
+            lane.start(self._inputs(planned))
             self._running.append((planned, lane))
 
     def _drain(self) -> None:
@@ -335,13 +337,8 @@ class Loader:
 
     def _graph(self) -> list[Node]:
         source, shape = self._source()
-        image = self.recipe.paint(source)
-        if "output" not in self.recipe.stages:
-            image = fn.transpose(image, perm=[2, 0, 1])
-        if not self.recipe.uniform:
-            axes = [0, 1] if self.recipe.channels_last else [1, 2]
-            image = fn.pad(image, axes=axes, align=[self.pad_to_multiple] * 2)
-        return [image, shape]
+        recipe = self.recipe if "output" in self.recipe.stages else make_recipe([*self.ops, Normalize(dtype="uint8")])
+        return [recipe.paint(source, None if recipe.uniform else fn.external_source(name="canvas")), shape]
 
     def _source(self) -> tuple[Node, Node]:
         """The images, and the shapes of their files, which may be others than the json says."""
@@ -351,11 +348,20 @@ class Loader:
         image = decoded(self.device.type, self.settings.hw_decoder_load)
         return (image if self.device.type == "cpu" else _no_smaller_than_said(image)), image.shape()
 
-    def _inputs(self, rows: Rows, plan: Plan) -> dict[str, Any]:
+    def _inputs(self, planned: Planned) -> dict[str, Any]:
+        canvas = {} if self.recipe.uniform else {"canvas": self._canvas(planned.outcome.size)}
+        return {**self._image_inputs(planned.rows), **planned.plan.inputs, **canvas}
+
+    def _image_inputs(self, rows: Rows) -> dict[str, Any]:
         if self._decoded:
-            return {**self._decoded.inputs(rows), **plan.inputs}
+            return self._decoded.inputs(rows)
         least = {} if self.device.type == "cpu" else {"least": self.reader.sizes[rows].astype(np.int32)}
-        return {**self.reader.inputs(rows, self.device.type), **least, **plan.inputs}
+        return {**self.reader.inputs(rows, self.device.type), **least}
+
+    def _canvas(self, size: Ints) -> NDArray[np.float32]:
+        """(N, 2): the (height, width) that all images of a batch are padded to. `size`: (N, 2), theirs."""
+        canvas = -(-size.max(0) // self.pad_to_multiple) * self.pad_to_multiple
+        return np.tile(canvas.astype(np.float32), (len(size), 1))
 
     def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
         images, rows = from_dlpack(outputs[0].as_tensor()), planned.rows

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn
 from PIL import Image
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, pad
 
 Array: TypeAlias = NDArray[Any]
 Node: TypeAlias = Any
@@ -143,10 +143,14 @@ def color_mapped(image: Tensor, color: Array) -> Tensor:
     return _in_whole_numbers(mapped).view(image.shape)
 
 
-def normalized(image: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype) -> Tensor:
-    """(image - mean) / std; `mean` and `std`: (3, 1, 1)."""
+def normalized(image: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype, canvas: Array | None = None) -> Tensor:
+    """(image - mean) / std; `mean` and `std`: (3, 1, 1). `canvas`: (height, width) to pad it to with zeros."""
     made = image.contiguous().float().sub_(mean).div_(std)
-    return (_in_whole_numbers(made) if dtype == torch.uint8 else made).to(dtype)
+    made = (_in_whole_numbers(made) if dtype == torch.uint8 else made).to(dtype)
+    if canvas is None:
+        return made
+    height, width = canvas.astype(int).tolist()
+    return pad(made, (0, width - made.shape[2], 0, height - made.shape[1]))
 
 
 def _in_whole_numbers(image: Tensor) -> Tensor:

@@ -573,8 +573,9 @@ class Normalize(PixelOp):
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
         mean, std = self._of_bytes()
+        canvas = {"crop": planned["canvas"], **_TO_CANVAS} if "canvas" in planned else {}
         dtype, layout = _DTYPES[self.dtype], self.layout_after
-        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=dtype, output_layout=layout)
+        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=dtype, output_layout=layout, **canvas)
 
     def _of_bytes(self) -> tuple[list[float], list[float]]:
         scale = 1 if self.dtype == "uint8" else 255
@@ -582,6 +583,7 @@ class Normalize(PixelOp):
 
 
 _OF_SHARES = "red, green, blue, of images in 0..1 (mean and std of images in 0..255: divide both by 255)"
+_TO_CANVAS = {"crop_pos_x": 0.0, "crop_pos_y": 0.0, "out_of_bounds_policy": "pad", "fill_values": 0.0}
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 
 

@@ -206,10 +206,15 @@ class Recipe:
             yield None
         yield Plan(views, inputs, tuple(draws))
 
-    def paint(self, image: Node) -> Node:
-        """The image after all ops: (H, W, 3), or (3, H, W) after Normalize."""
-        on_cpu = image.device == "cpu"
-        for together, steps in groupby(self._made_up(), lambda step: on_cpu and step[0].painter(step[2]) is not None):
+    def paint(self, image: Node, canvas: Node | None = None) -> Node:
+        """The image after all ops: (H, W, 3), or (3, H, W) after Normalize.
+
+        `canvas`: (height, width) to which Normalize, then the last op, pads with zeros, at the right and the bottom.
+        """
+        on_cpu, made_up = image.device == "cpu", self._made_up()
+        if canvas is not None:
+            made_up[-1][1]["canvas"] = canvas
+        for together, steps in groupby(made_up, lambda step: on_cpu and step[0].painter(step[2]) is not None):
             paint = _painted_together if together else _painted
             image = paint(image, list(steps))
         return image

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import nvidia.dali
@@ -249,6 +250,50 @@ def test_images_of_several_sizes_are_padded_at_the_right_and_the_bottom(painted:
             assert np.abs(read_box(image[label - 1].cpu().double().numpy()) - box.cpu().numpy()).max() <= 0.5
     assert (batch.images[0, :, 90:] == 0).all()  # 96 x 128 became 90 x 120
     assert (batch.images[1, :, :, 90:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        [],
+        [da.Normalize()],
+        [da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)],
+        [da.Normalize(layout="channels_last", dtype="float16")],
+    ],
+    ids=["none", "plain", "mean", "channels_last"],
+)
+def test_padding_is_zero_however_the_recipe_ends(painted: Folder, end: list[da.Op], device: str) -> None:
+    reader, recipe = da.CocoReader(*painted), [da.Resize(100, max_size=120), *end]
+    (batch,) = da.Loader(reader, recipe, 21, device=device, train=False, pad_to_multiple=10)
+    assert batch.images.shape == (21, 3, 120, 120)
+    assert batch.images.dtype == (getattr(torch, end[0].dtype) if end else torch.uint8)
+    photos = [np.asarray(Image.open(reader.path(at)).convert("RGB")) for at in range(21)]
+    for image, (height, width), alone in zip(
+        batch.images.cpu().double().numpy(),
+        batch.image_size.tolist(),
+        da.batch(photos, device=device).then(*recipe).images,
+        strict=True,
+    ):
+        expected = alone if alone.shape[0] == 3 else alone.transpose(2, 0, 1)
+        assert np.abs(image[:, :height, :width] - expected).max() < 0.01
+        assert not image[:, height:].any()
+        assert not image[:, :, width:].any()
+
+
+class Brighter(da.PixelOp):
+    """By more than bytes hold, and not by a whole number."""
+
+    def paint(self, image: Any, planned: Any, views: Any) -> Any:
+        return image * 2.3 - 0.65
+
+
+def test_images_without_normalize_are_bytes_rounded_and_clipped(painted: Folder, device: str) -> None:
+    (batch,) = da.Loader(da.CocoReader(*painted), [da.Resize((96, 128)), Brighter()], 21, device=device, train=False)
+    plain = next(iter(da.Loader(da.CocoReader(*painted), [da.Resize((96, 128))], 21, device=device, train=False)))
+    expected = (plain.images.double() * 2.3 - 0.65).round().clamp(0, 255)
+    assert batch.images.dtype == torch.uint8
+    assert torch.equal(batch.images.double(), expected)
+    assert len(batch.images.unique()) > 2
 
 
 def test_a_data_set_without_any_box(tmp_path: Path, device: str) -> None:
