@@ -20,9 +20,10 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug import presets
-from detaug.loader import Loader
+from detaug.loader import Loader, pixels_made
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader, decoded
+from detaug.recipe import Op, make_recipe
 from detaug.settings import choose_settings
 
 
@@ -55,9 +56,13 @@ class Made(NamedTuple):
 Contestant = Callable[[Job], Iterator[Made]]
 
 
+def _recipe(job: Job) -> list[Op]:
+    return list(getattr(presets, job.preset)())
+
+
 def make_loader(job: Job, **options: Any) -> Loader:
-    reader, recipe = CocoReader(job.images, job.annotations), getattr(presets, job.preset)()
-    return Loader(reader, recipe, job.batch_size, device=job.device, settings=job.settings, **options)
+    reader = CocoReader(job.images, job.annotations)
+    return Loader(reader, _recipe(job), job.batch_size, device=job.device, settings=job.settings, **options)
 
 
 def loader(job: Job) -> Iterator[Made]:
@@ -79,7 +84,8 @@ def _epochs(ours: Loader, job: Job) -> Iterator[Made]:
 def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
-    how = choose_settings(device, job.batch_size, job.settings)
+    pixels = job.batch_size * pixels_made(reader, make_recipe(_recipe(job)))
+    how = choose_settings(device, pixels, job.settings)
 
     def graph() -> list[Any]:
         return [decoded(device.type, how.hw_decoder_load)]

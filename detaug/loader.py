@@ -25,7 +25,7 @@ from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
 from detaug.pixels import Normalize
 from detaug.plans import Planned, Planner, outcome
 from detaug.reader import CocoReader, Rows, decoded
-from detaug.recipe import Node, Op, make_recipe
+from detaug.recipe import Node, Op, Recipe, make_recipe
 from detaug.settings import choose_settings
 from detaug.views import Floats, Ints
 
@@ -109,7 +109,9 @@ class Loader:
         self._planner = Planner(reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups)
         self._skipped: dict[int, None] = {}
         self.device = resolve_device(device)
-        self.settings = choose_settings(self.device, batch_size, settings, pipelines=pipelines, threads=threads)
+        self.settings = choose_settings(
+            self.device, batch_size * pixels_made(reader, self.recipe), settings, pipelines=pipelines, threads=threads
+        )
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._planner.batches(0))
@@ -407,6 +409,12 @@ class Loader:
                 f"{images}: every step repeats some of them",
                 stacklevel=3,
             )
+
+
+def pixels_made(reader: CocoReader, recipe: Recipe) -> int:
+    """About how many an image has after the recipe."""
+    some = reader.views(np.arange(8) % len(reader))
+    return int(recipe.plan(some, np.random.default_rng(0)).views.size.prod(1).max())
 
 
 def _no_smaller_than_said(image: Node) -> Node:

@@ -15,7 +15,7 @@ import torch
 from detaug.contestants import Job, make_loader
 from detaug.loader import Loader
 from detaug.pipeline import resolve_device
-from detaug.settings import Settings, choose_settings, write_settings
+from detaug.settings import Settings, write_settings
 
 WORTH_IT = 1.03
 """Times as fast that other settings must be to be preferred to the defaults: less is noise."""
@@ -62,10 +62,9 @@ def tune(
     At the end the best and the defaults are measured again, in turns; `output` is written for
     `Loader(settings=...)`.
     """
-    chosen = resolve_device(device)
-    job = Job(str(annotations), str(images), preset, batch_size, str(chosen))
-    start, default = time.monotonic(), choose_settings(chosen, batch_size)
-    loader = make_loader(job)
+    chosen, start = resolve_device(device), time.monotonic()
+    loader = make_loader(Job(str(annotations), str(images), preset, batch_size, str(chosen)))
+    default = loader.settings
     each = seconds / 45
     rates: dict[Settings, float] = {}
 
