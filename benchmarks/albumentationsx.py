@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[])
+    parser.add_argument("--only", nargs="+", default=[], help="rows to measure")
     parser.add_argument("--json")
     parser.add_argument("--chart")
     options = parser.parse_args()
@@ -65,8 +66,8 @@ def main() -> None:
     others = {"AlbumentationsX": "albumentationsx:albumentationsx"}
     names = ("batch_size", "device", "seconds", "turns")
     settings = {name: getattr(options, name) for name in names}
-    workers = tuple(options.workers)
-    result = bench(options.annotations, options.images, **settings, workers=workers, others=others, say=print)
+    rows = {"workers": tuple(options.workers), "only": tuple(options.only)}
+    result = bench(options.annotations, options.images, **settings, **rows, others=others, say=print)
     print(table(result))
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1))
