@@ -23,7 +23,7 @@ from detaug.decoded_images import DecodedImages, kept
 from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
 from detaug.pixels import Normalize
-from detaug.plans import Planned, Planner, outcome
+from detaug.plans import Planned, Planner, planned_parts
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Recipe, make_recipe
 from detaug.settings import choose_settings
@@ -106,9 +106,11 @@ class Loader:
         self.shard, self._shard_was_given = _resolve_shard(shard), shard is not None
         factors = _factors(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
-        self._planner = Planner(reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups)
-        self._skipped: dict[int, None] = {}
         self.device = resolve_device(device)
+        self._planner = Planner(
+            reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
+        )
+        self._skipped: dict[int, None] = {}
         self.settings = choose_settings(
             self.device, batch_size * pixels_made(reader, self.recipe), settings, pipelines=pipelines, threads=threads
         )
@@ -168,7 +170,7 @@ class Loader:
         rows = self.reader.rows(batch.image_id.numpy())
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
         lane = Lane(self._graph, len(rows), self.settings.threads, self.device)
-        planned = Planned(0, 0, rows, plan, outcome(plan.views))
+        (planned,) = planned_parts(0, 0, rows, [len(rows)], plan, self.device)
         lane.start(self._inputs(planned))
         again = self._batch(planned, lane.finish())
         assert again is not None  # no image of it is skipped
@@ -351,8 +353,8 @@ class Loader:
         return (image if self.device.type == "cpu" else _no_smaller_than_said(image)), image.shape()
 
     def _inputs(self, planned: Planned) -> dict[str, Any]:
-        canvas = {} if self.recipe.uniform else {"canvas": self._canvas(planned.outcome.size)}
-        return {**self._image_inputs(planned.rows), **planned.plan.inputs, **canvas}
+        canvas = {} if self.recipe.uniform else {"canvas": self._canvas(planned.outcome.size.numpy())}
+        return {**self._image_inputs(planned.rows), **planned.inputs, **canvas}
 
     def _image_inputs(self, rows: Rows) -> dict[str, Any]:
         if self._decoded:
@@ -363,42 +365,34 @@ class Loader:
     def _canvas(self, size: Ints) -> NDArray[np.float32]:
         """(N, 2): the (height, width) that all images of a batch are padded to. `size`: (N, 2), theirs."""
         canvas = -(-size.max(0) // self.pad_to_multiple) * self.pad_to_multiple
-        return np.tile(canvas.astype(np.float32), (len(size), 1))
+        return np.full(size.shape, canvas, np.float32)
 
     def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
         images, rows = from_dlpack(outputs[0].as_tensor()), planned.rows
-        drawn, after = planned.plan.drawn, planned.outcome
+        drawn, after = planned.drawn, planned.outcome
         if self.recipe.channels_last:
             images = images.permute(0, 3, 1, 2)
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
             images, rows = images[torch.from_numpy(at).to(images.device)], rows[at]
-            drawn, after = planned.plan[at].drawn, after[at]
+            drawn = tuple({name: array[at] for name, array in each.items()} for each in drawn)
+            after = after[at]
         if not len(rows):
             return None
-        boxes, labels, mask = self._to_device(after.boxes, after.labels, after.labels >= 0)
+        if after.copied:
+            after.copied.wait()
         return Batch(
             images=images,
-            boxes=boxes,
-            labels=labels,
-            mask=mask,
+            boxes=after.boxes,
+            labels=after.labels,
+            mask=after.mask,
             image_id=torch.from_numpy(self.reader.image_ids[rows]),
             size=torch.from_numpy(self.reader.sizes[rows]),
-            image_size=torch.from_numpy(after.size),
-            matrix=torch.from_numpy(after.matrix),
-            counts=tuple(after.counts.tolist()),
+            image_size=after.size,
+            matrix=after.matrix,
+            counts=after.counts,
             params=drawn if self.return_params else None,
         )
-
-    def _to_device(self, *arrays: NDArray[Any]) -> list[torch.Tensor]:
-        """One copy, since each costs more than its bytes; an array ends where the next one's type may begin."""
-        ends = np.cumsum([each.nbytes for each in arrays]).tolist()
-        content = torch.empty(ends[-1], dtype=torch.uint8, device="cpu", pin_memory=self.device.type == "cuda")
-        np.concatenate([each.ravel().view(np.uint8) for each in arrays], out=content.numpy())
-        content = content.to(self.device, non_blocking=True)
-        parts = [content[end - each.nbytes : end] for end, each in zip(ends, arrays, strict=True)]
-        types = [torch.from_numpy(each[:0]).dtype for each in arrays]
-        return [part.view(kind).view(each.shape) for part, kind, each in zip(parts, types, arrays, strict=True)]
 
     def _warn_of_repeats(self) -> None:
         at_once, images = self.batch_size * self.shard[1], len(self.reader)

@@ -9,46 +9,17 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
 from detaug.faults import DataError, remedy
+from detaug.outcomes import Outcome, outcomes
 from detaug.reader import CocoReader, Rows
-from detaug.recipe import Plan, Recipe
-from detaug.views import Bools, Floats, Ints, Views
+from detaug.recipe import Arrays, Plan, Recipe
+from detaug.views import Bools, Floats
 
 PLANNED_AT_ONCE = 512
 """Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a batch says of its N images, in the types that it has it in."""
-
-    boxes: NDArray[np.float32]
-    """(N, M, 4)"""
-    labels: Ints
-    """(N, M)"""
-    counts: Ints
-    """(N,)"""
-    size: Ints
-    """(N, 2): (height, width) of the images made."""
-    matrix: NDArray[np.float32]
-    """(N, 2, 3) or (N, 3, 3)"""
-
-    def __getitem__(self, rows: slice | Ints) -> Outcome:
-        """Some of the images, padded to the boxes of the fullest one among them."""
-        counts = self.counts[rows]
-        most = int(counts.max(initial=0))
-        boxes, labels = self.boxes[rows, :most], self.labels[rows, :most]
-        return Outcome(boxes, labels, counts, self.size[rows], self.matrix[rows])
-
-
-def outcome(views: Views) -> Outcome:
-    """What is known of images before any of them is read."""
-    boxes, labels, counts = views.packed()
-    size, matrix = views.size.astype(np.int64), views.to_output().astype(np.float32)
-    return Outcome(boxes.astype(np.float32), labels, counts, size, matrix)
 
 
 class Planned(NamedTuple):
@@ -57,7 +28,10 @@ class Planned(NamedTuple):
     epoch: int
     step: int
     rows: Rows
-    plan: Plan
+    inputs: Arrays
+    """What `Recipe.paint` must be fed, by input name."""
+    drawn: tuple[Arrays, ...]
+    """For each step of the recipe, the random numbers it drew."""
     outcome: Outcome
     kept: Bools | None = None
     """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
@@ -77,6 +51,7 @@ class Planner:
     """(n,) how often each image comes in an epoch, on average; None is once."""
     groups: Rows
     """(n,) images of different groups are never in one batch."""
+    device: torch.device
 
     def batches(self, epoch: int) -> list[Rows]:
         """Which images each batch of an epoch holds."""
@@ -116,7 +91,7 @@ class Planner:
         which = np.repeat(np.arange(len(batches)), lengths)
         views = replace(self.reader.views(rows), batch=which, epoch=epoch)
         for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
-            yield _parts(epoch, first, rows, lengths, plan) if plan else []
+            yield planned_parts(epoch, first, rows, lengths, plan, self.device) if plan else []
 
     def _without(self, skipped: list[int], batches: list[Rows]) -> list[Rows] | None:
         """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""
@@ -137,8 +112,17 @@ class Planner:
         return alone._replace(kept=kept)
 
 
-def _parts(epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan) -> list[Planned]:
-    """Batches of these lengths, out of what was planned for all of them."""
-    ends, after = np.cumsum(lengths).tolist(), outcome(plan.views)
+def planned_parts(
+    epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan, device: torch.device
+) -> list[Planned]:
+    """Batches of these lengths, from step `first` on, out of what was planned for all their images."""
+    ends = np.cumsum(lengths).tolist()
     parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-    return [Planned(epoch, step, rows[part], plan[part], after[part]) for step, part in enumerate(parts, first)]
+    return [
+        Planned(epoch, step, rows[part], _of(part, plan.inputs), tuple(_of(part, each) for each in plan.drawn), after)
+        for step, (part, after) in enumerate(zip(parts, outcomes(plan.views, parts, device), strict=True), first)
+    ]
+
+
+def _of(part: slice, arrays: Arrays) -> Arrays:
+    return {name: array[part] for name, array in arrays.items()}

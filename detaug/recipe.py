@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn
 
 from detaug.on_cpu import Painter, painted
-from detaug.views import Ints, Views, whole_images
+from detaug.views import Views, whole_images
 
 Node: TypeAlias = Any
 """A node of a DALI graph; DALI's own type says no more than this."""
@@ -257,11 +257,6 @@ class Plan:
     """All that `Recipe.paint` must be fed, by input name."""
     drawn: tuple[Arrays, ...]
     """For each step of the recipe, the random numbers it drew."""
-
-    def __getitem__(self, rows: slice | Ints) -> Plan:
-        """What it does to some of them."""
-        inputs, *drawn = ({name: a[rows] for name, a in each.items()} for each in (self.inputs, *self.drawn))
-        return Plan(self.views[rows], inputs, tuple(drawn))
 
 
 def _painted(image: Node, steps: list[tuple[Op, Nodes, Views]]) -> Node:

@@ -18,7 +18,7 @@ LAYERS = [
     {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters", "on_cpu"},
     {"views", "settings", "_page", "_labels"},
     {"recipe", "changes", "shapes", "preview"},
-    {"batches", "report", "branches", "noise"},
+    {"batches", "report", "branches", "noise", "outcomes"},
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
     {"box_rules", "mixing", "policies"},
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},

@@ -1,0 +1,65 @@
+"""What batches say of their images, all that is known before any of them is read, as tensors where they have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from detaug.views import Ints, Views
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Of one batch of N images; the fields are `Batch`'s. `size` and `matrix` are on the CPU."""
+
+    boxes: Tensor
+    labels: Tensor
+    mask: Tensor
+    counts: tuple[int, ...]
+    size: Tensor
+    matrix: Tensor
+    copied: torch.cuda.Event | None
+    """When the tensors are on the GPU."""
+
+    def __getitem__(self, rows: Ints) -> Outcome:
+        """Some of the images, padded to the boxes of the fullest one among them."""
+        counts = tuple(self.counts[row] for row in rows.tolist())
+        at, most = torch.from_numpy(rows), max(counts, default=0)
+        here = at.to(self.boxes.device)
+        boxes, labels, mask = (each[here, :most] for each in (self.boxes, self.labels, self.mask))
+        return Outcome(boxes, labels, mask, counts, self.size[at], self.matrix[at], self.copied)
+
+
+def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Outcome]:
+    """Of batches that were planned together, each a part of the views.
+
+    What goes to the device goes there for all of them at once: a copy costs more than its bytes.
+    """
+    all_boxes, all_labels, counts = views.packed()
+    most = [int(counts[part].max(initial=0)) for part in parts]
+    cut = list(zip(parts, most, strict=True))
+    boxes = _split([all_boxes[part, :width].astype(np.float32) for part, width in cut], device)
+    labels = _split([all_labels[part, :width] for part, width in cut], device)
+    masks = _split([all_labels[part, :width] >= 0 for part, width in cut], device)
+    lengths = [part.stop - part.start for part in parts]
+    sizes = torch.from_numpy(views.size.astype(np.int64)).split_with_sizes(lengths)
+    matrices = torch.from_numpy(views.to_output().astype(np.float32)).split_with_sizes(lengths)
+    copied = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
+    return [
+        Outcome(boxes[at], labels[at], masks[at], tuple(counts[part].tolist()), sizes[at], matrices[at], copied)
+        for at, part in enumerate(parts)
+    ]
+
+
+def _split(arrays: list[NDArray[Any]], device: torch.device) -> list[Tensor]:
+    """The arrays as tensors on the device, one behind the other in one piece of memory."""
+    together = torch.from_numpy(np.concatenate([each.ravel() for each in arrays]))
+    if device.type == "cuda":
+        together = together.pin_memory().to(device, non_blocking=True)
+    pieces = together.split_with_sizes([each.size for each in arrays])
+    return [piece.view(each.shape) for piece, each in zip(pieces, arrays, strict=True)]
