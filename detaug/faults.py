@@ -45,8 +45,10 @@ def find_faults(reader: CocoReader, rows: Rows, device: torch.device) -> Faults:
 
 def wrong_sizes(reader: CocoReader, rows: Rows, shapes: Rows) -> Faults:
     """The images whose file has another size than the json says. `shapes`: (n, 3) (height, width, 3) of the files."""
-    wrong = (shapes[:, :2] != reader.sizes[rows]).any(1)
-    return {int(rows[at]): _wrong_size(reader, rows[at], *shapes[at, :2]) for at in np.flatnonzero(wrong)}
+    wrong = shapes[:, :2] != reader.sizes[rows]
+    if not wrong.any():
+        return {}
+    return {int(rows[at]): _wrong_size(reader, rows[at], *shapes[at, :2]) for at in np.flatnonzero(wrong.any(1))}
 
 
 def reason(error: Exception) -> str:

@@ -298,11 +298,11 @@ class Loader:
 
     def _try_next_batch(self) -> tuple[Batch | None, Faults]:
         """The batch, or what is wrong with images of it, or of a batch that its pipeline works on too."""
-        lane = self._running[0][1]
-        rows = np.concatenate([planned.rows for planned, each in self._running if each is lane])
+        running = tuple(self._running)
         try:
             planned, outputs = self._finish()
         except DALI_ERRORS as error:
+            rows = np.concatenate([planned.rows for planned, lane in running if lane is running[0][1]])
             if faults := find_faults(self.reader, rows, self.device):
                 return None, faults
             raise DataError(f"DALI stopped: {reason(error)}; {remedy(self.reader)}") from error
