@@ -32,6 +32,7 @@ class Lane:
         weakref.finalize(self, end_threads, self.pipeline).atexit = False
         self.pipeline.build()
         self._fed: deque[bool] = deque()  # for each batch in the pipeline: is it wanted?
+        self._unused: set[str] = set()
         self._runs = False
 
     def start(self, inputs: dict[str, Any]) -> None:
@@ -48,8 +49,11 @@ class Lane:
         return self._take()
 
     def _feed(self, inputs: dict[str, Any], wanted: bool) -> None:
-        for name, array in inputs.items():
-            self.pipeline.feed_input(name, array)
+        for name in [name for name in inputs if name not in self._unused]:
+            try:
+                self.pipeline.feed_input(name, inputs[name])
+            except KeyError:  # an op plans what its `paint` makes nothing of, so DALI left it out
+                self._unused.add(name)
         self._fed.append(wanted)
         if self._runs or len(self._fed) == self.depth:
             self.pipeline.schedule_run()

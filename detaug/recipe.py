@@ -55,6 +55,12 @@ class Op:
     layout_after: ClassVar[str] = "HWC"
     """DALI's name of the image's layout after it."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class that paints in a way of its own does so on the CPU too, if it says nothing else."""
+        super().__init_subclass__(**options)
+        if "paint" in vars(cls) and "painter" not in vars(cls):
+            cls.painter = Op.painter  # type: ignore[method-assign]
+
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
         """The colours, RGB 0..255, that it puts beside images."""

@@ -96,3 +96,12 @@ def test_what_torch_makes_by_default_does_not_matter(default: torch.device | tor
         torch.set_default_device(None)
         torch.set_default_dtype(torch.float32)
     assert same(batch, again)
+
+
+def test_an_op_made_from_another_paints_in_its_own_way(device: str) -> None:
+    class Black(da.ColorJitter):
+        def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+            return image * 0
+
+    white = da.batch([np.full((4, 4, 3), 255, np.uint8)], device=device).then(da.Resize((4, 4)), Black())
+    assert white.images[0].max() == 0
