@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All numbers of PERFORMANCE.md that need a GPU, in less than 8 minutes on one H200.
+# All numbers of PERFORMANCE.md that need a GPU, in about 9 minutes on one H200.
 #
 #   bash benchmarks/gpu.sh OUT_FOLDER [FILE.json IMAGES]
 #
@@ -35,12 +35,15 @@ PY
 fi
 step planning 30 "$python" benchmarks/planning.py
 main="--only loader --only decode"
-bench ssd_128 75 --batch-size 128 --seconds 2 --turns 3 $main --only "by hand" --chart "$out/ssd_128.png"
+bench ssd_128 110 --batch-size 128 --seconds 2 --turns 2 $main --only "by hand" --only cached --chart "$out/ssd_128.png"
 bench ssd_32 45 --batch-size 32 --seconds 2 --turns 2 $main
 bench ssd_64 45 --batch-size 64 --seconds 2 --turns 2 $main
 bench ssd_256 45 --batch-size 256 --seconds 2 --turns 2 $main
 bench retinanet_16 45 --batch-size 16 --preset retinanet --seconds 2 --turns 2 $main
+bench yolo640_32 45 --batch-size 32 --preset yolo640 --seconds 2 --turns 2 $main
 step four_cores 30 taskset -c 0-3 "$python" -m detaug.cli bench "$json" "$images" --device cuda --batch-size 128 --seconds 2 --turns 1 --only loader --json "$out/four_cores.json"
 step tune_128 75 "$python" -m detaug.cli tune "$json" "$images" --device cuda --batch-size 128 --seconds 45 -o "$out/settings.json"
+$python -c "import cv2" 2>/dev/null && step resize_640 70 "$python" benchmarks/resize_640.py "$json" "$images" --turns 1
+step epochs 40 "$python" benchmarks/epochs.py "$json" "$images" --epochs 20 --batch-size 128
 $python -c "import torchvision" 2>/dev/null && bench torchvision 90 --batch-size 32 --seconds 4 --turns 1 --only loader --only torchvision --workers 8 --workers 16
 echo "== done"

@@ -380,7 +380,7 @@ class Loader:
         if not len(rows):
             return None
         if after.copied:
-            after.copied.wait()
+            torch.cuda.current_stream(self.device).wait_event(after.copied)
         return Batch(
             images=images,
             boxes=after.boxes,
