@@ -105,7 +105,8 @@ def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
     while True:
         plan = recipe.plan(views, rng)
         for at in range(batches):
-            yield plan[at * batch_size : (at + 1) * batch_size].inputs
+            part = slice(at * batch_size, (at + 1) * batch_size)
+            yield {name: array[part] for name, array in plan.inputs.items()}
 
 
 def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Namespace) -> tuple[float, float]:
