@@ -129,8 +129,8 @@ def decoded(device: str, hw_decoder_load: float = 0.95) -> Node:
     if device == "cpu":
         sizes = fn.external_source(name="size")
         shape = fn.peek_image_shape(encoded, dtype=types.INT32)
-        length = encoded.shape(dtype=types.INT32)[0] * (shape[0] == sizes[0]) * (shape[1] == sizes[1])
-        encoded = fn.slice(encoded, 0, fn.cast(length, dtype=types.INT32), axes=[0])  # nothing does not decode
+        length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != sizes[0]) + (shape[1] != sizes[1])
+        encoded = fn.slice(encoded, 0, fn.cast(length, dtype=types.INT32), axes=[0])  # beyond the file is an error
         return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
     return fn.decoders.image(
         encoded,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from painted_files import Folder, same
+from painted_files import Folder, paint_files, same
+from PIL import Image
 
 import detaug as da
 from detaug import decoded_images
@@ -75,6 +76,15 @@ def test_a_broken_file_is_an_error_at_once(painted: Folder, device: str) -> None
     (painted[0] / "13.png").write_bytes(b"no image")
     with pytest.raises(da.DataError, match=r"13\.png: does not decode"):
         da.Loader(da.CocoReader(*painted), RECIPE, 4, device=device, cache="device")
+
+
+def test_files_of_another_size_among_many_are_skipped(tmp_path: Path, device: str) -> None:
+    reader = da.CocoReader(*paint_files(tmp_path, 140))
+    for row in (5, 70, 130):
+        Image.new("RGB", (500, 500)).save(reader.path(row))
+    with pytest.warns(UserWarning, match="has 500 x 500 pixels"):
+        kept = da.Loader(reader, RECIPE, 4, device=device, cache="device", on_error="skip", max_skipped=1)
+    assert kept.skipped == tuple(reader.path(row) for row in (5, 70, 130))
 
 
 def test_what_does_not_fit_is_refused(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
