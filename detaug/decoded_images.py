@@ -114,8 +114,9 @@ def _check_room(reader: CocoReader, rows: Rows, device: torch.device) -> None:
 
 
 def _free(device: torch.device) -> int:
-    """Bytes."""
+    """Bytes; those too that torch keeps from tensors that are gone, such as a closed loader's images."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reserve
     with open("/proc/meminfo", encoding="ascii") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

@@ -109,3 +109,10 @@ def test_memory_is_what_the_pixels_take_and_is_given_back(painted: Folder, tmp_p
     assert 0 <= torch.cuda.memory_allocated() - before - pixels < 1 << 20
     loader.close()
     assert torch.cuda.memory_allocated() == before
+
+
+def test_what_torch_holds_in_reserve_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 5000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3000)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 500)
+    assert decoded_images._free(torch.device("cuda", 0)) == 3500
