@@ -372,6 +372,8 @@ class Loader:
         drawn, after = planned.drawn, planned.outcome
         if self.recipe.channels_last:
             images = images.permute(0, 3, 1, 2)
+        if after.copied:
+            torch.cuda.current_stream(self.device).wait_event(after.copied)
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
             images, rows = images[torch.from_numpy(at).to(images.device)], rows[at]
@@ -379,8 +381,6 @@ class Loader:
             after = after[at]
         if not len(rows):
             return None
-        if after.copied:
-            torch.cuda.current_stream(self.device).wait_event(after.copied)
         return Batch(
             images=images,
             boxes=after.boxes,
