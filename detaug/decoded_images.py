@@ -20,6 +20,9 @@ from detaug.settings import Settings
 AT_ONCE = 64
 """Images that are decoded together."""
 
+ALIGNED = 256
+"""Bytes: an image begins at a multiple, as in memory of its own."""
+
 
 class DecodedImages:
     """The images at `rows`, (H, W, 3) uint8 RGB, decoded when this is made.
@@ -33,11 +36,13 @@ class DecodedImages:
     ) -> None:
         rows = np.unique(rows)
         _check_room(reader, rows, device)
-        lengths = reader.sizes[rows].prod(1) * 3
-        self._memory = torch.empty(int(lengths.sum()), dtype=torch.uint8, device=device)
-        parts = self._memory.split_with_sizes(lengths.tolist())
-        shapes = [(height, width, 3) for height, width in reader.sizes[rows].tolist()]
-        self._pixels = {row: part.view(shape) for row, part, shape in zip(rows.tolist(), parts, shapes, strict=True)}
+        room = -(-reader.sizes[rows].prod(1) * 3 // ALIGNED) * ALIGNED
+        parts = torch.empty(int(room.sum()), dtype=torch.uint8, device=device).split_with_sizes(room.tolist())
+        sizes = reader.sizes[rows].tolist()
+        self._pixels = {
+            row: part[: height * width * 3].view(height, width, 3)
+            for row, part, (height, width) in zip(rows.tolist(), parts, sizes, strict=True)
+        }
         self._images: dict[int, Any] = {}
         while len(rows):
             faults = self._decode(reader, rows, device, settings)
@@ -48,8 +53,13 @@ class DecodedImages:
             torch.cuda.synchronize(device)
 
     def inputs(self, rows: Rows) -> dict[str, list[Any]]:
-        """What `kept` must be fed for the images at `rows`, by input name."""
-        return {"image": [self._images[row] for row in rows.tolist()]}
+        """What `kept` must be fed for the images at `rows`, by input name. Raises ValueError for one not here."""
+        try:
+            return {"image": [self._images[row] for row in rows.tolist()]}
+        except KeyError as row:
+            raise ValueError(
+                f"image {row} of the json is not kept: it was skipped, or is another shard's; cache=None reads it"
+            ) from None
 
     def _decode(self, reader: CocoReader, rows: Rows, device: torch.device, how: Settings) -> Faults:
         """Decode and keep, up to a batch that has images which cannot be used: what is wrong with them."""

@@ -46,9 +46,8 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
     boxes = _split([all_boxes[part, :width].astype(np.float32) for part, width in cut], device)
     labels = _split([all_labels[part, :width] for part, width in cut], device)
     masks = _split([all_labels[part, :width] >= 0 for part, width in cut], device)
-    lengths = [part.stop - part.start for part in parts]
-    sizes = torch.from_numpy(views.size.astype(np.int64)).split_with_sizes(lengths)
-    matrices = torch.from_numpy(views.to_output().astype(np.float32)).split_with_sizes(lengths)
+    size, matrix = views.size.astype(np.int64), views.to_output().astype(np.float32)
+    sizes, matrices = ([torch.from_numpy(each[part].copy()) for part in parts] for each in (size, matrix))
     copied = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
     return [
         Outcome(boxes[at], labels[at], masks[at], tuple(counts[part].tolist()), sizes[at], matrices[at], copied)
@@ -57,9 +56,10 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
 
 
 def _split(arrays: list[NDArray[Any]], device: torch.device) -> list[Tensor]:
-    """The arrays as tensors on the device, one behind the other in one piece of memory."""
+    """The arrays as tensors on the device: on a GPU one behind the other in one piece of memory."""
+    if device.type == "cpu":
+        return [torch.from_numpy(each.copy()) for each in arrays]
     together = torch.from_numpy(np.concatenate([each.ravel() for each in arrays]))
-    if device.type == "cuda":
-        together = together.pin_memory().to(device, non_blocking=True)
+    together = together.pin_memory().to(device, non_blocking=True)
     pieces = together.split_with_sizes([each.size for each in arrays])
     return [piece.view(each.shape) for piece, each in zip(pieces, arrays, strict=True)]

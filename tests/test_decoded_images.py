@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from painted_files import Folder, paint_files, same
+from painted_files import Folder, paint_files, same, write_coco
 from PIL import Image
 
 import detaug as da
@@ -85,6 +86,32 @@ def test_files_of_another_size_among_many_are_skipped(tmp_path: Path, device: st
     with pytest.warns(UserWarning, match="has 500 x 500 pixels"):
         kept = da.Loader(reader, RECIPE, 4, device=device, cache="device", on_error="skip", max_skipped=1)
     assert kept.skipped == tuple(reader.path(row) for row in (5, 70, 130))
+
+
+def test_an_image_that_is_not_kept_cannot_be_replayed(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    of_rank = [
+        da.Loader(reader, RECIPE, 4, train=False, shard=(rank, 2), device="cpu", cache="device", return_params=True)
+        for rank in (0, 1)
+    ]
+    batch = next(iter(of_rank[0]))
+    assert same(of_rank[0].replay(batch), batch)
+    with pytest.raises(ValueError, match=r"image 0 of the json is not kept: .* another shard's; cache=None reads it"):
+        of_rank[1].replay(batch)
+
+
+def test_images_of_odd_sizes_begin_where_memory_of_their_own_would(tmp_path: Path, device: str) -> None:
+    sizes = [(97, 131), (1, 7), (33, 5), (61, 61)]
+    for at, (height, width) in enumerate(sizes):
+        noise = np.random.default_rng(at).integers(0, 256, (height, width, 3), np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{at}.png")
+    folder = write_coco(tmp_path, [(f"{at}.png", size, [(0, 0, 1, 1)]) for at, size in enumerate(sizes)])
+    for recipe in (RECIPE, TURNED):
+        reader = da.CocoReader(*folder)
+        read, kept = (da.Loader(reader, recipe, 4, device=device, cache=cache) for cache in (None, "device"))
+        assert kept._decoded
+        assert all(pixels.data_ptr() % 64 == 0 for pixels in kept._decoded._pixels.values())
+        assert all(same(a, b) for a, b in zip(read, kept, strict=True))
 
 
 def test_what_does_not_fit_is_refused(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
