@@ -20,9 +20,10 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug import presets
+from detaug.decoded_images import decoding_lanes
 from detaug.loader import Loader, pixels_made
 from detaug.pipeline import Lane, resolve_device
-from detaug.reader import CocoReader, decoded
+from detaug.reader import CocoReader
 from detaug.recipe import Op, make_recipe
 from detaug.settings import choose_settings
 
@@ -86,11 +87,7 @@ def decode(job: Job) -> Iterator[Made]:
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     pixels = job.batch_size * pixels_made(reader, make_recipe(_recipe(job)))
     how = choose_settings(device, pixels, job.settings)
-
-    def graph() -> list[Any]:
-        return [decoded(device.type, how.hw_decoder_load)]
-
-    lanes = [Lane(graph, job.batch_size, how.threads, device, how.depth) for _ in range(how.pipelines)]
+    lanes = decoding_lanes(job.batch_size, device, how)
     running: list[tuple[Lane, int]] = []
     order = np.random.default_rng(0).permutation(len(reader))
     steps = -(-len(order) // job.batch_size)

@@ -11,7 +11,7 @@ import torch
 from nvidia.dali import fn, tensors, types
 from torch.utils.dlpack import from_dlpack
 
-from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
+from detaug.faults import Faults, faults_behind, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node
@@ -63,7 +63,7 @@ class DecodedImages:
 
     def _decode(self, reader: CocoReader, rows: Rows, device: torch.device, how: Settings) -> Faults:
         """Decode and keep, up to a batch that has images which cannot be used: what is wrong with them."""
-        lanes = deque(_lanes(device, how))
+        lanes = deque(decoding_lanes(AT_ONCE, device, how) * how.depth)  # each as often as it takes batches in work
         to_do = deque(np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)))
         running: deque[tuple[Rows, Lane]] = deque()
         while to_do or running:
@@ -81,9 +81,7 @@ class DecodedImages:
         try:
             (images,) = lane.finish()
         except DALI_ERRORS as error:
-            if faults := find_faults(reader, np.concatenate([each for each, _ in running]), lane.device):
-                return faults
-            raise DataError(f"DALI stopped: {reason(error)}; {remedy(reader)}") from error
+            return faults_behind(error, reader, np.concatenate([each for each, _ in running]), lane.device)
         running.popleft()
         faults = wrong_sizes(reader, rows, np.array(images.shape()))
         for at, row in enumerate(rows.tolist()):
@@ -99,13 +97,13 @@ def kept(device: str) -> Node:
     return fn.external_source(name="image", device=place, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=True)
 
 
-def _lanes(device: torch.device, how: Settings) -> list[Lane]:
-    """Each pipeline as often as it takes batches in work."""
+def decoding_lanes(batch_size: int, device: torch.device, how: Settings) -> list[Lane]:
+    """Pipelines that decode and do nothing else, fed by `CocoReader.inputs`."""
 
     def graph() -> list[Node]:
         return [decoded(device.type, how.hw_decoder_load)]
 
-    return [Lane(graph, AT_ONCE, how.threads, device, how.depth) for _ in range(how.pipelines)] * how.depth
+    return [Lane(graph, batch_size, how.threads, device, how.depth) for _ in range(how.pipelines)]
 
 
 def _of_dali(pixels: torch.Tensor) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.color import MIDDLE, RGB_TO_YIQ
+from detaug.control import of_step
 from detaug.policies import OPS, RandAugment, TrivialAugmentWide
 from detaug.recipe import Op
 
@@ -38,9 +39,8 @@ def what_was_drawn(op: Op, drawn: Mapping[str, Array], at: int) -> str:
 def _chosen(op: Any, own: Mapping[str, Array], drawn: Mapping[str, Array], at: int) -> Iterator[str]:
     """The ops inside of a RandomApply, RandomChoice or RandomOrder that run, with what they drew."""
     for step in np.flatnonzero(own["chosen"]).tolist():
-        inner, prefix = op.ops[op.sequence[step]], f"{step}."
-        theirs = {name.removeprefix(prefix): each for name, each in drawn.items() if name.startswith(prefix)}
-        yield f"{type(inner).__name__} {what_was_drawn(inner, theirs, at)}".strip()
+        inner = op.ops[op.sequence[step]]
+        yield f"{type(inner).__name__} {what_was_drawn(inner, of_step(step, drawn), at)}".strip()
 
 
 def _words(name: str, value: Array) -> str:

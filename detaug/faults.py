@@ -43,6 +43,13 @@ def find_faults(reader: CocoReader, rows: Rows, device: torch.device) -> Faults:
     return faults
 
 
+def faults_behind(error: Exception, reader: CocoReader, rows: Rows, device: torch.device) -> Faults:
+    """The images at `rows` that stopped a pipeline. Raises DataError if it was none of them."""
+    if faults := find_faults(reader, rows, device):
+        return faults
+    raise DataError(f"DALI stopped: {reason(error)}; {remedy(reader)}") from error
+
+
 def wrong_sizes(reader: CocoReader, rows: Rows, shapes: Rows) -> Faults:
     """The images whose file has another size than the json says. `shapes`: (n, 3) (height, width, 3) of the files."""
     wrong = shapes[:, :2] != reader.sizes[rows]

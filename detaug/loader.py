@@ -20,10 +20,10 @@ from torch.utils.dlpack import from_dlpack
 from detaug.arguments import check
 from detaug.batches import Batch
 from detaug.decoded_images import DecodedImages, kept
-from detaug.faults import DataError, Faults, find_faults, reason, remedy, wrong_sizes
+from detaug.faults import DataError, Faults, faults_behind, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
 from detaug.pixels import Normalize
-from detaug.plans import Planned, Planner, planned_parts
+from detaug.plans import Planned, Planner, at_rows, planned_parts
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Recipe, make_recipe
 from detaug.settings import choose_settings
@@ -303,9 +303,7 @@ class Loader:
             planned, outputs = self._finish()
         except DALI_ERRORS as error:
             rows = np.concatenate([planned.rows for planned, lane in running if lane is running[0][1]])
-            if faults := find_faults(self.reader, rows, self.device):
-                return None, faults
-            raise DataError(f"DALI stopped: {reason(error)}; {remedy(self.reader)}") from error
+            return None, faults_behind(error, self.reader, rows, self.device)
         if faults := wrong_sizes(self.reader, planned.rows, np.asarray(outputs[1].as_tensor())):
             return None, faults
         self._start_lanes()
@@ -377,7 +375,7 @@ class Loader:
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
             images, rows = images[torch.from_numpy(at).to(images.device)], rows[at]
-            drawn = tuple({name: array[at] for name, array in each.items()} for each in drawn)
+            drawn = tuple(at_rows(at, each) for each in drawn)
             after = after[at]
         if not len(rows):
             return None

@@ -119,10 +119,11 @@ def planned_parts(
     ends = np.cumsum(lengths).tolist()
     parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
     return [
-        Planned(epoch, step, rows[part], _of(part, plan.inputs), tuple(_of(part, each) for each in plan.drawn), after)
-        for step, (part, after) in enumerate(zip(parts, outcomes(plan.views, parts, device), strict=True), first)
+        Planned(epoch, step, rows[at], at_rows(at, plan.inputs), tuple(at_rows(at, each) for each in plan.drawn), after)
+        for step, (at, after) in enumerate(zip(parts, outcomes(plan.views, parts, device), strict=True), first)
     ]
 
 
-def _of(part: slice, arrays: Arrays) -> Arrays:
-    return {name: array[part] for name, array in arrays.items()}
+def at_rows(rows: slice | Rows, arrays: Arrays) -> Arrays:
+    """Those of some images of a batch, or of several."""
+    return {name: array[rows] for name, array in arrays.items()}
