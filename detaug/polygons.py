@@ -39,9 +39,10 @@ def area(polygons: Floats) -> Floats:
 
 def transform(matrix: Floats, polygons: Floats) -> Floats:
     """The polygons (N, ..., 2) through the projective maps (N, 3, 3)."""
-    matrix = matrix.reshape(len(matrix), *[1] * (polygons.ndim - 2), 3, 3)
-    moved = (matrix[..., :2] @ polygons[..., None])[..., 0] + matrix[..., 2]
-    return np.asarray(moved[..., :2] / moved[..., 2:])
+    x, y = np.moveaxis(polygons, -1, 0)  # NumPy is slow where the last axis is short
+    rows = np.moveaxis(matrix, 0, 2).reshape(3, 3, len(matrix), *[1] * (x.ndim - 1))
+    moved = [a * x + b * y + c for a, b, c in rows]
+    return np.moveaxis(np.stack(moved[:2]) / moved[2], 0, -1)
 
 
 def of_one_length(a: Floats, b: Floats) -> tuple[Floats, Floats]:

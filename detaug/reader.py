@@ -15,7 +15,7 @@ from nvidia.dali import fn, types
 from detaug.converters.annotations import AnnotationError, read_annotations
 from detaug.converters.check_images import folder_that_has
 from detaug.recipe import Node
-from detaug.views import Floats, Ints, Views, whole_images
+from detaug.views import Floats, Ints, Views, padded, pairs, whole_images
 
 Rows = NDArray[np.int64]
 """(n,) positions of images in the json's list."""
@@ -74,11 +74,8 @@ class CocoReader:
 
     def views(self, rows: Rows) -> Views:
         """The whole images at `rows`, with their boxes."""
-        count = self._first[rows + 1] - self._first[rows]
-        real = np.arange(count.max(initial=0)) < count[:, None]
-        at = np.where(real, self._first[rows][:, None] + np.arange(real.shape[1]), 0)
-        labels = np.where(real, self._labels[at], -1) if real.size else np.zeros(real.shape, np.int64)
-        boxes = np.where(real[..., None], self._boxes[at], 0) if real.size else np.zeros((*real.shape, 4))
+        count, (_, at) = self._first[rows + 1] - self._first[rows], pairs(self._first, rows)
+        boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
         return whole_images(boxes, labels, self.sizes[rows].astype(np.float64))
 
     def rows(self, image_ids: Ints) -> Rows:
