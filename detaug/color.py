@@ -21,31 +21,29 @@ MIDDLE = 128.0  # contrast turns about this gray, as DALI's contrast_center does
 
 def brightness(factor: Matrix) -> Matrix:
     """RGB * factor. `factor`: (N,)."""
-    return _affine(np.eye(3) * factor[:, None, None])
+    return _affine(np.eye(3)[..., None] * factor)
 
 
 def contrast(factor: Matrix) -> Matrix:
     """(RGB - 128) * factor + 128. `factor`: (N,)."""
-    return _affine(np.eye(3) * factor[:, None, None], MIDDLE * (1 - factor))
+    return _affine(np.eye(3)[..., None] * factor, MIDDLE * (1 - factor))
 
 
 def saturation(factor: Matrix) -> Matrix:
     """gray + (RGB - gray) * factor, torchvision's `adjust_saturation`. `factor`: (N,)."""
-    factor = factor[:, None, None]
-    return _affine(np.eye(3) * factor + np.tile(GRAY, (3, 1)) * (1 - factor))
+    return _affine(np.eye(3)[..., None] * factor + GRAY[:, None] * (1 - factor))
 
 
 def hue(turn: Matrix) -> Matrix:
     """Turn the hue from red towards green, the luma stays: I and Q rotated. `turn`: (N,), 1 is the whole circle."""
     cos, sin = np.cos(2 * np.pi * turn), -np.sin(2 * np.pi * turn)
-    rotation = np.tile(np.eye(3), (len(turn), 1, 1))
-    rotation[:, 1, 1], rotation[:, 1, 2], rotation[:, 2, 1], rotation[:, 2, 2] = cos, -sin, sin, cos
-    return _affine(np.linalg.inv(RGB_TO_YIQ) @ rotation @ RGB_TO_YIQ)
+    stays, along, across = _HUE_TURN[..., None]
+    return _affine(stays + along * cos + across * sin)
 
 
 def permutation(order: NDArray[np.int64]) -> Matrix:
     """Channel c of the result is channel order[c]. `order`: (N, 3)."""
-    return _affine(np.eye(3)[order])
+    return _affine(np.eye(3)[:, order.T].swapaxes(0, 1))
 
 
 def chain(*steps: Matrix) -> Matrix:
@@ -54,11 +52,28 @@ def chain(*steps: Matrix) -> Matrix:
 
 
 def _then(first: Matrix, second: Matrix) -> Matrix:
-    both = second[:, :, :3] @ first
+    both = np.einsum("nij,njk->nik", second[:, :, :3], first)  # a stack of small matrices: faster than @
     both[:, :, 3] += second[:, :, 3]
     return both
 
 
-def _affine(linear: Matrix, offset: Matrix | None = None) -> Matrix:
-    column = np.zeros(len(linear)) if offset is None else offset
-    return np.concatenate([linear, np.tile(column[:, None, None], (1, 3, 1))], axis=2)
+def _affine(linear: Matrix, offset: Matrix | float = 0.0) -> Matrix:
+    """(N, 3, 4) of (3, 3, N) and (N,)."""
+    matrix = np.empty((3, 4, linear.shape[2]))  # NumPy is slow where the last axis is short
+    matrix[:, :3], matrix[:, 3] = linear, offset
+    return matrix.transpose(2, 0, 1)
+
+
+def _in_rgb(yiq: list[list[float]]) -> Matrix:
+    """A linear map of YIQ, (3, 3), as one of RGB."""
+    return np.asarray(np.linalg.inv(RGB_TO_YIQ) @ yiq @ RGB_TO_YIQ)
+
+
+_HUE_TURN = np.stack(
+    [
+        _in_rgb([[1, 0, 0], [0, 0, 0], [0, 0, 0]]),
+        _in_rgb([[0, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        _in_rgb([[0, 0, 0], [0, 0, -1], [0, 1, 0]]),
+    ]
+)
+"""(3, 3, 3): of a turn of I and Q, what stays, and what its cosine and its sine are multiplied with."""

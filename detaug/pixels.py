@@ -66,16 +66,15 @@ class RandomPhotometricDistort(_ColorMap):
         def factor(bounds: Range, neutral: float) -> Floats:
             return np.where(rng.random(n) < self.p, rng.uniform(*bounds, n), neutral)
 
-        contrast = color.contrast(factor(self.contrast, 1))
-        early = (rng.random(n) < 0.5)[:, None, None]
+        contrast, early = factor(self.contrast, 1), rng.random(n) < 0.5
         permute = rng.random((n, 1)) < self.p * self.permute
         order = np.where(permute, rng.permuted(np.tile(np.arange(3), (n, 1)), axis=1), np.arange(3))
         steps = [
             color.brightness(factor(self.brightness, 1)),
-            np.where(early, contrast, color.IDENTITY),
+            color.contrast(np.where(early, contrast, 1)),
             color.saturation(factor(self.saturation, 1)),
             color.hue(factor(self.hue, 0)),
-            np.where(early, color.IDENTITY, contrast),
+            color.contrast(np.where(early, 1, contrast)),
             color.permutation(order),
         ]
         return {"color": color.chain(*steps)}
