@@ -315,7 +315,8 @@ def inverse(matrix: Floats) -> Floats:
 
 def corners(matrix: Floats) -> Floats:
     """(N, 2, 2): where the corners (0, 0) and (1, 1) of views that are not turned lie in the source, (x, y) pixels."""
-    return np.stack([matrix[:, :2, 2], matrix[:, :2].sum(2)], axis=1)
+    x, y, origin = matrix[:, :2].transpose(2, 1, 0)
+    return np.stack([origin, x + y + origin]).transpose(2, 0, 1)
 
 
 def invert(matrix: Floats) -> Floats:
