@@ -19,7 +19,7 @@ from detaug import on_cpu, polygons
 from detaug.arguments import FILL, RGB, check, check_rgb
 from detaug.noise import LARGEST
 from detaug.recipe import Arrays, Node, Nodes, Op
-from detaug.views import Fill, Floats, Ints, Views, corners, view_matrix
+from detaug.views import Bools, Fill, Floats, Ints, Views, corners, inverse, part_matrix, view_matrix
 
 
 class Render(Op):
@@ -123,7 +123,7 @@ class Resize(Render):
             return np.array(self._several, np.float64)[drawn["size"][first_of_batch(views)]]
         if isinstance(self.size, int):
             return shorter_side(views.size, np.full(len(views), float(self.size)), self.max_size)
-        return np.tile(np.array(self.size, np.float64), (len(views), 1))
+        return np.tile(np.array(self.size, np.float64)[:, None], len(views)).T
 
 
 @dataclass(frozen=True)
@@ -195,19 +195,28 @@ def _letterboxed(views: Views, size: Floats, place: float, fill: RGB) -> Views:
 
 
 def _without_slivers(views: Views) -> Views:
+    gone = (views.visible < 0.25) & (views.labels >= 0)
+    rows = np.flatnonzero(gone.any(1))
+    if not len(rows):
+        return views
+    gone[rows] &= _thin(views[rows])
+    return views.keep(~gone)
+
+
+def _thin(views: Views) -> Bools:
+    """(N, M): is the box thinner than a pixel of the output or of the source?"""
     boxes = views.pixel_boxes()
     sides = boxes[..., 2:] - boxes[..., :2]
     if views.outlines is not None:  # a slanted sliver's hull is not thin
         hull_area = polygons.area(polygons.from_boxes(views.boxes))
         sides = sides * (polygons.area(views.outlines) / hull_area.clip(1e-12))[..., None]
     source_pixel = np.linalg.norm(np.linalg.inv(_slope(_to_source(views, views.size), views.size)), axis=2)
-    thin = sides < source_pixel.clip(1)[:, None] - 1e-6
-    return views.keep(~(thin.any(2) & (views.visible < 0.25)))
+    return np.asarray((sides < source_pixel.clip(1)[:, None] - 1e-6).any(2))
 
 
 def _to_source(views: Views, size: Floats) -> Floats:
     """(N, 3, 3): pixels of an output of `size` -> source pixels."""
-    return np.asarray(views.matrix @ view_matrix(np.zeros_like(size), 1 / size[:, ::-1]))
+    return part_matrix(views.matrix, np.zeros_like(size), 1 / size[:, ::-1])
 
 
 def _slope(to_source: Floats, size: Floats) -> Floats:
@@ -240,8 +249,8 @@ def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, 
     Returns the views moved to fit, (N, 2) the part's (height, width), and (N, 2) its offset (x, y).
     """
     size_xy = size[:, ::-1]
-    begin, end = np.swapaxes(corners(views.matrix), 0, 1)
-    start, stop = np.swapaxes((seen - begin[:, None]) / (end - begin)[:, None], 0, 1)  # relative to the view
+    (begin, end), (first, last) = (each.transpose(1, 0, 2) for each in (corners(views.matrix), seen))
+    start, stop = (first - begin) / (end - begin), (last - begin) / (end - begin)  # relative to the view
     length = np.round((stop - start) * size_xy).clip(1, size_xy)
     room = size_xy - length
     offset = np.where(stop > 1 - 1e-6, room, np.round(start * size_xy).clip(0, room))
@@ -261,7 +270,7 @@ def _turned(views: Views, size: Floats) -> tuple[Views, Arrays]:
     start, end = np.swapaxes(_needed(views, to_source), 0, 1)
     scale = np.linalg.norm(np.linalg.inv(_slope(to_source, size)), axis=1)  # output pixels a source pixel in x, y
     shrunk = np.ceil((end - start) * np.minimum(scale, 1) - 1e-6).clip(1)
-    matrix = np.linalg.inv(view_matrix(start, end))
+    matrix = inverse(view_matrix(start, end))
     matrix[:, :2] *= shrunk[..., None]
     planned = {
         "place": np.stack([start[:, ::-1], end[:, ::-1], shrunk[:, ::-1], size], axis=1),

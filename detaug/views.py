@@ -249,7 +249,8 @@ class Views:
 
 def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
     """The views that are the whole images, one batch. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2)."""
-    shown = np.stack([np.zeros_like(size), size[:, ::-1]], axis=1)
+    size = np.asfortranarray(size)  # NumPy is slow where the last axis is short
+    shown = np.stack([np.zeros_like(size).T, size[:, ::-1].T]).transpose(2, 0, 1)
     batch = np.zeros(len(boxes), np.int64)
     return Views(boxes, labels, np.ones(labels.shape), view_matrix(shown[:, 0], shown[:, 1]), size, shown, batch)
 
