@@ -186,7 +186,7 @@ class Views:
     def clip(self, keep: Bools | None = None) -> Views:
         """The boxes cut off at the view's border: those that `keep`, (N, M), leaves, else those in view at all."""
         outlines = None if self.outlines is None else polygons.clip(self.outlines)
-        boxes = self.boxes.clip(0, 1) if outlines is None else polygons.hull(outlines)
+        boxes = (self.boxes if outlines is None else polygons.hull(outlines)).clip(0, 1)
         before, after = _areas(self.boxes, self.outlines), _areas(boxes, outlines)
         left = np.minimum(np.where(before > 0, after, 1) / np.where(before > 0, before, 1), 1)
         clipped = replace(self, boxes=boxes, outlines=outlines, visible=self.visible * left)
@@ -195,7 +195,8 @@ class Views:
 
     def keep(self, keep: Bools) -> Views:
         """The boxes that `keep`, (N, M), leaves, with their labels."""
-        return replace(self, labels=np.where(keep, self.labels, -1))
+        outlines = None if self.outlines is None else np.where(keep[..., None, None], self.outlines, 0)
+        return replace(self, labels=np.where(keep, self.labels, -1), outlines=outlines)
 
     def reduced(self, boxes: Floats, share: Floats, least: float) -> Views:
         """Each box cut down to what is left of it, `boxes` (N, M, 4) XYXY pixels, if `share` (N, M) is `least` or more.
