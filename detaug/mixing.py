@@ -17,7 +17,7 @@ from detaug.hiding import cover, parts
 from detaug.pixels import as_bytes
 from detaug.recipe import Arrays, Node, Nodes, PixelOp
 from detaug.resize import first_of_batch
-from detaug.views import Floats, Ints, Views, view_matrix
+from detaug.views import Floats, Ints, Views, padded, pairs, part_matrix
 
 
 def partners(views: Views, drawn: Floats) -> Ints:
@@ -107,8 +107,7 @@ class Mosaic(_Pasting):
         source, target = _quarters(views, drawn["center"], place)
         source = np.where(on[:, None, None], source, _only_own(views))
         target = np.where(on[:, None, None], target, 0)
-        tiles = [_moved(views[rows[:, t]], source[:, t], target[:, t], self.min_visibility) for t in range(4)]
-        return tiles[0].with_boxes_of(*tiles[1:]), _tiles(views, rows, source, target)
+        return _in_tiles(views, rows, source, target, self.min_visibility), _tiles(views, rows, source, target)
 
 
 def _quarters(views: Views, center: Floats, place: Ints) -> tuple[Floats, Floats]:
@@ -127,12 +126,40 @@ def _only_own(views: Views) -> Floats:
     return np.stack([_whole(views), *np.zeros((3, len(views), 4))], axis=1)
 
 
-def _moved(views: Views, source: Floats, target: Floats, least: float) -> Views:
-    """The views with what they show in `source` (N, 4), in pixels, moved to `target` (N, 2), and its boxes."""
-    cut = views.reduced(*parts(views, source[:, None], inside=True), least)
-    shift = (target - source[:, :2]) / views.size[:, ::-1]
-    boxes = np.where(cut.labels[..., None] >= 0, cut.boxes + np.tile(shift, 2)[:, None], 0)
-    return replace(cut, boxes=boxes, matrix=views.matrix @ view_matrix(-shift, 1 - shift))
+def _in_tiles(views: Views, rows: Ints, source: Floats, target: Floats, least: float) -> Views:
+    """The views with the boxes that their tiles show, and the matrix of the first one. Arguments: see `_tiles`.
+
+    Box by box, without padding: what a tile shows of an image has few of its boxes.
+    """
+    real, size = views.labels >= 0, views.size[:, None, ::-1]
+    tile, box = pairs(np.append(0, np.cumsum(real.sum(1))), rows.ravel())
+    window = (source / np.tile(size, 2)).reshape(-1, 4).T.take(tile, 1)
+    image = tile // rows.shape[1]
+    cut, share, stays = _cut(views.boxes[real].T.take(box, 1), window, size[:, 0].T.take(image, 1), least)
+    shift = (target - source[..., :2]) / size
+    moved = cut.take(stays, 1).T + np.tile(shift, 2).reshape(-1, 4).take(tile[stays], 0)
+    box, count = box[stays], np.bincount(image[stays], minlength=len(views))
+    return replace(
+        views,
+        boxes=padded(moved, count, 0),
+        labels=padded(views.labels[real][box], count, -1),
+        visible=padded(views.visible[real][box] * share, count, 1),
+        matrix=part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0]),
+        outlines=None,
+    )
+
+
+def _cut(boxes: Floats, windows: Floats, size: Floats, least: float) -> tuple[Floats, Floats, Ints]:
+    """Boxes cut off at windows, (4, P) XYXY relative to images of `size` (2, P) pixels, (x, y).
+
+    Which of them stay, by the rule of `Views.reduced`, and the share of their areas that is left of those.
+    """
+    low, high = np.maximum(boxes[:2], windows[:2]), np.minimum(boxes[2:], windows[2:])
+    left, whole = high - low, boxes[2:] - boxes[:2]
+    pixels, area, whole_area = left * size, left[0] * left[1], whole[0] * whole[1]
+    sliver = (pixels < 1 - 1e-6) & (pixels < whole * size - 1e-6)
+    stays = np.flatnonzero(((pixels > 1e-6) & ~sliver).all(0) & (area >= (least - 1e-9) * whole_area))
+    return np.concatenate([low, high]), area[stays] / whole_area[stays], stays
 
 
 # ------------------------------------------------------------------------------------------------ mixup
