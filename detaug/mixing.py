@@ -43,9 +43,9 @@ def _tiles(views: Views, rows: Ints, source: Floats, target: Floats) -> Arrays:
     """What `_Pasting.paint` takes: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
     index = rows - first_of_batch(views)[:, None]
     in_anchor, shape = source[..., 1::-1], (source[..., 2:] - source[..., :2])[..., ::-1]
-    stacked = [np.stack([index, index], axis=2), in_anchor, target[..., ::-1], shape]
+    tiles = np.stack([np.stack([index, index], axis=2), in_anchor, target[..., ::-1], shape], axis=2).astype(np.int64)
     empty_first = np.argsort((shape > 0).all(2), axis=1, kind="stable")  # DALI's GPU kernel errs on empty last ones
-    return {"tiles": np.take_along_axis(np.stack(stacked, axis=1), empty_first[:, None, :, None], 2).astype(np.int64)}
+    return {"tiles": tiles[np.arange(len(views))[:, None], empty_first].swapaxes(1, 2)}
 
 
 def _whole(views: Views) -> Floats:
