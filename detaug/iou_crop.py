@@ -184,7 +184,8 @@ class _Objects:
 
 def _objects(views: Views) -> _Objects:
     real = views.labels >= 0
-    boxes, count = views.boxes.transpose(2, 0, 1).reshape(4, -1).take(np.flatnonzero(real), 1), real.sum(1)
+    count = real.sum(1)
+    boxes = views.boxes.transpose(2, 0, 1).reshape(4, -1).take(np.flatnonzero(real), 1)
     image = np.flatnonzero(count)
     first = np.append(0, np.cumsum(count[image]))
     width, height = boxes[2:] - boxes[:2]

@@ -185,7 +185,7 @@ class Views:
 
     def clip(self, keep: Bools | None = None) -> Views:
         """The boxes cut off at the view's border: those that `keep`, (N, M), leaves, else those in view at all."""
-        outlines = None if self.outlines is None else polygons.clip(self.outlines)
+        outlines = None if self.outlines is None else _clipped(self.outlines, self.labels >= 0)
         boxes = (self.boxes if outlines is None else polygons.hull(outlines)).clip(0, 1)
         before, after = _areas(self.boxes, self.outlines), _areas(boxes, outlines)
         left = np.minimum(np.where(before > 0, after, 1) / np.where(before > 0, before, 1), 1)
@@ -343,6 +343,14 @@ _QUARTERS = np.array(
     ]
 )
 """Turns by 0, 1, 2, 3 quarters counter-clockwise, y down, of the unit square onto itself."""
+
+
+def _clipped(outlines: Floats, real: Bools) -> Floats:
+    """(N, M, V, 2): what lies in the view of the real ones, (N, M); there are several times as many others."""
+    left = polygons.clip(outlines[real])
+    clipped = np.zeros((*real.shape, *left.shape[1:]))
+    clipped[real] = left
+    return clipped
 
 
 def _rescaled(points: Floats | None, start: Floats, end: Floats) -> Floats | None:
