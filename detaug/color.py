@@ -54,14 +54,14 @@ def chain(*steps: Matrix) -> Matrix:
 def _then(first: Matrix, second: Matrix) -> Matrix:
     both = np.einsum("nij,njk->nik", second[:, :, :3], first)  # a stack of small matrices: faster than @
     both[:, :, 3] += second[:, :, 3]
-    return both
+    return np.asarray(both)
 
 
 def _affine(linear: Matrix, offset: Matrix | float = 0.0) -> Matrix:
     """(N, 3, 4) of (3, 3, N) and (N,)."""
     matrix = np.empty((3, 4, linear.shape[2]))  # NumPy is slow where the last axis is short
     matrix[:, :3], matrix[:, 3] = linear, offset
-    return matrix.transpose(2, 0, 1)
+    return np.asarray(matrix.transpose(2, 0, 1))
 
 
 def _in_rgb(yiq: list[list[float]]) -> Matrix:

@@ -5,6 +5,7 @@ Points may repeat, so that polygons of different length share an array.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +29,8 @@ def from_boxes(boxes: Floats, shape: Floats = UNIT_SQUARE) -> Floats:
 
 def hull(polygons: Floats) -> Floats:
     """(..., 4): the XYXY boxes around the polygons."""
-    return np.concatenate([polygons.min(-2), polygons.max(-2)], axis=-1)
+    points = np.moveaxis(polygons, -2, 0)  # point by point: NumPy is slow where it reduces a short axis
+    return np.concatenate([reduce(np.minimum, points), reduce(np.maximum, points)], axis=-1)
 
 
 def area(polygons: Floats) -> Floats:

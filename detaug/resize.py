@@ -123,7 +123,7 @@ class Resize(Render):
             return np.array(self._several, np.float64)[drawn["size"][first_of_batch(views)]]
         if isinstance(self.size, int):
             return shorter_side(views.size, np.full(len(views), float(self.size)), self.max_size)
-        return np.tile(np.array(self.size, np.float64)[:, None], len(views)).T
+        return np.asarray(np.tile(np.array(self.size, np.float64)[:, None], len(views)).T)
 
 
 @dataclass(frozen=True)

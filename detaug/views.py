@@ -228,7 +228,7 @@ class Views:
     def pixel_boxes(self) -> Floats:
         """(N, M, 4) XYXY, in pixels of the view at its size."""
         sides = self.size.T[[1, 0, 1, 0]]
-        return (self.boxes.transpose(2, 0, 1) * sides[..., None]).transpose(1, 2, 0)
+        return np.asarray((self.boxes.transpose(2, 0, 1) * sides[..., None]).transpose(1, 2, 0))
 
     # ---------------------------------------------------------------------------------------------- out
 
@@ -291,7 +291,7 @@ def view_matrix(start: Floats, end: Floats) -> Floats:
     matrix[0, 0], matrix[1, 1] = (end - start).T
     matrix[:2, 2] = start.T
     matrix[2, 2] = 1
-    return matrix.transpose(2, 0, 1)
+    return np.asarray(matrix.transpose(2, 0, 1))
 
 
 def part_matrix(matrix: Floats, start: Floats, end: Floats) -> Floats:
@@ -300,7 +300,7 @@ def part_matrix(matrix: Floats, start: Floats, end: Floats) -> Floats:
     part = np.empty_like(columns)
     np.multiply(columns[:2], (end - start).T[:, None], out=part[:2])
     part[2] = columns[0] * start[:, 0] + columns[1] * start[:, 1] + columns[2]
-    return part.transpose(2, 1, 0)
+    return np.asarray(part.transpose(2, 1, 0))
 
 
 def inverse(matrix: Floats) -> Floats:
@@ -318,7 +318,7 @@ def inverse(matrix: Floats) -> Floats:
 def corners(matrix: Floats) -> Floats:
     """(N, 2, 2): where the corners (0, 0) and (1, 1) of views that are not turned lie in the source, (x, y) pixels."""
     x, y, origin = matrix[:, :2].transpose(2, 1, 0)
-    return np.stack([origin, x + y + origin]).transpose(2, 0, 1)
+    return np.asarray(np.stack([origin, x + y + origin]).transpose(2, 0, 1))
 
 
 def invert(matrix: Floats) -> Floats:
