@@ -44,6 +44,7 @@ class DecodedImages:
             for row, part, (height, width) in zip(rows.tolist(), parts, sizes, strict=True)
         }
         self._images: dict[int, Any] = {}
+        self._together = tensors.TensorListGPU if device.type == "cuda" else tensors.TensorListCPU
         while len(rows):
             faults = self._decode(reader, rows, device, settings)
             if faults:
@@ -52,10 +53,10 @@ class DecodedImages:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    def inputs(self, rows: Rows) -> dict[str, list[Any]]:
+    def inputs(self, rows: Rows) -> dict[str, Any]:
         """What `kept` must be fed for the images at `rows`, by input name. Raises ValueError for one not here."""
         try:
-            return {"image": [self._images[row] for row in rows.tolist()]}
+            return {"image": self._together([self._images[row] for row in rows.tolist()], "HWC", contiguous=False)}
         except KeyError as row:
             raise ValueError(
                 f"image {row} of the json is not kept: it was skipped, or is another shard's; cache=None reads it"

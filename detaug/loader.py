@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from nvidia.dali import fn
-from torch.utils.dlpack import from_dlpack
 
 from detaug.arguments import check
 from detaug.batches import Batch
 from detaug.decoded_images import DecodedImages, kept
 from detaug.faults import DataError, Faults, faults_behind, remedy, wrong_sizes
-from detaug.pipeline import DALI_ERRORS, Lane, rank_and_world, resolve_device
+from detaug.pipeline import DALI_ERRORS, Lane, as_torch, give_memory_back, rank_and_world, resolve_device
 from detaug.pixels import Normalize
 from detaug.plans import Planned, Planner, at_rows, planned_parts
 from detaug.reader import CocoReader, Rows, decoded
@@ -177,10 +176,14 @@ class Loader:
         return again
 
     def close(self) -> None:
-        """End the pipelines and free what they hold; the next `for` makes new ones."""
+        """End the pipelines and free what they hold; the next `for` makes new ones.
+
+        Without it a loader that is gone leaves its GPU memory to DALI, for the next loader.
+        """
         self._idle.clear()
         self._running.clear()
         self._decoded = None
+        give_memory_back(self.device)
 
     def __enter__(self) -> Loader:
         return self
@@ -366,12 +369,12 @@ class Loader:
         return np.full(size.shape, canvas, np.float32)
 
     def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
-        images, rows = from_dlpack(outputs[0].as_tensor()), planned.rows
+        images, rows = as_torch(outputs[0], self.device), planned.rows
         drawn, after = planned.drawn, planned.outcome
         if self.recipe.channels_last:
             images = images.permute(0, 3, 1, 2)
         if after.copied:
-            torch.cuda.current_stream(self.device).wait_event(after.copied)
+            after.copied.wait()
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
             images, rows = images[torch.from_numpy(at).to(images.device)], rows[at]

@@ -13,6 +13,20 @@ from torch import Tensor
 from detaug.views import Ints, Views
 
 
+@dataclass(eq=False)
+class Copied:
+    """A copy to the GPU that goes on in the background."""
+
+    event: torch.cuda.Event
+    done: bool = False
+
+    def wait(self) -> None:
+        """Nothing that the current stream does from now on is done before the copy."""
+        self.done = self.done or self.event.query()  # then for all batches of the copy: asking costs
+        if not self.done:
+            torch.cuda.current_stream(self.event.device).wait_event(self.event)
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """Of one batch of N images; the fields are `Batch`'s. `size` and `matrix` are on the CPU."""
@@ -23,8 +37,8 @@ class Outcome:
     counts: tuple[int, ...]
     size: Tensor
     matrix: Tensor
-    copied: torch.cuda.Event | None
-    """When the tensors are on the GPU."""
+    copied: Copied | None
+    """When `boxes`, `labels` and `mask` are on the GPU."""
 
     def __getitem__(self, rows: Ints) -> Outcome:
         """Some of the images, padded to the boxes of the fullest one among them."""
@@ -48,7 +62,7 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
     masks = _split([all_labels[part, :width] >= 0 for part, width in cut], device)
     size, matrix = views.size.astype(np.int64), views.to_output().astype(np.float32)
     sizes, matrices = ([torch.from_numpy(each[part].copy()) for part in parts] for each in (size, matrix))
-    copied = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
+    copied = Copied(torch.cuda.current_stream(device).record_event()) if device.type == "cuda" else None
     return [
         Outcome(boxes[at], labels[at], masks[at], tuple(counts[part].tolist()), sizes[at], matrices[at], copied)
         for at, part in enumerate(parts)

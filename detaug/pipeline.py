@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from nvidia.dali import Pipeline
+from nvidia.dali import Pipeline, backend
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from detaug.on_cpu import end_threads
 from detaug.recipe import Node
@@ -51,7 +53,7 @@ class Lane:
     def _feed(self, inputs: dict[str, Any], wanted: bool) -> None:
         for name in [name for name in inputs if name not in self._unused]:
             try:
-                self.pipeline.feed_input(name, inputs[name])
+                self.pipeline.feed_input(name, inputs[name], use_copy_kernel=True)  # a kernel for all images
             except KeyError:  # an op plans what its `paint` makes nothing of, so DALI left it out
                 self._unused.add(name)
         self._fed.append(wanted)
@@ -64,6 +66,19 @@ class Lane:
         outputs = self.pipeline.share_outputs(cuda_stream=stream)
         self.pipeline.release_outputs()
         return list(outputs)
+
+
+def as_torch(output: Any, device: torch.device) -> Tensor:
+    """An output of `Lane.finish` on this device, whose samples are of one size, as one tensor."""
+    tensor = output.as_tensor()
+    # the current stream waits for it already: to let DALI make it wait once more costs ten times the rest
+    return from_dlpack(tensor.__dlpack__(stream=-1) if device.type == "cuda" else tensor)
+
+
+def give_memory_back(device: torch.device) -> None:
+    """What DALI keeps from pipelines that are gone, for the next ones."""
+    if device.type == "cuda":
+        backend.ReleaseUnusedMemory()
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:

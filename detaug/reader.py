@@ -122,7 +122,7 @@ def decoded(device: str, hw_decoder_load: float = 0.95) -> Node:
     On the CPU another size than the json's is an error of the pipeline, since DALI's resize would end the process
     where a view lies outside of a smaller image. On a GPU `hw_decoder_load` of the JPEGs go to its JPEG engine.
     """
-    encoded = fn.io.file.read(fn.external_source(name="path"))
+    encoded = fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # maps stop all threads for a moment
     if device == "cpu":
         sizes = fn.external_source(name="size")
         shape = fn.peek_image_shape(encoded, dtype=types.INT32)

@@ -443,10 +443,10 @@ def test_ctrl_c_between_two_inputs_does_not_mix_up_images(painted: Folder, monke
     loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False, pipelines=2)
     feed, calls = nvidia.dali.Pipeline.feed_input, iter(range(100))
 
-    def interrupted(pipeline: nvidia.dali.Pipeline, *args: object) -> None:
+    def interrupted(pipeline: nvidia.dali.Pipeline, *args: object, **options: object) -> None:
         if next(calls) == 9:
             raise KeyboardInterrupt
-        feed(pipeline, *args)
+        feed(pipeline, *args, **options)
 
     monkeypatch.setattr(nvidia.dali.Pipeline, "feed_input", interrupted)
     with pytest.raises(KeyboardInterrupt):
