@@ -94,8 +94,9 @@ class DecodedImages:
 
 def kept(device: str) -> Node:
     """(H, W, 3) uint8 RGB images on `device`, fed by `DecodedImages.inputs`."""
-    place = "gpu" if device == "cuda" else "cpu"
-    return fn.external_source(name="image", device=place, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=True)
+    on_cpu = device == "cpu"  # on a GPU DALI would share only batches that lie in one piece, and might write into them
+    place = "cpu" if on_cpu else "gpu"
+    return fn.external_source(name="image", device=place, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)
 
 
 def decoding_lanes(batch_size: int, device: torch.device, how: Settings) -> list[Lane]:
