@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from painted_files import Folder, same
 from PIL import Image
 
 import detaug as da
+from detaug.on_cpu import Painter
+from detaug.views import Views
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 MIXING = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Mosaic(), da.MixUp(), da.Normalize()]
@@ -286,3 +289,19 @@ def test_a_file_that_goes_while_the_disk_is_slow_is_named(painted: Folder) -> No
         (painted[0] / "03.png").unlink()
         with pytest.raises(da.DataError, match=r"03\.png is not there any more"):
             list(loader)
+
+
+class Failing(da.PixelOp):
+    """An op whose painter is wrong."""
+
+    def painter(self, views: Views) -> Painter:
+        def paint(image: torch.Tensor) -> torch.Tensor:
+            raise ArithmeticError("a mistake of my own")
+
+        return paint
+
+
+def test_an_op_that_fails_is_not_blamed_on_the_images(painted: Folder) -> None:
+    loader = da.Loader(da.CocoReader(*painted), [da.Resize((40, 50)), Failing(), da.Normalize()], 4, device="cpu")
+    with pytest.raises(RuntimeError, match=r"each image of the batch decodes alone: .*a mistake of my own"):
+        next(iter(loader))
