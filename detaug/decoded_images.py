@@ -44,13 +44,14 @@ class DecodedImages:
             for row, part, (height, width) in zip(rows.tolist(), parts, sizes, strict=True)
         }
         self._images: dict[int, Any] = {}
-        self._together = tensors.TensorListGPU if device.type == "cuda" else tensors.TensorListCPU
+        on_gpu = device.type == "cuda"
+        self._together: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
         while len(rows):
             faults = self._decode(reader, rows, device, settings)
             if faults:
                 skip(faults)
             rows = rows[~np.isin(rows, [*self._images, *faults])]
-        if device.type == "cuda":
+        if on_gpu:
             torch.cuda.synchronize(device)
 
     def inputs(self, rows: Rows) -> dict[str, Any]:

@@ -19,10 +19,11 @@ class Copied:
 
     event: torch.cuda.Event
     done: bool = False
+    """Known to be over, for the other batches of the copy: what is asked of the device for each batch adds up."""
 
     def wait(self) -> None:
         """Nothing that the current stream does from now on is done before the copy."""
-        self.done = self.done or self.event.query()  # then for all batches of the copy: asking costs
+        self.done = self.done or bool(self.event.query())  # type: ignore[no-untyped-call]
         if not self.done:
             torch.cuda.current_stream(self.event.device).wait_event(self.event)
 

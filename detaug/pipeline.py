@@ -78,7 +78,7 @@ def as_torch(output: Any, device: torch.device) -> Tensor:
 def give_memory_back(device: torch.device) -> None:
     """What DALI keeps from pipelines that are gone, for the next ones."""
     if device.type == "cuda":
-        backend.ReleaseUnusedMemory()
+        backend.ReleaseUnusedMemory()  # type: ignore[attr-defined]
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:
