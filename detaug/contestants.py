@@ -85,8 +85,8 @@ def _epochs(ours: Loader, job: Job) -> Iterator[Made]:
 def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
-    pixels = job.batch_size * pixels_made(reader, make_recipe(_recipe(job)))
-    how = choose_settings(device, pixels, job.settings)
+    pixels = pixels_made(reader, make_recipe(_recipe(job)))
+    how = choose_settings(device, job.batch_size, pixels, job.settings)
     lanes = decoding_lanes(job.batch_size, device, how)
     running: list[tuple[Lane, int]] = []
     order = np.random.default_rng(0).permutation(len(reader))

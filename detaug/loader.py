@@ -110,9 +110,8 @@ class Loader:
             reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
         )
         self._skipped: dict[int, None] = {}
-        self.settings = choose_settings(
-            self.device, batch_size * pixels_made(reader, self.recipe), settings, pipelines=pipelines, threads=threads
-        )
+        pixels = pixels_made(reader, self.recipe)
+        self.settings = choose_settings(self.device, batch_size, pixels, settings, pipelines=pipelines, threads=threads)
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._planner.batches(0))

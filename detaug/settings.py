@@ -33,12 +33,15 @@ class Settings:
         check("hw_decoder_load", self.hw_decoder_load, share, "a share in 0..1")
 
 
-IN_WORK = 768 * 300 * 300
-"""Pixels made that a GPU is given at once, in several batches where these are small: with fewer it waits for Python."""
+IN_WORK = 768
+"""Images of 300 x 300 that a GPU is given at once, in several batches where these are small: with fewer it waits for
+Python. A larger one, which takes more memory, counts for more: up to `MOST`."""
+MOST = 3
 
 
 def choose_settings(
     device: torch.device,
+    batch_size: int,
     pixels: int,
     file: str | os.PathLike[str] | None = None,
     *,
@@ -47,9 +50,9 @@ def choose_settings(
 ) -> Settings:
     """Those given, else those of a file that `detaug tune` wrote, else what suits the device.
 
-    `pixels`: of all images of a batch, after the recipe.
+    `pixels`: of an image after the recipe.
     """
-    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(pixels))
+    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(batch_size, pixels))
     chosen |= read_settings(file) if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
     return Settings(**chosen)
@@ -59,9 +62,10 @@ def _on_cpu() -> Settings:
     return Settings(1, threads=len(os.sched_getaffinity(0)))
 
 
-def _on_gpu(pixels: int) -> Settings:
-    pipelines = 3
-    return Settings(pipelines, threads=2, depth=min(max(IN_WORK // (pipelines * pixels), 2), 8))
+def _on_gpu(batch_size: int, pixels: int) -> Settings:
+    pipelines = 2
+    images = batch_size * min(pixels / (300 * 300), MOST)
+    return Settings(pipelines, threads=2, depth=int(min(max(IN_WORK / (pipelines * images), 2), 8)))
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:

@@ -109,7 +109,7 @@ def _choices(device: torch.device) -> dict[str, list[Any]]:
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
     threads = [each for each in (1, 2, 3, 4) if each <= cores]
-    return {"pipelines": [2, 4, 5], "threads": threads, "hw_decoder_load": [0.65, 0.8, 1.0], "depth": [1, 3, 4, 8]}
+    return {"pipelines": [1, 3, 4], "threads": threads, "hw_decoder_load": [0.65, 0.8, 1.0], "depth": [1, 3, 4, 8]}
 
 
 def _rate(loader: Loader, settings: Settings, seconds: float) -> float:

@@ -172,8 +172,8 @@ def test_settings_change_no_batch(files: tuple[str, str], tmp_path: Path, device
 def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
     write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6))
     device = torch.device("cpu")
-    assert choose_settings(device, 32).threads == len(os.sched_getaffinity(0))
-    assert choose_settings(device, 32, tmp_path / "s.json", threads=7) == Settings(4, 7, 6)
+    assert choose_settings(device, 32, 90000).threads == len(os.sched_getaffinity(0))
+    assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6)
 
 
 @pytest.mark.parametrize(
@@ -189,11 +189,11 @@ def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp
 def test_a_file_of_settings_that_is_none(tmp_path: Path, content: str, says: str) -> None:
     (tmp_path / "s.json").write_text(content)
     with pytest.raises(ValueError, match=says):
-        choose_settings(torch.device("cpu"), 32, tmp_path / "s.json")
+        choose_settings(torch.device("cpu"), 32, 90000, tmp_path / "s.json")
 
 
 def test_a_file_of_settings_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"s\.json: no such file of settings; detaug tune .* -o .*s\.json"):
-        choose_settings(torch.device("cpu"), 32, tmp_path / "s.json")
+        choose_settings(torch.device("cpu"), 32, 90000, tmp_path / "s.json")
     with pytest.raises(ValueError, match="not a file of settings; detaug tune"):
-        choose_settings(torch.device("cpu"), 32, tmp_path)
+        choose_settings(torch.device("cpu"), 32, 90000, tmp_path)
