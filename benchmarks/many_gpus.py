@@ -1,0 +1,366 @@
+"""The loader and a training on one GPU and on several of a host: how much does each add, and are the losses the same?
+
+    detaug convert-voc BCCD -o train.json --split train && detaug convert-voc BCCD -o test.json --split test
+    python benchmarks/many_gpus.py train.json test.json BCCD/JPEGImages -o many --minutes 7
+
+On 1, 2, 4, ... GPUs, as many as there are. Loader: alone, --loader-batch-size images on each GPU, each process on
+--cores-per-gpu cores of its own, so that one GPU has its share of the cores too. Speed: ssd300_vgg16, --batch-size
+images on each GPU. Curves: its losses (it has no batch norm) where all GPUs of the part take --batch-size images
+together, so that a step is the same on any number; two seeds on one GPU differ in weights, order and draws, and say
+what noise is.
+
+What is timed runs alone; curves run side by side, on GPUs of their own. Each part is a process, or torchrun's; after
+each one results.json and curves.png are written again. What takes longer than --part-minutes, or goes beyond
+--minutes, is stopped. The images are listed --copies times, so that epochs are not too short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import accumulate, chain, islice, product, repeat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from many_gpus_summary import curves, draw_curves, summary
+from torch import distributed as dist
+from train_compare import detaug_loader, machine
+
+import detaug as da
+from detaug.train import Detector, TrainOptions, train
+
+
+class Part(NamedTuple):
+    """kind: "loader" and "speed" are timed, and alone; "curve" is compared by its losses."""
+
+    kind: str
+    gpus: int
+    seed: int
+    """Of timed parts, which turn it is."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.gpus}-{self.seed}"
+
+
+def counts(gpus: int) -> list[int]:
+    """1, 2, 4, ..., and all of them."""
+    return sorted({gpus, *(1 << at for at in range(gpus.bit_length()))} - {1 << gpus.bit_length()})
+
+
+def order(gpus: int, turns: int, batch_size: int) -> list[list[Part]]:
+    """What matters most is first. Those of one list run at the same time, on GPUs of their own."""
+    curves = [
+        Part("curve", each, seed)
+        for each in counts(gpus)
+        for seed in ((0, 1) if each <= 2 else (0,))
+        if batch_size % each == 0
+    ]
+    together = list[list[Part]]()
+    for part in curves:
+        if not together or sum(each.gpus for each in (*together[-1], part)) > gpus:
+            together.append([])
+        together[-1].append(part)
+    turns_of_kinds = product(range(turns), ("loader", "speed"))
+    timed = [[[Part(kind, each, turn)] for each in counts(gpus)] for turn, kind in turns_of_kinds]
+    return [*timed[0], *together, *chain.from_iterable(timed[1:])]
+
+
+# ---------------------------------------------------------------- a part, in processes of its own
+
+
+class Steps:
+    """A loader for a number of steps, over as many epochs as that takes; time and CPU time are from `warm_up` on."""
+
+    def __init__(self, loader: da.Loader, steps: int, warm_up: int) -> None:
+        self.loader, self.steps, self.warm_up = loader, steps, warm_up
+        self.class_names, self.seconds, self.cpu = loader.class_names, 0.0, 0.0
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[da.Batch]:
+        begin, cpu = now(), cpu_seconds()
+        for step, batch in enumerate(islice(chain.from_iterable(repeat(self.loader)), self.steps)):
+            if step == self.warm_up:
+                begin, cpu = now(), cpu_seconds()
+            yield batch
+        cpu = cpu_seconds() - cpu
+        self.seconds, self.cpu = now() - begin, of_all_processes(cpu)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.loader.state_dict()
+
+    def measured(self, images: int) -> dict[str, float]:
+        """`images`: of a step, on all GPUs together."""
+        images *= self.steps - self.warm_up
+        return {"images_per_second": images / self.seconds, "cpu_seconds_per_1000_images": 1000 * self.cpu / images}
+
+
+def now() -> float:
+    """When all processes have done all of their work."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    if dist.is_initialized():
+        dist.barrier()
+    return time.perf_counter()
+
+
+def cpu_seconds() -> float:
+    """Of all threads of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def of_all_processes(value: float) -> float:
+    if not dist.is_initialized():
+        return value
+    total = torch.tensor(value, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.all_reduce(total)
+    return total.item()
+
+
+def pin(cores: int) -> None:
+    """This process to the cores that are its share, also the threads that are there already; 0: all cores."""
+    first = int(os.environ.get("LOCAL_RANK", 0)) * cores
+    own = sorted(os.sched_getaffinity(0))[first : first + cores]
+    for thread in os.listdir("/proc/self/task") if own else ():
+        os.sched_setaffinity(int(thread), own)
+
+
+def run_part(part: Part, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    torch.backends.cudnn.benchmark = True
+    torch.set_float32_matmul_precision("high")
+    device = "cpu" if options.device == "cpu" else None
+    if part.kind == "loader":
+        return run_loader(options, device, part.gpus)
+    steps, warm_up = (options.speed_steps, options.warm_up) if part.kind == "speed" else (options.steps, 0)
+    watched = list[Steps]()
+
+    def make_loader(settings: TrainOptions, device: torch.device, detector: Detector) -> Steps:
+        watched.append(Steps(detaug_loader(settings, device, detector), steps, warm_up))
+        return watched[0]
+
+    batch_size = options.batch_size // (part.gpus if part.kind == "curve" else 1)
+    settings = TrainOptions(
+        annotations=options.annotations,
+        images=options.images,
+        val=options.test if part.kind == "curve" else None,
+        val_images=options.test_images,
+        output=folder,
+        model=options.model,
+        epochs=1,
+        batch_size=batch_size,
+        optimizer="adamw",
+        lr=options.lr,
+        weight_decay=0.02,
+        seed=part.seed,
+        checkpoint_every=0,
+        device=device,
+    )
+    result = train(settings, make_loader=make_loader)
+    return {**result, **watched[0].measured(batch_size * part.gpus), "batch_size_on_each": batch_size}
+
+
+def run_loader(options: argparse.Namespace, device: str | None, gpus: int) -> dict[str, Any]:
+    pin(options.cores_per_gpu)
+    if gpus > 1:
+        if not device:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("gloo" if device else "nccl", timeout=timedelta(minutes=2))
+    reader = da.CocoReader(options.images, options.annotations)
+    loader = da.Loader(reader, da.presets.ssd300(), options.loader_batch_size, device=device)
+    steps = Steps(loader, options.loader_steps, options.loader_steps // 10)
+    for _ in steps:
+        pass
+    if gpus > 1:
+        dist.destroy_process_group()
+    return {**steps.measured(options.loader_batch_size * gpus), "cores_of_each": len(os.sched_getaffinity(0))}
+
+
+# ---------------------------------------------------------------- all parts
+
+
+def run_all(options: argparse.Namespace) -> None:
+    end, results = time.monotonic() + 60 * options.minutes, dict[str, Any]()
+    work = Path(tempfile.mkdtemp())
+    try:
+        extra = copies(options, work)
+        for parts in order(options.gpus, options.turns, options.batch_size):
+            if time.monotonic() < end:
+                run_together(parts, options, extra, work, min(end, time.monotonic() + 60 * options.part_minutes))
+                results |= {part.name: found for part in parts if (found := result_of(part, work))}
+                write_results(options, results)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print(f"\n{options.gpus} x {machine()}; {options.model}", *summary(results), sep="\n", flush=True)
+
+
+def copies(options: argparse.Namespace, work: Path) -> list[str]:
+    """The arguments for a json that lists every image `--copies` times, as links."""
+    data, images, boxes = json.loads(options.annotations.read_text()), [], []
+    step = 1 + max(image["id"] for image in data["images"])
+    for copy in range(options.copies):
+        for image in data["images"]:
+            link = work / "images" / f"{copy}" / image["file_name"]
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to((options.images / image["file_name"]).resolve())
+            images.append({**image, "id": image["id"] + copy * step, "file_name": f"{copy}/{image['file_name']}"})
+        for box in data["annotations"]:
+            boxes.append({**box, "id": len(boxes) + 1, "image_id": box["image_id"] + copy * step})
+    (work / "train.json").write_text(json.dumps({**data, "images": images, "annotations": boxes}))
+    return ["--copied", str(work), "--gpus", str(options.gpus), "--cores-per-gpu", str(options.cores_per_gpu)]
+
+
+def run_together(parts: list[Part], options: argparse.Namespace, extra: list[str], work: Path, end: float) -> None:
+    """At the end of the time they are stopped, with the processes that they started."""
+    begin, first = time.monotonic(), accumulate((part.gpus for part in parts), initial=0)
+    running = [start(part, at, options, extra, work) for part, at in zip(parts, first, strict=False)]
+    try:
+        for part, process in zip(parts, running, strict=True):
+            how = outcome(process, end)
+            print(f"{part.name}: {how or 'done'} after {time.monotonic() - begin:.0f} s", flush=True)
+            if how:
+                log = shutil.copy(work / part.name / "log.txt", options.output / f"{part.name}.log")
+                print(*log.read_text(errors="replace").splitlines()[-60:], sep="\n  ", flush=True)
+    finally:
+        for process in running:
+            stop(process)
+
+
+def outcome(process: subprocess.Popen[bytes], end: float) -> str:
+    """What went wrong, if anything."""
+    try:
+        code = process.wait(max(0.0, end - time.monotonic()))
+        return f"failed with exit code {code}" if code else ""
+    except subprocess.TimeoutExpired:
+        stop(process)
+        return "stopped, the time is up"
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """torchrun ends its processes, if it is given the time."""
+    for end, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, None)):
+        if process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+                os.killpg(process.pid, end)
+                process.wait(seconds)
+
+
+def die_with_parent() -> None:
+    """For torchrun's processes: they are in sessions of their own, a signal to its group does not reach them."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
+
+
+def start(part: Part, at: int, options: argparse.Namespace, extra: list[str], work: Path) -> subprocess.Popen[bytes]:
+    """On the GPUs from `at` on."""
+    folder = work / part.name
+    folder.mkdir()
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node"]
+    launcher = [*torchrun, str(part.gpus)] if part.gpus > 1 else []
+    command = [sys.executable, *launcher, __file__, *sys.argv[1:], *extra, "--part", json.dumps(part)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # torchrun's own choice, for one process too
+    if options.device == "cuda":
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(visible()[at : at + part.gpus])
+    with open(folder / "log.txt", "wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
+
+
+def visible() -> list[str]:
+    """Numbers or names of the GPUs that this process sees."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return given.split(",") if given else [str(at) for at in range(torch.cuda.device_count())]
+
+
+def result_of(part: Part, work: Path) -> dict[str, Any] | None:
+    """Also of a curve that was stopped: its losses so far."""
+    result, metrics = work / part.name / "result.json", work / part.name / "metrics.jsonl"
+    found: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {}
+    if part.kind == "curve" and metrics.exists():
+        lines = [json.loads(line) for line in metrics.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+        found["losses"] = [line["loss"] for line in lines if "loss" in line]
+    for name in ("checkpoint.pt", "model.pt"):
+        (work / part.name / name).unlink(missing_ok=True)
+    return found or None
+
+
+def write_results(options: argparse.Namespace, results: dict[str, Any]) -> None:
+    settings = {name: str(value) for name, value in vars(options).items()}
+    host = f"{options.gpus} x {machine()}"
+    content = {"machine": host, "settings": settings, "summary": summary(results), "parts": results}
+    (options.output / "results.json").write_text(json.dumps(content, indent=1))
+    draw_curves(curves(results), options.model, options.output / "curves.png")
+
+
+# ---------------------------------------------------------------- the command
+
+
+def choose(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """GPUs and cores that were not given. Ends the program if there are not so many."""
+    there = torch.cuda.device_count() if options.device == "cuda" else 1 << 10
+    options.gpus = options.gpus or (there if options.device == "cuda" else 2)
+    if not 1 <= options.gpus <= there:
+        parser.error(f"found {there} GPUs, --gpus must be 1 to that; --device cpu tries this program out without")
+    cores = len(os.sched_getaffinity(0)) // options.gpus
+    if options.cores_per_gpu is None:
+        options.cores_per_gpu = 16 if cores >= 16 else 0
+    if not 0 <= options.cores_per_gpu <= cores:
+        parser.error(f"there are {cores} cores for each of {options.gpus} GPUs, --cores-per-gpu must be 0 to that")
+    if options.warm_up >= options.speed_steps:
+        parser.error(f"--warm-up {options.warm_up} leaves nothing of --speed-steps {options.speed_steps} to time")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("annotations", type=Path)
+    parser.add_argument("test", type=Path)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the folder for results.json and curves.png")
+    parser.add_argument("--minutes", type=float, default=7.0, help="for everything")
+    parser.add_argument("--part-minutes", type=float, default=2.0, help="for each part, should it hang")
+    parser.add_argument("--gpus", type=int, help="at most; default: all there are, of processes with --device cpu 2")
+    parser.add_argument("--cores-per-gpu", type=int, help="for the loader; 0: all; default: 16 if there are")
+    parser.add_argument("--copies", type=int, default=40)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--model", default="ssd300_vgg16", help="one without batch norm, for curves that can be equal")
+    parser.add_argument("--lr", type=float, default=0.0003)
+    parser.add_argument("--steps", type=int, default=400, help="of a curve")
+    parser.add_argument("--speed-steps", type=int, default=150)
+    parser.add_argument("--warm-up", type=int, default=30, help="steps of the training that are not timed")
+    parser.add_argument("--loader-batch-size", type=int, default=128)
+    parser.add_argument("--loader-steps", type=int, default=1000)
+    parser.add_argument("--turns", type=int, default=2, choices=[1, 2, 3], help="of what is timed")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    for hidden in ("--part", "--copied"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.test_images = options.images
+    if not options.part:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+        choose(options, parser)
+        options.output.mkdir(parents=True, exist_ok=True)
+        return run_all(options)
+    work, part = Path(options.copied), Part(*json.loads(options.part))
+    die_with_parent()
+    options.annotations, options.images = work / "train.json", work / "images"
+    result = run_part(part, options, work / part.name)
+    if int(os.environ.get("RANK", 0)) == 0:
+        (work / part.name / "result.json").write_text(json.dumps(result))
+    return None
+
+
+if __name__ == "__main__":
+    main()
