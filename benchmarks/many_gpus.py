@@ -232,14 +232,11 @@ def run_together(parts: list[Part], options: argparse.Namespace, extra: list[str
     try:
         for part, process in zip(parts, running, strict=True):
             how = outcome(process, end)
-            print(
-                f"{part.name}: {how or 'done'} after {time.monotonic() - begin:.0f} s",
-                flush=True,
-                end="" if how else "\n",
-            )
+            print(f"{part.name}: {how or 'done'} after {time.monotonic() - begin:.0f} s", flush=True)
             if how:
                 log = shutil.copy(work / part.name / "log.txt", options.output / f"{part.name}.log")
-                print("", *log.read_text(errors="replace").splitlines()[-60:], sep="\n  ", flush=True)
+                lines = log.read_text(errors="replace").splitlines()[-60:]
+                print(*(f"  {line}" for line in lines), sep="\n", flush=True)
     finally:
         for process in running:
             stop(process)
