@@ -34,7 +34,7 @@ def smooth(losses: list[float]) -> np.ndarray:
 
 def summary(results: dict[str, Any]) -> list[str]:
     smoothed = curves(results)
-    lines = ["", f"loss, mean of {WINDOW} steps", "step  " + "  ".join(smoothed)]
+    lines = ["", f"loss, mean of {WINDOW} steps", "step  " + "  ".join(smoothed)] if smoothed else []
     steps = min((len(curve) for curve in smoothed.values()), default=0)
     for at in sorted({round(each) for each in np.linspace(0, steps - 1, 11)}) if steps else []:
         values = (f"{curve[at]:{len(name)}.3f}" for name, curve in smoothed.items())

@@ -50,7 +50,7 @@ def test_curves_run_side_by_side_and_what_is_timed_alone(program: Any) -> None:
     turns = [f"{kind}-{gpus}-{turn}" for turn in (0, 1) for kind in ("loader", "speed") for gpus in (1, 2)]
     assert names(program, 2, 2, 32) == [*turns[:2], *curves, *turns[2:]]
     assert names(program, 1, 1, 32) == ["loader-1-0", "curve-1-0", "curve-1-1", "speed-1-0"]
-    assert names(program, 3, 1, 32)[3:6] == ["curve-1-0 curve-1-1", "curve-2-0", "curve-2-1"]
+    assert names(program, 3, 1, 32)[2:7] == ["loader-3-0", "curve-1-0 curve-1-1", *curves[1:], "speed-1-0"]
     assert [program.counts(gpus) for gpus in (5, 7, 8)] == [[1, 2, 4, 5], [1, 2, 4, 7], [1, 2, 4, 8]]
 
 
