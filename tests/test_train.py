@@ -21,7 +21,7 @@ import pytest
 import torch
 from painted_files import Folder
 from PIL import Image
-from train_run import Tiny, options, tiny
+from train_run import Tiny, options, tiny, train_plain
 
 from detaug.cli import main
 from detaug.detectors import DETECTORS, Detector, load_weights, make_detector
@@ -243,16 +243,19 @@ def test_a_checkpoint_without_a_scale_goes_on_in_float16(folder: tuple[Folder, P
     assert (out / "run/model.pt").is_file()
 
 
+def torchrun(painted: Folder, output: Path, mode: str) -> str:
+    """What two processes print."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [str(part) for part in (*launcher, HERE / "train_run.py", *painted, output, mode)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_two_processes(folder: tuple[Folder, Path]) -> None:
     """Under torchrun, with gloo: equal steps, one metrics file, every image evaluated once."""
     painted, out = folder
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launcher, HERE / "train_run.py", *painted, out / "two", 0]
-    done = subprocess.run(
-        [str(part) for part in command], env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("(9, 9, 'epoch 3/3  step 9/9  loss ") == 1
+    assert torchrun(painted, out / "two", "0").count("(9, 9, 'epoch 3/3  step 9/9  loss ") == 1
     assert [step for step, _, _ in losses(out / "two")] == list(range(1, 10))  # 21 images, 8 a step, 3 epochs
     (evaluation,) = [line["evaluation"] for line in lines(out / "two") if "evaluation" in line]
     assert (evaluation["images"], evaluation["repeated"]) == (21, 0)
@@ -260,6 +263,16 @@ def test_two_processes(folder: tuple[Folder, Path]) -> None:
     assert [each["loader"]["shard"] for each in state["ranks"]] == [[0, 2], [1, 2]]
     with pytest.raises(ValueError, match="made with world_size 2, this run has 1"):
         run(painted, out / "two", resume=True)
+
+
+def test_two_processes_train_as_one_with_the_doubled_batch(folder: tuple[Folder, Path]) -> None:
+    """The same images at each step, half of them on each process: the same losses and the same weights."""
+    painted, out = folder
+    torchrun(painted, out / "two", "plain")
+    train_plain(*painted, out / "one", batch_size=8)
+    assert losses(out / "two") == [pytest.approx(each, rel=1e-5) for each in losses(out / "one")]
+    one, two = (torch.load(out / name / "model.pt", weights_only=True)["model"] for name in ("one", "two"))
+    torch.testing.assert_close(two, one)
 
 
 # ---------------------------------------------------------------- settings

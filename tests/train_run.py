@@ -2,6 +2,7 @@
 
 python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, 0: not,
                                               endless: not, and far too many epochs
+                                              plain: one without batch norm and dropout, see `shared_batches`
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+import detaug as da
 from detaug.detectors import Detector
-from detaug.train import TrainOptions, train
+from detaug.pipeline import rank_and_world
+from detaug.train import TrainOptions, train, train_recipe
 
 
 class Tiny(nn.Module):
@@ -48,6 +51,41 @@ def classification(logits: Tensor, targets: list[dict[str, Tensor]]) -> Tensor:
     return nn.functional.binary_cross_entropy_with_logits(logits, present.to(logits.dtype))
 
 
+class Plain(Tiny):
+    """Its loss is the mean of the images' losses, as they would be alone: no batch norm, no dropout."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3, 4), nn.ReLU())
+
+
+class Part(NamedTuple):
+    images: Tensor
+    found: list[dict[str, Tensor]]
+
+    def targets(self) -> list[dict[str, Tensor]]:
+        return self.found
+
+
+def shared_batches(settings: TrainOptions, device: torch.device, detector: Detector) -> da.Loader:
+    """The same batches on any number of processes: each takes its part of them."""
+    rank, world = rank_and_world()
+    mine = slice(rank * settings.batch_size, (rank + 1) * settings.batch_size)
+    return da.Loader(
+        da.CocoReader(settings.images, settings.annotations),
+        train_recipe(settings, detector.mean, detector.std),
+        world * settings.batch_size,
+        device=device,
+        shard=(0, 1),
+        collate=lambda batch: Part(batch.images[mine], batch.targets()[mine]),
+    )
+
+
+def train_plain(images: str | Path, annotations: str | Path, output: Path, **others: Any) -> None:
+    settings = options(images, annotations, output, **others)
+    train(settings, make_model=lambda _, classes: Detector(Plain(classes)), make_loader=shared_batches)
+
+
 def tiny(kill: int = 0) -> Any:
     return lambda _name, num_classes: Detector(Tiny(num_classes, kill))
 
@@ -70,6 +108,8 @@ def options(images: str | Path, annotations: str | Path, output: Path, **others:
 
 if __name__ == "__main__":
     images, annotations, output, kill = sys.argv[1:]
+    if kill == "plain":
+        sys.exit(train_plain(images, annotations, Path(output)))
     if kill == "endless":
         train(options(images, annotations, Path(output), epochs=10**6), make_model=tiny())
     train(options(images, annotations, Path(output)), make_model=tiny(int(kill)), bar=lambda *now: print(now))
