@@ -169,6 +169,23 @@ def test_settings_change_no_batch(files: tuple[str, str], tmp_path: Path, device
     assert all(torch.equal(a, b) for a, b in zip(plain, tuned, strict=True))
 
 
+def test_settings_are_compared_in_turns(files: tuple[str, str]) -> None:
+    options = "--batch-size 2 3 --settings 2,1,1 --seconds 0.05 --turns 1 --device cpu".split()
+    command = [sys.executable, str(Path(__file__).parents[1] / "benchmarks/settings.py"), *files, *options]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line.partition(":")[0] for line in printed.splitlines() if line.startswith("batch")]
+    assert [line[:7] for line in lines] == ["batch 2", "batch 2", "batch 3", "batch 3"]
+    assert lines[1].endswith("2 pipelines, 1 threads, 1 batches each")
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "pixels", "depth"),
+    [(32, 300 * 300, 8), (64, 300 * 300, 6), (128, 300 * 300, 3), (256, 300 * 300, 2), (32, 640 * 640, 4), (1, 1, 8)],
+)
+def test_a_gpu_gets_many_small_batches_or_few_large_ones(batch_size: int, pixels: int, depth: int) -> None:
+    assert choose_settings(torch.device("cuda", 0), batch_size, pixels) == Settings(2, 2, depth)
+
+
 def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
     write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6))
     device = torch.device("cpu")
