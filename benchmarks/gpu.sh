@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All numbers of PERFORMANCE.md that need a GPU, in about 9 minutes on one H200.
+# All numbers of PERFORMANCE.md that need a GPU, in about 11 minutes on one H200.
 #
 #   bash benchmarks/gpu.sh OUT_FOLDER [FILE.json IMAGES]
 #
@@ -34,6 +34,7 @@ for copy in range(20):
 PY
 fi
 step planning 30 "$python" benchmarks/planning.py
+step settings 120 "$python" benchmarks/settings.py "$json" "$images" --device cuda --settings 3,2,2 --seconds 0.7
 main="--only loader --only decode"
 bench ssd_128 110 --batch-size 128 --seconds 2 --turns 2 $main --only "by hand" --only cached --chart "$out/ssd_128.png"
 bench ssd_32 45 --batch-size 32 --seconds 2 --turns 2 $main

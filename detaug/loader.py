@@ -181,6 +181,7 @@ class Loader:
         """
         self._idle.clear()
         self._running.clear()
+        self._plan = iter(())  # what batches to come say is on the device already
         self._decoded = None
         give_memory_back(self.device)
 

@@ -18,6 +18,7 @@ from painted_files import Folder, same
 from PIL import Image
 
 import detaug as da
+from detaug.outcomes import Outcome
 
 RECIPE = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 
@@ -117,6 +118,20 @@ def test_two_loaders_of_the_ssd_recipe_hold_what_the_readme_says(tmp_path: Path)
         loader.close()
     torch.cuda.empty_cache()
     assert torch.cuda.mem_get_info()[0] > free - 500e6
+
+
+def test_a_closed_loader_holds_nothing_of_batches_to_come(painted: Folder) -> None:
+    def held_of_batches() -> int:
+        gc.collect()
+        return sum(type(each) is Outcome for each in gc.get_objects())
+
+    before = held_of_batches()
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu")
+    next(iter(loader))
+    assert held_of_batches() > before
+    loader.close()
+    assert held_of_batches() == before
+    assert len(list(loader)) == 6
 
 
 def test_a_dropped_loader_is_gone_at_once(painted: Folder) -> None:
