@@ -170,7 +170,7 @@ def test_settings_change_no_batch(files: tuple[str, str], tmp_path: Path, device
 
 
 def test_settings_are_compared_in_turns(files: tuple[str, str]) -> None:
-    options = "--batch-size 2 3 --settings 2,1,1 --seconds 0.05 --turns 1 --device cpu".split()
+    options = ["--batch-size", "2", "3", "--settings", "2,1,1", "--seconds", "0.05", "--turns", "1", "--device", "cpu"]
     command = [sys.executable, str(Path(__file__).parents[1] / "benchmarks/settings.py"), *files, *options]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     lines = [line.partition(":")[0] for line in printed.splitlines() if line.startswith("batch")]
