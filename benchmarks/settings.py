@@ -1,4 +1,4 @@
-"""The loader and decoding alone with several settings, in turns in one process, in images a second.
+"""The loader and decoding alone with several settings, in turns in one process: images a second.
 
     python benchmarks/settings.py FILE.json IMAGES [--preset ssd300] [--batch-size 32 128] [--settings 2,2,3 3,1,2]
 
@@ -8,52 +8,32 @@ Settings are pipelines, threads of each, and batches that each has in work; the 
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
-import time
-from collections import deque
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
 import torch
 
-import detaug as da
-from detaug.decoded_images import decoding_lanes
-from detaug.settings import Settings
-from detaug.tune import rate_with
+from detaug.bench import measure
+from detaug.contestants import Job, decode, loader, make_loader
+from detaug.settings import Settings, write_settings
 
 
-def decode_rate(loader: da.Loader, how: Settings, seconds: float) -> float:
-    """Fed and collected as the loader does it, after a warm-up that is not timed."""
-    lanes = itertools.cycle(decoding_lanes(loader.batch_size, loader.device, how))
-    rng, in_work = np.random.default_rng(0), how.pipelines * how.depth
-    running, step, start = deque(), 0, float("inf")
-    while time.perf_counter() < start + seconds:
-        if len(running) == in_work:
-            running.popleft().finish()
-        rows = rng.integers(len(loader.reader), size=loader.batch_size)
-        running.append(next(lanes))
-        running[-1].start(loader.reader.inputs(rows, loader.device.type))
-        step += 1
-        start = time.perf_counter() if step == 3 * in_work else start
-    return (step - 3 * in_work) * loader.batch_size / (time.perf_counter() - start)
-
-
-def compare(loader: da.Loader, others: list[Settings], options: argparse.Namespace) -> None:
+def compare(job: Job, others: list[Settings], turns: int, folder: Path) -> None:
     """Prints a line for each of the settings."""
-    all_settings = [loader.settings, *others]
+    with make_loader(job) as own:
+        all_settings = [own.settings, *others]
     rates = {each: ([], []) for each in all_settings}
-    for _ in range(options.turns):
-        for how in rates:
-            rates[how][0].append(decode_rate(loader, how, options.seconds))
-            rates[how][1].append(rate_with(loader, how, options.seconds))
-    loader.close()
-    for how, (decode, load) in rates.items():
-        ratio = statistics.median(b / a for a, b in zip(decode, load, strict=True))
-        what = f"{how.pipelines} pipelines, {how.threads} threads, {how.depth} batches each"
-        print(
-            f"batch {loader.batch_size}, {what}: loader {text(load)}, decode {text(decode)}, ratio {ratio:.2f}",
-            flush=True,
-        )
+    for _, how in product(range(turns), rates):
+        write_settings(folder / "settings.json", how)
+        with_these = Job(**{**job.as_dict(), "settings": str(folder / "settings.json")})
+        for contestant, found in zip((decode, loader), rates[how], strict=True):
+            found.append(measure(contestant, with_these)["images_per_s"])
+    for how, (decoding, loading) in rates.items():
+        ratio = statistics.median(b / a for a, b in zip(decoding, loading, strict=True))
+        what = f"batch {job.batch_size}, {how.pipelines} pipelines, {how.threads} threads, {how.depth} batches each"
+        print(f"{what}: loader {text(loading)}, decode {text(decoding)}, ratio {ratio:.2f}", flush=True)
 
 
 def text(rates: list[float]) -> str:
@@ -69,13 +49,13 @@ def main() -> None:
     parser.add_argument("--settings", nargs="*", default=[], help="pipelines,threads,depth")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--device")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    reader, recipe = da.CocoReader(options.images, options.annotations), getattr(da.presets, options.preset)()
     others = [Settings(*map(int, each.split(","))) for each in options.settings]
-    print(torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU")
-    for batch_size in options.batch_size:
-        compare(da.Loader(reader, recipe, batch_size, device=options.device), others, options)
+    with TemporaryDirectory() as folder:
+        for size in options.batch_size:
+            job = Job(options.annotations, options.images, options.preset, size, options.device, options.seconds)
+            compare(job, others, options.turns, Path(folder))
 
 
 if __name__ == "__main__":

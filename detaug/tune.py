@@ -70,7 +70,7 @@ def tune(
 
     def rate(settings: Settings) -> float:
         if settings not in rates and time.monotonic() - start < seconds * 0.7:
-            rates[settings] = rate_with(loader, settings, each)
+            rates[settings] = _rate(loader, settings, each)
             say(f"{_short(settings)}: {rates[settings]:,.0f} images/s")
         return rates.get(settings, 0.0)
 
@@ -92,7 +92,7 @@ def _confirmed(
     turns: dict[Settings, list[float]] = {default: [], best: []}
     for _ in range(3):
         for settings, rates in turns.items():
-            rates.append(rate_with(loader, settings, seconds))
+            rates.append(_rate(loader, settings, seconds))
     loader.close()
     found = {settings: statistics.median(rates) for settings, rates in turns.items()}
     say("".join(f"again, {_short(settings)}: {rate:,.0f} images/s\n" for settings, rate in found.items()).rstrip())
@@ -112,7 +112,7 @@ def _choices(device: torch.device) -> dict[str, list[Any]]:
     return {"pipelines": [1, 3, 4], "threads": threads, "hw_decoder_load": [0.65, 0.8, 1.0], "depth": [1, 3, 4, 8]}
 
 
-def rate_with(loader: Loader, settings: Settings, seconds: float) -> float:
+def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
     """Images a second of the loader with these settings, after a warm-up that is not timed."""
     loader.close()
     loader.settings = settings
