@@ -99,7 +99,8 @@ class Samples:
     def boxes(self) -> list[Array]:
         """N arrays (M, 4) float64 XYXY, in pixels of `images`."""
         boxes, _, counts = self._packed
-        return [each[:count] + 0.0 for each, count in zip(boxes, counts, strict=True)]  # -0.0 + 0.0 is 0.0
+        boxes = np.ascontiguousarray(boxes) + 0.0  # -0.0 + 0.0 is 0.0
+        return [each[:count] for each, count in zip(boxes, counts, strict=True)]
 
     @property
     def labels(self) -> list[Array]:
@@ -110,7 +111,7 @@ class Samples:
     @property
     def matrix(self) -> Floats:
         """Source pixels -> pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op."""
-        return self.plan.views.to_output() + 0.0
+        return np.ascontiguousarray(self.plan.views.to_output()) + 0.0
 
     @cached_property
     def images(self) -> list[Array]:

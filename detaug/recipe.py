@@ -111,7 +111,8 @@ class GeometricOp(Op):
     """Moves the views and leaves the pixels to `Resize`.
 
     A subclass defines `move`, and `draw` if it draws. In `views`, of N images, boxes are (N, M, 4) XYXY relative to the
-    view; `look` goes to another window of it, `warp` turns it, `clip` cuts boxes off at its border.
+    view, labels (N, M); where a label is -1 there is no box, or none any more, and `boxes` holds whatever numbers.
+    `look` goes to another window of it, `warp` turns it, `clip` cuts boxes off at its border.
 
     >>> class LeftHalf(da.GeometricOp):
     ...     def move(self, views, drawn):

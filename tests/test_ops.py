@@ -285,6 +285,12 @@ def test_a_box_out_of_view_goes_with_its_label() -> None:
     assert samples.boxes[0][0] == pytest.approx([10, 10, 30, 40])
 
 
+@pytest.mark.parametrize("ops", [[], [da.RandomHorizontalFlip(p=1)], [da.RandomRotation(30), da.Resize((30, 30))]])
+def test_boxes_and_matrices_lie_in_one_piece(ops: list[da.Op]) -> None:
+    samples = da.batch([np.zeros((40, 50, 3), np.uint8)] * 3, [[[1, 2, 30, 20], [5, 5, 20, 20]]] * 3).then(*ops)
+    assert all(each.flags.c_contiguous for each in [*samples.boxes, samples.matrix])
+
+
 def test_two_fills_are_refused() -> None:
     with pytest.raises(ValueError, match="all fills of a recipe must be the same"):
         da.RandomZoomOut(fill=(1, 1, 1))(da.RandomZoomOut(fill=(2, 2, 2))(painted_batch(0)))
