@@ -44,10 +44,10 @@ def find_faults(reader: CocoReader, rows: Rows, device: torch.device) -> Faults:
 
 
 def faults_behind(error: Exception, reader: CocoReader, rows: Rows, device: torch.device) -> Faults:
-    """The images at `rows` that stopped a pipeline. Raises RuntimeError if it was none of them."""
+    """The images at `rows` that stopped a pipeline. Raises DataError if it was none of them, which then says so."""
     if faults := find_faults(reader, rows, device):
         return faults
-    raise RuntimeError(f"DALI stopped, though each image of the batch decodes alone: {reason(error)}") from error
+    raise DataError(f"DALI stopped, though each image of the batch decodes alone: {reason(error)}") from error
 
 
 def wrong_sizes(reader: CocoReader, rows: Rows, shapes: Rows) -> Faults:

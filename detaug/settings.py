@@ -37,6 +37,8 @@ IN_WORK = 768
 """Images of 300 x 300 that a GPU is given at once, in several batches where these are small: with fewer it waits for
 Python. A larger one, which takes more memory, counts for more: up to `MOST`."""
 MOST = 3
+PIXELS_IN_WORK = 300_000_000
+"""Of images made, 3.6 GB as float32; more only if two batches for each pipeline have more."""
 
 
 def choose_settings(
@@ -65,7 +67,8 @@ def _on_cpu() -> Settings:
 def _on_gpu(batch_size: int, pixels: int) -> Settings:
     pipelines = 2
     images = batch_size * min(pixels / (300 * 300), MOST)
-    return Settings(pipelines, threads=2, depth=int(min(max(IN_WORK / (pipelines * images), 2), 8)))
+    depth = min(IN_WORK / images, PIXELS_IN_WORK / (batch_size * pixels)) / pipelines
+    return Settings(pipelines, threads=2, depth=int(min(max(depth, 2), 8)))
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:

@@ -180,7 +180,17 @@ def test_settings_are_compared_in_turns(files: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("batch_size", "pixels", "depth"),
-    [(32, 300 * 300, 8), (64, 300 * 300, 6), (128, 300 * 300, 3), (256, 300 * 300, 2), (32, 640 * 640, 4), (1, 1, 8)],
+    [
+        (32, 300 * 300, 8),
+        (64, 300 * 300, 6),
+        (128, 300 * 300, 3),
+        (256, 300 * 300, 2),
+        (32, 640 * 640, 4),
+        (16, 800 * 1088, 8),
+        (2, 4000 * 4000, 4),
+        (1, 8000 * 8000, 2),
+        (1, 1, 8),
+    ],
 )
 def test_a_gpu_gets_many_small_batches_or_few_large_ones(batch_size: int, pixels: int, depth: int) -> None:
     assert choose_settings(torch.device("cuda", 0), batch_size, pixels) == Settings(2, 2, depth)
