@@ -1,8 +1,9 @@
 """The loader and decoding alone with several settings, in turns in one process: images a second.
 
-    python benchmarks/settings.py FILE.json IMAGES [--preset ssd300] [--batch-size 32 128] [--settings 2,2,3 3,1,2]
+    python benchmarks/settings.py FILE.json IMAGES [--preset ssd300] [--batch-size 32 128] [--settings 2,2,3 3,1,2,4]
 
-Settings are pipelines, threads of each, and batches that each has in work; the first are the loader's own.
+Settings are pipelines, threads of each, how often each has batches in work, and how many it takes together, else one;
+the first are the loader's own.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def compare(job: Job, others: list[Settings], turns: int, folder: Path) -> None:
             found.append(measure(contestant, with_these)["images_per_s"])
     for how, (decoding, loading) in rates.items():
         ratio = statistics.median(b / a for a, b in zip(decoding, loading, strict=True))
-        what = f"batch {job.batch_size}, {how.pipelines} pipelines, {how.threads} threads, {how.depth} batches each"
-        print(f"{what}: loader {text(loading)}, decode {text(decoding)}, ratio {ratio:.2f}", flush=True)
+        what = f"{how.pipelines} pipelines, {how.threads} threads, {how.depth} times {how.together}"
+        print(f"batch {job.batch_size}, {what}: loader {text(loading)}, decode {text(decoding)}, ratio {ratio:.2f}", flush=True)
 
 
 def text(rates: list[float]) -> str:
@@ -46,7 +47,7 @@ def main() -> None:
     parser.add_argument("images")
     parser.add_argument("--preset", default="ssd300")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[32, 64, 128, 256])
-    parser.add_argument("--settings", nargs="*", default=[], help="pipelines,threads,depth")
+    parser.add_argument("--settings", nargs="*", default=[], help="pipelines,threads,depth[,together]")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -7,9 +7,10 @@ from 1, in the order that a training loop would take them.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import count
+from itertools import count, cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,20 +86,22 @@ def _epochs(ours: Loader, job: Job) -> Iterator[Made]:
 def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
-    pixels = pixels_made(reader, make_recipe(_recipe(job)))
-    how = choose_settings(device, job.batch_size, pixels, job.settings)
-    lanes = decoding_lanes(job.batch_size, device, how)
-    running: list[tuple[Lane, int]] = []
+    recipe = make_recipe(_recipe(job))
+    pixels, uniform = pixels_made(reader, recipe), recipe.uniform
+    how = choose_settings(device, job.batch_size, pixels, job.settings, uniform=uniform)
+    together = how.together if uniform else 1
+    running: deque[tuple[Lane, list[int]]] = deque()
     order = np.random.default_rng(0).permutation(len(reader))
     steps = -(-len(order) // job.batch_size)
-    rows = np.resize(order, (steps, job.batch_size))
-    for at in count():
-        lane = lanes[at % how.pipelines]
+    batches = cycle(enumerate(np.resize(order, (steps, job.batch_size))))
+    for lane in cycle(decoding_lanes(job.batch_size * together, device, how)):
         if len(running) == how.pipelines * how.depth:
-            running[0][0].finish()
-            yield Made(None, None, None, running.pop(0)[1])
-        lane.start(reader.inputs(rows[at % steps], device.type))
-        running.append((lane, _real(len(order), at % steps, job.batch_size)))
+            first, counts = running.popleft()
+            first.finish()
+            yield from (Made(None, None, None, real) for real in counts)
+        taken = [next(batches) for _ in range(together)]
+        lane.start(reader.inputs(np.concatenate([rows for _, rows in taken]), device.type))
+        running.append((lane, [_real(len(order), step, job.batch_size) for step, _ in taken]))
 
 
 def _real(images: int, step: int, batch_size: int) -> int:

@@ -20,9 +20,9 @@ from detaug.arguments import check
 from detaug.batches import Batch
 from detaug.decoded_images import DecodedImages, kept
 from detaug.faults import DataError, Faults, faults_behind, remedy, wrong_sizes
-from detaug.pipeline import DALI_ERRORS, Lane, as_torch, give_memory_back, rank_and_world, resolve_device
+from detaug.pipeline import DALI_ERRORS, CurrentStream, Lane, as_torch, give_memory_back, rank_and_world, resolve_device
 from detaug.pixels import Normalize
-from detaug.plans import Planned, Planner, at_rows, planned_parts
+from detaug.plans import Planned, Planner, Run, at_rows, planned_parts, run_of
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Recipe, make_recipe
 from detaug.settings import choose_settings
@@ -106,19 +106,20 @@ class Loader:
         factors = _factors(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
         self.device = resolve_device(device)
+        pixels, known = pixels_made(reader, self.recipe), {"pipelines": pipelines, "threads": threads}
+        uniform = self.recipe.uniform
+        self.settings = choose_settings(self.device, batch_size, pixels, settings, uniform=uniform, **known)
         self._planner = Planner(
             reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
         )
         self._skipped: dict[int, None] = {}
-        pixels = pixels_made(reader, self.recipe)
-        self.settings = choose_settings(self.device, batch_size, pixels, settings, pipelines=pipelines, threads=threads)
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
         self._steps = len(self._planner.batches(0))
         self._warn_of_repeats()
         self._decoded: DecodedImages | None = None
         self._open()
-        self._plan: Iterator[Planned] = iter(())
+        self._plan: Iterator[Run] = iter(())
         self._position = (0, 0)
         self._resumed = False
 
@@ -169,8 +170,8 @@ class Loader:
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
         lane = Lane(self._graph, len(rows), self.settings.threads, self.device)
         (planned,) = planned_parts(0, 0, rows, [len(rows)], plan, self.device)
-        lane.start(self._inputs(planned))
-        again = self._batch(planned, lane.finish())
+        lane.start(self._inputs(run_of([planned])))
+        again = self._batch(planned, as_torch(lane.finish()[0], self.device))
         assert again is not None  # no image of it is skipped
         return again
 
@@ -179,8 +180,7 @@ class Loader:
 
         Without it a loader that is gone leaves its GPU memory to DALI, for the next loader.
         """
-        self._idle.clear()
-        self._running.clear()
+        self._let_go()
         self._plan = iter(())  # what batches to come say is on the device already
         self._decoded = None
         give_memory_back(self.device)
@@ -233,11 +233,19 @@ class Loader:
         with self._all_or_nothing():
             if not self._idle and not self._running:
                 self._open()
-            if not self._running or self._running[0][0][:2] != (epoch, step):
+            if self._next_at() != (epoch, step):
                 self._drain()
-                self._plan = self._planner.plan_from(epoch, step, self._skipped)
+                self._plan = self._plan_from(epoch, step)
             self._position = (epoch, step)
             self._start_lanes()
+
+    def _plan_from(self, epoch: int, step: int) -> Iterator[Run]:
+        return self._planner.plan_from(epoch, step, self._skipped, self._together)
+
+    def _next_at(self) -> tuple[int, int] | None:
+        """Epoch and step of the batch that comes next; None if none is in work."""
+        batches = self._made or (self._running[0][0].batches if self._running else None)
+        return batches[0][1][:2] if batches else None
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -248,35 +256,40 @@ class Loader:
         try:
             yield
         except BaseException:
-            self._idle.clear()
-            self._running.clear()
+            self._let_go()
             raise
 
+    def _let_go(self) -> None:
+        self._idle.clear()
+        self._running.clear()
+        self._made.clear()
+
     def _start_lanes(self) -> None:
-        while self._idle and (planned := next(self._plan, None)) is not None:
+        while self._idle and (run := next(self._plan, None)) is not None:
             lane = self._idle.popleft()
-            lane.start(self._inputs(planned))
-            self._running.append((planned, lane))
+            lane.start(self._inputs(run))
+            self._running.append((run, lane))
 
     def _drain(self) -> None:
         """Wait for batches that nobody will see; an error in one of them is nobody's either."""
+        self._made.clear()
         try:
             while self._running:
                 self._finish()
         except DALI_ERRORS:
             self._open()
 
-    def _finish(self) -> tuple[Planned, list[Any]]:
-        planned, lane = self._running.popleft()
+    def _finish(self) -> tuple[Run, list[Any]]:
+        run, lane = self._running.popleft()
         outputs = lane.finish()
         self._idle.append(lane)
-        return planned, outputs
+        return run, outputs
 
     def _rest_of_epoch(self, epoch: int, step: int) -> Iterator[Any]:
         for at in range(step, self._steps):
             if self._position != (epoch, at):
                 raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
-            if not self._running:
+            if not self._running and not self._made:
                 raise RuntimeError(
                     "this loader was closed, or given a state, in the middle of this `for`: begin another"
                 )
@@ -289,28 +302,31 @@ class Loader:
 
     def _next_batch(self) -> Batch | None:
         """The batch that was started first; None if evaluation has skipped every image of it."""
-        while True:
-            epoch, step = self._running[0][0][:2]
-            batch, faults = self._try_next_batch()
-            if not faults:
-                return batch
-            self._skip(faults)
-            self._open()
-            self._plan = self._planner.plan_from(epoch, step, self._skipped)
-            self._start_lanes()
+        while not self._made:
+            epoch, step = self._running[0][0].batches[0][1][:2]
+            if faults := self._finish_run():
+                self._skip(faults)
+                self._open()
+                self._plan = self._plan_from(epoch, step)
+                self._start_lanes()
+        images, planned = self._made.popleft()
+        self._made_on.wait()
+        return self._batch(planned, images)
 
-    def _try_next_batch(self) -> tuple[Batch | None, Faults]:
-        """The batch, or what is wrong with images of it, or of a batch that its pipeline works on too."""
+    def _finish_run(self) -> Faults:
+        """Its batches are made, or: what is wrong with images of it, or of a run that its pipeline works on too."""
         running = tuple(self._running)
         try:
-            planned, outputs = self._finish()
+            run, outputs = self._finish()
         except DALI_ERRORS as error:
-            rows = np.concatenate([planned.rows for planned, lane in running if lane is running[0][1]])
-            return None, faults_behind(error, self.reader, rows, self.device)
-        if faults := wrong_sizes(self.reader, planned.rows, np.asarray(outputs[1].as_tensor())):
-            return None, faults
+            rows = np.concatenate([each.rows for each, lane in running if lane is running[0][1]])
+            return faults_behind(error, self.reader, rows, self.device)
+        if faults := wrong_sizes(self.reader, run.rows, np.asarray(outputs[1].as_tensor())):
+            return faults
         self._start_lanes()
-        return self._batch(planned, outputs), {}
+        images, self._made_on = as_torch(outputs[0], self.device), CurrentStream(self.device)
+        self._made.extend((images[at], planned) for at, planned in run.batches)
+        return {}
 
     def _skip(self, faults: Faults) -> None:
         """Remember them; DataError if they may not be skipped, or too many were."""
@@ -330,12 +346,13 @@ class Loader:
     def _open(self) -> None:
         """Make the pipelines. Those in `_idle` wait, once for each batch that they could take in work."""
         self._idle: deque[Lane] = deque()  # the old ones go first: the device may not hold twice as many
-        self._running: deque[tuple[Planned, Lane]] = deque()
+        self._running: deque[tuple[Run, Lane]] = deque()
+        self._made: deque[tuple[torch.Tensor, Planned]] = deque()
         if self.cache and not self._decoded:
             rows = np.arange(len(self.reader)) if self.train else np.concatenate(self._planner.batches(0))
             self._decoded = DecodedImages(self.reader, rows, self.device, self.settings, self._skip)
         how = self.settings
-        size, threads = self.batch_size, how.threads
+        size, threads = self.batch_size * self._together, how.threads
         lanes = [Lane(self._graph, size, threads, self.device, how.depth) for _ in range(how.pipelines)]
         self._idle.extend(lanes * how.depth)
         self._process = os.getpid()
@@ -353,9 +370,14 @@ class Loader:
         image = decoded(self.device.type, self.settings.hw_decoder_load)
         return (image if self.device.type == "cpu" else _no_smaller_than_said(image)), image.shape()
 
-    def _inputs(self, planned: Planned) -> dict[str, Any]:
-        canvas = {} if self.recipe.uniform else {"canvas": self._canvas(planned.outcome.size.numpy())}
-        return {**self._image_inputs(planned.rows), **planned.inputs, **canvas}
+    @property
+    def _together(self) -> int:
+        """Batches of a run; images of several sizes are padded batch by batch."""
+        return self.settings.together if self.recipe.uniform else 1
+
+    def _inputs(self, run: Run) -> dict[str, Any]:
+        canvas = {} if self.recipe.uniform else {"canvas": self._canvas(run.batches[0][1].outcome.size.numpy())}
+        return {**self._image_inputs(run.rows), **run.inputs, **canvas}
 
     def _image_inputs(self, rows: Rows) -> dict[str, Any]:
         if self._decoded:
@@ -368,9 +390,8 @@ class Loader:
         canvas = -(-size.max(0) // self.pad_to_multiple) * self.pad_to_multiple
         return np.full(size.shape, canvas, np.float32)
 
-    def _batch(self, planned: Planned, outputs: list[Any]) -> Batch | None:
-        images, rows = as_torch(outputs[0], self.device), planned.rows
-        drawn, after = planned.drawn, planned.outcome
+    def _batch(self, planned: Planned, images: torch.Tensor) -> Batch | None:
+        rows, drawn, after = planned.rows, planned.drawn, planned.outcome
         if self.recipe.channels_last:
             images = images.permute(0, 3, 1, 2)
         if after.copied:

@@ -41,7 +41,7 @@ class _Pasting(PixelOp):
 
 def _tiles(views: Views, rows: Ints, source: Floats, target: Floats) -> Arrays:
     """What `_Pasting.paint` takes: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
-    index = rows - first_of_batch(views)[:, None]
+    index = views.place[rows]
     in_anchor, shape = source[..., 1::-1], (source[..., 2:] - source[..., :2])[..., ::-1]
     tiles = np.stack([np.stack([index, index], axis=2), in_anchor, target[..., ::-1], shape], axis=2).astype(np.int64)
     empty_first = np.argsort((shape > 0).all(2), axis=1, kind="stable")  # DALI's GPU kernel errs on empty last ones
@@ -197,7 +197,7 @@ class MixUp(PixelOp):
         mixed = drawn["share"] < 1
         rows = np.where(mixed, partners(views, drawn["partner"]), np.arange(len(views)))
         other = views[rows]
-        planned = {"partner": rows - first_of_batch(views), "share": drawn["share"]}
+        planned = {"partner": views.place[rows], "share": drawn["share"]}
         return views.with_boxes_of(other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))), planned
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:

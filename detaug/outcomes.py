@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -55,26 +57,32 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
 
     What goes to the device goes there for all of them at once: a copy costs more than its bytes.
     """
-    all_boxes, all_labels, counts = views.packed()
-    most = [int(counts[part].max(initial=0)) for part in parts]
-    cut = list(zip(parts, most, strict=True))
-    boxes = _split([all_boxes[part, :width].astype(np.float32) for part, width in cut], device)
-    labels = _split([all_labels[part, :width] for part, width in cut], device)
-    masks = _split([all_labels[part, :width] >= 0 for part, width in cut], device)
+    padded_boxes, padded_labels, counts = views.packed()
+    lengths = [part.stop - part.start for part in parts]
+    most = np.maximum.reduceat(counts, [part.start for part in parts])
+    inside = np.arange(padded_labels.shape[1]) < np.repeat(most, lengths)[:, None]
+    boxes = _on_device(padded_boxes[inside].astype(np.float32), device)  # of one batch behind the other
+    labels = _on_device(padded_labels[inside], device)
+    shapes = list(zip(lengths, most.tolist(), strict=True))  # of each batch, padded
     size, matrix = views.size.astype(np.int64), views.to_output().astype(np.float32)
-    sizes, matrices = ([torch.from_numpy(each[part].copy()) for part in parts] for each in (size, matrix))
+    all_boxes = _split(boxes, [(*shape, 4) for shape in shapes])
+    all_labels, masks = _split(labels, shapes), _split(labels >= 0, shapes)
+    sizes, matrices = (
+        torch.from_numpy(np.ascontiguousarray(each)).split_with_sizes(lengths) for each in (size, matrix)
+    )
     copied = Copied(torch.cuda.current_stream(device).record_event()) if device.type == "cuda" else None
     return [
-        Outcome(boxes[at], labels[at], masks[at], tuple(counts[part].tolist()), sizes[at], matrices[at], copied)
+        Outcome(all_boxes[at], all_labels[at], masks[at], tuple(counts[part].tolist()), sizes[at], matrices[at], copied)
         for at, part in enumerate(parts)
     ]
 
 
-def _split(arrays: list[NDArray[Any]], device: torch.device) -> list[Tensor]:
-    """The arrays as tensors on the device: on a GPU one behind the other in one piece of memory."""
-    if device.type == "cpu":
-        return [torch.from_numpy(each.copy()) for each in arrays]
-    together = torch.from_numpy(np.concatenate([each.ravel() for each in arrays]))
-    together = together.pin_memory().to(device, non_blocking=True)
-    pieces = together.split_with_sizes([each.size for each in arrays])
-    return [piece.view(each.shape) for piece, each in zip(pieces, arrays, strict=True)]
+def _on_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(array)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _split(together: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """Tensors of these shapes, one behind the other in one piece of memory."""
+    pieces = together.view(-1).split_with_sizes([prod(shape) for shape in shapes])
+    return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import accumulate, count
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from detaug.faults import DataError, remedy
 from detaug.outcomes import Outcome, outcomes
 from detaug.reader import CocoReader, Rows
 from detaug.recipe import Arrays, Plan, Recipe
+from detaug.resize import first_of_batch
 from detaug.views import Bools, Floats
 
 PLANNED_AT_ONCE = 512
@@ -35,6 +36,16 @@ class Planned(NamedTuple):
     outcome: Outcome
     kept: Bools | None = None
     """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
+
+
+class Run(NamedTuple):
+    """Batches that a pipeline works on as one."""
+
+    rows: Rows
+    inputs: Arrays
+    """What `Recipe.paint` must be fed, by input name."""
+    batches: list[tuple[slice, Planned]]
+    """Those that are wanted, and where in it their images are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,37 +70,44 @@ class Planner:
             return train_batches(self.factors, self.groups, self.batch_size, self.shard, self.seed, epoch)
         return evaluation_batches(len(self.reader), self.batch_size, self.shard)
 
-    def plan_from(self, epoch: int, step: int, skipped: Collection[int]) -> Iterator[Planned]:
-        """The batches from here on: training runs on into the next epochs, evaluation ends with its epoch.
+    def plan_from(self, epoch: int, step: int, skipped: Collection[int], together: int) -> Iterator[Run]:
+        """The batches from here on, `together` at once: training goes on with the next epochs, evaluation ends.
 
         While one group of batches is taken, the next is planned, an op at each: all at once would take as long as some
         batches take the device, which would be done with its work and wait.
         """
-        stock: deque[Planned] = deque()
-        for planned in self._groups(epoch, step, skipped):
-            stock.extend(planned)
+        stock: deque[Run] = deque()
+        for runs in self._groups(epoch, step, skipped, together):
+            stock.extend(runs)
             while len(stock) > len(self.recipe.steps):
                 yield stock.popleft()
             if stock:
                 yield stock.popleft()
         yield from stock
 
-    def _groups(self, epoch: int, step: int, skipped: Collection[int]) -> Iterator[list[Planned]]:
-        """The batches that are planned together; before them, for each op that they went through, none."""
-        group = max(1, PLANNED_AT_ONCE // self.batch_size)
+    def _groups(self, epoch: int, step: int, skipped: Collection[int], together: int) -> Iterator[list[Run]]:
+        """The batches that are planned together, as runs; before them, for each op that they went through, none."""
+        group = self._at_once()
         for each in count(epoch) if self.train else (epoch,):
             batches, begin = self.batches(each), step if each == epoch else 0
             usable = self._without(list(skipped), batches)
             for first in range(begin - begin % group, len(batches), group):
-                for planned in self._planned(each, first, batches[first : first + group]):
-                    wanted = planned[max(0, begin - first) :]
-                    yield [one if usable is None else self._with_stand_ins(one, usable[one.step]) for one in wanted]
+                for planned in self._planned(each, first, batches[first : first + group], together):
+                    if usable is not None:
+                        planned = [self._with_stand_ins(one, usable[one.step], together) for one in planned]
+                    parts = [planned[at : at + together] for at in range(0, len(planned), together)]
+                    yield [run_of(part, begin) for part in parts if part[-1].step >= begin]
 
-    def _planned(self, epoch: int, first: int, batches: list[Rows]) -> Iterator[list[Planned]]:
+    def _at_once(self) -> int:
+        return max(1, PLANNED_AT_ONCE // self.batch_size)
+
+    def _planned(self, epoch: int, first: int, batches: list[Rows], together: int) -> Iterator[list[Planned]]:
         """The plans of some batches of an epoch, which begin at step `first`; before them, after each op, none."""
         rows, lengths = np.concatenate(batches), [len(batch) for batch in batches]
-        which = np.repeat(np.arange(len(batches)), lengths)
-        views = replace(self.reader.views(rows), batch=which, epoch=epoch)
+        steps = np.repeat(np.arange(first, first + len(batches)), lengths)
+        views = replace(self.reader.views(rows), batch=steps, epoch=epoch)
+        in_batch, batch_in_run = np.arange(len(rows)) - first_of_batch(views), steps % self._at_once() % together
+        views = replace(views, place=batch_in_run * self.batch_size + in_batch)
         for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
             yield planned_parts(epoch, first, rows, lengths, plan, self.device) if plan else []
 
@@ -103,12 +121,12 @@ class Planner:
             raise DataError(f"no image is left: all of shard {self.shard} are skipped; {remedy(self.reader)}")
         return without(is_skipped, batches, self.groups, self.batch_size if self.train else 1)
 
-    def _with_stand_ins(self, planned: Planned, rows: Rows) -> Planned:
+    def _with_stand_ins(self, planned: Planned, rows: Rows, together: int) -> Planned:
         """A batch planned anew, and alone, so that the others of its group stay what they were."""
         if (rows == planned.rows).all():
             return planned
         kept = None if self.train else rows == planned.rows
-        *_, [alone] = self._planned(planned.epoch, planned.step, [rows])
+        *_, [alone] = self._planned(planned.epoch, planned.step, [rows], together)
         return alone._replace(kept=kept)
 
 
@@ -122,6 +140,15 @@ def planned_parts(
         Planned(epoch, step, rows[at], at_rows(at, plan.inputs), tuple(at_rows(at, each) for each in plan.drawn), after)
         for step, (at, after) in enumerate(zip(parts, outcomes(plan.views, parts, device), strict=True), first)
     ]
+
+
+def run_of(planned: list[Planned], begin: int = 0) -> Run:
+    """Batches that follow each other as one; those before step `begin` are not wanted."""
+    ends = accumulate(len(batch.rows) for batch in planned)
+    batches = [(slice(end - len(batch.rows), end), batch) for end, batch in zip(ends, planned, strict=True)]
+    inputs = {name: np.concatenate([batch.inputs[name] for batch in planned]) for name in planned[0].inputs}
+    rows = np.concatenate([batch.rows for batch in planned])
+    return Run(rows, inputs, [(at, batch) for at, batch in batches if batch.step >= begin])
 
 
 def at_rows(rows: slice | Rows, arrays: Arrays) -> Arrays:

@@ -21,12 +21,14 @@ class Settings:
     threads: int
     """CPU threads of each."""
     depth: int = 2
-    """Batches that each pipeline has in work: with one, it would stand still while its last one is collected."""
+    """How often each pipeline has batches in work: with one, it would stand still while its last is collected."""
+    together: int = 1
+    """Batches that a pipeline works on as one, where all images have one size: what small ones cost adds up."""
     hw_decoder_load: float = 0.95
     """The share of a batch's JPEGs that goes to the GPU's JPEG engine, the rest to its other cores."""
 
     def __post_init__(self) -> None:
-        for name in ("pipelines", "threads", "depth"):
+        for name in ("pipelines", "threads", "depth", "together"):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= 1, "a whole number of at least 1")
         share = isinstance(self.hw_decoder_load, int | float) and 0 <= self.hw_decoder_load <= 1
@@ -34,8 +36,8 @@ class Settings:
 
 
 IN_WORK = 768
-"""Images of 300 x 300 that a GPU is given at once, in several batches where these are small: with fewer it waits for
-Python. A larger one, which takes more memory, counts for more: up to `MOST`."""
+"""Images of 300 x 300 that a GPU is given at once, small batches together: with fewer it waits for Python.
+A larger one, which takes more memory, counts for more: up to `MOST`."""
 MOST = 3
 PIXELS_IN_WORK = 300_000_000
 """Of images made, 3.6 GB as float32; more only if two batches for each pipeline have more."""
@@ -47,14 +49,15 @@ def choose_settings(
     pixels: int,
     file: str | os.PathLike[str] | None = None,
     *,
+    uniform: bool = True,
     pipelines: int | None = None,
     threads: int | None = None,
 ) -> Settings:
     """Those given, else those of a file that `detaug tune` wrote, else what suits the device.
 
-    `pixels`: of an image after the recipe.
+    `pixels`: of an image after the recipe. `uniform`: are all images of one size after it?
     """
-    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(batch_size, pixels))
+    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(batch_size, pixels, uniform))
     chosen |= read_settings(file) if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
     return Settings(**chosen)
@@ -64,11 +67,13 @@ def _on_cpu() -> Settings:
     return Settings(1, threads=len(os.sched_getaffinity(0)))
 
 
-def _on_gpu(batch_size: int, pixels: int) -> Settings:
-    pipelines = 2
-    images = batch_size * min(pixels / (300 * 300), MOST)
-    depth = min(IN_WORK / images, PIXELS_IN_WORK / (batch_size * pixels)) / pipelines
-    return Settings(pipelines, threads=2, depth=int(min(max(depth, 2), 8)))
+def _on_gpu(batch_size: int, pixels: int, uniform: bool) -> Settings:
+    pipelines, least_depth = 2, 2
+    weight = min(max(pixels / (300 * 300), 1), MOST)
+    batches = min(IN_WORK / (batch_size * weight), PIXELS_IN_WORK / (batch_size * pixels))
+    together = max(1, int(batches / (pipelines * least_depth))) if uniform else 1
+    depth = int(min(max(batches / together / pipelines, least_depth), 8))
+    return Settings(pipelines, threads=2, depth=depth, together=together)
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:

@@ -75,7 +75,7 @@ def tune(
         return rates.get(settings, 0.0)
 
     best = default
-    for name, values in _choices(chosen).items():
+    for name, values in _choices(chosen, loader.recipe.uniform).items():
         best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
     return _confirmed(loader, default, best, each, len(rates), output, say)
 
@@ -103,13 +103,20 @@ def _confirmed(
     return Tuned(winner, found[winner], found[default], tried, str(loader.device), loader.batch_size, where)
 
 
-def _choices(device: torch.device) -> dict[str, list[Any]]:
+def _choices(device: torch.device, uniform: bool) -> dict[str, list[Any]]:
     """What to try of each setting, the one that matters most first."""
     cores = len(os.sched_getaffinity(0))
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
     threads = [each for each in (1, 2, 3, 4) if each <= cores]
-    return {"pipelines": [1, 3, 4], "threads": threads, "hw_decoder_load": [0.65, 0.8, 1.0], "depth": [1, 3, 4, 8]}
+    together = {"together": [1, 2, 4, 8]} if uniform else {}
+    return {
+        "pipelines": [1, 3, 4],
+        "threads": threads,
+        **together,
+        "depth": [1, 3, 4, 8],
+        "hw_decoder_load": [0.65, 0.8, 1.0],
+    }
 
 
 def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
@@ -117,7 +124,7 @@ def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
     loader.close()
     loader.settings = settings
     batches = (batch for _ in iter(int, 1) for batch in loader)
-    for _ in range(2 * settings.pipelines * settings.depth):
+    for _ in range(2 * settings.pipelines * settings.depth * settings.together):
         next(batches)
     images, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:

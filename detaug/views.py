@@ -43,6 +43,8 @@ class Views:
     """(N, 2, 2): the part of the source that may be seen, from (x0, y0) to (x1, y1) in pixels."""
     batch: Ints
     """(N,): which batch each image is in; images of one batch follow each other."""
+    place: Ints
+    """(N,): where each image is among those that DALI paints at once, its batch or several."""
     fill: Fill | None = None
     """RGB, 0..255, of what lies beside it; None while the view cannot reach outside."""
     turned: bool = False
@@ -252,8 +254,8 @@ def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
     """The views that are the whole images, one batch. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2)."""
     size = np.asfortranarray(size)  # NumPy is slow where the last axis is short
     shown = np.stack([np.zeros_like(size).T, size[:, ::-1].T]).transpose(2, 0, 1)
-    batch = np.zeros(len(boxes), np.int64)
-    return Views(boxes, labels, np.ones(labels.shape), view_matrix(shown[:, 0], shown[:, 1]), size, shown, batch)
+    batch, place = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
+    return Views(boxes, labels, np.ones(labels.shape), view_matrix(shown[:, 0], shown[:, 1]), size, shown, batch, place)
 
 
 def pad_rows(rows: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:

@@ -11,6 +11,7 @@ from painted import paint, random_boxes
 from PIL import Image
 
 import detaug as da
+from detaug.settings import Settings, write_settings
 
 Folder = tuple[Path, Path]
 
@@ -43,6 +44,12 @@ def paint_files(folder: Path, count: int = 21) -> Folder:
         Image.fromarray(paint(size, boxes)).save(folder / f"{at:02}.png")
         images.append((f"{at:02}.png", size, boxes))
     return write_coco(folder, images)
+
+
+def settings_file(painted: Folder, **changes: int) -> Path:
+    """For the loader: two pipelines, but for these changes."""
+    write_settings(painted[0].parent / "settings.json", Settings(**{"pipelines": 2, "threads": 2, **changes}))
+    return painted[0].parent / "settings.json"
 
 
 def same(a: da.Batch, b: da.Batch) -> bool:

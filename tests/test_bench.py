@@ -175,25 +175,29 @@ def test_settings_are_compared_in_turns(files: tuple[str, str]) -> None:
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     lines = [line.partition(":")[0] for line in printed.splitlines() if line.startswith("batch")]
     assert [line[:7] for line in lines] == ["batch 2", "batch 2", "batch 3", "batch 3"]
-    assert lines[1].endswith("2 pipelines, 1 threads, 1 batches each")
+    assert lines[1].endswith("2 pipelines, 1 threads, 1 times 1")
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "pixels", "depth"),
+    ("batch_size", "pixels", "together", "depth", "depth_one_by_one"),
     [
-        (32, 300 * 300, 8),
-        (64, 300 * 300, 6),
-        (128, 300 * 300, 3),
-        (256, 300 * 300, 2),
-        (32, 640 * 640, 4),
-        (16, 800 * 1088, 8),
-        (2, 4000 * 4000, 4),
-        (1, 8000 * 8000, 2),
-        (1, 1, 8),
+        (32, 300 * 300, 6, 2, 8),
+        (64, 300 * 300, 3, 2, 6),
+        (128, 300 * 300, 1, 3, 3),
+        (256, 300 * 300, 1, 2, 2),
+        (32, 640 * 640, 2, 2, 4),
+        (16, 800 * 1088, 4, 2, 8),
+        (2, 4000 * 4000, 2, 2, 4),
+        (1, 8000 * 8000, 1, 2, 2),
+        (1, 1, 192, 2, 8),
     ],
 )
-def test_a_gpu_gets_many_small_batches_or_few_large_ones(batch_size: int, pixels: int, depth: int) -> None:
-    assert choose_settings(torch.device("cuda", 0), batch_size, pixels) == Settings(2, 2, depth)
+def test_a_gpu_gets_many_small_batches_or_few_large_ones(
+    batch_size: int, pixels: int, together: int, depth: int, depth_one_by_one: int
+) -> None:
+    cuda = torch.device("cuda", 0)
+    assert choose_settings(cuda, batch_size, pixels) == Settings(2, 2, depth, together=together)
+    assert choose_settings(cuda, batch_size, pixels, uniform=False) == Settings(2, 2, depth_one_by_one)
 
 
 def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:

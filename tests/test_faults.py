@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from painted_files import Folder, same
+from painted_files import Folder, same, settings_file
 from PIL import Image
 
 import detaug as da
@@ -53,12 +53,13 @@ def one_epoch(loader: Iterable[Any], skips: int) -> list[Any]:
     return batches
 
 
+@pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("how", BREAK)
-def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, device: str) -> None:
-    reader = da.CocoReader(*painted)
+def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, together: int, device: str) -> None:
+    reader, settings = da.CocoReader(*painted), settings_file(painted, together=together)
     whole = list(da.Loader(reader, RECIPE, 4, train=False, device=device))
     BREAK[how](painted[0] / "13.png")
-    loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "device": device})
+    loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "device": device, "settings": settings})
     batches = one_epoch(loader, skips=1)
     assert ids(batches) == [at for at in range(21) if at != 13]
     assert [len(batch) for batch in batches] == [4, 4, 4, 3, 4, 1]
@@ -69,13 +70,16 @@ def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, dev
 
 @pytest.mark.parametrize("recipe", [RECIPE, MIXING], ids=["alone", "mixing"])
 @pytest.mark.parametrize("how", ["truncated", "smaller"])
-def test_training_takes_another_image_of_the_epoch(painted: Folder, how: str, recipe: list[da.Op], device: str) -> None:
-    reader = da.CocoReader(*painted)
+@pytest.mark.parametrize("together", [1, 3])
+def test_training_takes_another_image_of_the_epoch(
+    painted: Folder, how: str, together: int, recipe: list[da.Op], device: str
+) -> None:
+    reader, settings = da.CocoReader(*painted), settings_file(painted, together=together)
     intact = da.Loader(reader, recipe, 4, device=device)
     whole = [*intact, *intact]
     for name in ("13.png", "02.png"):
         BREAK[how](painted[0] / name)
-    loader = da.Loader(reader, recipe, 4, **{**SETTINGS, "device": device})
+    loader = da.Loader(reader, recipe, 4, **{**SETTINGS, "device": device, "settings": settings})
     batches = [*one_epoch(loader, skips=2), *one_epoch(loader, skips=0)]
     assert set(loader.skipped) == {painted[0] / "13.png", painted[0] / "02.png"}
     changed = 0

@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import SHARED_DATA
 from lxml import etree
-from painted_files import Folder, same, write_coco
+from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
 
 import detaug as da
@@ -28,6 +28,7 @@ BLACK_SSD = [
     da.Resize((200, 240)),
     da.Normalize(),
 ]
+MIXING = [*BLACK_SSD[:-1], da.Mosaic(), da.MixUp(), da.CutMix(), da.CopyPaste(), da.Normalize()]
 
 
 # ------------------------------------------------------------------------------------- boxes and pixels
@@ -134,6 +135,23 @@ def test_the_same_seed_gives_the_same_batches_for_any_threads_and_pipelines(pain
     for settings in ({"threads": 4, "pipelines": 1}, {"threads": 2, "pipelines": 3}):
         assert all(same(a, b) for a, b in zip(first, batches(3, **settings), strict=True))
     assert not any(same(a, b) for a, b in zip(first, batches(4, threads=1), strict=True))
+
+
+@pytest.mark.parametrize("recipe", [BLACK_SSD, MIXING], ids=["ssd", "mixing"])
+@pytest.mark.parametrize("train", [True, False], ids=["train", "evaluation"])
+@pytest.mark.parametrize("cache", [None, "device"])
+def test_batches_that_are_made_together_are_what_they_are_alone(
+    recipe: list[da.Op], train: bool, cache: str | None, painted: Folder, device: str
+) -> None:
+    reader, options = da.CocoReader(*painted), {"device": device, "train": train, "cache": cache}
+    alone, together, resumed = (
+        da.Loader(reader, recipe, batch_size=4, settings=settings_file(painted, together=count), **options)
+        for count in (1, 3, 3)
+    )
+    batches = [*alone, *alone]
+    assert all(same(*each) for each in zip([*together, *together], batches, strict=True))
+    resumed.load_state_dict({**alone.state_dict(), "epoch": 0, "step": 4})  # between two that are made together
+    assert all(same(*each) for each in zip([*resumed, *resumed], batches[4:], strict=True))
 
 
 def test_a_batch_stays_as_it_was_while_the_loader_goes_on(painted: Folder, device: str) -> None:
