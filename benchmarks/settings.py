@@ -34,7 +34,7 @@ def compare(job: Job, others: list[Settings], turns: int, folder: Path) -> None:
     for how, (decoding, loading) in rates.items():
         ratio = statistics.median(b / a for a, b in zip(decoding, loading, strict=True))
         what = f"{how.pipelines} pipelines, {how.threads} threads, {how.depth} times {how.together}"
-        print(f"batch {job.batch_size}, {what}: loader {text(loading)}, decode {text(decoding)}, ratio {ratio:.2f}", flush=True)
+        print(f"batch {job.batch_size}, {what}: ratio {ratio:.2f}, loader {text(loading)}, decode {text(decoding)}")
 
 
 def text(rates: list[float]) -> str:
