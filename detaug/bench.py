@@ -145,13 +145,14 @@ def bench(
     others: Mapping[str, str] | None = None,
     only: tuple[str, ...] = (),
     say: Callable[[str], None] = lambda line: None,
+    after_turn: Callable[[Result], None] = lambda result: None,
 ) -> Result:
     """Measure the loader, decoding alone, DALI by hand and torchvision's transforms, in turns.
 
     `seconds` timed in each of `turns` turns. `workers`: of the DataLoader, one row for each number; none is as
     many as there are cores, at most 16. `others`: more contestants, by name "module:function". `only`: names;
-    "cached", the loader with all images decoded before, needs to be among them.
-    Raises ValueError where two do not make the same kind of batches.
+    "cached", the loader with all images decoded before, needs to be among them. `after_turn`: is given what there is
+    after each turn. Raises ValueError where two do not make the same kind of batches.
     """
     device = str(resolve_device(device))
     job = Job(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
@@ -160,11 +161,14 @@ def bench(
     short = {name: in_own_process(where, replace(each, seconds=0.0)) for name, (where, each) in jobs.items()}
     check_alike({name: result["looks"] for name, result in short.items()}, preset)
     rows: dict[str, list[Result]] = {name: [] for name in jobs}
+    result = {"job": job.as_dict(), "machine": machine(device), "turns": 0, "rows": rows}
     for turn in range(turns):
         for name, (where, each) in jobs.items():
             rows[name].append(in_own_process(where, each))
             say(f"turn {turn + 1} of {turns}: {name} {rows[name][-1]['images_per_s']:,.0f} images/s")
-    return {"job": job.as_dict(), "machine": machine(device), "turns": turns, "rows": rows}
+        result["turns"] = turn + 1
+        after_turn(result)
+    return result
 
 
 def _jobs(

@@ -44,7 +44,7 @@ _PRESET = click.option(
     multiple=True,
     help="Rows to measure: loader, decode, by hand, torchvision; or cached, the loader with images decoded once.",
 )
-@click.option("--json", "json_file", type=FILE, help="A json file for all that was measured.")
+@click.option("--json", "json_file", type=FILE, help="A json file for all that was measured, after each turn.")
 @click.option("--chart", type=FILE, help="A PNG file for a chart.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the table and nothing else.")
 def bench(
@@ -63,10 +63,16 @@ def bench(
     from detaug.bench import table
     from detaug.bench_chart import draw_chart
 
-    result = run_bench(annotations, images, say=lambda line: None if quiet else click.echo(line, err=True), **options)
+    def keep(result: dict[str, Any]) -> None:
+        if json_file:
+            json_file.write_text(json.dumps(result, indent=1), encoding="utf-8")
+
+    def say(line: str) -> None:
+        if not quiet:
+            click.echo(line, err=True)
+
+    result = run_bench(annotations, images, say=say, after_turn=keep, **options)
     click.echo(table(result))
-    if json_file:
-        json_file.write_text(json.dumps(result, indent=1), encoding="utf-8")
     if chart:
         draw_chart(result, chart)
 
