@@ -68,12 +68,15 @@ def _on_cpu() -> Settings:
 
 
 def _on_gpu(batch_size: int, pixels: int, uniform: bool) -> Settings:
-    pipelines, least_depth = 2, 2
     weight = min(max(pixels / (300 * 300), 1), MOST)
     batches = min(IN_WORK / (batch_size * weight), PIXELS_IN_WORK / (batch_size * pixels))
-    together = max(1, int(batches / (pipelines * least_depth))) if uniform else 1
-    depth = int(min(max(batches / together / pipelines, least_depth), 8))
-    return Settings(pipelines, threads=2, depth=depth, together=together)
+    together = _up_to_8(batches / 4, least=1) if uniform else 1
+    depth = _up_to_8(batches / 2, least=2) if together == 1 else 2
+    return Settings(pipelines=2, threads=2, depth=depth, together=together)
+
+
+def _up_to_8(number: float, least: int) -> int:
+    return int(min(max(number, least), 8))
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:

@@ -189,7 +189,8 @@ def test_settings_are_compared_in_turns(files: tuple[str, str]) -> None:
         (16, 800 * 1088, 4, 2, 8),
         (2, 4000 * 4000, 2, 2, 4),
         (1, 8000 * 8000, 1, 2, 2),
-        (1, 1, 192, 2, 8),
+        (4, 300 * 300, 8, 2, 8),
+        (1, 1, 8, 2, 8),
     ],
 )
 def test_a_gpu_gets_many_small_batches_or_few_large_ones(
