@@ -107,8 +107,8 @@ class Loader:
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
         self.device = resolve_device(device)
         pixels, known = pixels_made(reader, self.recipe), {"pipelines": pipelines, "threads": threads}
-        uniform = self.recipe.uniform
-        self.settings = choose_settings(self.device, batch_size, pixels, settings, uniform=uniform, **known)
+        one_size = self.recipe.one_size
+        self.settings = choose_settings(self.device, batch_size, pixels, settings, one_size=one_size, **known)
         self._planner = Planner(
             reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
         )
@@ -240,7 +240,7 @@ class Loader:
             self._start_lanes()
 
     def _plan_from(self, epoch: int, step: int) -> Iterator[Run]:
-        return self._planner.plan_from(epoch, step, self._skipped, self._together)
+        return self._planner.plan_from(epoch, step, self._skipped, self.settings.together)
 
     def _next_at(self) -> tuple[int, int] | None:
         """Epoch and step of the batch that comes next; None if none is in work."""
@@ -352,7 +352,7 @@ class Loader:
             rows = np.arange(len(self.reader)) if self.train else np.concatenate(self._planner.batches(0))
             self._decoded = DecodedImages(self.reader, rows, self.device, self.settings, self._skip)
         how = self.settings
-        size, threads = self.batch_size * self._together, how.threads
+        size, threads = self.batch_size * how.together, how.threads
         lanes = [Lane(self._graph, size, threads, self.device, how.depth) for _ in range(how.pipelines)]
         self._idle.extend(lanes * how.depth)
         self._process = os.getpid()
@@ -369,11 +369,6 @@ class Loader:
             return image, image.shape()
         image = decoded(self.device.type, self.settings.hw_decoder_load)
         return (image if self.device.type == "cpu" else _no_smaller_than_said(image)), image.shape()
-
-    @property
-    def _together(self) -> int:
-        """Batches of a run; images of several sizes are padded batch by batch."""
-        return self.settings.together if self.recipe.uniform else 1
 
     def _inputs(self, run: Run) -> dict[str, Any]:
         canvas = {} if self.recipe.uniform else {"canvas": self._canvas(run.batches[0][1].outcome.size.numpy())}

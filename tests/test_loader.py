@@ -29,6 +29,7 @@ BLACK_SSD = [
     da.Normalize(),
 ]
 MIXING = [*BLACK_SSD[:-1], da.Mosaic(), da.MixUp(), da.CutMix(), da.CopyPaste(), da.Normalize()]
+SEVERAL_SIZES = [da.Resize([(60, 80), (90, 40)]), da.MixUp(), da.Normalize()]
 
 
 # ------------------------------------------------------------------------------------- boxes and pixels
@@ -137,7 +138,7 @@ def test_the_same_seed_gives_the_same_batches_for_any_threads_and_pipelines(pain
     assert not any(same(a, b) for a, b in zip(first, batches(4, threads=1), strict=True))
 
 
-@pytest.mark.parametrize("recipe", [BLACK_SSD, MIXING], ids=["ssd", "mixing"])
+@pytest.mark.parametrize("recipe", [BLACK_SSD, MIXING, SEVERAL_SIZES], ids=["ssd", "mixing", "several sizes"])
 @pytest.mark.parametrize("train", [True, False], ids=["train", "evaluation"])
 @pytest.mark.parametrize("cache", [None, "device"])
 def test_batches_that_are_made_together_are_what_they_are_alone(
