@@ -325,7 +325,7 @@ class Loader:
             return faults
         self._start_lanes()
         images, self._made_on = as_torch(outputs[0], self.device), CurrentStream(self.device)
-        self._made.extend((images[at], planned) for at, planned in run.batches)
+        self._made.extend((images[at].data, planned) for at, planned in run.batches)  # `data`: see `outcomes._split`
         return {}
 
     def _skip(self, faults: Faults) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,21 @@ def test_a_batch_stays_as_it_was_while_the_loader_goes_on(painted: Folder, devic
     again = list(loader)
     assert sums == [batch.images.double().sum().item() for batch in kept]
     assert sums != [batch.images.double().sum().item() for batch in again]
+
+
+def test_a_batch_that_is_changed_in_place_changes_no_other(painted: Folder, device: str) -> None:
+    """Nor does autograd take it for that, which would refuse to go back through the other."""
+    reader, settings = da.CocoReader(*painted), settings_file(painted, together=3)
+    alone = list(da.Loader(reader, BLACK_SSD, 4, device=device))
+    first, second, third = islice(da.Loader(reader, BLACK_SSD, 4, device=device, settings=settings), 3)
+    scale = torch.ones((), requires_grad=True)
+    loss = sum((each * scale).sum().cpu() for each in (first.images, first.boxes, first.matrix))
+    for tensor in vars(second).values():
+        if isinstance(tensor, torch.Tensor):
+            tensor.zero_()
+    loss.backward()
+    assert same(first, alone[0])
+    assert same(third, alone[2])
 
 
 def test_breaking_off_starts_a_new_epoch_the_next_time(painted: Folder) -> None:
