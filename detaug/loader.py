@@ -209,7 +209,8 @@ class Loader:
             raise ValueError(f"this state is at epoch {epoch}, step {step}; an epoch has {self._steps} steps")
         if skipped and self.on_error == "raise":
             raise ValueError(f"this state skipped {len(skipped)} images; give the loader on_error='skip' too")
-        self._drain()  # what is in work may hold images that the state skips
+        with self._all_or_nothing():
+            self._drain()  # what is in work may hold images that the state skips
         self._skipped = dict.fromkeys([*skipped, *(self._skipped if self._decoded else ())])
         self._position = (epoch + 1, 0) if step == self._steps else (epoch, step)
         self._resumed = True

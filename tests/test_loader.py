@@ -491,6 +491,25 @@ def test_ctrl_c_between_two_inputs_does_not_mix_up_images(painted: Folder, monke
     assert all(same(a, b) for a, b in zip(loader, expected, strict=True))
 
 
+def test_ctrl_c_while_a_state_is_loaded_does_not_mix_up_images(
+    painted: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(pipeline: nvidia.dali.Pipeline, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    reader = da.CocoReader(*painted)
+    expected = list(da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False))
+    loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False)
+    state = loader.state_dict()
+    next(iter(loader))
+    monkeypatch.setattr(nvidia.dali.Pipeline, "share_outputs", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loader.load_state_dict(state)
+    monkeypatch.undo()
+    loader.load_state_dict(state)
+    assert all(same(a, b) for a, b in zip(loader, expected, strict=True))
+
+
 def test_a_loader_does_not_hang_in_a_forked_process(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu")
     monkeypatch.setattr("os.getpid", lambda: -1)
