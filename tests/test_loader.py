@@ -191,7 +191,8 @@ def test_breaking_off_starts_a_new_epoch_the_next_time(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     whole = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu")
     epochs = [list(whole), list(whole)]
-    broken = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", pipelines=3)
+    settings = settings_file(painted, pipelines=3, together=2)
+    broken = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", settings=settings)
     for batch in broken:
         assert same(batch, epochs[0][0])
         break
