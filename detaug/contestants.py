@@ -87,19 +87,18 @@ def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(_recipe(job))
-    pixels, uniform = pixels_made(reader, recipe), recipe.uniform
-    how = choose_settings(device, job.batch_size, pixels, job.settings, uniform=uniform)
-    together = how.together if uniform else 1
+    pixels = pixels_made(reader, recipe)
+    how = choose_settings(device, job.batch_size, pixels, job.settings, one_size=recipe.one_size)
     running: deque[tuple[Lane, list[int]]] = deque()
     order = np.random.default_rng(0).permutation(len(reader))
     steps = -(-len(order) // job.batch_size)
     batches = cycle(enumerate(np.resize(order, (steps, job.batch_size))))
-    for lane in cycle(decoding_lanes(job.batch_size * together, device, how)):
+    for lane in cycle(decoding_lanes(job.batch_size * how.together, device, how)):
         if len(running) == how.pipelines * how.depth:
             first, counts = running.popleft()
             first.finish()
             yield from (Made(None, None, None, real) for real in counts)
-        taken = [next(batches) for _ in range(together)]
+        taken = [next(batches) for _ in range(how.together)]
         lane.start(reader.inputs(np.concatenate([rows for _, rows in taken]), device.type))
         running.append((lane, [_real(len(order), step, job.batch_size) for step, _ in taken]))
 

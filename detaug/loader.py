@@ -107,8 +107,8 @@ class Loader:
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
         self.device = resolve_device(device)
         pixels, known = pixels_made(reader, self.recipe), {"pipelines": pipelines, "threads": threads}
-        uniform = self.recipe.uniform
-        self.settings = choose_settings(self.device, batch_size, pixels, settings, uniform=uniform, **known)
+        one_size = self.recipe.one_size
+        self.settings = choose_settings(self.device, batch_size, pixels, settings, one_size=one_size, **known)
         self._planner = Planner(
             reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
         )
@@ -209,7 +209,8 @@ class Loader:
             raise ValueError(f"this state is at epoch {epoch}, step {step}; an epoch has {self._steps} steps")
         if skipped and self.on_error == "raise":
             raise ValueError(f"this state skipped {len(skipped)} images; give the loader on_error='skip' too")
-        self._drain()  # what is in work may hold images that the state skips
+        with self._all_or_nothing():
+            self._drain()  # what is in work may hold images that the state skips
         self._skipped = dict.fromkeys([*skipped, *(self._skipped if self._decoded else ())])
         self._position = (epoch + 1, 0) if step == self._steps else (epoch, step)
         self._resumed = True
@@ -240,7 +241,7 @@ class Loader:
             self._start_lanes()
 
     def _plan_from(self, epoch: int, step: int) -> Iterator[Run]:
-        return self._planner.plan_from(epoch, step, self._skipped, self._together)
+        return self._planner.plan_from(epoch, step, self._skipped, self.settings.together)
 
     def _next_at(self) -> tuple[int, int] | None:
         """Epoch and step of the batch that comes next; None if none is in work."""
@@ -325,7 +326,7 @@ class Loader:
             return faults
         self._start_lanes()
         images, self._made_on = as_torch(outputs[0], self.device), CurrentStream(self.device)
-        self._made.extend((images[at], planned) for at, planned in run.batches)
+        self._made.extend((images[at].data, planned) for at, planned in run.batches)  # `data`: see `outcomes._split`
         return {}
 
     def _skip(self, faults: Faults) -> None:
@@ -352,7 +353,7 @@ class Loader:
             rows = np.arange(len(self.reader)) if self.train else np.concatenate(self._planner.batches(0))
             self._decoded = DecodedImages(self.reader, rows, self.device, self.settings, self._skip)
         how = self.settings
-        size, threads = self.batch_size * self._together, how.threads
+        size, threads = self.batch_size * how.together, how.threads
         lanes = [Lane(self._graph, size, threads, self.device, how.depth) for _ in range(how.pipelines)]
         self._idle.extend(lanes * how.depth)
         self._process = os.getpid()
@@ -369,11 +370,6 @@ class Loader:
             return image, image.shape()
         image = decoded(self.device.type, self.settings.hw_decoder_load)
         return (image if self.device.type == "cpu" else _no_smaller_than_said(image)), image.shape()
-
-    @property
-    def _together(self) -> int:
-        """Batches of a run; images of several sizes are padded batch by batch."""
-        return self.settings.together if self.recipe.uniform else 1
 
     def _inputs(self, run: Run) -> dict[str, Any]:
         canvas = {} if self.recipe.uniform else {"canvas": self._canvas(run.batches[0][1].outcome.size.numpy())}

@@ -63,17 +63,21 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
     inside = np.arange(padded_labels.shape[1]) < np.repeat(most, lengths)[:, None]
     boxes = _on_device(padded_boxes[inside].astype(np.float32), device)  # of one batch behind the other
     labels = _on_device(padded_labels[inside], device)
+    size, matrix = np.ascontiguousarray(views.size, np.int64), np.ascontiguousarray(views.to_output(), np.float32)
     shapes = list(zip(lengths, most.tolist(), strict=True))  # of each batch, padded
-    size, matrix = views.size.astype(np.int64), views.to_output().astype(np.float32)
-    all_boxes = _split(boxes, [(*shape, 4) for shape in shapes])
-    all_labels, masks = _split(labels, shapes), _split(labels >= 0, shapes)
-    sizes, matrices = (
-        torch.from_numpy(np.ascontiguousarray(each)).split_with_sizes(lengths) for each in (size, matrix)
+    of_each_batch = zip(
+        parts,
+        _split(boxes, [(*shape, 4) for shape in shapes]),
+        _split(labels, shapes),
+        _split(labels >= 0, shapes),
+        _split(torch.from_numpy(size), [(length, 2) for length in lengths]),
+        _split(torch.from_numpy(matrix), [(length, *matrix.shape[1:]) for length in lengths]),
+        strict=True,
     )
     copied = Copied(torch.cuda.current_stream(device).record_event()) if device.type == "cuda" else None
     return [
-        Outcome(all_boxes[at], all_labels[at], masks[at], tuple(counts[part].tolist()), sizes[at], matrices[at], copied)
-        for at, part in enumerate(parts)
+        Outcome(boxes, labels, mask, tuple(counts[part].tolist()), size, matrix, copied)
+        for part, boxes, labels, mask, size, matrix in of_each_batch
     ]
 
 
@@ -83,6 +87,9 @@ def _on_device(array: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def _split(together: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """Tensors of these shapes, one behind the other in one piece of memory."""
+    """Tensors of these shapes, one behind the other in one piece of memory.
+
+    `data`: autograd takes them for tensors on their own; if one is changed in place, the others stay usable to it.
+    """
     pieces = together.view(-1).split_with_sizes([prod(shape) for shape in shapes])
-    return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+    return [piece.view(shape).data for piece, shape in zip(pieces, shapes, strict=True)]

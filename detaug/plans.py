@@ -16,7 +16,6 @@ from detaug.faults import DataError, remedy
 from detaug.outcomes import Outcome, outcomes
 from detaug.reader import CocoReader, Rows
 from detaug.recipe import Arrays, Plan, Recipe
-from detaug.resize import first_of_batch
 from detaug.views import Bools, Floats
 
 PLANNED_AT_ONCE = 512
@@ -104,10 +103,9 @@ class Planner:
     def _planned(self, epoch: int, first: int, batches: list[Rows], together: int) -> Iterator[list[Planned]]:
         """The plans of some batches of an epoch, which begin at step `first`; before them, after each op, none."""
         rows, lengths = np.concatenate(batches), [len(batch) for batch in batches]
-        steps = np.repeat(np.arange(first, first + len(batches)), lengths)
-        views = replace(self.reader.views(rows), batch=steps, epoch=epoch)
-        in_batch, batch_in_run = np.arange(len(rows)) - first_of_batch(views), steps % self._at_once() % together
-        views = replace(views, place=batch_in_run * self.batch_size + in_batch)
+        which = np.repeat(np.arange(len(batches)), lengths)
+        place = (first % self._at_once() * self.batch_size + np.arange(len(rows))) % (together * self.batch_size)
+        views = replace(self.reader.views(rows), batch=which, place=place, epoch=epoch)
         for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
             yield planned_parts(epoch, first, rows, lengths, plan, self.device) if plan else []
 

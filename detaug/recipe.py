@@ -49,6 +49,9 @@ class Op:
     uniform: ClassVar[bool] = True
     """Do all images of a batch have one size after it?"""
 
+    one_size: ClassVar[bool] = True
+    """And is it the same for all batches?"""
+
     mixes: ClassVar[bool] = False
     """Does it put several images of a batch together? Then the batch needs two or more, of one size."""
 
@@ -250,8 +253,13 @@ class Recipe:
 
     @property
     def uniform(self) -> bool:
-        """Do all images come out in one size?"""
+        """Do all images of a batch come out in one size?"""
         return all(op.uniform for op in self.ops)
+
+    @property
+    def one_size(self) -> bool:
+        """Do the images of all batches come out in one size?"""
+        return self.uniform and all(op.one_size for op in self.ops)
 
 
 @dataclass(frozen=True)

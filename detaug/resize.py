@@ -115,6 +115,11 @@ class Resize(Render):
         """Do all images of a batch have one size after it?"""
         return not isinstance(self.size, int)
 
+    @property
+    def one_size(self) -> bool:  # type: ignore[override]
+        """And is it the same for all batches?"""
+        return not self._several
+
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"size": rng.integers(len(self._several), size=n)} if self._several else {}
 

@@ -49,28 +49,29 @@ def choose_settings(
     pixels: int,
     file: str | os.PathLike[str] | None = None,
     *,
-    uniform: bool = True,
+    one_size: bool = True,
     pipelines: int | None = None,
     threads: int | None = None,
 ) -> Settings:
     """Those given, else those of a file that `detaug tune` wrote, else what suits the device.
 
-    `pixels`: of an image after the recipe. `uniform`: are all images of one size after it?
+    `pixels`: of an image after the recipe. `one_size`: are all images of one size after it? Batches of others are
+    never made together.
     """
-    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(batch_size, pixels, uniform))
-    chosen |= read_settings(file) if file is not None else {}
+    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(batch_size, pixels, one_size))
+    chosen |= {"together": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
-    return Settings(**chosen)
+    return Settings(**(chosen if one_size else chosen | {"together": 1}))
 
 
 def _on_cpu() -> Settings:
     return Settings(1, threads=len(os.sched_getaffinity(0)))
 
 
-def _on_gpu(batch_size: int, pixels: int, uniform: bool) -> Settings:
+def _on_gpu(batch_size: int, pixels: int, one_size: bool) -> Settings:
     weight = min(max(pixels / (300 * 300), 1), MOST)
     batches = min(IN_WORK / (batch_size * weight), PIXELS_IN_WORK / (batch_size * pixels))
-    together = _up_to_8(batches / 4, least=1) if uniform else 1
+    together = _up_to_8(batches / 4, least=1) if one_size else 1
     depth = _up_to_8(batches / 2, least=2) if together == 1 else 2
     return Settings(pipelines=2, threads=2, depth=depth, together=together)
 

@@ -198,14 +198,15 @@ def test_a_gpu_gets_many_small_batches_or_few_large_ones(
 ) -> None:
     cuda = torch.device("cuda", 0)
     assert choose_settings(cuda, batch_size, pixels) == Settings(2, 2, depth, together=together)
-    assert choose_settings(cuda, batch_size, pixels, uniform=False) == Settings(2, 2, depth_one_by_one)
+    assert choose_settings(cuda, batch_size, pixels, one_size=False) == Settings(2, 2, depth_one_by_one)
 
 
 def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
-    write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6))
+    write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6, together=8))
     device = torch.device("cpu")
     assert choose_settings(device, 32, 90000).threads == len(os.sched_getaffinity(0))
-    assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6)
+    assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6, together=8)
+    assert choose_settings(device, 32, 90000, tmp_path / "s.json", one_size=False) == Settings(4, 5, 6)
 
 
 @pytest.mark.parametrize(

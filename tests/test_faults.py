@@ -95,15 +95,17 @@ def test_training_takes_another_image_of_the_epoch(
     assert set(ids(batches[:6])) == set(range(21)) - {2, 13}
 
 
-@pytest.mark.parametrize("train", [True, False])
-def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(painted: Folder, train: bool) -> None:
+@pytest.mark.parametrize(("train", "recipe"), [(True, RECIPE), (True, MIXING), (False, RECIPE)])
+def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(
+    painted: Folder, train: bool, recipe: list[da.Op]
+) -> None:
     reader = da.CocoReader(*painted)
     for at in (0, 3, 4, 5, 6, 7, 16):  # 4 to 7 are one whole batch of evaluation
         BREAK["garbage"](painted[0] / f"{at:02}.png")
-    loaders = [
-        da.Loader(reader, RECIPE, 4, train=train, **{**SETTINGS, "pipelines": count, "threads": count})
-        for count in (1, 3)
-    ]
+    loaders = []
+    for count in (1, 3):
+        how = {"pipelines": count, "settings": settings_file(painted, threads=count, together=count)}
+        loaders.append(da.Loader(reader, recipe, 4, train=train, **{**SETTINGS, **how}))
     first, second = ([*one_epoch(loader, skips=7), *one_epoch(loader, skips=0)] for loader in loaders)
     assert all(same(a, b) for a, b in zip(first, second, strict=True))
     assert all(len(batch) for batch in first)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from painted_files import Folder, same
+from painted_files import Folder, same, settings_file
 from PIL import Image
 
 import detaug as da
@@ -158,7 +158,7 @@ def test_after_close_the_next_epoch_comes(painted: Folder, device: str) -> None:
 
 
 def test_a_closed_loader_that_is_iterated_says_so(painted: Folder) -> None:
-    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu")
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu", settings=settings_file(painted, together=2))
     batches = iter(loader)
     next(batches)
     loader.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ BLACK_SSD = [
     da.Normalize(),
 ]
 MIXING = [*BLACK_SSD[:-1], da.Mosaic(), da.MixUp(), da.CutMix(), da.CopyPaste(), da.Normalize()]
+SEVERAL_SIZES = [da.Resize([(60, 80), (90, 40)]), da.MixUp(), da.Normalize()]
 
 
 # ------------------------------------------------------------------------------------- boxes and pixels
@@ -137,12 +139,19 @@ def test_the_same_seed_gives_the_same_batches_for_any_threads_and_pipelines(pain
     assert not any(same(a, b) for a, b in zip(first, batches(4, threads=1), strict=True))
 
 
-@pytest.mark.parametrize("recipe", [BLACK_SSD, MIXING], ids=["ssd", "mixing"])
+@pytest.mark.parametrize("recipe", [BLACK_SSD, MIXING, SEVERAL_SIZES], ids=["ssd", "mixing", "several sizes"])
 @pytest.mark.parametrize("train", [True, False], ids=["train", "evaluation"])
 @pytest.mark.parametrize("cache", [None, "device"])
 def test_batches_that_are_made_together_are_what_they_are_alone(
-    recipe: list[da.Op], train: bool, cache: str | None, painted: Folder, device: str
+    recipe: list[da.Op],
+    train: bool,
+    cache: str | None,
+    painted: Folder,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Three, then one, which is planned with them, then two."""
+    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 16)
     reader, options = da.CocoReader(*painted), {"device": device, "train": train, "cache": cache}
     alone, together, resumed = (
         da.Loader(reader, recipe, batch_size=4, settings=settings_file(painted, together=count), **options)
@@ -150,8 +159,8 @@ def test_batches_that_are_made_together_are_what_they_are_alone(
     )
     batches = [*alone, *alone]
     assert all(same(*each) for each in zip([*together, *together], batches, strict=True))
-    resumed.load_state_dict({**alone.state_dict(), "epoch": 0, "step": 4})  # between two that are made together
-    assert all(same(*each) for each in zip([*resumed, *resumed], batches[4:], strict=True))
+    resumed.load_state_dict({**alone.state_dict(), "epoch": 0, "step": 2})  # between two that are made together
+    assert all(same(*each) for each in zip([*resumed, *resumed], batches[2:], strict=True))
 
 
 def test_a_batch_stays_as_it_was_while_the_loader_goes_on(painted: Folder, device: str) -> None:
@@ -163,11 +172,27 @@ def test_a_batch_stays_as_it_was_while_the_loader_goes_on(painted: Folder, devic
     assert sums != [batch.images.double().sum().item() for batch in again]
 
 
+def test_a_batch_that_is_changed_in_place_changes_no_other(painted: Folder, device: str) -> None:
+    """Nor does autograd take it for that, which would refuse to go back through the other."""
+    reader, settings = da.CocoReader(*painted), settings_file(painted, together=3)
+    alone = list(da.Loader(reader, BLACK_SSD, 4, device=device))
+    first, second, third = islice(da.Loader(reader, BLACK_SSD, 4, device=device, settings=settings), 3)
+    scale = torch.ones((), requires_grad=True)
+    loss = sum((each * scale).sum().cpu() for each in (first.images, first.boxes, first.matrix))
+    for tensor in vars(second).values():
+        if isinstance(tensor, torch.Tensor):
+            tensor.zero_()
+    loss.backward()
+    assert same(first, alone[0])
+    assert same(third, alone[2])
+
+
 def test_breaking_off_starts_a_new_epoch_the_next_time(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     whole = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu")
     epochs = [list(whole), list(whole)]
-    broken = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", pipelines=3)
+    settings = settings_file(painted, pipelines=3, together=2)
+    broken = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", settings=settings)
     for batch in broken:
         assert same(batch, epochs[0][0])
         break
@@ -471,6 +496,25 @@ def test_ctrl_c_between_two_inputs_does_not_mix_up_images(painted: Folder, monke
         list(loader)
     monkeypatch.undo()
     loader.load_state_dict({**loader.state_dict(), "epoch": 0, "step": 0})
+    assert all(same(a, b) for a, b in zip(loader, expected, strict=True))
+
+
+def test_ctrl_c_while_a_state_is_loaded_does_not_mix_up_images(
+    painted: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(pipeline: nvidia.dali.Pipeline, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    reader = da.CocoReader(*painted)
+    expected = list(da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False))
+    loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False)
+    state = loader.state_dict()
+    next(iter(loader))
+    monkeypatch.setattr(nvidia.dali.Pipeline, "share_outputs", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loader.load_state_dict(state)
+    monkeypatch.undo()
+    loader.load_state_dict(state)
     assert all(same(a, b) for a, b in zip(loader, expected, strict=True))
 
 
