@@ -207,6 +207,8 @@ def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp
     assert choose_settings(device, 32, 90000).threads == len(os.sched_getaffinity(0))
     assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6, together=8)
     assert choose_settings(device, 32, 90000, tmp_path / "s.json", one_size=False) == Settings(4, 5, 6)
+    (tmp_path / "depth.json").write_text('{"settings": {"depth": 8}}')  # of a version that made no batches together
+    assert choose_settings(torch.device("cuda", 0), 32, 90000, tmp_path / "depth.json") == Settings(2, 2, 8, together=1)
 
 
 @pytest.mark.parametrize(
