@@ -101,7 +101,7 @@ def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
     n, rng = batches * batch_size, np.random.default_rng(0)
     boxes = np.tile([[0.1, 0.2, 0.5, 0.7], [0.4, 0.3, 0.9, 0.8]], (n, 1, 1))
     views = whole_images(boxes, np.ones((n, 2), np.int64), np.tile(np.array(SOURCE, np.float64), (n, 1)))
-    views.batch[:] = np.repeat(np.arange(batches), batch_size)
+    views.batch[:], views.place[:] = np.divmod(np.arange(n), batch_size)
     while True:
         plan = recipe.plan(views, rng)
         for at in range(batches):

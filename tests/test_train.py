@@ -393,7 +393,10 @@ def shown(painted: Folder, tmp_path_factory: Any, monkeypatch: Any) -> Any:
             assert main(shlex.split(f"{command} {settings}")) == 0
             print("end", file=terminal)
         with open(ours, "rb", buffering=0) as screen:
-            return {"terminal": screen.read(10_000).decode(), "file": (out / "log").read_text()}
+            on_screen = screen.read(10_000)
+            while not on_screen.endswith(b"end\r\n"):  # the system hands it over in pieces
+                on_screen += screen.read(10_000)
+        return {"terminal": on_screen.decode(), "file": (out / "log").read_text()}
 
     return run
 
