@@ -39,6 +39,8 @@ IN_WORK = 768
 """Images of 300 x 300 that a GPU is given at once, small batches together: with fewer it waits for Python.
 A larger one, which takes more memory, counts for more: up to `MOST`."""
 MOST = 3
+AT_ONCE_ON_CPU = 128
+"""Images of 300 x 300, likewise: at the end of a batch the threads wait for each other."""
 PIXELS_IN_WORK = 300_000_000
 """Of images made, 3.6 GB as float32; more only if two batches for each pipeline have more."""
 
@@ -58,22 +60,27 @@ def choose_settings(
     `pixels`: of an image after the recipe. `one_size`: are all images of one size after it? Batches of others are
     never made together.
     """
-    chosen = asdict(_on_cpu() if device.type == "cpu" else _on_gpu(batch_size, pixels, one_size))
+    chosen = asdict((_on_cpu if device.type == "cpu" else _on_gpu)(batch_size, pixels, one_size))
     chosen |= {"together": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
     return Settings(**(chosen if one_size else chosen | {"together": 1}))
 
 
-def _on_cpu() -> Settings:
-    return Settings(1, threads=len(os.sched_getaffinity(0)))
+def _on_cpu(batch_size: int, pixels: int, one_size: bool) -> Settings:
+    together = _up_to_8(AT_ONCE_ON_CPU / (batch_size * _weight(pixels)), least=1) if one_size else 1
+    return Settings(1, threads=len(os.sched_getaffinity(0)), together=together)
 
 
 def _on_gpu(batch_size: int, pixels: int, one_size: bool) -> Settings:
-    weight = min(max(pixels / (300 * 300), 1), MOST)
-    batches = min(IN_WORK / (batch_size * weight), PIXELS_IN_WORK / (batch_size * pixels))
+    batches = min(IN_WORK / (batch_size * _weight(pixels)), PIXELS_IN_WORK / (batch_size * pixels))
     together = _up_to_8(batches / 4, least=1) if one_size else 1
     depth = _up_to_8(batches / 2, least=2) if together == 1 else 2
     return Settings(pipelines=2, threads=2, depth=depth, together=together)
+
+
+def _weight(pixels: int) -> float:
+    """How many images of 300 x 300 one counts for."""
+    return min(max(pixels / (300 * 300), 1), MOST)
 
 
 def _up_to_8(number: float, least: int) -> int:

@@ -201,6 +201,15 @@ def test_a_gpu_gets_many_small_batches_or_few_large_ones(
     assert choose_settings(cuda, batch_size, pixels, one_size=False) == Settings(2, 2, depth_one_by_one)
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "pixels", "together"), [(4, 1, 8), (32, 90000, 4), (100, 90000, 1), (16, 640 * 640, 2)]
+)
+def test_the_cpu_gets_small_batches_together(batch_size: int, pixels: int, together: int) -> None:
+    cpu, threads = torch.device("cpu"), len(os.sched_getaffinity(0))
+    assert choose_settings(cpu, batch_size, pixels) == Settings(1, threads, together=together)
+    assert choose_settings(cpu, batch_size, pixels, one_size=False) == Settings(1, threads)
+
+
 def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
     write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6, together=8))
     device = torch.device("cpu")

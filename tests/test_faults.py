@@ -209,7 +209,8 @@ def test_too_many_broken_files_are_an_error(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     for at in range(0, 15, 5):
         BREAK["garbage"](painted[0] / f"{at:02}.png")
-    loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "max_skipped": 2 / 21})
+    one_by_one = settings_file(painted, together=1)
+    loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "max_skipped": 2 / 21, "settings": one_by_one})
     message = r"3 of 21 images cannot be used, more than max_skipped.*\d\d\.png.*detaug check"
     with pytest.warns(UserWarning, match="skipped"), pytest.raises(da.DataError, match=message):
         list(loader)

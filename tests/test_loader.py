@@ -483,7 +483,7 @@ def test_a_loader_goes_on_after_an_error(painted: Folder, device: str) -> None:
 def test_ctrl_c_between_two_inputs_does_not_mix_up_images(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = da.CocoReader(*painted)
     expected = list(da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False))
-    loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False, pipelines=2)
+    loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False, settings=settings_file(painted))
     feed, calls = nvidia.dali.Pipeline.feed_input, iter(range(100))
 
     def interrupted(pipeline: nvidia.dali.Pipeline, *args: object, **options: object) -> None:
@@ -507,7 +507,7 @@ def test_ctrl_c_while_a_state_is_loaded_does_not_mix_up_images(
 
     reader = da.CocoReader(*painted)
     expected = list(da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False))
-    loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False)
+    loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False, settings=settings_file(painted))
     state = loader.state_dict()
     next(iter(loader))
     monkeypatch.setattr(nvidia.dali.Pipeline, "share_outputs", interrupted)
