@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import torch
 from PIL import Image
@@ -56,6 +58,12 @@ def wrong_sizes(reader: CocoReader, rows: Rows, shapes: Rows) -> Faults:
     if not wrong.any():
         return {}
     return {int(rows[at]): _wrong_size(reader, rows[at], *shapes[at, :2]) for at in np.flatnonzero(wrong.any(1))}
+
+
+def named(faults: Faults) -> str:
+    """The first three of them."""
+    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+    return "; ".join(islice(faults.values(), 3)) + more
 
 
 def reason(error: Exception) -> str:

@@ -19,7 +19,7 @@ from nvidia.dali import fn
 from detaug.arguments import check
 from detaug.batches import Batch
 from detaug.decoded_images import DecodedImages, kept
-from detaug.faults import DataError, Faults, faults_behind, remedy, wrong_sizes
+from detaug.faults import DataError, Faults, faults_behind, named, remedy, wrong_sizes
 from detaug.pipeline import DALI_ERRORS, CurrentStream, Lane, as_torch, give_memory_back, rank_and_world, resolve_device
 from detaug.pixels import Normalize
 from detaug.plans import Planned, Planner, Run, at_rows, planned_parts, run_of
@@ -331,7 +331,7 @@ class Loader:
 
     def _skip(self, faults: Faults) -> None:
         """Remember them; DataError if they may not be skipped, or too many were."""
-        names = "; ".join(faults.values())
+        names = named(faults)
         if self.on_error == "raise":
             raise DataError(f"{names}; {remedy(self.reader)}")
         self._skipped |= dict.fromkeys(faults)
