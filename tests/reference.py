@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-import torch
+from torch import library
 
 OPERATORS = ("nms", "qnms")
-declared: list[torch.library.Library] = []  # kept: an operator goes with the library that declared it
+declared: list[library.Library] = []  # kept: an operator goes with the library that declared it
 
 
 def import_torchvision() -> Any:
@@ -25,7 +25,7 @@ def import_torchvision() -> Any:
             raise
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         del sys.modules[name]
-    declared.append(torch.library.Library("torchvision", "DEF"))
+    declared.append(library.Library("torchvision", "DEF"))
     for name in OPERATORS:
         declared[-1].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return import_module("torchvision")
