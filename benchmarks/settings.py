@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +29,7 @@ def compare(job: Job, others: list[Settings], turns: int, folder: Path) -> None:
     rates = {each: ([], []) for each in all_settings}
     for _, how in product(range(turns), rates):
         write_settings(folder / "settings.json", how)
-        with_these = Job(**{**job.as_dict(), "settings": str(folder / "settings.json")})
+        with_these = replace(job, settings=str(folder / "settings.json"))
         for contestant, found in zip((decode, loader), rates[how], strict=True):
             found.append(measure(contestant, with_these)["images_per_s"])
     for how, (decoding, loading) in rates.items():

@@ -8,6 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -241,7 +242,8 @@ class Loader:
             self._start_lanes()
 
     def _plan_from(self, epoch: int, step: int) -> Iterator[Run]:
-        return self._planner.plan_from(epoch, step, self._skipped, self.settings.together)
+        planner = replace(self._planner, together=self.settings.together)
+        return planner.plan_from(epoch, step, self._skipped)
 
     def _next_at(self) -> tuple[int, int] | None:
         """Epoch and step of the batch that comes next; None if none is in work."""
@@ -304,11 +306,10 @@ class Loader:
     def _next_batch(self) -> Batch | None:
         """The batch that was started first; None if evaluation has skipped every image of it."""
         while not self._made:
-            epoch, step = self._running[0][0].batches[0][1][:2]
             if faults := self._finish_run():
                 self._skip(faults)
                 self._open()
-                self._plan = self._plan_from(epoch, step)
+                self._plan = self._plan_from(*self._position)
                 self._start_lanes()
         images, planned = self._made.popleft()
         self._made_on.wait()

@@ -62,6 +62,8 @@ class Planner:
     groups: Rows
     """(n,) images of different groups are never in one batch."""
     device: torch.device
+    together: int = 1
+    """Batches of a run, of those that are planned at once."""
 
     def batches(self, epoch: int) -> list[Rows]:
         """Which images each batch of an epoch holds."""
@@ -69,14 +71,14 @@ class Planner:
             return train_batches(self.factors, self.groups, self.batch_size, self.shard, self.seed, epoch)
         return evaluation_batches(len(self.reader), self.batch_size, self.shard)
 
-    def plan_from(self, epoch: int, step: int, skipped: Collection[int], together: int) -> Iterator[Run]:
-        """The batches from here on, `together` at once: training goes on with the next epochs, evaluation ends.
+    def plan_from(self, epoch: int, step: int, skipped: Collection[int]) -> Iterator[Run]:
+        """The batches from here on, as runs: training goes on with the next epochs, evaluation ends.
 
         While one group of batches is taken, the next is planned, an op at each: all at once would take as long as some
         batches take the device, which would be done with its work and wait.
         """
         stock: deque[Run] = deque()
-        for runs in self._groups(epoch, step, skipped, together):
+        for runs in self._groups(epoch, step, skipped):
             stock.extend(runs)
             while len(stock) > len(self.recipe.steps):
                 yield stock.popleft()
@@ -84,27 +86,28 @@ class Planner:
                 yield stock.popleft()
         yield from stock
 
-    def _groups(self, epoch: int, step: int, skipped: Collection[int], together: int) -> Iterator[list[Run]]:
+    def _groups(self, epoch: int, step: int, skipped: Collection[int]) -> Iterator[list[Run]]:
         """The batches that are planned together, as runs; before them, for each op that they went through, none."""
         group = self._at_once()
         for each in count(epoch) if self.train else (epoch,):
             batches, begin = self.batches(each), step if each == epoch else 0
             usable = self._without(list(skipped), batches)
             for first in range(begin - begin % group, len(batches), group):
-                for planned in self._planned(each, first, batches[first : first + group], together):
+                for planned in self._planned(each, first, batches[first : first + group]):
                     if usable is not None:
-                        planned = [self._with_stand_ins(one, usable[one.step], together) for one in planned]
-                    parts = [planned[at : at + together] for at in range(0, len(planned), together)]
+                        planned = [self._with_stand_ins(one, usable[one.step]) for one in planned]
+                    parts = [planned[at : at + self.together] for at in range(0, len(planned), self.together)]
                     yield [run_of(part, begin) for part in parts if part[-1].step >= begin]
 
     def _at_once(self) -> int:
         return max(1, PLANNED_AT_ONCE // self.batch_size)
 
-    def _planned(self, epoch: int, first: int, batches: list[Rows], together: int) -> Iterator[list[Planned]]:
+    def _planned(self, epoch: int, first: int, batches: list[Rows]) -> Iterator[list[Planned]]:
         """The plans of some batches of an epoch, which begin at step `first`; before them, after each op, none."""
         rows, lengths = np.concatenate(batches), [len(batch) for batch in batches]
         which = np.repeat(np.arange(len(batches)), lengths)
-        place = (first % self._at_once() * self.batch_size + np.arange(len(rows))) % (together * self.batch_size)
+        in_group = first % self._at_once() * self.batch_size + np.arange(len(rows))
+        place = in_group % (self.together * self.batch_size)
         views = replace(self.reader.views(rows), batch=which, place=place, epoch=epoch)
         for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
             yield planned_parts(epoch, first, rows, lengths, plan, self.device) if plan else []
@@ -119,12 +122,12 @@ class Planner:
             raise DataError(f"no image is left: all of shard {self.shard} are skipped; {remedy(self.reader)}")
         return without(is_skipped, batches, self.groups, self.batch_size if self.train else 1)
 
-    def _with_stand_ins(self, planned: Planned, rows: Rows, together: int) -> Planned:
+    def _with_stand_ins(self, planned: Planned, rows: Rows) -> Planned:
         """A batch planned anew, and alone, so that the others of its group stay what they were."""
         if (rows == planned.rows).all():
             return planned
         kept = None if self.train else rows == planned.rows
-        *_, [alone] = self._planned(planned.epoch, planned.step, [rows], together)
+        *_, [alone] = self._planned(planned.epoch, planned.step, [rows])
         return alone._replace(kept=kept)
 
 

@@ -60,14 +60,15 @@ def choose_settings(
     `pixels`: of an image after the recipe. `one_size`: are all images of one size after it? Batches of others are
     never made together.
     """
-    chosen = asdict((_on_cpu if device.type == "cpu" else _on_gpu)(batch_size, pixels, one_size))
+    on_cpu = device.type == "cpu"
+    chosen = asdict(_on_cpu(batch_size, pixels) if on_cpu else _on_gpu(batch_size, pixels, one_size))
     chosen |= {"together": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
     return Settings(**(chosen if one_size else chosen | {"together": 1}))
 
 
-def _on_cpu(batch_size: int, pixels: int, one_size: bool) -> Settings:
-    together = _up_to_8(AT_ONCE_ON_CPU / (batch_size * _weight(pixels)), least=1) if one_size else 1
+def _on_cpu(batch_size: int, pixels: int) -> Settings:
+    together = _up_to_8(AT_ONCE_ON_CPU / (batch_size * _weight(pixels)), least=1)
     return Settings(1, threads=len(os.sched_getaffinity(0)), together=together)
 
 
