@@ -2,7 +2,7 @@
 # All numbers of PERFORMANCE.md that need a GPU, in about 12 minutes on one H200, twice that where processes start slowly.
 #
 #   bash benchmarks/gpu.sh OUT_FOLDER [FILE.json IMAGES]
-#   PARTS="ssd_128 ssd_32" bash benchmarks/gpu.sh OUT_FOLDER     # these only
+#   PARTS="ssd300 retinanet" bash benchmarks/gpu.sh OUT_FOLDER     # these only
 #
 # Without FILE.json: 8,000 files of 400 JPEGs of VOC's sizes, drawn by `detaug.shapes`. Run it alone. Each part ends by
 # itself and leaves a .txt in OUT_FOLDER, and a .json with the turns that were complete; one that fails or takes too long
@@ -42,13 +42,11 @@ for copy in range(20):
 PY
 fi
 main="--only loader --only decode"
+rates() { local name=$1 limit=$2; shift 2; step "$name" "$limit" "$python" benchmarks/settings.py "$json" "$images" --device cuda --seconds 1 --turns 5 "$@"; }
+rates ssd300 170 --batch-size 32 64 128 256
+rates retinanet 60 --preset retinanet --batch-size 16
+rates yolo640 60 --preset yolo640 --batch-size 32
 bench ssd_128 240 --batch-size 128 --seconds 1.5 --turns 3 $main --only "by hand" --only cached --chart "$out/ssd_128.png"
-bench ssd_32 130 --batch-size 32 --seconds 1.5 --turns 3 $main
-bench retinanet_16 130 --batch-size 16 --preset retinanet --seconds 1.5 --turns 3 $main
-bench yolo640_32 130 --batch-size 32 --preset yolo640 --seconds 1.5 --turns 3 $main
-bench ssd_64 130 --batch-size 64 --seconds 1.5 --turns 3 $main
-bench ssd_256 130 --batch-size 256 --seconds 1.5 --turns 3 $main
-step settings 150 "$python" benchmarks/settings.py "$json" "$images" --device cuda --settings 2,2,8 --batch-size 32 128 --seconds 0.7
 step four_cores 60 taskset -c 0-3 "$python" -m detaug.cli bench "$json" "$images" --device cuda --batch-size 128 --seconds 2 --turns 1 --only loader --json "$out/four_cores.json"
 step epochs 60 "$python" benchmarks/epochs.py "$json" "$images" --epochs 20 --batch-size 128
 step memory 90 "$python" -m pytest -q -s -m gpu tests/test_life.py

@@ -23,6 +23,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 from detaug import presets
 from detaug.decoded_images import decoding_lanes
 from detaug.loader import Loader, pixels_made
+from detaug.on_gpu import kernel_of, may_join
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader
 from detaug.recipe import Op, make_recipe
@@ -88,7 +89,8 @@ def decode(job: Job) -> Iterator[Made]:
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(_recipe(job))
     pixels = pixels_made(reader, recipe)
-    how = choose_settings(device, job.batch_size, pixels, job.settings, one_size=recipe.one_size)
+    joins = may_join(recipe, kernel_of(recipe, device))
+    how = choose_settings(device, job.batch_size, pixels, job.settings, may_join=joins)
     running: deque[tuple[Lane, list[int]]] = deque()
     order = np.random.default_rng(0).permutation(len(reader))
     steps = -(-len(order) // job.batch_size)

@@ -37,13 +37,15 @@ class DecodedImages:
         rows = np.unique(rows)
         _check_room(reader, rows, device)
         room = -(-reader.sizes[rows].prod(1) * 3 // ALIGNED) * ALIGNED
-        parts = torch.empty(int(room.sum()), dtype=torch.uint8, device=device).split_with_sizes(room.tolist())
+        self._memory = torch.empty(int(room.sum()), dtype=torch.uint8, device=device)
+        parts = self._memory.split_with_sizes(room.tolist())
         sizes = reader.sizes[rows].tolist()
         self._pixels = {
             row: part[: height * width * 3].view(height, width, 3)
             for row, part, (height, width) in zip(rows.tolist(), parts, sizes, strict=True)
         }
         self._images: dict[int, Any] = {}
+        self._at = np.zeros(len(reader), np.int64)
         on_gpu = device.type == "cuda"
         self._together: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
         while len(rows):
@@ -56,12 +58,22 @@ class DecodedImages:
 
     def inputs(self, rows: Rows) -> dict[str, Any]:
         """What `kept` must be fed for the images at `rows`, by input name. Raises ValueError for one not here."""
-        try:
-            return {"image": self._together([self._images[row] for row in rows.tolist()], "HWC", contiguous=False)}
-        except KeyError as row:
+        self._check_kept(rows)
+        return {"image": self._together([self._images[row] for row in rows.tolist()], "HWC", contiguous=False)}
+
+    def addresses(self, rows: Rows) -> Rows:
+        """(n,) where on the device the bytes of these images lie, for the current stream. Raises as `inputs` does."""
+        self._check_kept(rows)
+        if self._memory.device.type == "cuda":
+            self._memory.record_stream(torch.cuda.current_stream(self._memory.device))
+        return self._at[rows]
+
+    def _check_kept(self, rows: Rows) -> None:
+        if not (kept := self._at[rows] > 0).all():
             raise ValueError(
-                f"image {row} of the json is not kept: it was skipped, or is another shard's; cache=None reads it"
-            ) from None
+                f"image {rows[~kept][0]} of the json is not kept: it was skipped, or is another shard's; cache=None "
+                "reads it"
+            )
 
     def _decode(self, reader: CocoReader, rows: Rows, device: torch.device, how: Settings) -> Faults:
         """Decode and keep, up to a batch that has images which cannot be used: what is wrong with them."""
@@ -89,8 +101,17 @@ class DecodedImages:
         for at, row in enumerate(rows.tolist()):
             if row not in faults:
                 pixels = self._pixels[row].copy_(from_dlpack(images[at]))
-                self._images[row] = _of_dali(pixels)
+                self._images[row], self._at[row] = _of_dali(pixels), pixels.data_ptr()
         return faults
+
+
+class NoLane:
+    """In the place of a `Lane`, where images are painted from where they lie: nothing to start or to wait for."""
+
+    def start(self, inputs: dict[str, Any]) -> None: ...
+
+    def finish(self) -> list[Any]:
+        return []
 
 
 def kept(device: str) -> Node:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
+from detaug.on_gpu import OneKernel, kernel_of
 from detaug.pipeline import Lane, resolve_device
 from detaug.pixels import Normalize
 from detaug.preview import notebook_png, to_image
@@ -116,11 +117,22 @@ class Samples:
     @cached_property
     def images(self) -> list[Array]:
         """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
+        if kernel := kernel_of(self._recipe, self.device):
+            return self._painted_by(kernel)
         lane = Lane(self._graph, len(self), 1, self.device)
         lane.start({"image": list(self.source_images), **self.plan.inputs})
         (images,) = lane.finish()
         on_cpu = images.as_cpu()
         return [np.array(on_cpu.at(at)) for at in range(len(self))]
+
+    def _painted_by(self, kernel: OneKernel) -> list[Array]:
+        sources = [torch.tensor(image, device=self.device) for image in self.source_images]
+        shapes, sizes = np.array([image.shape for image in sources]), self.plan.views.size.astype(int)
+        at, (height, width) = np.array([image.data_ptr() for image in sources]), sizes.max(0).tolist()
+        together = kernel.paint(kernel.table(at, shapes[:, :2], self.plan.inputs), (height, width)).cpu()
+        images = [image[:, :h, :w] for image, (h, w) in zip(together, sizes.tolist(), strict=True)]
+        channels_first = self._recipe.painting[-1].op.layout_after == "CHW"
+        return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]
 
     @cached_property
     def plan(self) -> Plan:

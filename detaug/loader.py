@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,14 +20,16 @@ from nvidia.dali import fn
 
 from detaug.arguments import check
 from detaug.batches import Batch
-from detaug.decoded_images import DecodedImages, kept
+from detaug.decoded_images import DecodedImages, NoLane, kept
 from detaug.faults import DataError, Faults, faults_behind, named, remedy, wrong_sizes
-from detaug.pipeline import DALI_ERRORS, CurrentStream, Lane, as_torch, give_memory_back, rank_and_world, resolve_device
+from detaug.on_gpu import OneKernel, kernel_of, may_join
+from detaug.pipeline import DALI_ERRORS, Lane, as_torch, give_memory_back, rank_and_world, resolve_device
 from detaug.pixels import Normalize
 from detaug.plans import Planned, Planner, Run, at_rows, planned_parts, run_of
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Recipe, make_recipe
 from detaug.settings import choose_settings
+from detaug.streams import MadeOn
 from detaug.views import Floats, Ints
 
 
@@ -108,8 +111,9 @@ class Loader:
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
         self.device = resolve_device(device)
         pixels, known = pixels_made(reader, self.recipe), {"pipelines": pipelines, "threads": threads}
-        one_size = self.recipe.one_size
-        self.settings = choose_settings(self.device, batch_size, pixels, settings, one_size=one_size, **known)
+        self._kernel = kernel_of(self.recipe, self.device)
+        joins = may_join(self.recipe, self._kernel)
+        self.settings = choose_settings(self.device, batch_size, pixels, settings, may_join=joins, **known)
         self._planner = Planner(
             reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
         )
@@ -169,10 +173,11 @@ class Loader:
             raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
         rows = self.reader.rows(batch.image_id.numpy())
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
-        lane = Lane(self._graph, len(rows), self.settings.threads, self.device)
+        lane = self._lane(len(rows))
         (planned,) = planned_parts(0, 0, rows, [len(rows)], plan, self.device)
-        lane.start(self._inputs(run_of([planned])))
-        again = self._batch(planned, as_torch(lane.finish()[0], self.device))
+        run = run_of([planned])
+        lane.start(self._inputs(run))
+        again = self._batch(planned, *self._images(run, lane.finish()))
         assert again is not None  # no image of it is skipped
         return again
 
@@ -312,7 +317,7 @@ class Loader:
                 self._plan = self._plan_from(*self._position)
                 self._start_lanes()
         images, planned = self._made.popleft()
-        self._made_on.wait()
+        self._made_on.hand_over(images)
         return self._batch(planned, images)
 
     def _finish_run(self) -> Faults:
@@ -323,11 +328,11 @@ class Loader:
         except DALI_ERRORS as error:
             rows = np.concatenate([each.rows for each, lane in running if lane is running[0][1]])
             return faults_behind(error, self.reader, rows, self.device)
-        if faults := wrong_sizes(self.reader, run.rows, np.asarray(outputs[1].as_tensor())):
+        if outputs and (faults := wrong_sizes(self.reader, run.rows, np.asarray(outputs[1].as_tensor()))):
             return faults
         self._start_lanes()
-        images, self._made_on = as_torch(outputs[0], self.device), CurrentStream(self.device)
-        self._made.extend((images[at].data, planned) for at, planned in run.batches)  # `data`: see `outcomes._split`
+        images, self._made_on = self._images(run, outputs), MadeOn(self.device)
+        self._made.extend(zip(images, (planned for _, planned in run.batches), strict=True))
         return {}
 
     def _skip(self, faults: Faults) -> None:
@@ -347,20 +352,27 @@ class Loader:
 
     def _open(self) -> None:
         """Make the pipelines. Those in `_idle` wait, once for each batch that they could take in work."""
-        self._idle: deque[Lane] = deque()  # the old ones go first: the device may not hold twice as many
-        self._running: deque[tuple[Run, Lane]] = deque()
+        self._idle: deque[Lane | NoLane] = deque()  # the old ones go first: the device may not hold twice as many
+        self._running: deque[tuple[Run, Lane | NoLane]] = deque()
         self._made: deque[tuple[torch.Tensor, Planned]] = deque()
         if self.cache and not self._decoded:
             rows = np.arange(len(self.reader)) if self.train else np.concatenate(self._planner.batches(0))
             self._decoded = DecodedImages(self.reader, rows, self.device, self.settings, self._skip)
         how = self.settings
-        size, threads = self.batch_size * how.together, how.threads
-        lanes = [Lane(self._graph, size, threads, self.device, how.depth) for _ in range(how.pipelines)]
+        size = self.batch_size * how.together
+        lanes = [self._lane(size, how.depth) for _ in range(how.pipelines)]
         self._idle.extend(lanes * how.depth)
         self._process = os.getpid()
 
+    def _lane(self, size: int, depth: int = 1) -> Lane | NoLane:
+        if self._decoded and self._kernel:
+            return NoLane()
+        return Lane(self._graph, size, self.settings.threads, self.device, depth)
+
     def _graph(self) -> list[Node]:
         source, shape = self._source()
+        if self._kernel:
+            return [source, shape]
         recipe = self.recipe if "output" in self.recipe.stages else make_recipe([*self.ops, Normalize(dtype="uint8")])
         return [recipe.paint(source, None if recipe.uniform else fn.external_source(name="canvas")), shape]
 
@@ -370,29 +382,62 @@ class Loader:
             image = kept(self.device.type)
             return image, image.shape()
         image = decoded(self.device.type, self.settings.hw_decoder_load)
-        return (image if self.device.type == "cpu" else _no_smaller_than_said(image)), image.shape()
+        return (_no_smaller_than_said(image) if self._pads_sources else image), image.shape()
+
+    @property
+    def _pads_sources(self) -> bool:
+        """On the CPU a file of a wrong size is an error of the pipeline already, and the kernel reads no such file."""
+        return self.device.type == "cuda" and not self._kernel
 
     def _inputs(self, run: Run) -> dict[str, Any]:
-        canvas = {} if self.recipe.uniform else {"canvas": self._canvas(run.batches[0][1].outcome.size.numpy())}
+        if self._kernel:
+            return {} if self._decoded else self._image_inputs(run.rows)
+        canvas = {} if self.recipe.uniform else {"canvas": self._canvases(run)}
         return {**self._image_inputs(run.rows), **run.inputs, **canvas}
 
     def _image_inputs(self, rows: Rows) -> dict[str, Any]:
         if self._decoded:
             return self._decoded.inputs(rows)
-        least = {} if self.device.type == "cpu" else {"least": self.reader.sizes[rows].astype(np.int32)}
+        least = {"least": self.reader.sizes[rows].astype(np.int32)} if self._pads_sources else {}
         return {**self.reader.inputs(rows, self.device.type), **least}
 
-    def _canvas(self, size: Ints) -> NDArray[np.float32]:
-        """(N, 2): the (height, width) that all images of a batch are padded to. `size`: (N, 2), theirs."""
-        canvas = -(-size.max(0) // self.pad_to_multiple) * self.pad_to_multiple
-        return np.full(size.shape, canvas, np.float32)
+    def _canvas(self, planned: Planned) -> tuple[int, int]:
+        """(height, width) that all images of a batch are padded to."""
+        multiple = 1 if self.recipe.uniform else self.pad_to_multiple
+        height, width = planned.outcome.size.amax(0).tolist()
+        return -(-height // multiple) * multiple, -(-width // multiple) * multiple
+
+    def _canvases(self, run: Run) -> NDArray[np.float32]:
+        """(N, 2): the same for each image of a run, of one batch."""
+        return np.full((len(run.rows), 2), self._canvas(run.batches[0][1]), np.float32)
+
+    def _images(self, run: Run, outputs: list[Any]) -> list[torch.Tensor]:
+        """Of each batch (N, 3, H, W), of what the pipeline made of the run."""
+        if self._kernel:
+            return self._painted(run, self._kernel, self._kernel.table(*self._decoded_at(run, outputs), run.inputs))
+        images = as_torch(outputs[0], self.device)
+        images = images.permute(0, 3, 1, 2) if self.recipe.channels_last else images
+        return [images[at].data for at, _ in run.batches]  # `data`: see `outcomes._split`
+
+    def _painted(self, run: Run, kernel: OneKernel, table: torch.Tensor) -> list[torch.Tensor]:
+        """By the kernel: batches that follow each other and come out in one size at once."""
+        images: list[torch.Tensor] = []
+        for canvas, group in groupby(run.batches, lambda batch: self._canvas(batch[1])):
+            parts = [at for at, _ in group]
+            together = kernel.paint(table[parts[0].start : parts[-1].stop], canvas)
+            images += [together[at.start - parts[0].start :][: at.stop - at.start].data for at in parts]
+        return images
+
+    def _decoded_at(self, run: Run, outputs: list[Any]) -> tuple[Ints, Ints]:
+        """(n,) where on the device each image of a run lies, and (n, 2) its size."""
+        if self._decoded:
+            return self._decoded.addresses(run.rows), self.reader.sizes[run.rows]
+        images, shapes = outputs
+        return np.array([image.data_ptr() for image in images]), np.asarray(shapes.as_tensor())[:, :2]
 
     def _batch(self, planned: Planned, images: torch.Tensor) -> Batch | None:
         rows, drawn, after = planned.rows, planned.drawn, planned.outcome
-        if self.recipe.channels_last:
-            images = images.permute(0, 3, 1, 2)
-        if after.copied:
-            after.copied.wait()
+        after.made_on.hand_over(after.boxes, after.labels, after.mask)
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
             images, rows = images[torch.from_numpy(at).to(images.device)], rows[at]

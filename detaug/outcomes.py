@@ -12,22 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.streams import MadeOn
 from detaug.views import Ints, Views
-
-
-@dataclass(eq=False)
-class Copied:
-    """A copy to the GPU that goes on in the background."""
-
-    event: torch.cuda.Event
-    done: bool = False
-    """Known to be over, for the other batches of the copy: what is asked of the device for each batch adds up."""
-
-    def wait(self) -> None:
-        """Nothing that the current stream does from now on is done before the copy."""
-        self.done = self.done or bool(self.event.query())  # type: ignore[no-untyped-call]
-        if not self.done:
-            torch.cuda.current_stream(self.event.device).wait_event(self.event)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +26,8 @@ class Outcome:
     counts: tuple[int, ...]
     size: Tensor
     matrix: Tensor
-    copied: Copied | None
-    """When `boxes`, `labels` and `mask` are on the GPU."""
+    made_on: MadeOn
+    """The stream of `boxes`, `labels` and `mask`."""
 
     def __getitem__(self, rows: Ints) -> Outcome:
         """Some of the images, padded to the boxes of the fullest one among them."""
@@ -49,7 +35,7 @@ class Outcome:
         at, most = torch.from_numpy(rows), max(counts, default=0)
         here = at.to(self.boxes.device)
         boxes, labels, mask = (each[here, :most] for each in (self.boxes, self.labels, self.mask))
-        return Outcome(boxes, labels, mask, counts, self.size[at], self.matrix[at], self.copied)
+        return Outcome(boxes, labels, mask, counts, self.size[at], self.matrix[at], self.made_on)
 
 
 def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Outcome]:
@@ -74,9 +60,9 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
         _split(torch.from_numpy(matrix), [(length, *matrix.shape[1:]) for length in lengths]),
         strict=True,
     )
-    copied = Copied(torch.cuda.current_stream(device).record_event()) if device.type == "cuda" else None
+    made_on = MadeOn(device)
     return [
-        Outcome(boxes, labels, mask, tuple(counts[part].tolist()), size, matrix, copied)
+        Outcome(boxes, labels, mask, tuple(counts[part].tolist()), size, matrix, made_on)
         for part, boxes, labels, mask, size, matrix in of_each_batch
     ]
 

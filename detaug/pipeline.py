@@ -68,18 +68,6 @@ class Lane:
         return list(outputs)
 
 
-class CurrentStream:
-    """The stream that is the current one of a device when this is made, and for which outputs are ready."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
-
-    def wait(self) -> None:
-        """Another one that is current by now waits for it."""
-        if self.stream and (now := torch.cuda.current_stream(self.stream.device)) != self.stream:
-            now.wait_stream(self.stream)
-
-
 def as_torch(output: Any, device: torch.device) -> Tensor:
     """An output of `Lane.finish` on this device, whose samples are of one size, as one tensor."""
     tensor = output.as_tensor()

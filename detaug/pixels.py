@@ -24,7 +24,7 @@ from detaug.views import Floats, Views
 # ------------------------------------------------------------------------------------ colour, linear in RGB
 
 
-class _ColorMap(PixelOp):
+class ColorMap(PixelOp):
     """One linear map of RGB for each image: `draw` returns it as "color", (n, 3, 4)."""
 
     def painter(self, views: Views) -> on_cpu.Painter:
@@ -35,7 +35,7 @@ class _ColorMap(PixelOp):
 
 
 @dataclass(frozen=True)
-class RandomPhotometricDistort(_ColorMap):
+class RandomPhotometricDistort(ColorMap):
     """SSD's colour distortion: brightness, contrast, saturation and hue, each with probability `p`.
 
     With `permute`, the order of the channels as well. Torchvision's ranges and order (contrast before saturation
@@ -81,7 +81,7 @@ class RandomPhotometricDistort(_ColorMap):
 
 
 @dataclass(frozen=True)
-class ColorJitter(_ColorMap):
+class ColorJitter(ColorMap):
     """Brightness, contrast, saturation and hue in random order, with probability `p` (torchvision's `ColorJitter`).
 
     Each is one number v, for factors from max(0, 1 - v) to 1 + v and hues from -v to v turns, or (smallest,
@@ -117,7 +117,7 @@ class ColorJitter(_ColorMap):
 
 
 @dataclass(frozen=True)
-class RandomHSV(_ColorMap):
+class RandomHSV(ColorMap):
     """Ultralytics' `hsv_h`, `hsv_s` and `hsv_v`: gains drawn from -1..1 times these, with probability `p`.
 
     `hue`: a part of half a turn. `saturation`, `value`: factors from 1 - x to 1 + x. Ultralytics changes HSV
@@ -147,7 +147,7 @@ class RandomHSV(_ColorMap):
 
 
 @dataclass(frozen=True)
-class RandomGrayscale(_ColorMap):
+class RandomGrayscale(ColorMap):
     """Gray, in three equal channels, with probability `p` (torchvision's `RandomGrayscale`).
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
@@ -165,7 +165,7 @@ class RandomGrayscale(_ColorMap):
 
 
 @dataclass(frozen=True)
-class RandomChannelPermutation(_ColorMap):
+class RandomChannelPermutation(ColorMap):
     """The channels in a random order, with probability `p` (torchvision's `RandomChannelPermutation`).
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
@@ -567,16 +567,17 @@ class Normalize(PixelOp):
         return "HWC" if self.channels_last else "CHW"
 
     def painter(self, views: Views) -> on_cpu.Painter:
-        mean, std = (torch.from_numpy(np.array(values, np.float32)).view(3, 1, 1) for values in self._of_bytes())
+        mean, std = (torch.from_numpy(np.array(values, np.float32)).view(3, 1, 1) for values in self.of_bytes())
         return partial(on_cpu.normalized, mean=mean, std=std, dtype=getattr(torch, self.dtype))
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
-        mean, std = self._of_bytes()
+        mean, std = self.of_bytes()
         canvas = {"crop": planned["canvas"], **_TO_CANVAS} if "canvas" in planned else {}
         dtype, layout = _DTYPES[self.dtype], self.layout_after
         return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=dtype, output_layout=layout, **canvas)
 
-    def _of_bytes(self) -> tuple[list[float], list[float]]:
+    def of_bytes(self) -> tuple[list[float], list[float]]:
+        """Mean and std of images in 0..255; 0 and 1 where they stay so."""
         scale = 1 if self.dtype == "uint8" else 255
         return [value * scale for value in self.mean], [value * scale for value in self.std]
 

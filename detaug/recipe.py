@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +161,16 @@ class PixelOp(Op):
         return views, drawn
 
 
+class Step(NamedTuple):
+    """An op that paints, in its place in a recipe."""
+
+    op: Op
+    inputs: dict[str, str]
+    """By the names of what it plans, those of the recipe's inputs."""
+    views: Views
+    """One made-up view before it, for what is the same in every batch, such as `fill`."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Ops in an order that works: geometry, Resize, pixels, Normalize."""
@@ -221,25 +231,27 @@ class Recipe:
 
         `canvas`: (height, width) to which Normalize, then the last op, pads with zeros, at the right and the bottom.
         """
-        on_cpu, made_up = image.device == "cpu", self._made_up()
+        on_cpu = image.device == "cpu"
+        steps = [(op, _fed(inputs), views) for op, inputs, views in self.painting]
         if canvas is not None:
-            made_up[-1][1]["canvas"] = canvas
-        for together, steps in groupby(made_up, lambda step: on_cpu and step[0].painter(step[2]) is not None):
+            steps[-1][1]["canvas"] = canvas
+        for together, some in groupby(steps, lambda step: on_cpu and step[0].painter(step[2]) is not None):
             paint = _painted_together if together else _painted
-            image = paint(image, list(steps))
+            image = paint(image, list(some))
         return image
 
-    def _made_up(self) -> list[tuple[Op, Nodes, Views]]:
-        """Each step with what it is fed in DALI, and a made-up view before it; without those that paint nothing."""
+    @cached_property
+    def painting(self) -> tuple[Step, ...]:
+        """The steps that paint."""
         views, rng = _one_view(), np.random.default_rng(0)
         draws: list[Arrays] = []
         steps = []
         for at, (op, drawn_by) in enumerate(self.steps):
             draws.append(op.draw_for(views, rng) if drawn_by == at else draws[drawn_by])
             after, planned = op.plan(views, draws[-1])
-            steps.append((op, {name: fn.external_source(name=f"{at}.{name}") for name in planned}, views))
+            steps.append(Step(op, {name: f"{at}.{name}" for name in planned}, views))
             views = after
-        return [step for step in steps if step[0].stage != "view"]
+        return tuple(step for step in steps if step.op.stage != "view")
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -272,6 +284,10 @@ class Plan:
     """All that `Recipe.paint` must be fed, by input name."""
     drawn: tuple[Arrays, ...]
     """For each step of the recipe, the random numbers it drew."""
+
+
+def _fed(inputs: dict[str, str]) -> Nodes:
+    return {name: fn.external_source(name=input_name) for name, input_name in inputs.items()}
 
 
 def _painted(image: Node, steps: list[tuple[Op, Nodes, Views]]) -> Node:

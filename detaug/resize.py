@@ -40,19 +40,19 @@ class Render(Op):
         views, planned = _turned(views, size) if views.turned else _upright(views, size)
         return _without_slivers(replace(views, size=size, fill=None).clip()), planned
 
-    def _beside(self, views: Views) -> Fill | None:
+    def beside(self, views: Views) -> Fill | None:
         """The colour beside the image; None where the view shows nothing but the image."""
         return self.fill if self.letterbox else views.fill
 
     def painter(self, views: Views) -> on_cpu.Painter | None:
         if views.turned:
             return None
-        fill = self._beside(views)
+        fill = self.beside(views)
         return partial(on_cpu.on_canvas, fill=fill) if fill else on_cpu.resized
 
     def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
         place = planned["place"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
-        image, fill = _resized(image, place), self._beside(views)
+        image, fill = _resized(image, place), self.beside(views)
         if views.turned:
             return _warped(image, planned, fill or FILL)
         if fill is None:

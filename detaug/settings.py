@@ -23,7 +23,7 @@ class Settings:
     depth: int = 2
     """How often each pipeline has batches in work: with one, it would stand still while its last is collected."""
     together: int = 1
-    """Batches that a pipeline works on as one, where all images have one size: what small ones cost adds up."""
+    """Batches that a pipeline works on as one, where it can: what small ones cost adds up."""
     hw_decoder_load: float = 0.95
     """The share of a batch's JPEGs that goes to the GPU's JPEG engine, the rest to its other cores."""
 
@@ -51,20 +51,19 @@ def choose_settings(
     pixels: int,
     file: str | os.PathLike[str] | None = None,
     *,
-    one_size: bool = True,
+    may_join: bool = True,
     pipelines: int | None = None,
     threads: int | None = None,
 ) -> Settings:
     """Those given, else those of a file that `detaug tune` wrote, else what suits the device.
 
-    `pixels`: of an image after the recipe. `one_size`: are all images of one size after it? Batches of others are
-    never made together.
+    `pixels`: of an image after the recipe. `may_join`: can a pipeline work on several batches together?
     """
     on_cpu = device.type == "cpu"
-    chosen = asdict(_on_cpu(batch_size, pixels) if on_cpu else _on_gpu(batch_size, pixels, one_size))
+    chosen = asdict(_on_cpu(batch_size, pixels) if on_cpu else _on_gpu(batch_size, pixels, may_join))
     chosen |= {"together": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
-    return Settings(**(chosen if one_size else chosen | {"together": 1}))
+    return Settings(**(chosen if may_join else chosen | {"together": 1}))
 
 
 def _on_cpu(batch_size: int, pixels: int) -> Settings:
@@ -72,9 +71,9 @@ def _on_cpu(batch_size: int, pixels: int) -> Settings:
     return Settings(1, threads=len(os.sched_getaffinity(0)), together=together)
 
 
-def _on_gpu(batch_size: int, pixels: int, one_size: bool) -> Settings:
+def _on_gpu(batch_size: int, pixels: int, may_join: bool) -> Settings:
     batches = min(IN_WORK / (batch_size * _weight(pixels)), PIXELS_IN_WORK / (batch_size * pixels))
-    together = _up_to_8(batches / 4, least=1) if one_size else 1
+    together = _up_to_8(batches / 4, least=1) if may_join else 1
     depth = _up_to_8(batches / 2, least=2) if together == 1 else 2
     return Settings(pipelines=2, threads=2, depth=depth, together=together)
 

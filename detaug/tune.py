@@ -14,6 +14,7 @@ import torch
 
 from detaug.contestants import Job, make_loader
 from detaug.loader import Loader
+from detaug.on_gpu import kernel_of, may_join
 from detaug.pipeline import resolve_device
 from detaug.settings import Settings, write_settings
 
@@ -75,7 +76,7 @@ def tune(
         return rates.get(settings, 0.0)
 
     best = default
-    for name, values in _choices(chosen, loader.recipe.one_size).items():
+    for name, values in _choices(chosen, may_join(loader.recipe, kernel_of(loader.recipe, chosen))).items():
         best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
     return _confirmed(loader, default, best, each, len(rates), output, say)
 
@@ -103,13 +104,13 @@ def _confirmed(
     return Tuned(winner, found[winner], found[default], tried, str(loader.device), loader.batch_size, where)
 
 
-def _choices(device: torch.device, one_size: bool) -> dict[str, list[Any]]:
+def _choices(device: torch.device, may_join: bool) -> dict[str, list[Any]]:
     """What to try of each setting, the one that matters most first."""
     cores = len(os.sched_getaffinity(0))
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
     threads = [each for each in (1, 2, 3, 4) if each <= cores]
-    together = {"together": [1, 2, 4, 8]} if one_size else {}
+    together = {"together": [1, 2, 4, 8]} if may_join else {}
     return {
         "pipelines": [1, 3, 4],
         "threads": threads,

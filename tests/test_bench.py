@@ -198,7 +198,7 @@ def test_a_gpu_gets_many_small_batches_or_few_large_ones(
 ) -> None:
     cuda = torch.device("cuda", 0)
     assert choose_settings(cuda, batch_size, pixels) == Settings(2, 2, depth, together=together)
-    assert choose_settings(cuda, batch_size, pixels, one_size=False) == Settings(2, 2, depth_one_by_one)
+    assert choose_settings(cuda, batch_size, pixels, may_join=False) == Settings(2, 2, depth_one_by_one)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_gpu_gets_many_small_batches_or_few_large_ones(
 def test_the_cpu_gets_small_batches_together(batch_size: int, pixels: int, together: int) -> None:
     cpu, threads = torch.device("cpu"), len(os.sched_getaffinity(0))
     assert choose_settings(cpu, batch_size, pixels) == Settings(1, threads, together=together)
-    assert choose_settings(cpu, batch_size, pixels, one_size=False) == Settings(1, threads)
+    assert choose_settings(cpu, batch_size, pixels, may_join=False) == Settings(1, threads)
 
 
 def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp
     device = torch.device("cpu")
     assert choose_settings(device, 32, 90000).threads == len(os.sched_getaffinity(0))
     assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6, together=8)
-    assert choose_settings(device, 32, 90000, tmp_path / "s.json", one_size=False) == Settings(4, 5, 6)
+    assert choose_settings(device, 32, 90000, tmp_path / "s.json", may_join=False) == Settings(4, 5, 6)
     (tmp_path / "depth.json").write_text('{"settings": {"depth": 8}}')  # of a version that made no batches together
     assert choose_settings(torch.device("cuda", 0), 32, 90000, tmp_path / "depth.json") == Settings(2, 2, 8, together=1)
 

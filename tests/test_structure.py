@@ -15,12 +15,24 @@ PACKAGE = REPOSITORY / "detaug"
 CONVERTERS = REPOSITORY / "converters"
 
 LAYERS = [
-    {"arguments", "polygons", "color", "epochs", "voc_ap", "_scenery", "_text", "converters", "on_cpu"},
+    {
+        "arguments",
+        "polygons",
+        "color",
+        "epochs",
+        "voc_ap",
+        "_scenery",
+        "_text",
+        "converters",
+        "on_cpu",
+        "kernel",
+        "streams",
+    },
     {"views", "settings", "_page", "_labels"},
     {"recipe", "changes", "shapes", "preview"},
     {"batches", "report", "branches", "noise", "outcomes"},
     {"affine", "control", "geometry", "hiding", "iou_crop", "pixels", "resize", "reader", "pipeline", "targets"},
-    {"box_rules", "mixing", "policies"},
+    {"box_rules", "mixing", "policies", "on_gpu"},
     {"presets", "pick", "eager", "evaluator", "faults", "sampling"},
     {"plans", "decoded_images"},
     {"loader"},

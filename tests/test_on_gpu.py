@@ -1,0 +1,302 @@
+"""The one kernel that paints on a GPU, against what torch and Pillow paint. Without a GPU Triton interprets it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from painted_files import Folder, same, settings_file
+from PIL import Image
+
+import detaug as da
+from detaug import on_gpu
+from detaug.on_gpu import kernel_of, one_kernel
+from detaug.recipe import Node, Nodes, Recipe
+from detaug.views import Views
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if DEVICE.type == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes as long for a large one as for a small one."""
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr("detaug.on_gpu.TILE", (256, 256))
+
+
+Array = NDArray[np.uint8]
+
+
+def photograph(seed: int, height: int, width: int) -> Array:
+    """Smooth in places, noisy in others."""
+    rng = np.random.default_rng(seed)
+    coarse = Image.fromarray(rng.integers(0, 256, (7, 9, 3), np.uint8)).resize(
+        (width, height), Image.Resampling.BICUBIC
+    )
+    noise = rng.normal(0, 20, (height, width, 1)) * (np.arange(width) > width / 2)[:, None]
+    return np.asarray((np.asarray(coarse) + noise).clip(0, 255).round(), np.uint8)
+
+
+IMAGES = [photograph(0, 45, 60), photograph(1, 45, 67), photograph(2, 44, 31)]
+
+
+def by_kernel(images: Sequence[Array], *ops: da.Op, pad: int = 0, beside: int = 0) -> NDArray[np.float64]:
+    """(N, 3, H, W) by the kernel, on a canvas `pad` larger than the largest image; `beside` lies around the sources."""
+    samples = da.batch(images).then(*ops)
+    kernel = one_kernel(Recipe(ops), DEVICE)
+    assert kernel
+    memory = [torch.full((image.size + 2000,), beside, dtype=torch.uint8, device=DEVICE) for image in images]
+    for each, image in zip(memory, images, strict=True):
+        each[1000 : 1000 + image.size] = torch.from_numpy(image).flatten()
+    height, width = samples.plan.views.size.max(0).astype(int) + pad
+    at, sizes = np.array([each.data_ptr() + 1000 for each in memory]), np.array([image.shape[:2] for image in images])
+    made = kernel.paint(kernel.table(at, sizes, samples.plan.inputs), (int(height), int(width)))
+    assert made.dtype == getattr(torch, kernel.normalize.dtype)
+    return made.cpu().double().numpy()
+
+
+SSD = [da.RandomZoomOut(), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((30, 40))]
+RECIPES = {
+    "larger": [da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(), da.Resize((120, 100))],
+    "smaller": [da.Resize((17, 23))],
+    "one pixel": [da.CenterCrop((7, 9)), da.Resize((1, 1))],
+    "several sizes": [da.RandomHorizontalFlip(), da.Resize(50, max_size=80)],
+    "letterbox": [da.RandomHorizontalFlip(), da.Resize((64, 64), letterbox="center", fill=(10, 20.4, 255))],
+    "ssd": SSD,
+    "beside the image": [
+        da.Pad((500, 0, 0, 0), fill=(9, 8, 7)),
+        da.CenterCrop((10, 15), fill=(9, 8, 7)),
+        da.Resize((5, 6)),
+    ],
+    "colour": [*SSD, da.RandomPhotometricDistort()],
+    "bytes": [*SSD, da.ColorJitter(0.5), da.Normalize(dtype="uint8")],
+    "normalised": [*SSD, da.ColorJitter(0.5), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)],
+    "float16": [da.Resize((60, 80)), da.Normalize(dtype="float16")],
+    "channels last": [da.Resize((60, 80)), da.Normalize(da.presets.IMAGENET_MEAN, layout="channels_last")],
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_it_paints_what_the_cpu_paints(name: str) -> None:
+    """A source pixel may round to the other side, after which colour and normalise move it by a few."""
+    ops = RECIPES[name]
+    expected, made = da.batch(IMAGES).then(*ops).images, by_kernel(IMAGES, *ops)
+    unit = 1 if expected[0].dtype == np.uint8 else 1 / 255 / 0.224
+    for image, ours in zip(expected, made, strict=True):
+        image = image.transpose(2, 0, 1) if ops[-1].layout_after == "HWC" else image
+        off = np.abs(image - ours[:, : image.shape[1], : image.shape[2]]) / unit
+        assert off.max() < 3.5
+        assert off.mean() < 0.4
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(5, 60), st.integers(5, 60), st.booleans())
+def test_any_window(seed: int, height: int, width: int, mirrored: bool) -> None:
+    crop = [da.RandomIoUCrop(allow_no_crop=False, scaling=(0.02, 1)), da.RandomHorizontalFlip(p=float(mirrored))]
+    image = photograph(seed % 7, 30 + seed % 20, 30 + seed % 31)
+    samples = da.batch([image] * 2, [[[5, 5, 25, 25]]] * 2, seed=seed).then(*crop, da.Resize((height, width)))
+    kernel = one_kernel(Recipe(samples.ops), DEVICE)
+    assert kernel
+    here = torch.tensor(image, device=DEVICE)
+    at, sizes = np.full(2, here.data_ptr()), np.array([image.shape[:2]] * 2)
+    made = kernel.paint(kernel.table(at, sizes, samples.plan.inputs), (height, width)).permute(0, 2, 3, 1).cpu().numpy()
+    assert np.abs(np.stack(samples.images).astype(int) - made).max() <= 1
+
+
+def test_an_image_of_its_own_size_stays_as_it_is() -> None:
+    assert (by_kernel(IMAGES[:1], da.Resize((45, 60)))[0] == IMAGES[0].transpose(2, 0, 1)).all()
+    mirrored = by_kernel(IMAGES[:1], da.RandomHorizontalFlip(p=1), da.Resize((45, 60)))[0]
+    assert (mirrored == IMAGES[0][:, ::-1].transpose(2, 0, 1)).all()
+
+
+@pytest.mark.parametrize("mean", [(0, 0, 0), da.presets.IMAGENET_MEAN])
+def test_zeros_lie_beside_the_images_of_a_batch(mean: tuple[float, float, float]) -> None:
+    made = by_kernel(IMAGES, da.Resize(40, max_size=60), da.Normalize(mean), pad=7)
+    sizes = da.batch(IMAGES).then(da.Resize(40, max_size=60)).plan.views.size.astype(int)
+    for image, (height, width) in zip(made, sizes, strict=True):
+        assert not image[:, height:].any()
+        assert not image[:, :, width:].any()
+        assert image[:, :height, :width].any(0).mean() > 0.9
+
+
+@pytest.mark.parametrize("name", ["ssd", "larger", "smaller", "beside the image"])
+def test_nothing_that_lies_beside_an_image_is_read(name: str) -> None:
+    assert (by_kernel(IMAGES, *RECIPES[name], beside=0) == by_kernel(IMAGES, *RECIPES[name], beside=255)).all()
+
+
+def test_what_is_cut_off_does_not_show() -> None:
+    """As if it were cropped first: at its border a smaller image would take something of what lies beside."""
+    image = np.zeros((60, 60, 3), np.uint8)
+    image[20:40, 20:40] = 200
+    assert (by_kernel([image], da.CenterCrop((20, 20)), da.Resize((5, 5))) == 200).all()
+
+
+class Black(da.ColorJitter):
+    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return image * 0
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [da.RandomRotation(20), da.Resize((30, 30))],
+        [da.Resize((30, 30)), da.GaussianBlur()],
+        [da.Resize((30, 30)), da.ColorJitter(), da.RandomGrayscale()],
+        [da.Resize((30, 30)), da.Mosaic(), da.Normalize()],
+        [da.Resize((30, 30)), Black(), da.Normalize()],
+    ],
+    ids=repr,
+)
+def test_other_recipes_are_dalis(ops: list[da.Op]) -> None:
+    assert one_kernel(Recipe(tuple(ops)), DEVICE) is None
+
+
+@pytest.mark.parametrize("preset", ["ssd300", "retinanet", "evaluation"])
+def test_presets_are_the_kernels(preset: str) -> None:
+    size = [(300, 300)] if preset == "evaluation" else []
+    assert one_kernel(Recipe(tuple(getattr(da.presets, preset)(*size))), DEVICE)
+
+
+def test_none_is_needed_on_the_cpu() -> None:
+    assert kernel_of(Recipe(tuple(da.presets.ssd300())), torch.device("cpu")) is None
+
+
+def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr("detaug.on_gpu.OneKernel.paint", fails)
+    on_gpu._triton_works.cache_clear()
+    with pytest.warns(UserWarning, match=r"Failed to find C compiler.*gcc and python3-dev"):
+        assert not on_gpu._triton_works(DEVICE)
+    on_gpu._triton_works.cache_clear()
+
+
+# ------------------------------------------------------------------------------------------- in the loader
+
+
+@pytest.fixture
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU too, a loader has its images painted by the kernel."""
+    monkeypatch.setattr("detaug.loader.kernel_of", one_kernel)
+
+
+def close(a: da.Batch, b: da.Batch) -> bool:
+    """The same but for the images, whose pixels may differ by a rounding, which colour and normalise enlarge."""
+    off = (a.images.double() - b.images.double()).abs() / (1 if a.images.dtype == torch.uint8 else 1 / 255 / 0.224)
+    return same(a, replace(b, images=a.images)) and off.max() < 4 and off.mean() < 0.4
+
+
+IN_LOADER = {
+    "one size": [*SSD[:-1], da.Resize((150, 140)), da.RandomPhotometricDistort()],
+    "several sizes": [da.RandomHorizontalFlip(), da.Resize(150, max_size=180), da.Normalize(da.presets.IMAGENET_MEAN)],
+    "channels last": [da.Resize((150, 150)), da.Normalize(layout="channels_last")],
+}
+"""Nearly all of them larger than the source: Triton's interpreter takes its time for each of the pixels of a mean."""
+
+
+@pytest.fixture(params=IN_LOADER)
+def both(request: pytest.FixtureRequest, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that makes two loaders, one with the kernel and one without."""
+
+    def make(batch_size: int = 4, **options: Any) -> tuple[da.Loader, da.Loader]:
+        options = {"device": DEVICE, **options}
+        first = da.Loader(da.CocoReader(*painted), IN_LOADER[request.param], batch_size, **options)
+        monkeypatch.setattr("detaug.loader.kernel_of", lambda *_: None)
+        return first, da.Loader(da.CocoReader(*painted), IN_LOADER[request.param], batch_size, **options)
+
+    return make
+
+
+@pytest.mark.parametrize("options", [{}, {"train": False}, {"cache": "device"}, {"pad_to_multiple": 7}], ids=repr)
+def test_the_loaders_batches(both: Any, options: dict[str, Any]) -> None:
+    ours, others = both(**options)
+    for a, b in zip(ours, others, strict=True):
+        assert close(a, b)
+        assert a.images.stride() == b.images.stride()
+
+
+@pytest.mark.parametrize("together", [2, 5])
+@pytest.mark.parametrize("name", ["one size", "several sizes"])
+def test_batches_made_together_are_those_made_alone(
+    name: str, together: int, painted: Folder, everywhere: None
+) -> None:
+    reader = da.CocoReader(*painted)
+    alone, joined = (
+        da.Loader(reader, IN_LOADER[name], 4, device=DEVICE, settings=settings_file(painted, together=each))
+        for each in (1, together)
+    )
+    assert joined.settings.together == together
+    for _ in range(2):
+        assert all(same(a, b) for a, b in zip(alone, joined, strict=True))
+
+
+@pytest.mark.parametrize("cache", [None, "device"])
+def test_a_batch_again(cache: Literal["device"] | None, painted: Folder, everywhere: None) -> None:
+    recipe = IN_LOADER["several sizes"]
+    loader = da.Loader(da.CocoReader(*painted), recipe, 4, device=DEVICE, cache=cache, return_params=True)
+    assert all(same(batch, loader.replay(batch)) for batch in loader)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_broken_files(both: Any, train: bool, painted: Folder) -> None:
+    (painted[0] / "04.png").write_bytes(b"no image")
+    Image.new("RGB", (10, 10)).save(painted[0] / "13.png")  # smaller than the json says
+    ours, others = both(train=train, on_error="skip", max_skipped=1.0)
+    with pytest.warns(UserWarning, match="skipped"):
+        assert all(close(a, b) for a, b in zip(ours, others, strict=True))
+    assert len(ours.skipped) == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cache", [None, "device"])
+def test_images_last_until_they_are_painted(painted: Folder, cache: Literal["device"] | None) -> None:
+    """The current stream is behind: DALI decodes the next ones in the meantime, into memory that is free."""
+    if DEVICE.type == "cpu":
+        pytest.skip("no CUDA device on this machine")
+    reader = da.CocoReader(*painted)
+    first, second = (da.Loader(reader, IN_LOADER["one size"], 4, device="cuda", cache=cache) for _ in range(2))
+    for _ in range(10):
+        expected = list(first)
+        torch.cuda.synchronize()
+        late = []
+        for batch in second:
+            late.append(batch)
+            torch.cuda._sleep(20_000_000)  # type: ignore[no-untyped-call]
+        assert all(same(a, b) for a, b in zip(expected, late, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("recipe", ["one size", "turned"])
+def test_batches_may_be_taken_on_other_streams(painted: Folder, recipe: str) -> None:
+    """What is taken on one that is behind lasts until it is read there, also where it is let go of at once."""
+    if DEVICE.type == "cpu":
+        pytest.skip("no CUDA device on this machine")
+    ops = IN_LOADER.get(recipe, [da.RandomRotation(20), da.Resize((40, 50))])
+    settings = settings_file(painted, together=3)
+    expected, taken = (da.Loader(da.CocoReader(*painted), ops, 4, device="cuda", settings=settings) for _ in range(2))
+    streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
+    for _ in range(5):
+        copies, batches = [], iter(taken)
+        for at in range(len(taken)):
+            with torch.cuda.stream(streams[at % 3]):
+                batch = next(batches)
+                torch.cuda._sleep(20_000_000)  # type: ignore[no-untyped-call]
+                copies.append((batch.images + 0, batch.boxes + 0, batch.mask | False))
+                del batch
+        torch.cuda.synchronize()
+        for a, (images, boxes, mask) in zip(expected, copies, strict=True):
+            assert torch.equal(a.images, images)
+            assert torch.equal(a.boxes, boxes)
+            assert torch.equal(a.mask, mask)
