@@ -207,14 +207,14 @@ IN_LOADER = {
 
 
 @pytest.fixture(params=IN_LOADER)
-def both(request: pytest.FixtureRequest, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that makes two loaders, one with the kernel and one without."""
+def both(request: pytest.FixtureRequest, painted: Folder, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that makes two loaders: one with the kernel, and the CPU's own."""
 
-    def make(batch_size: int = 4, **options: Any) -> tuple[da.Loader, da.Loader]:
-        options = {"device": DEVICE, **options}
-        first = da.Loader(da.CocoReader(*painted), IN_LOADER[request.param], batch_size, **options)
-        monkeypatch.setattr("detaug.loader.kernel_of", lambda *_: None)
-        return first, da.Loader(da.CocoReader(*painted), IN_LOADER[request.param], batch_size, **options)
+    def make(**options: Any) -> tuple[da.Loader, da.Loader]:
+        reader, recipe = da.CocoReader(*painted), IN_LOADER[request.param]
+        others = da.Loader(reader, recipe, 4, device="cpu", **options)
+        monkeypatch.setattr("detaug.loader.kernel_of", one_kernel)
+        return da.Loader(reader, recipe, 4, device=DEVICE, **options), others
 
     return make
 
@@ -223,7 +223,7 @@ def both(request: pytest.FixtureRequest, painted: Folder, everywhere: None, monk
 def test_the_loaders_batches(both: Any, options: dict[str, Any]) -> None:
     ours, others = both(**options)
     for a, b in zip(ours, others, strict=True):
-        assert close(a, b)
+        assert close(a.to("cpu"), b)
         assert a.images.stride() == b.images.stride()
 
 
@@ -255,7 +255,7 @@ def test_broken_files(both: Any, train: bool, painted: Folder) -> None:
     Image.new("RGB", (10, 10)).save(painted[0] / "13.png")  # smaller than the json says
     ours, others = both(train=train, on_error="skip", max_skipped=1.0)
     with pytest.warns(UserWarning, match="skipped"):
-        assert all(close(a, b) for a, b in zip(ours, others, strict=True))
+        assert all(close(a.to("cpu"), b) for a, b in zip(ours, others, strict=True))
     assert len(ours.skipped) == 2
 
 
