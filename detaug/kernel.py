@@ -9,65 +9,79 @@ import triton.language as tl
 ROW = np.dtype(
     [
         ("place", "f4", (5, 2)),  # (y, x): two corners of the window, its size in the output, -offset, the image's size
+        ("shown", "f4", (2, 2)),  # (y, x): the corners of what this part shows of it, in the output
         ("size", "f4", 2),  # (height, width) of the source
-        ("color", "f4", (3, 4)),
         ("fill", "f4", 3),
+        ("color", "f4", (3, 4)),
         ("mean", "f4", 3),
         ("scale", "f4", 3),  # 1 / std
         ("address", "i8"),  # of the source's (height, width, 3) bytes
     ],
     align=True,
 )
-"""What the kernel is told of an image. The window is mirrored where its second corner comes first."""
+"""What the kernel is told of a part of an image. The window is mirrored where its second corner comes first."""
 
 LENGTH = tl.constexpr(ROW.itemsize // 4)
-SIZE, COLOR, FILL, MEAN, SCALE, ADDRESS = (tl.constexpr(ROW.fields[name][1] // 4) for name in list(ROW.fields)[1:])  # type: ignore[index, arg-type]
+SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, ADDRESS = (
+    tl.constexpr(ROW.fields[name][1] // 4)  # type: ignore[index]
+    for name in ("shown", "size", "fill", "color", "mean", "scale", "address")
+)
 
 
 @triton.jit
 def paint(
-    table, addresses, out, images, height, width,
+    table, addresses, out, images, parts, height, width,
     image_stride, channel_stride, row_stride, pixel_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """`out`, (images, 3, height, width), in tiles of ROWS x COLUMNS pixels, of which each program takes several.
 
-    `table`: a `ROW` for each image, as float32; `addresses`: the same as int64.
+    `table`: a `ROW` for each of the parts of each image, later ones over earlier ones, as float32; `addresses`: the
+    same as int64. Colour, mean and scale are the first part's.
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
     for tile in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
         image, y, x = (tile // (down * across)).to(tl.int64), tile // across % down * ROWS, tile % across * COLUMNS
-        row, to = table + image * LENGTH, out + image * image_stride
-        source = tl.load(addresses + (image * LENGTH + ADDRESS) // 2).to(tl.pointer_type(tl.uint8))
         y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
+        first = image * parts * LENGTH
+        r = tl.zeros([ROWS, COLUMNS], tl.float32)
+        g, b = r, r
+        for part in range(parts):
+            at = first + part * LENGTH
+            source = tl.load(addresses + (at + ADDRESS) // 2).to(tl.pointer_type(tl.uint8))
+            r, g, b = _with_part(table + at, source, y, x, r, g, b)
+        row = table + first
+        in_image = (y < tl.load(row + 8))[:, None] & (x < tl.load(row + 9))[None, :]
         there = (y < height)[:, None] & (x < width)[None, :]
-        at = to + y[:, None] * row_stride + x[None, :] * pixel_stride
-        _paint_tile(row, source, y, x, at, channel_stride, there)
+        to = out + image * image_stride + y[:, None] * row_stride + x[None, :] * pixel_stride
+        for channel in tl.static_range(3):
+            mapped = _mapped(row + COLOR + 4 * channel, r, g, b)
+            value = (mapped - tl.load(row + MEAN + channel)) * tl.load(row + SCALE + channel)
+            tl.store(to + channel * channel_stride, tl.where(in_image, value, 0.0).to(out.dtype.element_ty), there)
 
 
 @triton.jit
-def _paint_tile(row, source, y, x, at, channel_stride, there):
-    middle_y, reach_y, in_part_y, in_image_y = _axis(row, y)
-    middle_x, reach_x, in_part_x, in_image_x = _axis(row + 1, x)
-    in_part, in_image = in_part_y[:, None] & in_part_x[None, :], in_image_y[:, None] & in_image_x[None, :]
-    r, g, b = _resized(source, row, middle_y, reach_y, middle_x, reach_x, in_part)
-    r = tl.where(in_part, r, tl.load(row + FILL))
-    g = tl.where(in_part, g, tl.load(row + FILL + 1))
-    b = tl.where(in_part, b, tl.load(row + FILL + 2))
-    for channel in tl.static_range(3):
-        mapped = _mapped(row + COLOR + 4 * channel, r, g, b)
-        value = (mapped - tl.load(row + MEAN + channel)) * tl.load(row + SCALE + channel)
-        tl.store(at + channel * channel_stride, tl.where(in_image, value, 0.0).to(at.dtype.element_ty), there)
+def _with_part(row, source, y, x, r, g, b):
+    """R, G and B with this part over them: its window of the source, and the fill beside that."""
+    middle_y, reach_y, in_window_y, shown_y = _axis(row, y)
+    middle_x, reach_x, in_window_x, shown_x = _axis(row + 1, x)
+    in_window, shown = in_window_y[:, None] & in_window_x[None, :], shown_y[:, None] & shown_x[None, :]
+    red, green, blue = _resized(source, row, middle_y, reach_y, middle_x, reach_x, in_window & shown)
+    r = tl.where(shown, tl.where(in_window, red, tl.load(row + FILL)), r)
+    g = tl.where(shown, tl.where(in_window, green, tl.load(row + FILL + 1)), g)
+    b = tl.where(shown, tl.where(in_window, blue, tl.load(row + FILL + 2)), b)
+    return r, g, b
 
 
 @triton.jit
 def _axis(row, at):
     """Along one axis, for output pixels `at`: the middle of each in the source; how far the filter reaches from there;
-    is it in the window's part of the output; is it in the image, not in what pads it?
+    does the window show it; does the part?
     """
-    first, part, in_part = tl.load(row), tl.load(row + 4), at + tl.load(row + 6)
-    step = (tl.load(row + 2) - first) / part
-    middle, reach = first + (in_part + 0.5) * step, tl.maximum(tl.abs(step), 1.0)
-    return middle, reach, (in_part >= 0) & (in_part < part), at < tl.load(row + 8)
+    first, length, in_window = tl.load(row), tl.load(row + 4), at + tl.load(row + 6)
+    step = (tl.load(row + 2) - first) / length
+    middle, reach = first + (in_window + 0.5) * step, tl.maximum(tl.abs(step), 1.0)
+    shown = (at >= tl.load(row + SHOWN)) & (at < tl.load(row + SHOWN + 2))
+    return middle, reach, (in_window >= 0) & (in_window < length), shown
 
 
 @triton.jit

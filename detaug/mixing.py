@@ -29,7 +29,7 @@ def partners(views: Views, drawn: Floats) -> Ints:
     return np.asarray(first + (own + 1 + np.floor(drawn * (count - 1)).astype(np.int64)) % count)
 
 
-class _Pasting(PixelOp):
+class Pasting(PixelOp):
     """Pastes rectangles of the batch's images, later ones over earlier ones."""
 
     mixes: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class _Pasting(PixelOp):
 
 
 def _tiles(views: Views, rows: Ints, source: Floats, target: Floats) -> Arrays:
-    """What `_Pasting.paint` takes: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
+    """What `Pasting.paint` takes: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
     index = views.place[rows]
     in_anchor, shape = source[..., 1::-1], (source[..., 2:] - source[..., :2])[..., ::-1]
     tiles = np.stack([np.stack([index, index], axis=2), in_anchor, target[..., ::-1], shape], axis=2).astype(np.int64)
@@ -57,7 +57,7 @@ def _whole(views: Views) -> Floats:
 
 
 @dataclass(frozen=True)
-class Mosaic(_Pasting):
+class Mosaic(Pasting):
     """2 x 2 tiles with probability `p`: the image and three of its batch (Bochkovskiy et al. 2020, YOLOv4).
 
     The tiles meet at one point, drawn for x and y from `center`, shares of width and height. Each tile shows a part
@@ -213,7 +213,7 @@ def check_alpha(alpha: float) -> None:
 # ------------------------------------------------------------------------- rectangles of another image
 
 
-class _Overlay(_Pasting):
+class _Overlay(Pasting):
     """Rectangles of one other image, at the same place. A subclass says which."""
 
     min_visibility: float

@@ -1,4 +1,4 @@
-"""Painting on a GPU in one kernel, for recipes that are a Resize, not turned, and at most one linear map of colours.
+"""Painting on a GPU in one kernel, for recipes that are a Resize, not turned, a mosaic, a linear map of colours.
 
 DALI needs three or four kernels for that, each of which reads and writes all pixels, takes all of the GPU, and so stops
 decoding for as long.
@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.arguments import FILL
+from detaug.mixing import Pasting
 from detaug.pixels import ColorMap, Normalize
 from detaug.recipe import Arrays, Op, Recipe
 from detaug.resize import Render, Resize
@@ -35,8 +37,10 @@ class OneKernel:
 
     place: str
     """The input of the recipe that says where what goes."""
+    tiles: str | None
+    """The one that says what is pasted of which images, if there is one."""
     color: str | None
-    """The one with the linear maps of colour, if there is one."""
+    """The one with the linear maps of colour, likewise."""
     fill: Fill
     normalize: Normalize
     device: torch.device
@@ -49,27 +53,31 @@ class OneKernel:
         """
         from detaug.kernel import ROW  # Triton is there where there is a GPU
 
-        table, place = np.zeros(len(sizes), ROW), inputs[self.place]
-        table["place"][:, : place.shape[1]] = place
+        table, place = np.zeros((len(sizes), 1), ROW), inputs[self.place]
+        table["place"][:, 0, : place.shape[1]] = place
         if place.shape[1] == 3:  # the window takes all of the image
-            table["place"][:, 4] = place[:, 2]
+            table["place"][:, 0, 4] = place[:, 2]
+        table["shown"][:, :, 1] = _ALL
+        table["size"][:, 0], table["address"][:, 0], table["fill"] = sizes, addresses, np.round(self.fill)
+        if self.tiles:
+            table = _pasted(table, inputs[self.tiles])
         mean, std = self.normalize.of_bytes()
-        table["size"], table["address"] = sizes, addresses
-        table["fill"], table["mean"], table["scale"] = np.round(self.fill), mean, np.divide(1, std)
-        table["color"] = inputs[self.color] if self.color else np.eye(3, 4)
+        table["color"][:, 0] = inputs[self.color] if self.color else np.eye(3, 4)
+        table["mean"], table["scale"] = mean, np.divide(1, std)
         rows = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
         return rows if self.device.type == "cpu" else rows.pin_memory().to(self.device, non_blocking=True)
 
     def paint(self, table: Tensor, canvas: tuple[int, int]) -> Tensor:
         """(N, 3, *canvas): the images of these rows of `table`, at the left and top, zeros beside them."""
-        from detaug.kernel import paint
+        from detaug.kernel import ROW, paint
 
+        parts = table.shape[1] * table.itemsize // ROW.itemsize
         layout = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
         shape, dtype = (len(table), 3, *canvas), getattr(torch, self.normalize.dtype)
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
         with _current(self.device):
             paint[_programs(self.device),](
-                table.view(torch.float32), table, out, len(table), *canvas, *out.stride(), *TILE
+                table.view(torch.float32), table, out, len(table), parts, *canvas, *out.stride(), *TILE
             )
         return out
 
@@ -87,18 +95,35 @@ def may_join(recipe: Recipe, kernel: OneKernel | None) -> bool:
 
 def one_kernel(recipe: Recipe, device: torch.device) -> OneKernel | None:
     """The same, whatever the device is."""
-    resize, *others = recipe.painting
-    normalize: Any = others.pop().op if others and _paints_as(Normalize, others[-1].op) else Normalize(dtype="uint8")
-    known = _paints_as(Render, resize.op) and all(_paints_as(ColorMap, step.op) for step in others)
-    if not known or len(others) > 1 or resize.views.turned:
+    kinds = [next((kind for kind in _KNOWN if type(step.op).paint is kind.paint), None) for step in recipe.painting]
+    steps: dict[Any, Any] = dict(zip(kinds, recipe.painting, strict=True))
+    if kinds != [kind for kind in _KNOWN if kind in steps] or steps[Render].views.turned:
         return None
-    render: Any = resize.op
-    fill = render.beside(resize.views) or FILL
-    return OneKernel(resize.inputs["place"], others[0].inputs["color"] if others else None, fill, normalize, device)
+    tiles, color, normalize = (steps.get(kind) for kind in _KNOWN[1:])
+    return OneKernel(
+        place=steps[Render].inputs["place"],
+        tiles=tiles.inputs["tiles"] if tiles else None,
+        color=color.inputs["color"] if color else None,
+        fill=steps[Render].op.beside(steps[Render].views) or FILL,
+        normalize=normalize.op if normalize else Normalize(dtype="uint8"),
+        device=device,
+    )
 
 
-def _paints_as(kind: type[Op], op: Op) -> bool:
-    return type(op).paint is kind.paint
+_KNOWN: tuple[type[Op], ...] = (Render, Pasting, ColorMap, Normalize)
+"""What the kernel does, in this order; an op may have a `paint` of its own, then it is none of them."""
+
+_ALL = 1e9
+"""Pixels: beyond any image."""
+
+
+def _pasted(table: NDArray[Any], tiles: NDArray[Any]) -> NDArray[Any]:
+    """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.Pasting`."""
+    rows, source, target, shape = tiles[:, 0, :, 0], tiles[:, 1], tiles[:, 2], tiles[:, 3]
+    pasted: NDArray[Any] = table[rows, 0]
+    pasted["place"][:, :, 3] += source - target
+    pasted["shown"][:, :, 0], pasted["shown"][:, :, 1] = target, target + shape
+    return pasted
 
 
 @cache

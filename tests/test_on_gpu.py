@@ -81,6 +81,13 @@ RECIPES = {
     ],
     "colour": [*SSD, da.RandomPhotometricDistort()],
     "bytes": [*SSD, da.ColorJitter(0.5), da.Normalize(dtype="uint8")],
+    "mosaic": [
+        da.RandomHorizontalFlip(),
+        da.Resize((64, 52), letterbox="center"),
+        da.Mosaic(p=0.7),
+        da.ColorJitter(0.3),
+    ],
+    "cutmix": [da.Resize((50, 60)), da.CutMix(p=1), da.Normalize(da.presets.IMAGENET_MEAN)],
     "normalised": [*SSD, da.ColorJitter(0.5), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)],
     "float16": [da.Resize((60, 80)), da.Normalize(dtype="float16")],
     "channels last": [da.Resize((60, 80)), da.Normalize(da.presets.IMAGENET_MEAN, layout="channels_last")],
@@ -153,7 +160,8 @@ class Black(da.ColorJitter):
         [da.RandomRotation(20), da.Resize((30, 30))],
         [da.Resize((30, 30)), da.GaussianBlur()],
         [da.Resize((30, 30)), da.ColorJitter(), da.RandomGrayscale()],
-        [da.Resize((30, 30)), da.Mosaic(), da.Normalize()],
+        [da.Resize((30, 30)), da.ColorJitter(), da.Mosaic()],
+        [da.Resize((30, 30)), da.MixUp(), da.Normalize()],
         [da.Resize((30, 30)), Black(), da.Normalize()],
     ],
     ids=repr,
@@ -162,7 +170,7 @@ def test_other_recipes_are_dalis(ops: list[da.Op]) -> None:
     assert one_kernel(Recipe(tuple(ops)), DEVICE) is None
 
 
-@pytest.mark.parametrize("preset", ["ssd300", "retinanet", "evaluation"])
+@pytest.mark.parametrize("preset", ["ssd300", "retinanet", "yolo640", "evaluation"])
 def test_presets_are_the_kernels(preset: str) -> None:
     size = [(300, 300)] if preset == "evaluation" else []
     assert one_kernel(Recipe(tuple(getattr(da.presets, preset)(*size))), DEVICE)
@@ -201,6 +209,7 @@ def close(a: da.Batch, b: da.Batch) -> bool:
 IN_LOADER = {
     "one size": [*SSD[:-1], da.Resize((150, 140)), da.RandomPhotometricDistort()],
     "several sizes": [da.RandomHorizontalFlip(), da.Resize(150, max_size=180), da.Normalize(da.presets.IMAGENET_MEAN)],
+    "mosaic": [da.Resize((150, 140), letterbox="center"), da.Mosaic()],
     "channels last": [da.Resize((150, 150)), da.Normalize(layout="channels_last")],
 }
 """Nearly all of them larger than the source: Triton's interpreter takes its time for each of the pixels of a mean."""
@@ -228,7 +237,7 @@ def test_the_loaders_batches(both: Any, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("together", [2, 5])
-@pytest.mark.parametrize("name", ["one size", "several sizes"])
+@pytest.mark.parametrize("name", ["one size", "several sizes", "mosaic"])
 def test_batches_made_together_are_those_made_alone(
     name: str, together: int, painted: Folder, everywhere: None
 ) -> None:
