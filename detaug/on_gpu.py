@@ -30,6 +30,9 @@ TILE = (8, 64)
 PROGRAMS = 4
 """For each of the GPU's processors: those that decode find room beside them."""
 
+OPTIONS = {"enable_fp_fusion": True}
+"""Triton 3.9 warns where this is not said, since 3.10 has another default."""
+
 
 @dataclass(frozen=True)
 class OneKernel:
@@ -77,7 +80,7 @@ class OneKernel:
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
         with _current(self.device):
             paint[_programs(self.device),](
-                table.view(torch.float32), table, out, len(table), parts, *canvas, *out.stride(), *TILE
+                table.view(torch.float32), table, out, len(table), parts, *canvas, *out.stride(), *TILE, **OPTIONS
             )
         return out
 
