@@ -251,7 +251,7 @@ class Recipe:
             after, planned = op.plan(views, draws[-1])
             steps.append(Step(op, {name: f"{at}.{name}" for name in planned}, views))
             views = after
-        return tuple(step for step in steps if step.op.stage != "view")
+        return tuple(step for step in steps if step.op.stage != "view" and _paints(step.op))
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -284,6 +284,11 @@ class Plan:
     """All that `Recipe.paint` must be fed, by input name."""
     drawn: tuple[Arrays, ...]
     """For each step of the recipe, the random numbers it drew."""
+
+
+def _paints(op: Op) -> bool:
+    """Not so an op that only drops boxes."""
+    return type(op).paint is not Op.paint or type(op).painter is not Op.painter
 
 
 def _fed(inputs: dict[str, str]) -> Nodes:

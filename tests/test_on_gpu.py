@@ -176,6 +176,13 @@ def test_presets_are_the_kernels(preset: str) -> None:
     assert one_kernel(Recipe(tuple(getattr(da.presets, preset)(*size))), DEVICE)
 
 
+def test_an_op_that_paints_nothing_does_not_matter() -> None:
+    drops_boxes = da.SanitizeBoundingBoxes(min_size=5)
+    ops = [da.Resize((17, 23)), drops_boxes, da.ColorJitter(0.5), drops_boxes, da.Normalize()]
+    assert one_kernel(Recipe(tuple(ops)), DEVICE)
+    assert np.abs(np.stack(da.batch(IMAGES).then(*ops).images) - by_kernel(IMAGES, *ops)).max() < 3.5 / 255
+
+
 def test_none_is_needed_on_the_cpu() -> None:
     assert kernel_of(Recipe(tuple(da.presets.ssd300())), torch.device("cpu")) is None
 
