@@ -22,7 +22,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug import presets
 from detaug.decoded_images import decoding_lanes
-from detaug.loader import Loader, pixels_made
+from detaug.loader import Loader, pixels_in_work
 from detaug.on_gpu import kernel_of, may_join
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader
@@ -88,8 +88,8 @@ def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(_recipe(job))
-    pixels = pixels_made(reader, recipe)
-    joins = may_join(recipe, kernel_of(recipe, device))
+    kernel = kernel_of(recipe, device)
+    pixels, joins = pixels_in_work(reader, recipe, kernel), may_join(recipe, kernel)
     how = choose_settings(device, job.batch_size, pixels, job.settings, may_join=joins)
     running: deque[tuple[Lane, list[int]]] = deque()
     order = np.random.default_rng(0).permutation(len(reader))

@@ -110,8 +110,8 @@ class Loader:
         factors = _factors(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
         self.device = resolve_device(device)
-        pixels, known = pixels_made(reader, self.recipe), {"pipelines": pipelines, "threads": threads}
         self._kernel = kernel_of(self.recipe, self.device)
+        pixels, known = pixels_in_work(reader, self.recipe, self._kernel), {"pipelines": pipelines, "threads": threads}
         joins = may_join(self.recipe, self._kernel)
         self.settings = choose_settings(self.device, batch_size, pixels, settings, may_join=joins, **known)
         self._planner = Planner(
@@ -469,10 +469,13 @@ class Loader:
             )
 
 
-def pixels_made(reader: CocoReader, recipe: Recipe) -> int:
-    """About how many an image has after the recipe."""
+def pixels_in_work(reader: CocoReader, recipe: Recipe, kernel: OneKernel | None) -> int:
+    """About how many an image has after the recipe; with a kernel, which paints what waits decoded, at least as many
+    as take the memory of a source's bytes, as float32.
+    """
     some = reader.views(np.arange(8) % len(reader))
-    return int(recipe.plan(some, np.random.default_rng(0)).views.size.prod(1).max())
+    made = int(recipe.plan(some, np.random.default_rng(0)).views.size.prod(1).max())
+    return max(made, int(reader.sizes.prod(1).mean()) // 4) if kernel else made
 
 
 def _no_smaller_than_said(image: Node) -> Node:

@@ -13,13 +13,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from painted_files import Folder, same, settings_file
+from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
 
 import detaug as da
 from detaug import on_gpu
+from detaug.loader import pixels_in_work
 from detaug.on_gpu import kernel_of, one_kernel
 from detaug.recipe import Node, Nodes, Recipe
+from detaug.settings import choose_settings
 from detaug.views import Views
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -241,6 +243,18 @@ def test_the_loaders_batches(both: Any, options: dict[str, Any]) -> None:
     for a, b in zip(ours, others, strict=True):
         assert close(a.to("cpu"), b)
         assert a.images.stride() == b.images.stride()
+
+
+@pytest.mark.parametrize(("side", "gigabytes"), [(500, 1), (4000, 8)])
+def test_large_files_that_wait_decoded_leave_memory_free(side: int, gigabytes: float, tmp_path: Path) -> None:
+    Image.new("RGB", (side, side)).save(tmp_path / "0.png")
+    reader = da.CocoReader(*write_coco(tmp_path, [("0.png", (side, side), np.zeros((0, 4)))]))
+    recipe = Recipe(tuple(da.presets.ssd300()))
+    pixels = pixels_in_work(reader, recipe, one_kernel(recipe, DEVICE))
+    how = choose_settings(torch.device("cuda", 0), 32, pixels)
+    images = how.pipelines * how.depth * how.together * 32
+    assert images >= 128
+    assert images * side**2 * 3 < gigabytes * 1e9
 
 
 @pytest.mark.parametrize("together", [2, 5])
