@@ -110,9 +110,10 @@ def _of_whole_pixels(image: Tensor, low: Array, high: Array, size: list[int]) ->
 
 
 def _of_parts(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor:
-    """Pillow takes windows that begin and end inside of pixels; torch does not."""
-    box = (*low[::-1].tolist(), *high[::-1].tolist())
-    pillow = Image.fromarray(image.permute(1, 2, 0).numpy())
+    """Pillow takes windows that begin and end inside of pixels; torch does not. Pillow would read beyond them, too."""
+    (top, left), (bottom, right) = np.floor(low).astype(int).tolist(), np.ceil(high).astype(int).tolist()
+    box = (*(low[::-1] - (left, top)).tolist(), *(high[::-1] - (left, top)).tolist())
+    pillow = Image.fromarray(image[:, top:bottom, left:right].permute(1, 2, 0).contiguous().numpy())
     return torch.from_numpy(np.array(pillow.resize(size[::-1], Image.Resampling.BILINEAR, box=box))).permute(2, 0, 1)
 
 

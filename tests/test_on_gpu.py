@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -144,11 +145,19 @@ def test_nothing_that_lies_beside_an_image_is_read(name: str) -> None:
     assert (by_kernel(IMAGES, *RECIPES[name], beside=0) == by_kernel(IMAGES, *RECIPES[name], beside=255)).all()
 
 
-def test_what_is_cut_off_does_not_show() -> None:
+@pytest.mark.parametrize("half", [0, 0.5])
+def test_what_is_cut_off_does_not_show(half: float) -> None:
     """As if it were cropped first: at its border a smaller image would take something of what lies beside."""
     image = np.zeros((60, 60, 3), np.uint8)
     image[20:40, 20:40] = 200
-    assert (by_kernel([image], da.CenterCrop((20, 20)), da.Resize((5, 5))) == 200).all()
+
+    class Middle(da.GeometricOp):
+        def move(self, views: Views, drawn: dict[str, Any]) -> Views:
+            start, end = np.full((len(views), 2), 20 + half) / 60, np.full((len(views), 2), 40 - half) / 60
+            return views.look(start, end).clip()
+
+    assert (by_kernel([image], Middle(), da.Resize((5, 5))) == 200).all()
+    assert (da.batch([image]).then(Middle(), da.Resize((5, 5))).images[0] == 200).all()
 
 
 class Black(da.ColorJitter):
