@@ -21,6 +21,7 @@ ROW = np.dtype(
 )
 """What the kernel is told of a part of an image. The window is mirrored where its second corner comes first."""
 
+# in numbers of 4 bytes, two of which are an address
 LENGTH = tl.constexpr(ROW.itemsize // 4)
 SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, ADDRESS = (
     tl.constexpr(ROW.fields[name][1] // 4)  # type: ignore[index]
@@ -28,7 +29,7 @@ SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, ADDRESS = (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["images", "height", "image_stride"])  # for them alone it would be built once more
 def paint(
     table, addresses, out, images, parts, height, width,
     image_stride, channel_stride, row_stride, pixel_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr,

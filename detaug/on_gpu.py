@@ -97,7 +97,7 @@ def may_join(recipe: Recipe, kernel: OneKernel | None) -> bool:
 
 
 def one_kernel(recipe: Recipe, device: torch.device) -> OneKernel | None:
-    """The same, whatever the device is."""
+    """The kernel that paints all of the recipe, if there is one, whatever the device is."""
     kinds = [next((kind for kind in _KNOWN if type(step.op).paint is kind.paint), None) for step in recipe.painting]
     steps: dict[Any, Any] = dict(zip(kinds, recipe.painting, strict=True))
     if kinds != [kind for kind in _KNOWN if kind in steps] or steps[Render].views.turned:

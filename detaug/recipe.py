@@ -1,4 +1,4 @@
-"""What an op is, and what a list of ops is: boxes planned with NumPy, pixels painted by DALI, from one draw."""
+"""What an op is, and what a list of ops is: boxes planned with NumPy, pixels painted, from one draw."""
 
 from __future__ import annotations
 
