@@ -37,12 +37,11 @@ class Settings:
 
 IN_WORK = 768
 """Images of 300 x 300 that a GPU is given at once, small batches together: with fewer it waits for Python.
-A larger one, which takes more memory, counts for more: up to `MOST`."""
-MOST = 3
+A larger one, which takes more memory, counts for more: up to 2."""
 AT_ONCE_ON_CPU = 128
-"""Images of 300 x 300, likewise: at the end of a batch the threads wait for each other."""
-PIXELS_IN_WORK = 300_000_000
-"""Of images made, 3.6 GB as float32; more only if two batches for each pipeline have more."""
+"""Images of 300 x 300, likewise, a larger one up to 3: at the end of a batch the threads wait for each other."""
+PIXELS_IN_WORK = 350_000_000
+"""Of images made, 4.2 GB as float32; more only if two batches for each pipeline have more."""
 
 
 def choose_settings(
@@ -67,20 +66,20 @@ def choose_settings(
 
 
 def _on_cpu(batch_size: int, pixels: int) -> Settings:
-    together = _up_to_8(AT_ONCE_ON_CPU / (batch_size * _weight(pixels)), least=1)
+    together = _up_to_8(AT_ONCE_ON_CPU / (batch_size * _weight(pixels, 3)), least=1)
     return Settings(1, threads=len(os.sched_getaffinity(0)), together=together)
 
 
 def _on_gpu(batch_size: int, pixels: int, may_join: bool) -> Settings:
-    batches = min(IN_WORK / (batch_size * _weight(pixels)), PIXELS_IN_WORK / (batch_size * pixels))
-    together = _up_to_8(batches / 4, least=1) if may_join else 1
-    depth = _up_to_8(batches / 2, least=2) if together == 1 else 2
+    batches = min(IN_WORK / (batch_size * _weight(pixels, 2)), PIXELS_IN_WORK / (batch_size * pixels))
+    together = _up_to_8(batches / 6, least=1) if may_join else 1
+    depth = _up_to_8(batches / 2, least=2) if together == 1 else 3
     return Settings(pipelines=2, threads=2, depth=depth, together=together)
 
 
-def _weight(pixels: int) -> float:
+def _weight(pixels: int, most: int) -> float:
     """How many images of 300 x 300 one counts for."""
-    return min(max(pixels / (300 * 300), 1), MOST)
+    return min(max(pixels / (300 * 300), 1), most)
 
 
 def _up_to_8(number: float, least: int) -> int:
