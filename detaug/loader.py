@@ -168,16 +168,17 @@ class Loader:
         return self._rest_of_epoch(epoch, step)
 
     def replay(self, batch: Batch) -> Batch:
-        """A batch of these images with the numbers that the ops drew before: `batch.image_id` and `batch.params`."""
+        """A batch of these images with the numbers that the ops drew before: `batch.image_id` and `batch.params`.
+
+        Raises DataError for a file that cannot be used any more.
+        """
         if batch.params is None:
             raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
         rows = self.reader.rows(batch.image_id.numpy())
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
-        lane = self._lane(len(rows))
         (planned,) = planned_parts(0, 0, rows, [len(rows)], plan, self.device)
         run = run_of([planned])
-        lane.start(self._inputs(run))
-        again = self._batch(planned, *self._images(run, lane.finish()))
+        again = self._batch(planned, *self._images(run, self._run_alone(run)))
         assert again is not None  # no image of it is skipped
         return again
 
@@ -293,6 +294,19 @@ class Loader:
         self._idle.append(lane)
         return run, outputs
 
+    def _run_alone(self, run: Run) -> list[Any]:
+        """What a pipeline of its own makes of it. Raises DataError for a file that cannot be used."""
+        lane = self._lane(len(run.rows))
+        lane.start(self._inputs(run))
+        try:
+            outputs = lane.finish()
+            faults = self._wrong_sizes(run, outputs)
+        except DALI_ERRORS as error:
+            faults = faults_behind(error, self.reader, run.rows, self.device)
+        if faults:
+            raise DataError(f"{named(faults)}; {remedy(self.reader)}")
+        return outputs
+
     def _rest_of_epoch(self, epoch: int, step: int) -> Iterator[Any]:
         for at in range(step, self._steps):
             if self._position != (epoch, at):
@@ -328,12 +342,16 @@ class Loader:
         except DALI_ERRORS as error:
             rows = np.concatenate([each.rows for each, lane in running if lane is running[0][1]])
             return faults_behind(error, self.reader, rows, self.device)
-        if outputs and (faults := wrong_sizes(self.reader, run.rows, np.asarray(outputs[1].as_tensor()))):
+        if faults := self._wrong_sizes(run, outputs):
             return faults
         self._start_lanes()
         images, self._made_on = self._images(run, outputs), MadeOn(self.device)
         self._made.extend(zip(images, (planned for _, planned in run.batches), strict=True))
         return {}
+
+    def _wrong_sizes(self, run: Run, outputs: list[Any]) -> Faults:
+        """Nothing comes from a `NoLane`: what is kept was looked at when it was decoded."""
+        return wrong_sizes(self.reader, run.rows, np.asarray(outputs[1].as_tensor())) if outputs else {}
 
     def _skip(self, faults: Faults) -> None:
         """Remember them; DataError if they may not be skipped, or too many were."""

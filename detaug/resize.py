@@ -123,9 +123,12 @@ class Resize(Render):
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"size": rng.integers(len(self._several), size=n)} if self._several else {}
 
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        return _one_for_each_batch(views, self.draw(rng, len(views)))
+
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
         if self._several:
-            return np.array(self._several, np.float64)[drawn["size"][first_of_batch(views)]]
+            return np.array(self._several, np.float64)[drawn["size"]]
         if isinstance(self.size, int):
             return shorter_side(views.size, np.full(len(views), float(self.size)), self.max_size)
         return np.asarray(np.tile(np.array(self.size, np.float64)[:, None], len(views)).T)
@@ -158,14 +161,23 @@ class RandomShortestSize(Render):
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"size": rng.integers(len(self.min_size), size=n)}
 
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        return _one_for_each_batch(views, self.draw(rng, len(views)))
+
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
-        short = np.array(self.min_size, np.float64)[drawn["size"][first_of_batch(views)]]
+        short = np.array(self.min_size, np.float64)[drawn["size"]]
         return shorter_side(views.size, short, self.max_size)
 
 
 def first_of_batch(views: Views) -> Ints:
     """(N,): the row of the first image of each image's batch."""
     return np.searchsorted(views.batch, views.batch)
+
+
+def _one_for_each_batch(views: Views, drawn: Arrays) -> Arrays:
+    """What was drawn for the first image of a batch, for all of them: each can say it when the batch is replayed."""
+    first = first_of_batch(views)
+    return {name: array[first] for name, array in drawn.items()}
 
 
 def shorter_side(size: Floats, short: Floats, max_size: int | None) -> Floats:

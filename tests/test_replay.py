@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from painted_files import Folder
+from PIL import Image
 
 import detaug as da
 
@@ -54,3 +56,24 @@ def test_a_batch_without_params_cannot_be_made_again(shapes: da.CocoReader) -> N
     loader = da.Loader(shapes, RECIPE, 8, device="cpu")
     with pytest.raises(ValueError, match="make its loader with return_params=True"):
         loader.replay(next(iter(loader)))
+
+
+@pytest.mark.parametrize("resize", [da.Resize([(40, 50), (30, 30), (60, 20)]), da.RandomShortestSize((30, 45, 60))])
+def test_a_batch_that_lost_its_first_image_keeps_its_size(resize: da.Op, painted: Folder) -> None:
+    (painted[0] / "08.png").write_bytes(b"no image")
+    for seed in range(4):
+        how = {"train": False, "device": "cpu", "seed": seed, "return_params": True}
+        loader = da.Loader(da.CocoReader(*painted), [resize], 4, on_error="skip", max_skipped=1, **how)
+        with pytest.warns(UserWarning, match="skipped"):
+            batches = list(loader)
+        assert batches[2].image_id.tolist() == [19, 20, 21]
+        assert torch.equal(loader.replay(batches[2]).image_size, batches[2].image_size)
+
+
+def test_a_file_that_has_another_size_by_now_is_named(painted: Folder, device: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), da.presets.ssd300(), 4, device=device, return_params=True)
+    batch = next(iter(loader))
+    name = f"{int(batch.image_id[0]) - 10:02}.png"
+    Image.new("RGB", (200, 200)).save(painted[0] / name)
+    with pytest.raises(da.DataError, match=rf"{name} has 200 x 200 pixels"):
+        loader.replay(batch)
