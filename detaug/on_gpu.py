@@ -1,4 +1,4 @@
-"""Painting on a GPU in one kernel, for recipes that are a Resize, not turned, a mosaic, a linear map of colours.
+"""Painting on a GPU in one kernel: a Resize that does not turn, a mosaic, a linear map of colours, Normalize.
 
 DALI needs three or four kernels for that, each of which reads and writes all pixels, takes all of the GPU, and so stops
 decoding for as long.
