@@ -49,7 +49,7 @@ class OneKernel:
     device: torch.device
 
     def table(self, addresses: Ints, sizes: Ints, inputs: Arrays) -> Tensor:
-        """What the kernel is told of N images, a row of (N, C) int64 for each, on the device.
+        """What the kernel is told of N images of T parts each, (N, T, C) int64 on the device.
 
         `addresses`, `sizes`: where there each image's (height, width, 3) bytes lie, and (N, 2) height, width. `inputs`:
         `Recipe.plan`'s.
@@ -67,20 +67,20 @@ class OneKernel:
         mean, std = self.normalize.of_bytes()
         table["color"][:, 0] = inputs[self.color] if self.color else np.eye(3, 4)
         table["mean"], table["scale"] = mean, np.divide(1, std)
-        rows = torch.from_numpy(table.view(np.int64).reshape(len(table), -1))
+        rows = torch.from_numpy(table.view(np.int64).reshape(*table.shape, -1))
         return rows if self.device.type == "cpu" else rows.pin_memory().to(self.device, non_blocking=True)
 
     def paint(self, table: Tensor, canvas: tuple[int, int]) -> Tensor:
-        """(N, 3, *canvas): the images of these rows of `table`, at the left and top, zeros beside them."""
-        from detaug.kernel import ROW, paint
+        """(N, 3, *canvas): the images of N rows of `table`, at the left and top, zeros beside them."""
+        from detaug.kernel import paint
 
-        parts = table.shape[1] * table.itemsize // ROW.itemsize
+        images, parts, _ = table.shape
         layout = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
-        shape, dtype = (len(table), 3, *canvas), getattr(torch, self.normalize.dtype)
+        shape, dtype = (images, 3, *canvas), getattr(torch, self.normalize.dtype)
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
         with _current(self.device):
             paint[_programs(self.device),](
-                table.view(torch.float32), table, out, len(table), parts, *canvas, *out.stride(), *TILE, **OPTIONS
+                table.view(torch.float32), table, out, images, parts, *canvas, *out.stride(), *TILE, **OPTIONS
             )
         return out
 

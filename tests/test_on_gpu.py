@@ -19,6 +19,7 @@ from PIL import Image
 
 import detaug as da
 from detaug import on_gpu
+from detaug.eager import Samples
 from detaug.loader import pixels_in_work
 from detaug.on_gpu import kernel_of, one_kernel
 from detaug.recipe import Node, Nodes, Recipe
@@ -55,9 +56,13 @@ IMAGES = [photograph(0, 45, 60), photograph(1, 45, 67), photograph(2, 44, 31)]
 
 
 def by_kernel(images: Sequence[Array], *ops: da.Op, pad: int = 0, beside: int = 0) -> NDArray[np.float64]:
+    """(N, 3, H, W) by the kernel, as `samples_by_kernel`."""
+    return samples_by_kernel(da.batch(images).then(*ops), pad, beside)
+
+
+def samples_by_kernel(samples: Samples, pad: int = 0, beside: int = 0) -> NDArray[np.float64]:
     """(N, 3, H, W) by the kernel, on a canvas `pad` larger than the largest image; `beside` lies around the sources."""
-    samples = da.batch(images).then(*ops)
-    kernel = one_kernel(Recipe(ops), DEVICE)
+    images, kernel = samples.source_images, one_kernel(Recipe(samples.ops), DEVICE)
     assert kernel
     memory = [torch.full((image.size + 2000,), beside, dtype=torch.uint8, device=DEVICE) for image in images]
     for each, image in zip(memory, images, strict=True):
@@ -116,12 +121,8 @@ def test_any_window(seed: int, height: int, width: int, mirrored: bool) -> None:
     crop = [da.RandomIoUCrop(allow_no_crop=False, scaling=(0.02, 1)), da.RandomHorizontalFlip(p=float(mirrored))]
     image = photograph(seed % 7, 30 + seed % 20, 30 + seed % 31)
     samples = da.batch([image] * 2, [[[5, 5, 25, 25]]] * 2, seed=seed).then(*crop, da.Resize((height, width)))
-    kernel = one_kernel(Recipe(samples.ops), DEVICE)
-    assert kernel
-    here = torch.tensor(image, device=DEVICE)
-    at, sizes = np.full(2, here.data_ptr()), np.array([image.shape[:2]] * 2)
-    made = kernel.paint(kernel.table(at, sizes, samples.plan.inputs), (height, width)).permute(0, 2, 3, 1).cpu().numpy()
-    assert np.abs(np.stack(samples.images).astype(int) - made).max() <= 1
+    made = samples_by_kernel(samples).transpose(0, 2, 3, 1)
+    assert np.abs(np.stack(samples.images) - made).max() <= 1
 
 
 def test_an_image_of_its_own_size_stays_as_it_is() -> None:
