@@ -1,15 +1,20 @@
 """The loader and decoding alone with several settings, in turns in one process: images a second.
 
     python benchmarks/settings.py FILE.json IMAGES [--preset ssd300] [--batch-size 32 128] [--settings 2,2,3 3,1,2,4]
+        [--cores 4]
 
-Settings are pipelines, threads of each, how often each has batches in work, and how many it takes together, else one;
-the first are the loader's own.
+Settings are pipelines, threads of each, how often each has batches in work, how many it takes together, else one, and
+the share of the JPEG engine, else 0.95; the first are the loader's own. Ratios are medians of the turns' ratios.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,29 +22,55 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from detaug.bench import measure
+from detaug.bench import Result, measure
 from detaug.contestants import Job, decode, loader, make_loader
 from detaug.settings import Settings, write_settings
 
 
-def compare(job: Job, others: list[Settings], turns: int, folder: Path) -> None:
-    """Prints a line for each of the settings."""
+def compare(job: Job, others: list[Settings], cores: list[int], turns: int, folder: Path) -> None:
+    """Prints a line for each of the settings, on each number of cores."""
     with make_loader(job) as own:
-        all_settings = [own.settings, *others]
-    rates = {each: ([], []) for each in all_settings}
-    for _, how in product(range(turns), rates):
+        ways = list(product(cores, [own.settings, *others]))
+    found: dict[tuple[int, Settings], list[tuple[Result, Result]]] = {way: [] for way in ways}
+    for _, (some, how) in product(range(turns), ways):
         write_settings(folder / "settings.json", how)
         with_these = replace(job, settings=str(folder / "settings.json"))
-        for contestant, found in zip((decode, loader), rates[how], strict=True):
-            found.append(measure(contestant, with_these)["images_per_s"])
-    for how, (decoding, loading) in rates.items():
-        ratio = statistics.median(b / a for a, b in zip(decoding, loading, strict=True))
-        what = f"{how.pipelines} pipelines, {how.threads} threads, {how.depth} times {how.together}"
-        print(f"batch {job.batch_size}, {what}: ratio {ratio:.2f}, loader {text(loading)}, decode {text(decoding)}")
+        with on_cores(some):
+            found[some, how].append((measure(decode, with_these), measure(loader, with_these)))
+    first = rates(found[ways[0]])[1]
+    for (some, how), results in found.items():
+        decoding, loading = rates(results)
+        cpu = statistics.median(result["cpu_s_per_1000"] for _, result in results)
+        together = f"{how.depth} times {how.together}, engine {how.hw_decoder_load}"
+        print(f"batch {job.batch_size}, {some} cores, {how.pipelines} pipelines, {how.threads} threads, {together}:")
+        print(f"  loader {text(loading)}, {cpu:.2f} CPU s/1000, {ratio(loading, first)} of the first")
+        print(f"  decode {text(decoding)}, loader / decode {ratio(loading, decoding)}", flush=True)
+
+
+def rates(results: list[tuple[Result, Result]]) -> tuple[list[float], list[float]]:
+    """Images a second of decoding, and of the loader, in each turn."""
+    decoding, loading = zip(*results, strict=True)
+    return [each["images_per_s"] for each in decoding], [each["images_per_s"] for each in loading]
+
+
+@contextmanager
+def on_cores(number: int) -> Iterator[None]:
+    """This process, and the threads that begin meanwhile, on the first of its cores."""
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(all_cores)[:number])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_cores)
+
+
+def ratio(rates: list[float], others: list[float]) -> str:
+    ratios = [a / b for a, b in zip(rates, others, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def text(rates: list[float]) -> str:
-    return f"{statistics.median(rates):,.0f} ({', '.join(f'{rate:,.0f}' for rate in rates)})"
+    return f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
 
 
 def main() -> None:
@@ -48,16 +79,18 @@ def main() -> None:
     parser.add_argument("images")
     parser.add_argument("--preset", default="ssd300")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[32, 64, 128, 256])
-    parser.add_argument("--settings", nargs="*", default=[], help="pipelines,threads,depth[,together]")
+    parser.add_argument("--settings", nargs="*", default=[], help="pipelines,threads,depth[,together[,engine]]")
+    parser.add_argument("--cores", type=int, nargs="*", default=[], help="fewer than there are, beside all")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    others = [Settings(*map(int, each.split(","))) for each in options.settings]
+    others = [Settings(*map(json.loads, each.split(","))) for each in options.settings]
+    cores = [len(os.sched_getaffinity(0)), *options.cores]
     with TemporaryDirectory() as folder:
         for size in options.batch_size:
             job = Job(options.annotations, options.images, options.preset, size, options.device, options.seconds)
-            compare(job, others, options.turns, Path(folder))
+            compare(job, others, cores, options.turns, Path(folder))
 
 
 if __name__ == "__main__":

@@ -170,12 +170,15 @@ def test_settings_change_no_batch(files: tuple[str, str], tmp_path: Path, device
 
 
 def test_settings_are_compared_in_turns(files: tuple[str, str]) -> None:
-    options = ["--batch-size", "2", "3", "--settings", "2,1,1", "--seconds", "0.05", "--turns", "1", "--device", "cpu"]
+    options = ["--batch-size", "2", "3", "--settings", "2,1,1,1,0.5", "--cores", "1"]
+    options += ["--seconds", "0.05", "--turns", "1", "--device", "cpu"]
     command = [sys.executable, str(Path(__file__).parents[1] / "benchmarks/settings.py"), *files, *options]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    lines = [line.partition(":")[0] for line in printed.splitlines() if line.startswith("batch")]
-    assert [line[:7] for line in lines] == ["batch 2", "batch 2", "batch 3", "batch 3"]
-    assert lines[1].endswith("2 pipelines, 1 threads, 1 times 1")
+    lines = [line for line in printed.splitlines() if line.startswith("batch")]
+    assert [line[:7] for line in lines] == ["batch 2"] * 4 + ["batch 3"] * 4
+    assert lines[1].endswith(" cores, 2 pipelines, 1 threads, 1 times 1, engine 0.5:")
+    assert lines[3] == "batch 2, 1 cores, 2 pipelines, 1 threads, 1 times 1, engine 0.5:"
+    assert printed.count("loader / decode ") == 8
 
 
 @pytest.mark.parametrize(
