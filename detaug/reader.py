@@ -116,7 +116,7 @@ class CocoReader:
         return hashlib.sha256(content).hexdigest()[:16]
 
 
-def decoded(device: str, hw_decoder_load: float = 0.95) -> Node:
+def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
     """(H, W, 3) uint8 RGB images on `device` from the files that `CocoReader.inputs` names, EXIF orientation applied.
 
     On the CPU another size than the json's is an error of the pipeline, since DALI's resize would end the process

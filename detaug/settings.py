@@ -24,7 +24,7 @@ class Settings:
     """How often each pipeline has batches in work: with one, it would stand still while its last is collected."""
     together: int = 1
     """Batches that a pipeline works on as one, where it can: what small ones cost adds up."""
-    hw_decoder_load: float = 0.95
+    hw_decoder_load: float = 1.0
     """The share of a batch's JPEGs that goes to the GPU's JPEG engine, the rest to its other cores."""
 
     def __post_init__(self) -> None:

@@ -116,7 +116,7 @@ def _choices(device: torch.device, may_join: bool) -> dict[str, list[Any]]:
         "threads": threads,
         **together,
         "depth": [1, 3, 4, 8],
-        "hw_decoder_load": [0.65, 0.8, 1.0],
+        "hw_decoder_load": [0.65, 0.8, 0.95],
     }
 
 
