@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from itertools import accumulate, chain, islice, product, repeat
 from pathlib import Path
@@ -61,7 +61,10 @@ def counts(gpus: int) -> list[int]:
     return sorted({gpus, *(1 << at for at in range(gpus.bit_length()))} - {1 << gpus.bit_length()})
 
 
-def order(gpus: int, turns: int, batch_size: int) -> list[list[Part]]:
+KINDS = ("loader", "curve", "speed")
+
+
+def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS) -> list[list[Part]]:
     """What matters most is first. Those of one list run at the same time, on GPUs of their own."""
     curves = [
         Part("curve", each, seed)
@@ -76,7 +79,8 @@ def order(gpus: int, turns: int, batch_size: int) -> list[list[Part]]:
         together[-1].append(part)
     turns_of_kinds = product(range(turns), ("loader", "speed"))
     timed = [[[Part(kind, each, turn)] for each in counts(gpus)] for turn, kind in turns_of_kinds]
-    return [*timed[0], *together, *chain.from_iterable(timed[1:])]
+    all_parts = [*timed[0], *together, *chain.from_iterable(timed[1:])]
+    return [parts for parts in all_parts if parts[0].kind in kinds]
 
 
 # ---------------------------------------------------------------- a part, in processes of its own
@@ -199,7 +203,7 @@ def run_all(options: argparse.Namespace) -> None:
     work = Path(tempfile.mkdtemp())
     try:
         extra = copies(options, work)
-        for parts in order(options.gpus, options.turns, options.batch_size):
+        for parts in order(options.gpus, options.turns, options.batch_size, options.only):
             if time.monotonic() < end:
                 run_together(parts, options, extra, work, min(end, time.monotonic() + 60 * options.part_minutes))
                 results |= {part.name: found for part in parts if (found := result_of(part, work))}
@@ -344,6 +348,7 @@ def main() -> None:
     parser.add_argument("--loader-batch-size", type=int, default=128)
     parser.add_argument("--loader-steps", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=2, choices=[1, 2, 3], help="of what is timed")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     for hidden in ("--part", "--copied"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)

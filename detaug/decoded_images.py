@@ -52,14 +52,20 @@ class DecodedImages:
             faults = self._decode(reader, rows, device, settings)
             if faults:
                 skip(faults)
-            rows = rows[~np.isin(rows, [*self._images, *faults])]
+            rows = rows[(self._at[rows] == 0) & ~np.isin(rows, [*faults])]
         if on_gpu:
             torch.cuda.synchronize(device)
 
     def inputs(self, rows: Rows) -> dict[str, Any]:
         """What `kept` must be fed for the images at `rows`, by input name. Raises ValueError for one not here."""
         self._check_kept(rows)
-        return {"image": self._together([self._images[row] for row in rows.tolist()], "HWC", contiguous=False)}
+        return {"image": self._together([self._image(row) for row in rows.tolist()], "HWC", contiguous=False)}
+
+    def _image(self, row: int) -> Any:
+        """DALI's view of it, made when it is needed: who paints from `addresses` needs none."""
+        if row not in self._images:
+            self._images[row] = _of_dali(self._pixels[row])
+        return self._images[row]
 
     def addresses(self, rows: Rows) -> Rows:
         """(n,) where on the device the bytes of these images lie, for the current stream. Raises as `inputs` does."""
@@ -100,8 +106,7 @@ class DecodedImages:
         faults = wrong_sizes(reader, rows, np.array(images.shape()))
         for at, row in enumerate(rows.tolist()):
             if row not in faults:
-                pixels = self._pixels[row].copy_(from_dlpack(images[at]))
-                self._images[row], self._at[row] = _of_dali(pixels), pixels.data_ptr()
+                self._at[row] = self._pixels[row].copy_(from_dlpack(images[at])).data_ptr()
         return faults
 
 

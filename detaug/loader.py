@@ -331,7 +331,10 @@ class Loader:
                 self._plan = self._plan_from(*self._position)
                 self._start_lanes()
         images, planned = self._made.popleft()
-        self._made_on.hand_over(images)
+        if self._kernel:
+            self._made_on.hand_over(images)
+        else:  # DALI's memory
+            images = self._made_on.hand_over_copy(images)
         return self._batch(planned, images)
 
     def _finish_run(self) -> Faults:

@@ -38,7 +38,7 @@ def results(bump: float) -> dict[str, Any]:
     return parts | {part: {name: of[part] for name, of in timed.items()} for part in rates}
 
 
-def names(program: Any, *arguments: int) -> list[str]:
+def names(program: Any, *arguments: Any) -> list[str]:
     return [" ".join(part.name for part in parts) for parts in program.order(*arguments)]
 
 
@@ -51,6 +51,7 @@ def test_curves_run_side_by_side_and_what_is_timed_alone(program: Any) -> None:
     assert names(program, 2, 2, 32) == [*turns[:2], *curves, *turns[2:]]
     assert names(program, 1, 1, 32) == ["loader-1-0", "curve-1-0", "curve-1-1", "speed-1-0"]
     assert names(program, 3, 1, 32)[2:7] == ["loader-3-0", "curve-1-0 curve-1-1", *curves[1:], "speed-1-0"]
+    assert names(program, 2, 2, 32, ["loader"]) == ["loader-1-0", "loader-2-0", "loader-1-1", "loader-2-1"]
     assert [program.counts(gpus) for gpus in (5, 7, 8)] == [[1, 2, 4, 5], [1, 2, 4, 7], [1, 2, 4, 8]]
 
 
