@@ -22,6 +22,7 @@ from detaug.mixing import Pasting
 from detaug.pixels import ColorMap, Normalize
 from detaug.recipe import Arrays, Op, Recipe
 from detaug.resize import Render, Resize
+from detaug.streams import on_device
 from detaug.views import Fill, Ints
 
 TILE = (8, 64)
@@ -67,8 +68,7 @@ class OneKernel:
         mean, std = self.normalize.of_bytes()
         table["color"][:, 0] = inputs[self.color] if self.color else np.eye(3, 4)
         table["mean"], table["scale"] = mean, np.divide(1, std)
-        rows = torch.from_numpy(table.view(np.int64).reshape(*table.shape, -1))
-        return rows if self.device.type == "cpu" else rows.pin_memory().to(self.device, non_blocking=True)
+        return on_device(table.view(np.int64).reshape(*table.shape, -1), self.device)
 
     def paint(self, table: Tensor, canvas: tuple[int, int]) -> Tensor:
         """(N, 3, *canvas): the images of N rows of `table`, at the left and top, zeros beside them."""

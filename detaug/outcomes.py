@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.streams import MadeOn
+from detaug.streams import MadeOn, on_device
 from detaug.views import Ints, Views
 
 
@@ -47,8 +45,8 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
     lengths = [part.stop - part.start for part in parts]
     most = np.maximum.reduceat(counts, [part.start for part in parts])
     inside = np.arange(padded_labels.shape[1]) < np.repeat(most, lengths)[:, None]
-    boxes = _on_device(padded_boxes[inside].astype(np.float32), device)  # of one batch behind the other
-    labels = _on_device(padded_labels[inside], device)
+    boxes = on_device(padded_boxes[inside].astype(np.float32), device)  # of one batch behind the other
+    labels = on_device(padded_labels[inside], device)
     size, matrix = np.ascontiguousarray(views.size, np.int64), np.ascontiguousarray(views.to_output(), np.float32)
     shapes = list(zip(lengths, most.tolist(), strict=True))  # of each batch, padded
     of_each_batch = zip(
@@ -65,11 +63,6 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
         Outcome(boxes, labels, mask, tuple(counts[part].tolist()), size, matrix, made_on)
         for part, boxes, labels, mask, size, matrix in of_each_batch
     ]
-
-
-def _on_device(array: NDArray[Any], device: torch.device) -> Tensor:
-    tensor = torch.from_numpy(array)
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _split(together: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

@@ -1,8 +1,26 @@
-"""What is made on one CUDA stream and used on another."""
+"""What goes to a CUDA device, and what is made on one of its streams and used on another."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+
+
+def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+    """The array there, copied by the current stream; nobody waits for it. On the CPU it is the array's own memory.
+
+    NumPy moves it into pinned memory: torch would use all cores for more than 32,768 numbers, and its threads spin for
+    a while when they are done, where others have work for the cores.
+    """
+    tensor = torch.from_numpy(array)
+    if device.type == "cpu":
+        return tensor
+    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    np.copyto(pinned.numpy(), array)
+    return pinned.to(device, non_blocking=True)
 
 
 class MadeOn:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +26,7 @@ from detaug.loader import pixels_in_work
 from detaug.on_gpu import kernel_of, one_kernel
 from detaug.recipe import Node, Nodes, Recipe
 from detaug.settings import choose_settings
+from detaug.streams import on_device
 from detaug.views import Views
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -327,18 +330,32 @@ def test_batches_may_be_taken_on_other_streams(painted: Folder, recipe: str, beh
     ops = IN_LOADER.get(recipe, [da.RandomRotation(20), da.Resize((40, 50))])
     settings = settings_file(painted, together=3)
     expected, taken = (da.Loader(da.CocoReader(*painted), ops, 4, device="cuda", settings=settings) for _ in range(2))
-    streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
-    for _ in range(5):
-        copies, batches = [], iter(taken)
-        for at in range(len(taken)):
-            with torch.cuda.stream(streams[at % 3]):
-                batch = next(batches)
-                if at % 3 in behind:
-                    torch.cuda._sleep(20_000_000)  # type: ignore[no-untyped-call]
-                copies.append((batch.images + 0, batch.boxes + 0, batch.mask | False))
-                del batch
-        torch.cuda.synchronize()
-        for a, (images, boxes, mask) in zip(expected, copies, strict=True):
-            assert torch.equal(a.images, images)
-            assert torch.equal(a.boxes, boxes)
-            assert torch.equal(a.mask, mask)
+    streams, epochs = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()], 8
+    copies, batches = [], chain.from_iterable(taken for _ in range(epochs))
+    for at in range(epochs * len(taken)):
+        with torch.cuda.stream(streams[at % 3]):
+            batch = next(batches)
+            if at % 3 in behind:
+                torch.cuda._sleep(20_000_000)  # type: ignore[no-untyped-call]
+            copies.append((batch.images + 0, batch.boxes + 0, batch.mask | False))
+            del batch
+    torch.cuda.synchronize()
+    for a, (images, boxes, mask) in zip(chain.from_iterable(expected for _ in range(epochs)), copies, strict=True):
+        assert torch.equal(a.images, images)
+        assert torch.equal(a.boxes, boxes)
+        assert torch.equal(a.mask, mask)
+
+
+@pytest.mark.gpu
+def test_what_goes_to_the_device_takes_one_core() -> None:
+    """Not those that decode; torch's own copy takes all of them, for more than 32,768 numbers."""
+    if DEVICE.type == "cpu":
+        pytest.skip("no CUDA device on this machine")
+    array = np.arange(200_000.0)
+    assert torch.equal(on_device(array, DEVICE).cpu(), torch.from_numpy(array))
+    others = time.process_time() - time.thread_time()
+    for _ in range(100):
+        on_device(array, DEVICE)
+        time.sleep(0.001)
+    torch.cuda.synchronize()
+    assert time.process_time() - time.thread_time() - others < 0.05
