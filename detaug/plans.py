@@ -18,7 +18,7 @@ from detaug.reader import CocoReader, Rows
 from detaug.recipe import Arrays, Plan, Recipe
 from detaug.views import Bools, Floats
 
-PLANNED_AT_ONCE = 1024
+PLANNED_AT_ONCE = 2048
 """Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
 
 
