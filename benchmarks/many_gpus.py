@@ -4,7 +4,8 @@
     python benchmarks/many_gpus.py train.json test.json BCCD/JPEGImages -o many --minutes 7
 
 On 1, 2, 4, ... GPUs, as many as there are. Loader: alone, --loader-batch-size images on each GPU, each process on
---cores-per-gpu cores of its own, so that one GPU has its share of the cores too. Speed: ssd300_vgg16, --batch-size
+--cores-per-gpu cores of its own, so that one GPU has its share of the cores too. Decode: the same with decoding alone,
+which says whether what several GPUs lack is the loader's. Speed: ssd300_vgg16, --batch-size
 images on each GPU. Curves: its losses (it has no batch norm) where all GPUs of the part take --batch-size images
 together, so that a step is the same on any number; two seeds on one GPU differ in weights, order and draws, and say
 what noise is.
@@ -40,11 +41,12 @@ from torch import distributed as dist
 from train_compare import detaug_loader, machine
 
 import detaug as da
+from detaug.contestants import Job, decode
 from detaug.train import Detector, TrainOptions, train
 
 
 class Part(NamedTuple):
-    """kind: "loader" and "speed" are timed, and alone; "curve" is compared by its losses."""
+    """kind: "loader", "decode" and "speed" are timed, and alone; "curve" is compared by its losses."""
 
     kind: str
     gpus: int
@@ -61,7 +63,8 @@ def counts(gpus: int) -> list[int]:
     return sorted({gpus, *(1 << at for at in range(gpus.bit_length()))} - {1 << gpus.bit_length()})
 
 
-KINDS = ("loader", "curve", "speed")
+TIMED = ("loader", "decode", "speed")
+KINDS = (*TIMED, "curve")
 
 
 def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS) -> list[list[Part]]:
@@ -77,9 +80,10 @@ def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS
         if not together or sum(each.gpus for each in (*together[-1], part)) > gpus:
             together.append([])
         together[-1].append(part)
-    turns_of_kinds = product(range(turns), ("loader", "speed"))
+    turns_of_kinds = product(range(turns), TIMED)
     timed = [[[Part(kind, each, turn)] for each in counts(gpus)] for turn, kind in turns_of_kinds]
-    all_parts = [*timed[0], *together, *chain.from_iterable(timed[1:])]
+    first, rest = chain.from_iterable(timed[:2]), chain.from_iterable(timed[2:])
+    all_parts = [*first, *together, *rest]
     return [parts for parts in all_parts if parts[0].kind in kinds]
 
 
@@ -89,14 +93,18 @@ def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS
 class Steps:
     """A loader for a number of steps, over as many epochs as that takes; time and CPU time are from `warm_up` on."""
 
-    def __init__(self, loader: da.Loader, steps: int, warm_up: int) -> None:
+    def __init__(self, loader: Any, steps: int, warm_up: int) -> None:
         self.loader, self.steps, self.warm_up = loader, steps, warm_up
-        self.class_names, self.seconds, self.cpu = loader.class_names, 0.0, 0.0
+        self.seconds, self.cpu = 0.0, 0.0
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(self.loader.class_names)
 
     def __len__(self) -> int:
         return self.steps
 
-    def __iter__(self) -> Iterator[da.Batch]:
+    def __iter__(self) -> Iterator[Any]:
         begin, cpu = now(), cpu_seconds()
         for step, batch in enumerate(islice(chain.from_iterable(repeat(self.loader)), self.steps)):
             if step == self.warm_up:
@@ -106,7 +114,7 @@ class Steps:
         self.seconds, self.cpu = now() - begin, of_all_processes(cpu)
 
     def state_dict(self) -> dict[str, Any]:
-        return self.loader.state_dict()
+        return dict(self.loader.state_dict())
 
     def measured(self, images: int) -> dict[str, float]:
         """`images`: of a step, on all GPUs together."""
@@ -149,8 +157,8 @@ def run_part(part: Part, options: argparse.Namespace, folder: Path) -> dict[str,
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
     device = "cpu" if options.device == "cpu" else None
-    if part.kind == "loader":
-        return run_loader(options, device, part.gpus)
+    if part.kind in ("loader", "decode"):
+        return run_alone(options, device, part)
     steps, warm_up = (options.speed_steps, options.warm_up) if part.kind == "speed" else (options.steps, 0)
     watched = list[Steps]()
 
@@ -179,20 +187,25 @@ def run_part(part: Part, options: argparse.Namespace, folder: Path) -> dict[str,
     return {**result, **watched[0].measured(batch_size * part.gpus), "batch_size_on_each": batch_size}
 
 
-def run_loader(options: argparse.Namespace, device: str | None, gpus: int) -> dict[str, Any]:
+def run_alone(options: argparse.Namespace, device: str | None, part: Part) -> dict[str, Any]:
+    """The loader or decoding, without a training."""
     pin(options.cores_per_gpu)
-    if gpus > 1:
+    if part.gpus > 1:
         if not device:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("gloo" if device else "nccl", timeout=timedelta(minutes=2))
-    reader = da.CocoReader(options.images, options.annotations)
-    loader = da.Loader(reader, da.presets.ssd300(), options.loader_batch_size, device=device)
-    steps = Steps(loader, options.loader_steps, options.loader_steps // 10)
+    size = options.loader_batch_size
+    if part.kind == "decode":
+        batches: Any = decode(Job(str(options.annotations), str(options.images), "ssd300", size, device or "cuda"))
+    else:
+        reader = da.CocoReader(options.images, options.annotations)
+        batches = da.Loader(reader, da.presets.ssd300(), size, device=device)
+    steps = Steps(batches, options.loader_steps, options.loader_steps // 10)
     for _ in steps:
         pass
-    if gpus > 1:
+    if part.gpus > 1:
         dist.destroy_process_group()
-    return {**steps.measured(options.loader_batch_size * gpus), "cores_of_each": len(os.sched_getaffinity(0))}
+    return {**steps.measured(size * part.gpus), "cores_of_each": len(os.sched_getaffinity(0))}
 
 
 # ---------------------------------------------------------------- all parts

@@ -43,7 +43,7 @@ def summary(results: dict[str, Any]) -> list[str]:
     for part, each in sorted(results.items()):
         if found := each.get("evaluation"):
             lines.append(f"{label(part)}: AP50 on test {found['AP50']:.3f}, AP {found['AP']:.3f}")
-    return [*lines, *scaling("loader", results), *scaling("speed", results)]
+    return [*lines, *(line for kind in ("loader", "decode", "speed") for line in scaling(kind, results))]
 
 
 def compared(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ def scaling(kind: str, results: dict[str, Any]) -> list[str]:
         ratio = f"{rate / gpus / statistics.median(rates[1]):.3f}" if 1 in rates else "-"
         says = f"{gpus:4}  {rate:8,.0f}  {ratio:>5}  {statistics.median(cpu):13.3f}  "
         lines.append(says + ", ".join(f"{each:,.0f}" for each in turns))
-    title = {"speed": "training", "loader": "loader alone"}[kind]
+    title = {"speed": "training", "loader": "loader alone", "decode": "decoding alone"}[kind]
     return ["", title, "GPUs  images/s  a GPU  CPU s / 1,000  turns, images/s", *lines] if lines else []
 
 

@@ -43,14 +43,14 @@ def names(program: Any, *arguments: Any) -> list[str]:
 
 
 def test_curves_run_side_by_side_and_what_is_timed_alone(program: Any) -> None:
-    timed = ["loader-1-0", "loader-2-0", "loader-4-0"]
+    timed = [f"{kind}-{gpus}-0" for kind in ("loader", "decode") for gpus in (1, 2, 4)]
     curves = ["curve-1-0 curve-1-1 curve-2-0", "curve-2-1", "curve-4-0"]
     assert names(program, 4, 1, 32) == [*timed, *curves, "speed-1-0", "speed-2-0", "speed-4-0"]
     curves = ["curve-1-0 curve-1-1", "curve-2-0", "curve-2-1"]
-    turns = [f"{kind}-{gpus}-{turn}" for turn in (0, 1) for kind in ("loader", "speed") for gpus in (1, 2)]
-    assert names(program, 2, 2, 32) == [*turns[:2], *curves, *turns[2:]]
-    assert names(program, 1, 1, 32) == ["loader-1-0", "curve-1-0", "curve-1-1", "speed-1-0"]
-    assert names(program, 3, 1, 32)[2:7] == ["loader-3-0", "curve-1-0 curve-1-1", *curves[1:], "speed-1-0"]
+    turns = [f"{kind}-{gpus}-{turn}" for turn in (0, 1) for kind in program.TIMED for gpus in (1, 2)]
+    assert names(program, 2, 2, 32) == [*turns[:4], *curves, *turns[4:]]
+    assert names(program, 1, 1, 32) == ["loader-1-0", "decode-1-0", "curve-1-0", "curve-1-1", "speed-1-0"]
+    assert names(program, 3, 1, 32)[5:10] == ["decode-3-0", "curve-1-0 curve-1-1", *curves[1:], "speed-1-0"]
     assert names(program, 2, 2, 32, ["loader"]) == ["loader-1-0", "loader-2-0", "loader-1-1", "loader-2-1"]
     assert [program.counts(gpus) for gpus in (5, 7, 8)] == [[1, 2, 4, 5], [1, 2, 4, 7], [1, 2, 4, 8]]
 
