@@ -123,7 +123,7 @@ _ALL = 1e9
 def _pasted(table: NDArray[Any], tiles: NDArray[Any]) -> NDArray[Any]:
     """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.Pasting`."""
     rows, source, target, shape = tiles[:, 0, :, 0], tiles[:, 1], tiles[:, 2], tiles[:, 3]
-    pasted: NDArray[Any] = table[rows, 0]
+    pasted: NDArray[Any] = table.view(np.int64).take(rows, 0).view(table.dtype)[..., 0]  # as numbers: ten times as fast
     pasted["place"][:, :, 3] += source - target
     pasted["shown"][:, :, 0], pasted["shown"][:, :, 1] = target, target + shape
     return pasted
