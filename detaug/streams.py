@@ -35,17 +35,21 @@ class MadeOn:
 
         That one waits for them, and their memory, which must be torch's, is not used again before it is done with them.
         """
-        if self.stream and self.event and (now := torch.cuda.current_stream(self.stream.device)) != self.stream:
+        if self.event and (now := self._other_stream()):
             now.wait_event(self.event)
             for tensor in tensors:
                 tensor.record_stream(now)
 
     def hand_over_copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same for one whose memory is not torch's, which is free again when this stream is done with it."""
-        if not self.stream or torch.cuda.current_stream(self.stream.device) == self.stream:
+        if not self._other_stream():
             return tensor
         with torch.cuda.stream(self.stream):
-            copy = tensor.clone()
-        self.event = self.stream.record_event()
-        self.hand_over(copy)
+            copy, made_on = tensor.clone(), MadeOn(tensor.device)
+        made_on.hand_over(copy)
         return copy
+
+    def _other_stream(self) -> torch.cuda.Stream | None:
+        """The current one, if it is another."""
+        now = torch.cuda.current_stream(self.stream.device) if self.stream else None
+        return now if now != self.stream else None
