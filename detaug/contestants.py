@@ -22,12 +22,11 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug import presets
 from detaug.decoded_images import decoding_lanes
-from detaug.loader import Loader, pixels_in_work
-from detaug.on_gpu import kernel_of, may_join
+from detaug.loader import Loader, settings_for
+from detaug.on_gpu import kernel_of
 from detaug.pipeline import Lane, resolve_device
 from detaug.reader import CocoReader
 from detaug.recipe import Op, make_recipe
-from detaug.settings import choose_settings
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,7 @@ def decode(job: Job) -> Iterator[Made]:
     """Decoding alone, fed as the loader feeds, with its pipelines and threads: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(_recipe(job))
-    kernel = kernel_of(recipe, device)
-    pixels, joins = pixels_in_work(reader, recipe, kernel), may_join(recipe, kernel)
-    how = choose_settings(device, job.batch_size, pixels, job.settings, may_join=joins)
+    how = settings_for(reader, recipe, kernel_of(recipe, device), device, job.batch_size, job.settings)
     running: deque[tuple[Lane, list[int]]] = deque()
     order = np.random.default_rng(0).permutation(len(reader))
     steps = -(-len(order) // job.batch_size)

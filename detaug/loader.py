@@ -28,7 +28,7 @@ from detaug.pixels import Normalize
 from detaug.plans import Planned, Planner, Run, at_rows, planned_parts, run_of
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Recipe, make_recipe
-from detaug.settings import choose_settings
+from detaug.settings import Settings, choose_settings
 from detaug.streams import MadeOn
 from detaug.views import Floats, Ints
 
@@ -111,9 +111,9 @@ class Loader:
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
         self.device = resolve_device(device)
         self._kernel = kernel_of(self.recipe, self.device)
-        pixels, known = pixels_in_work(reader, self.recipe, self._kernel), {"pipelines": pipelines, "threads": threads}
-        joins = may_join(self.recipe, self._kernel)
-        self.settings = choose_settings(self.device, batch_size, pixels, settings, may_join=joins, **known)
+        self.settings = settings_for(
+            reader, self.recipe, self._kernel, self.device, batch_size, settings, pipelines=pipelines, threads=threads
+        )
         self._planner = Planner(
             reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
         )
@@ -488,6 +488,20 @@ class Loader:
                 f"{images}: every step repeats some of them",
                 stacklevel=3,
             )
+
+
+def settings_for(
+    reader: CocoReader,
+    recipe: Recipe,
+    kernel: OneKernel | None,
+    device: torch.device,
+    batch_size: int,
+    file: str | os.PathLike[str] | None = None,
+    **given: int | None,
+) -> Settings:
+    """`choose_settings` for these images after this recipe. `given`: its `pipelines` and `threads`."""
+    pixels, joins = pixels_in_work(reader, recipe, kernel), may_join(recipe, kernel)
+    return choose_settings(device, batch_size, pixels, file, may_join=joins, **given)
 
 
 def pixels_in_work(reader: CocoReader, recipe: Recipe, kernel: OneKernel | None) -> int:
