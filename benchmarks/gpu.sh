@@ -47,7 +47,7 @@ rates ssd300 280 --batch-size 32 64 128 256
 rates retinanet 80 --preset retinanet --batch-size 16
 rates yolo640 80 --preset yolo640 --batch-size 32
 bench ssd_128 240 --batch-size 128 --seconds 1.5 --turns 3 $main --only "by hand" --only cached --chart "$out/ssd_128.png"
-rates four_cores 240 --batch-size 128 --cores 4 --settings 2,2,3,1,1
+rates four_cores 120 --batch-size 128 --cores 4
 step epochs 60 "$python" benchmarks/epochs.py "$json" "$images" --epochs 20 --batch-size 128
 step memory 200 "$python" -m pytest -q -s -m gpu tests/test_life.py
 $python -c "import torchvision" 2>/dev/null && bench torchvision 150 --batch-size 32 --seconds 4 --turns 1 --only loader --only torchvision --workers 8 --workers 16

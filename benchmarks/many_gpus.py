@@ -5,10 +5,9 @@
 
 On 1, 2, 4, ... GPUs, as many as there are. Loader: alone, --loader-batch-size images on each GPU, each process on
 --cores-per-gpu cores of its own, so that one GPU has its share of the cores too. Decode: the same with decoding alone,
-which says whether what several GPUs lack is the loader's. Speed: ssd300_vgg16, --batch-size
-images on each GPU. Curves: its losses (it has no batch norm) where all GPUs of the part take --batch-size images
-together, so that a step is the same on any number; two seeds on one GPU differ in weights, order and draws, and say
-what noise is.
+which says whether what several GPUs lack is the loader's. Speed: ssd300_vgg16, --batch-size images on each GPU.
+Curves: its losses (it has no batch norm) where all GPUs of the part take --batch-size images together, so that a step
+is the same on any number; two seeds on one GPU differ in weights, order and draws, and say what noise is.
 
 What is timed runs alone; curves run side by side, on GPUs of their own. Each part is a process, or torchrun's; after
 each one results.json and curves.png are written again. What takes longer than --part-minutes, or goes beyond
@@ -36,17 +35,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from many_gpus_summary import curves, draw_curves, summary
+from many_gpus_summary import TITLES, curves, draw_curves, summary
 from torch import distributed as dist
 from train_compare import detaug_loader, machine
 
-import detaug as da
-from detaug.contestants import Job, decode
+from detaug.contestants import Job, decode, loader
 from detaug.train import Detector, TrainOptions, train
+
+KINDS = (*TITLES, "curve")
+ALONE = {"loader": loader, "decode": decode}
+"""Those without a training, and what makes their batches."""
 
 
 class Part(NamedTuple):
-    """kind: "loader", "decode" and "speed" are timed, and alone; "curve" is compared by its losses."""
+    """kind: one of `TITLES` is timed, and alone; "curve" is compared by its losses."""
 
     kind: str
     gpus: int
@@ -63,10 +65,6 @@ def counts(gpus: int) -> list[int]:
     return sorted({gpus, *(1 << at for at in range(gpus.bit_length()))} - {1 << gpus.bit_length()})
 
 
-TIMED = ("loader", "decode", "speed")
-KINDS = (*TIMED, "curve")
-
-
 def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS) -> list[list[Part]]:
     """What matters most is first. Those of one list run at the same time, on GPUs of their own."""
     curves = [
@@ -80,7 +78,7 @@ def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS
         if not together or sum(each.gpus for each in (*together[-1], part)) > gpus:
             together.append([])
         together[-1].append(part)
-    turns_of_kinds = product(range(turns), TIMED)
+    turns_of_kinds = product(range(turns), TITLES)
     timed = [[[Part(kind, each, turn)] for each in counts(gpus)] for turn, kind in turns_of_kinds]
     first, rest = chain.from_iterable(timed[:2]), chain.from_iterable(timed[2:])
     all_parts = [*first, *together, *rest]
@@ -157,7 +155,7 @@ def run_part(part: Part, options: argparse.Namespace, folder: Path) -> dict[str,
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
     device = "cpu" if options.device == "cpu" else None
-    if part.kind in ("loader", "decode"):
+    if part.kind in ALONE:
         return run_alone(options, device, part)
     steps, warm_up = (options.speed_steps, options.warm_up) if part.kind == "speed" else (options.steps, 0)
     watched = list[Steps]()
@@ -188,19 +186,14 @@ def run_part(part: Part, options: argparse.Namespace, folder: Path) -> dict[str,
 
 
 def run_alone(options: argparse.Namespace, device: str | None, part: Part) -> dict[str, Any]:
-    """The loader or decoding, without a training."""
     pin(options.cores_per_gpu)
     if part.gpus > 1:
         if not device:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("gloo" if device else "nccl", timeout=timedelta(minutes=2))
     size = options.loader_batch_size
-    if part.kind == "decode":
-        batches: Any = decode(Job(str(options.annotations), str(options.images), "ssd300", size, device or "cuda"))
-    else:
-        reader = da.CocoReader(options.images, options.annotations)
-        batches = da.Loader(reader, da.presets.ssd300(), size, device=device)
-    steps = Steps(batches, options.loader_steps, options.loader_steps // 10)
+    job = Job(str(options.annotations), str(options.images), "ssd300", size, device or "cuda")
+    steps = Steps(ALONE[part.kind](job), options.loader_steps, options.loader_steps // 10)
     for _ in steps:
         pass
     if part.gpus > 1:

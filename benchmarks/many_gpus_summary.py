@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+TITLES = {"loader": "loader alone", "decode": "decoding alone", "speed": "training"}
+"""Of the kinds that are timed, those that matter most first."""
+
 WINDOW = 20
 """Steps of which a point of a curve is the mean."""
 
@@ -43,7 +46,7 @@ def summary(results: dict[str, Any]) -> list[str]:
     for part, each in sorted(results.items()):
         if found := each.get("evaluation"):
             lines.append(f"{label(part)}: AP50 on test {found['AP50']:.3f}, AP {found['AP']:.3f}")
-    return [*lines, *(line for kind in ("loader", "decode", "speed") for line in scaling(kind, results))]
+    return [*lines, *(line for kind in TITLES for line in scaling(kind, results))]
 
 
 def compared(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -72,8 +75,7 @@ def scaling(kind: str, results: dict[str, Any]) -> list[str]:
         ratio = f"{rate / gpus / statistics.median(rates[1]):.3f}" if 1 in rates else "-"
         says = f"{gpus:4}  {rate:8,.0f}  {ratio:>5}  {statistics.median(cpu):13.3f}  "
         lines.append(says + ", ".join(f"{each:,.0f}" for each in turns))
-    title = {"speed": "training", "loader": "loader alone", "decode": "decoding alone"}[kind]
-    return ["", title, "GPUs  images/s  a GPU  CPU s / 1,000  turns, images/s", *lines] if lines else []
+    return ["", TITLES[kind], "GPUs  images/s  a GPU  CPU s / 1,000  turns, images/s", *lines] if lines else []
 
 
 def values_of(name: str, kind: str, gpus: int, results: dict[str, Any]) -> list[float]:

@@ -27,13 +27,12 @@ from PIL import Image
 
 import detaug as da
 from detaug.pipeline import Lane, resolve_device
+from detaug.plans import PLANNED_AT_ONCE
 from detaug.recipe import Node, Op, Recipe
 from detaug.recipe_file import library
 from detaug.views import whole_images
 
 SOURCE, OUTPUT = (375, 500), (300, 300)
-PLANNED_AT_ONCE = 512
-"""Images, as in `da.Loader`."""
 IN_WORK = 2
 """Batches."""
 DECODE, RESIZE = "decode alone", "Resize alone"

@@ -1,6 +1,6 @@
 """What planning a recipe costs, NumPy on one core, in microseconds of CPU an image.
 
-    python benchmarks/planning.py [--preset ssd300] [--at-once 512]
+    python benchmarks/planning.py [--preset ssd300] [--at-once 2048]
 
 Boxes are drawn like VOC's (2.4 an image, large) and like COCO's (7.3, small).
 """
@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 import detaug as da
+from detaug.plans import PLANNED_AT_ONCE
 from detaug.recipe import make_recipe
 from detaug.views import Views, whole_images
 
@@ -34,7 +35,7 @@ def views(n: int, objects: float, typical: float, seed: int) -> Views:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="ssd300")
-    parser.add_argument("--at-once", type=int, default=512)
+    parser.add_argument("--at-once", type=int, default=PLANNED_AT_ONCE)
     parser.add_argument("--rounds", type=int, default=60)
     options = parser.parse_args()
     recipe, rng = make_recipe(getattr(da.presets, options.preset)()), np.random.default_rng(0)

@@ -4,7 +4,7 @@
         [--cores 4]
 
 Settings are pipelines, threads of each, how often each has batches in work, how many it takes together, else one, and
-the share of the JPEG engine, else 0.95; the first are the loader's own. Ratios are medians of the turns' ratios.
+the share of the JPEG engine, else 1; the first are the loader's own. Ratios are medians of the turns' ratios.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def compare(job: Job, others: list[Settings], cores: list[int], turns: int, fold
         with_these = replace(job, settings=str(folder / "settings.json"))
         with on_cores(some):
             found[some, how].append((measure(decode, with_these), measure(loader, with_these)))
-    first = rates(found[ways[0]])[1]
+    first = rates_of(found[ways[0]])[1]
     for (some, how), results in found.items():
-        decoding, loading = rates(results)
+        decoding, loading = rates_of(results)
         cpu = statistics.median(result["cpu_s_per_1000"] for _, result in results)
         together = f"{how.depth} times {how.together}, engine {how.hw_decoder_load}"
         print(f"batch {job.batch_size}, {some} cores, {how.pipelines} pipelines, {how.threads} threads, {together}:")
@@ -47,7 +47,7 @@ def compare(job: Job, others: list[Settings], cores: list[int], turns: int, fold
         print(f"  decode {text(decoding)}, loader / decode {ratio(loading, decoding)}", flush=True)
 
 
-def rates(results: list[tuple[Result, Result]]) -> tuple[list[float], list[float]]:
+def rates_of(results: list[tuple[Result, Result]]) -> tuple[list[float], list[float]]:
     """Images a second of decoding, and of the loader, in each turn."""
     decoding, loading = zip(*results, strict=True)
     return [each["images_per_s"] for each in decoding], [each["images_per_s"] for each in loading]

@@ -47,7 +47,7 @@ def test_curves_run_side_by_side_and_what_is_timed_alone(program: Any) -> None:
     curves = ["curve-1-0 curve-1-1 curve-2-0", "curve-2-1", "curve-4-0"]
     assert names(program, 4, 1, 32) == [*timed, *curves, "speed-1-0", "speed-2-0", "speed-4-0"]
     curves = ["curve-1-0 curve-1-1", "curve-2-0", "curve-2-1"]
-    turns = [f"{kind}-{gpus}-{turn}" for turn in (0, 1) for kind in program.TIMED for gpus in (1, 2)]
+    turns = [f"{kind}-{gpus}-{turn}" for turn in (0, 1) for kind in program.TITLES for gpus in (1, 2)]
     assert names(program, 2, 2, 32) == [*turns[:4], *curves, *turns[4:]]
     assert names(program, 1, 1, 32) == ["loader-1-0", "decode-1-0", "curve-1-0", "curve-1-1", "speed-1-0"]
     assert names(program, 3, 1, 32)[5:10] == ["decode-3-0", "curve-1-0 curve-1-1", *curves[1:], "speed-1-0"]
