@@ -8,8 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
-from nvidia.dali import Pipeline, backend
+from numpy.typing import NDArray
+from nvidia.dali import Pipeline, backend, tensors
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
@@ -53,7 +55,7 @@ class Lane:
     def _feed(self, inputs: dict[str, Any], wanted: bool) -> None:
         for name in [name for name in inputs if name not in self._unused]:
             try:
-                self.pipeline.feed_input(name, inputs[name], use_copy_kernel=True)  # a kernel for all images
+                self.pipeline.feed_input(name, _to_feed(inputs[name]), use_copy_kernel=True)  # one for all images
             except KeyError:  # an op plans what its `paint` makes nothing of, so DALI left it out
                 self._unused.add(name)
         self._fed.append(wanted)
@@ -62,10 +64,13 @@ class Lane:
             self._runs = True
 
     def _take(self) -> list[Any]:
-        stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
-        outputs = self.pipeline.share_outputs(cuda_stream=stream)
-        self.pipeline.release_outputs()
-        return list(outputs)
+        stream = torch.cuda.current_stream(self.device.index) if self.device.type == "cuda" else None
+        return list(self.pipeline.outputs(cuda_stream=stream))
+
+
+def _to_feed(data: Any) -> Any:
+    """DALI takes twice as long for an array."""
+    return tensors.TensorListCPU(data) if isinstance(data, np.ndarray) else data
 
 
 def as_torch(output: Any, device: torch.device) -> Tensor:
@@ -73,6 +78,16 @@ def as_torch(output: Any, device: torch.device) -> Tensor:
     tensor = output.as_tensor()
     # the current stream waits for it already: to let DALI make it wait once more costs ten times the rest
     return from_dlpack(tensor.__dlpack__(stream=-1) if device.type == "cuda" else tensor)
+
+
+def addresses(output: Any, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(N,) where each sample of an output of `Lane.finish` lies, of `lengths` (N,) bytes.
+
+    They lie in one piece, or DALI raises RuntimeError; to ask it for one after the other takes 1 to 2 us each.
+    """
+    end = np.cumsum(lengths)
+    together = output.as_reshaped_tensor([int(end[-1])])
+    return np.asarray(together.data_ptr() + end - lengths)
 
 
 def give_memory_back(device: torch.device) -> None:

@@ -27,7 +27,7 @@ class MadeOn:
     """The stream that is a device's current one, and all that it has been given to do. On the CPU this is nothing."""
 
     def __init__(self, device: torch.device) -> None:
-        self.stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        self.stream = torch.cuda.current_stream(device.index) if device.type == "cuda" else None
         self.event = self.stream.record_event() if self.stream else None
 
     def hand_over(self, *tensors: torch.Tensor) -> None:
@@ -51,5 +51,5 @@ class MadeOn:
 
     def _other_stream(self) -> torch.cuda.Stream | None:
         """The current one, if it is another."""
-        now = torch.cuda.current_stream(self.stream.device) if self.stream else None
+        now = torch.cuda.current_stream(self.stream.device_index) if self.stream else None
         return now if now != self.stream else None

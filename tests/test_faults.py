@@ -244,7 +244,7 @@ def test_what_is_no_images_fault_is_not_skipped(painted: Folder, monkeypatch: py
 
     loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, **SETTINGS)
     with monkeypatch.context() as patch:
-        patch.setattr("nvidia.dali.Pipeline.share_outputs", out_of_memory)
+        patch.setattr("nvidia.dali.Pipeline.outputs", out_of_memory)
         patch.setattr("detaug.faults.find_faults", lambda *_: {})
         with pytest.raises(da.DataError, match="each image of the batch decodes alone: CUDA allocation failed"):
             list(loader)

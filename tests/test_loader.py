@@ -510,7 +510,7 @@ def test_ctrl_c_while_a_state_is_loaded_does_not_mix_up_images(
     loader = da.Loader(reader, BLACK_SSD, 4, device="cpu", train=False, settings=settings_file(painted))
     state = loader.state_dict()
     next(iter(loader))
-    monkeypatch.setattr(nvidia.dali.Pipeline, "share_outputs", interrupted)
+    monkeypatch.setattr(nvidia.dali.Pipeline, "outputs", interrupted)
     with pytest.raises(KeyboardInterrupt):
         loader.load_state_dict(state)
     monkeypatch.undo()
