@@ -128,8 +128,9 @@ class Samples:
     def _painted_by(self, kernel: OneKernel) -> list[Array]:
         sources = [torch.tensor(image, device=self.device) for image in self.source_images]
         shapes, sizes = np.array([image.shape for image in sources]), self.plan.views.size.astype(int)
-        at, (height, width) = np.array([image.data_ptr() for image in sources]), sizes.max(0).tolist()
-        together = kernel.paint(kernel.table(at, shapes[:, :2], self.plan.inputs), (height, width)).cpu()
+        addresses, (height, width) = np.array([image.data_ptr() for image in sources]), sizes.max(0).tolist()
+        table = kernel.table(np.arange(len(self)), shapes[:, :2], self.plan.inputs)
+        together = kernel.paint(kernel.with_addresses(table, addresses), (height, width)).cpu()
         images = [image[:, :h, :w] for image, (h, w) in zip(together, sizes.tolist(), strict=True)]
         channels_first = self._recipe.painting[-1].op.layout_after == "CHW"
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]

@@ -15,7 +15,7 @@ ROW = np.dtype(
         ("color", "f4", (3, 4)),
         ("mean", "f4", 3),
         ("scale", "f4", 3),  # 1 / std
-        ("address", "i8"),  # of the source's (height, width, 3) bytes
+        ("address", "i8"),  # of the source's (height, width, 3) bytes; the last
     ],
     align=True,
 )

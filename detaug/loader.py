@@ -23,9 +23,9 @@ from detaug.batches import Batch
 from detaug.decoded_images import DecodedImages, NoLane, kept
 from detaug.faults import DataError, Faults, faults_behind, named, remedy, wrong_sizes
 from detaug.on_gpu import OneKernel, kernel_of, may_join
-from detaug.pipeline import DALI_ERRORS, Lane, as_torch, give_memory_back, rank_and_world, resolve_device
+from detaug.pipeline import DALI_ERRORS, Lane, addresses, as_torch, give_memory_back, rank_and_world, resolve_device
 from detaug.pixels import Normalize
-from detaug.plans import Planned, Planner, Run, at_rows, planned_parts, run_of
+from detaug.plans import Planned, Planner, Run, at_rows, run_of
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Recipe, make_recipe
 from detaug.settings import Settings, choose_settings
@@ -115,8 +115,9 @@ class Loader:
             reader, self.recipe, self._kernel, self.device, batch_size, settings, pipelines=pipelines, threads=threads
         )
         self._planner = Planner(
-            reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, self.device
-        )
+            reader, self.recipe, self.batch_size, self.shard, seed, train, factors, groups, return_params, self.device,
+            self._kernel,
+        )  # fmt: skip
         self._skipped: dict[int, None] = {}
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
             raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
@@ -174,9 +175,7 @@ class Loader:
         """
         if batch.params is None:
             raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
-        rows = self.reader.rows(batch.image_id.numpy())
-        plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), batch.params)
-        (planned,) = planned_parts(0, 0, rows, [len(rows)], plan, self.device)
+        planned = self._planner.replay(self.reader.rows(batch.image_id.numpy()), batch.params)
         run = run_of([planned])
         again = self._batch(planned, *self._images(run, self._run_alone(run)))
         assert again is not None  # no image of it is skipped
@@ -425,7 +424,7 @@ class Loader:
     def _canvas(self, planned: Planned) -> tuple[int, int]:
         """(height, width) that all images of a batch are padded to."""
         multiple = 1 if self.recipe.uniform else self.pad_to_multiple
-        height, width = planned.outcome.size.amax(0).tolist()
+        height, width = planned.canvas
         return -(-height // multiple) * multiple, -(-width // multiple) * multiple
 
     def _canvases(self, run: Run) -> NDArray[np.float32]:
@@ -435,7 +434,8 @@ class Loader:
     def _images(self, run: Run, outputs: list[Any]) -> list[torch.Tensor]:
         """Of each batch (N, 3, H, W), of what the pipeline made of the run."""
         if self._kernel:
-            return self._painted(run, self._kernel, self._kernel.table(*self._decoded_at(run, outputs), run.inputs))
+            table = self._kernel.with_addresses(run.inputs["table"], self._addresses(run, outputs))
+            return self._painted(run, self._kernel, table)
         images = as_torch(outputs[0], self.device)
         images = images.permute(0, 3, 1, 2) if self.recipe.channels_last else images
         return [images[at].data for at, _ in run.batches]  # `data`: see `outcomes._split`
@@ -449,12 +449,11 @@ class Loader:
             images += [together[at.start - parts[0].start :][: at.stop - at.start].data for at in parts]
         return images
 
-    def _decoded_at(self, run: Run, outputs: list[Any]) -> tuple[Ints, Ints]:
-        """(n,) where on the device each image of a run lies, and (n, 2) its size."""
+    def _addresses(self, run: Run, outputs: list[Any]) -> Ints:
+        """(n,) where on the device each image of a run lies."""
         if self._decoded:
-            return self._decoded.addresses(run.rows), self.reader.sizes[run.rows]
-        images, shapes = outputs
-        return np.array([image.data_ptr() for image in images]), np.asarray(shapes.as_tensor())[:, :2]
+            return self._decoded.addresses(run.rows)
+        return addresses(outputs[0], self.reader.sizes[run.rows].prod(1) * 3)
 
     def _batch(self, planned: Planned, images: torch.Tensor) -> Batch | None:
         rows, drawn, after = planned.rows, planned.drawn, planned.outcome

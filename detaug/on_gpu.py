@@ -49,11 +49,10 @@ class OneKernel:
     normalize: Normalize
     device: torch.device
 
-    def table(self, addresses: Ints, sizes: Ints, inputs: Arrays) -> Tensor:
-        """What the kernel is told of N images of T parts each, (N, T, C) int64 on the device.
+    def table(self, at: Ints, sizes: Ints, inputs: Arrays) -> Ints:
+        """What the kernel is told of N images of T parts each, (N, T, C), before it is known where they lie.
 
-        `addresses`, `sizes`: where there each image's (height, width, 3) bytes lie, and (N, 2) height, width. `inputs`:
-        `Recipe.plan`'s.
+        `at` (N,): which of the images of its run each is; `sizes` (N, 2): height, width; `inputs`: `Recipe.plan`'s.
         """
         from detaug.kernel import ROW  # Triton is there where there is a GPU
 
@@ -62,13 +61,19 @@ class OneKernel:
         if place.shape[1] == 3:  # the window takes all of the image
             table["place"][:, 0, 4] = place[:, 2]
         table["shown"][:, :, 1] = _ALL
-        table["size"][:, 0], table["address"][:, 0], table["fill"] = sizes, addresses, np.round(self.fill)
+        table["size"][:, 0], table["address"][:, 0], table["fill"] = sizes, at, np.round(self.fill)
         if self.tiles:
-            table = _pasted(table, inputs[self.tiles])
+            table = _pasted(table, at, inputs[self.tiles])
         mean, std = self.normalize.of_bytes()
         table["color"][:, 0] = inputs[self.color] if self.color else np.eye(3, 4)
         table["mean"], table["scale"] = mean, np.divide(1, std)
-        return on_device(table.view(np.int64).reshape(*table.shape, -1), self.device)
+        return table.view(np.int64).reshape(*table.shape, -1)
+
+    def with_addresses(self, table: Ints, addresses: Ints) -> Tensor:
+        """The table of a run on the device, where each of its images' (height, width, 3) bytes lie at `addresses`."""
+        table = table.copy()
+        table[..., -1] = addresses[table[..., -1]]
+        return on_device(table, self.device)
 
     def paint(self, table: Tensor, canvas: tuple[int, int]) -> Tensor:
         """(N, 3, *canvas): the images of N rows of `table`, at the left and top, zeros beside them."""
@@ -120,9 +125,10 @@ _ALL = 1e9
 """Pixels: beyond any image."""
 
 
-def _pasted(table: NDArray[Any], tiles: NDArray[Any]) -> NDArray[Any]:
+def _pasted(table: NDArray[Any], at: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
     """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.Pasting`."""
-    rows, source, target, shape = tiles[:, 0, :, 0], tiles[:, 1], tiles[:, 2], tiles[:, 3]
+    source, target, shape = tiles[:, 1], tiles[:, 2], tiles[:, 3]
+    rows = tiles[:, 0, :, 0] + (np.arange(len(at)) - at)[:, None]  # `tiles` counts from the first image of the run
     pasted: NDArray[Any] = table.view(np.int64).take(rows, 0).view(table.dtype)[..., 0]  # as numbers: ten times as fast
     pasted["place"][:, :, 3] += source - target
     pasted["shown"][:, :, 0], pasted["shown"][:, :, 1] = target, target + shape
@@ -136,7 +142,8 @@ def _triton_works(device: torch.device) -> bool:
     assert kernel
     whole = {kernel.place: np.array([[[0, 0], [1, 1], [1, 1]]])}
     try:
-        kernel.paint(kernel.table(np.array([image.data_ptr()]), np.ones((1, 2), np.int64), whole), (1, 1))
+        table = kernel.table(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
+        kernel.paint(kernel.with_addresses(table, np.array([image.data_ptr()])), (1, 1))
     except Exception as error:  # noqa: BLE001 whatever it is, DALI can do it
         warnings.warn(
             f"DALI's operators paint, which takes longer, since Triton does not work here ({error}); it needs a C "
@@ -154,4 +161,4 @@ def _programs(device: torch.device) -> int:
 
 def _current(device: torch.device) -> AbstractContextManager[object]:
     """Triton runs kernels on torch's current device."""
-    return nullcontext() if device.type == "cpu" else torch.cuda.device(device)
+    return nullcontext() if device.type == "cpu" else torch.cuda.device(device.index)

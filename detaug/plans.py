@@ -13,6 +13,7 @@ import torch
 
 from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
 from detaug.faults import DataError, remedy
+from detaug.on_gpu import OneKernel
 from detaug.outcomes import Outcome, outcomes
 from detaug.reader import CocoReader, Rows
 from detaug.recipe import Arrays, Plan, Recipe
@@ -29,10 +30,12 @@ class Planned(NamedTuple):
     step: int
     rows: Rows
     inputs: Arrays
-    """What `Recipe.paint` must be fed, by input name."""
+    """What `Recipe.paint` must be fed, by input name; for a kernel only its "table", as `OneKernel.table` makes it."""
     drawn: tuple[Arrays, ...]
-    """For each step of the recipe, the random numbers it drew."""
+    """For each step of the recipe, the random numbers it drew, if they are asked for."""
     outcome: Outcome
+    canvas: tuple[int, int]
+    """The largest height and width of its images."""
     kept: Bools | None = None
     """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
 
@@ -42,7 +45,7 @@ class Run(NamedTuple):
 
     rows: Rows
     inputs: Arrays
-    """What `Recipe.paint` must be fed, by input name."""
+    """As those of its batches."""
     batches: list[tuple[slice, Planned]]
     """Those that are wanted, and where in it their images are."""
 
@@ -61,7 +64,10 @@ class Planner:
     """(n,) how often each image comes in an epoch, on average; None is once."""
     groups: Rows
     """(n,) images of different groups are never in one batch."""
+    return_params: bool
     device: torch.device
+    kernel: OneKernel | None
+    """What paints the batches, if it is not DALI."""
     together: int = 1
     """Batches of a run, of those that are planned at once."""
 
@@ -110,7 +116,29 @@ class Planner:
         place = in_group % (self.together * self.batch_size)
         views = replace(self.reader.views(rows), batch=which, place=place, epoch=epoch)
         for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
-            yield planned_parts(epoch, first, rows, lengths, plan, self.device) if plan else []
+            yield [*self._parts(epoch, first, rows, lengths, place, plan)] if plan else []
+
+    def replay(self, rows: Rows, drawn: tuple[Arrays, ...]) -> Planned:
+        """A batch of these images with the numbers `drawn` before."""
+        views = self.reader.views(rows)
+        plan = self.recipe.plan(views, np.random.default_rng(), drawn)
+        (planned,) = self._parts(0, 0, rows, [len(rows)], views.place, plan)
+        return planned
+
+    def _parts(
+        self, epoch: int, first: int, rows: Rows, lengths: list[int], place: Rows, plan: Plan
+    ) -> Iterator[Planned]:
+        """Batches of these lengths, from step `first` on, out of what was planned for all their images."""
+        inputs, drawn = plan.inputs, plan.drawn if self.return_params else ()
+        if self.kernel:
+            inputs = {"table": self.kernel.table(place, self.reader.sizes[rows], inputs)}
+        ends = np.cumsum(lengths).tolist()
+        parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        largest = np.maximum.reduceat(plan.views.size, [part.start for part in parts]).astype(int).tolist()
+        after = outcomes(plan.views, parts, self.device)
+        for step, (at, outcome, (height, width)) in enumerate(zip(parts, after, largest, strict=True), first):
+            of_each = at_rows(at, inputs), tuple(at_rows(at, each) for each in drawn)
+            yield Planned(epoch, step, rows[at], *of_each, outcome, (height, width))
 
     def _without(self, skipped: list[int], batches: list[Rows]) -> list[Rows] | None:
         """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""
@@ -129,18 +157,6 @@ class Planner:
         kept = None if self.train else rows == planned.rows
         *_, [alone] = self._planned(planned.epoch, planned.step, [rows])
         return alone._replace(kept=kept)
-
-
-def planned_parts(
-    epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan, device: torch.device
-) -> list[Planned]:
-    """Batches of these lengths, from step `first` on, out of what was planned for all their images."""
-    ends = np.cumsum(lengths).tolist()
-    parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-    return [
-        Planned(epoch, step, rows[at], at_rows(at, plan.inputs), tuple(at_rows(at, each) for each in plan.drawn), after)
-        for step, (at, after) in enumerate(zip(parts, outcomes(plan.views, parts, device), strict=True), first)
-    ]
 
 
 def run_of(planned: list[Planned], begin: int = 0) -> Run:

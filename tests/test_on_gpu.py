@@ -21,11 +21,13 @@ from PIL import Image
 
 import detaug as da
 from detaug import on_gpu
+from detaug.decoded_images import decoding_lanes
 from detaug.eager import Samples
 from detaug.loader import pixels_in_work
 from detaug.on_gpu import kernel_of, one_kernel
+from detaug.pipeline import addresses
 from detaug.recipe import Node, Nodes, Recipe
-from detaug.settings import choose_settings
+from detaug.settings import Settings, choose_settings
 from detaug.streams import on_device
 from detaug.views import Views
 
@@ -72,7 +74,8 @@ def samples_by_kernel(samples: Samples, pad: int = 0, beside: int = 0) -> NDArra
         each[1000 : 1000 + image.size] = torch.from_numpy(image).flatten()
     height, width = samples.plan.views.size.max(0).astype(int) + pad
     at, sizes = np.array([each.data_ptr() + 1000 for each in memory]), np.array([image.shape[:2] for image in images])
-    made = kernel.paint(kernel.table(at, sizes, samples.plan.inputs), (int(height), int(width)))
+    table = kernel.with_addresses(kernel.table(np.arange(len(at)), sizes, samples.plan.inputs), at)
+    made = kernel.paint(table, (int(height), int(width)))
     assert made.dtype == getattr(torch, kernel.normalize.dtype)
     return made.cpu().double().numpy()
 
@@ -283,6 +286,16 @@ def test_batches_made_together_are_those_made_alone(
     assert joined.settings.together == together
     for _ in range(2):
         assert all(same(a, b) for a, b in zip(alone, joined, strict=True))
+
+
+def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
+    reader, rows = da.CocoReader(*painted), np.arange(7)
+    (lane,) = decoding_lanes(7, DEVICE, Settings(1, 1, depth=1))
+    lane.start(reader.inputs(rows, DEVICE.type))
+    (images,) = lane.finish()
+    assert len({tuple(shape) for shape in images.shape()}) > 1
+    expected = [image.data_ptr() for image in images]
+    assert addresses(images, reader.sizes[rows].prod(1) * 3).tolist() == expected
 
 
 @pytest.mark.parametrize("cache", [None, "device"])
