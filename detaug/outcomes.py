@@ -41,12 +41,13 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
 
     What goes to the device goes there for all of them at once: a copy costs more than its bytes.
     """
-    padded_boxes, padded_labels, counts = views.packed()
+    real_boxes, real_labels, counts = views.real()
     lengths = [part.stop - part.start for part in parts]
     most = np.maximum.reduceat(counts, [part.start for part in parts])
-    inside = np.arange(padded_labels.shape[1]) < np.repeat(most, lengths)[:, None]
-    boxes = on_device(padded_boxes[inside].astype(np.float32), device)  # of one batch behind the other
-    labels = on_device(padded_labels[inside], device)
+    at, rows = _places(counts, np.repeat(most, lengths))
+    all_boxes, all_labels = np.zeros((rows, 4), np.float32), np.full(rows, -1)
+    all_boxes[at], all_labels[at] = real_boxes, real_labels
+    boxes, labels = on_device(all_boxes, device), on_device(all_labels, device)  # of one batch behind the other
     size, matrix = np.ascontiguousarray(views.size, np.int64), np.ascontiguousarray(views.to_output(), np.float32)
     shapes = list(zip(lengths, most.tolist(), strict=True))  # of each batch, padded
     of_each_batch = zip(
@@ -63,6 +64,15 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
         Outcome(boxes, labels, mask, tuple(counts[part].tolist()), size, matrix, made_on)
         for part, boxes, labels, mask, size, matrix in of_each_batch
     ]
+
+
+def _places(counts: Ints, room: Ints) -> tuple[Ints, int]:
+    """The rows of boxes that lie one behind the other, `counts` (N,) of each image, in as much `room` (N,) for each.
+
+    And how many rows there are.
+    """
+    shift = np.cumsum(room - counts) - (room - counts)
+    return np.arange(counts.sum()) + np.repeat(shift, counts), int(room.sum())
 
 
 def _split(together: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

@@ -245,9 +245,16 @@ class Views:
 
         M is the fullest image's count; behind the real ones, boxes are 0 and labels -1.
         """
+        boxes, labels, count = self.real()
+        return padded(boxes, count, 0), padded(labels, count, -1), count
+
+    def real(self) -> tuple[Floats, Ints, Ints]:
+        """Boxes (B, 4) in pixels of the view and labels (B,), of one image behind the other, and their counts (N,)."""
         real = self.labels >= 0
         count = real.sum(1)
-        return padded(self.pixel_boxes()[real], count, 0), padded(self.labels[real], count, -1), count
+        sides = np.repeat(self.size.T[[1, 0, 1, 0]], count, axis=1)
+        boxes = self.boxes.transpose(2, 0, 1)[:, real] * sides  # NumPy is slow where the last axis is short
+        return np.asarray(boxes.T), self.labels[real], count
 
 
 def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
