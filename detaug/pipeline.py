@@ -15,7 +15,7 @@ from nvidia.dali import Pipeline, backend, tensors
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from detaug.on_cpu import end_threads
+from detaug.on_cpu import end_threads, give_freed_memory_back
 from detaug.recipe import Node
 
 DALI_ERRORS = (RuntimeError, IndexError, TypeError, ValueError, MemoryError)
@@ -91,8 +91,10 @@ def addresses(output: Any, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def give_memory_back(device: torch.device) -> None:
-    """What DALI keeps from pipelines that are gone, for the next ones."""
-    if device.type == "cuda":
+    """What DALI, and on the CPU glibc, keep from pipelines that are gone, for the next ones."""
+    if device.type == "cpu":
+        give_freed_memory_back()
+    else:
         backend.ReleaseUnusedMemory()  # type: ignore[attr-defined]
 
 
