@@ -106,7 +106,7 @@ def _keep_freed_memory() -> None:
 
 
 def give_freed_memory_back() -> None:
-    """To the system, after all."""
+    """To the system, after all, but for the last piece of each thread's."""
     if malloc_trim := getattr(_libc, "malloc_trim", None):
         malloc_trim(0)
 
