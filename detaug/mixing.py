@@ -99,8 +99,13 @@ class Mosaic(Pasting):
             "partners": rng.random((n, 3)),
         }
 
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        """From `until_epoch` on none is drawn: a batch made again does not know its epoch."""
+        drawn = self.draw(rng, len(views))
+        return drawn | {"mosaic": drawn["mosaic"] & (self.until_epoch is None or views.epoch < self.until_epoch)}
+
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        on = drawn["mosaic"] & (self.until_epoch is None or views.epoch < self.until_epoch)
+        on = drawn["mosaic"]
         own = np.arange(len(views))[:, None]
         rows = np.concatenate([own, partners(views, drawn["partners"])], axis=1)
         place = (drawn["place"][:, None] + np.arange(4)) % 4  # of the own image, then of the partners

@@ -82,7 +82,7 @@ class Op:
         return {}
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        """The same, for an op whose draw depends on the boxes."""
+        """The same, for an op whose draw depends on the boxes, or on the epoch."""
         return self.draw(rng, len(views))
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:

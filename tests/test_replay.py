@@ -44,6 +44,13 @@ def test_a_batch_is_made_again(shapes: da.CocoReader, device: str) -> None:
     assert batch.params[1]["window"].shape == (8, 4)
 
 
+def test_a_batch_of_a_later_epoch_is_made_again(shapes: da.CocoReader) -> None:
+    ops = [da.Resize((60, 60)), da.Mosaic(until_epoch=1)]
+    loader = da.Loader(shapes, ops, 8, device="cpu", return_params=True)
+    for _ in range(3):
+        assert all(torch.equal(batch.images, loader.replay(batch).images) for batch in loader)
+
+
 def test_params_do_not_change_what_is_drawn(shapes: da.CocoReader) -> None:
     with_params, without = (
         next(iter(da.Loader(shapes, RECIPE, 8, device="cpu", return_params=r))) for r in (True, False)
