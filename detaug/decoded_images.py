@@ -71,7 +71,7 @@ class DecodedImages:
         """(n,) where on the device the bytes of these images lie, for the current stream. Raises as `inputs` does."""
         self._check_kept(rows)
         if self._memory.device.type == "cuda":
-            self._memory.record_stream(torch.cuda.current_stream(self._memory.device))
+            self._memory.record_stream(torch.cuda.current_stream(self._memory.device.index))
         return self._at[rows]
 
     def _check_kept(self, rows: Rows) -> None:

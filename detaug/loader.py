@@ -22,6 +22,7 @@ from detaug.arguments import check
 from detaug.batches import Batch
 from detaug.decoded_images import DecodedImages, NoLane, kept
 from detaug.faults import DataError, Faults, faults_behind, named, remedy, wrong_sizes
+from detaug.on_cpu import keep_freed_memory
 from detaug.on_gpu import OneKernel, kernel_of, may_join
 from detaug.pipeline import DALI_ERRORS, Lane, addresses, as_torch, give_memory_back, rank_and_world, resolve_device
 from detaug.pixels import Normalize
@@ -171,7 +172,8 @@ class Loader:
     def replay(self, batch: Batch) -> Batch:
         """A batch of these images with the numbers that the ops drew before: `batch.image_id` and `batch.params`.
 
-        Raises DataError for a file that cannot be used any more.
+        Raises DataError for a file that cannot be used any more. Where evaluation skipped an image of the batch, ops
+        that mix images take others now: the one that is not there counted among them.
         """
         if batch.params is None:
             raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
@@ -375,6 +377,8 @@ class Loader:
         self._idle: deque[Lane | NoLane] = deque()  # the old ones go first: the device may not hold twice as many
         self._running: deque[tuple[Run, Lane | NoLane]] = deque()
         self._made: deque[tuple[torch.Tensor, Planned]] = deque()
+        if self.device.type == "cpu":
+            keep_freed_memory()
         if self.cache and not self._decoded:
             rows = np.arange(len(self.reader)) if self.train else np.concatenate(self._planner.batches(0))
             self._decoded = DecodedImages(self.reader, rows, self.device, self.settings, self._skip)

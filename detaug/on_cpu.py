@@ -74,7 +74,6 @@ def end_threads(pipeline: Pipeline) -> None:
 
 def _single_threads(count: int) -> ThreadPoolExecutor:
     """Threads in which torch computes alone: it would start others from each, that wait for each other."""
-    _keep_freed_memory()
     pool, all_there = ThreadPoolExecutor(count), Barrier(count)
 
     def alone(_: int) -> None:
@@ -94,12 +93,15 @@ _NUMBER_OF_THREADS = Lock()
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Have glibc keep what the images of a batch took for those of the next, unless the environment says how it works.
 
-    It would give it back to the system, which clears each page that it hands out again.
+    It would give it back to the system, which clears each page that it hands out again. Now each thread of the process
+    keeps the most that it took.
     """
-    said = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
+    said = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
+        name.startswith("MALLOC_") for name in os.environ
+    )
     if not said and (mallopt := getattr(_libc, "mallopt", None)):
         for option, number in _KEEP.items():
             mallopt(option, number)

@@ -44,7 +44,7 @@ class Views:
     batch: Ints
     """(N,): which batch each image is in; images of one batch follow each other."""
     place: Ints
-    """(N,): where each image is among those that DALI paints at once, its batch or several."""
+    """(N,): where each image is among those that are painted at once, its batch or several."""
     fill: Fill | None = None
     """RGB, 0..255, of what lies beside it; None while the view cannot reach outside."""
     turned: bool = False

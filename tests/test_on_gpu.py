@@ -298,10 +298,16 @@ def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
     assert addresses(images, reader.sizes[rows].prod(1) * 3).tolist() == expected
 
 
+@pytest.mark.parametrize("name", ["several sizes", "mosaic"])
 @pytest.mark.parametrize("cache", [None, "device"])
-def test_a_batch_again(cache: Literal["device"] | None, painted: Folder, everywhere: None) -> None:
-    recipe = IN_LOADER["several sizes"]
-    loader = da.Loader(da.CocoReader(*painted), recipe, 4, device=DEVICE, cache=cache, return_params=True)
+def test_a_batch_again(
+    cache: Literal["device"] | None, name: str, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 8)
+    options: dict[str, Any] = {"device": DEVICE, "cache": cache, "return_params": True}
+    loader = da.Loader(
+        da.CocoReader(*painted), IN_LOADER[name], 4, settings=settings_file(painted, together=2), **options
+    )
     assert all(same(batch, loader.replay(batch)) for batch in loader)
 
 
