@@ -428,7 +428,7 @@ class Loader:
     def _canvas(self, planned: Planned) -> tuple[int, int]:
         """(height, width) that all images of a batch are padded to."""
         multiple = 1 if self.recipe.uniform else self.pad_to_multiple
-        height, width = planned.canvas
+        height, width = planned.largest
         return -(-height // multiple) * multiple, -(-width // multiple) * multiple
 
     def _canvases(self, run: Run) -> NDArray[np.float32]:

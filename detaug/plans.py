@@ -34,8 +34,8 @@ class Planned(NamedTuple):
     drawn: tuple[Arrays, ...]
     """For each step of the recipe, the random numbers it drew, if they are asked for."""
     outcome: Outcome
-    canvas: tuple[int, int]
-    """The largest height and width of its images."""
+    largest: tuple[int, int]
+    """The largest height and the largest width of its images, after the recipe."""
     kept: Bools | None = None
     """(n,) False for an image that only stands in for one that evaluation skips; None if there is none."""
 
@@ -116,29 +116,26 @@ class Planner:
         place = in_group % (self.together * self.batch_size)
         views = replace(self.reader.views(rows), batch=which, place=place, epoch=epoch)
         for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
-            yield [*self._parts(epoch, first, rows, lengths, place, plan)] if plan else []
+            yield [*self._parts(epoch, first, rows, lengths, plan)] if plan else []
 
     def replay(self, rows: Rows, drawn: tuple[Arrays, ...]) -> Planned:
         """A batch of these images with the numbers `drawn` before."""
-        views = self.reader.views(rows)
-        plan = self.recipe.plan(views, np.random.default_rng(), drawn)
-        (planned,) = self._parts(0, 0, rows, [len(rows)], views.place, plan)
+        plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), drawn)
+        (planned,) = self._parts(0, 0, rows, [len(rows)], plan)
         return planned
 
-    def _parts(
-        self, epoch: int, first: int, rows: Rows, lengths: list[int], place: Rows, plan: Plan
-    ) -> Iterator[Planned]:
+    def _parts(self, epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan) -> Iterator[Planned]:
         """Batches of these lengths, from step `first` on, out of what was planned for all their images."""
         inputs, drawn = plan.inputs, plan.drawn if self.return_params else ()
         if self.kernel:
-            inputs = {"table": self.kernel.table(place, self.reader.sizes[rows], inputs)}
+            inputs = {"table": self.kernel.table(plan.views.place, self.reader.sizes[rows], inputs)}
         ends = np.cumsum(lengths).tolist()
         parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         largest = np.maximum.reduceat(plan.views.size, [part.start for part in parts]).astype(int).tolist()
         after = outcomes(plan.views, parts, self.device)
         for step, (at, outcome, (height, width)) in enumerate(zip(parts, after, largest, strict=True), first):
-            of_each = at_rows(at, inputs), tuple(at_rows(at, each) for each in drawn)
-            yield Planned(epoch, step, rows[at], *of_each, outcome, (height, width))
+            draws = tuple(at_rows(at, each) for each in drawn)
+            yield Planned(epoch, step, rows[at], at_rows(at, inputs), draws, outcome, (height, width))
 
     def _without(self, skipped: list[int], batches: list[Rows]) -> list[Rows] | None:
         """The batches of an epoch with stand-ins for the images that are skipped; None if there are none."""
