@@ -303,7 +303,7 @@ def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
 def test_a_batch_again(
     cache: Literal["device"] | None, name: str, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 8)
+    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 16)
     options: dict[str, Any] = {"device": DEVICE, "cache": cache, "return_params": True}
     loader = da.Loader(
         da.CocoReader(*painted), IN_LOADER[name], 4, settings=settings_file(painted, together=2), **options
