@@ -36,7 +36,7 @@ class DecodedImages:
     ) -> None:
         rows = np.unique(rows)
         _check_room(reader, rows, device)
-        room = -(-reader.sizes[rows].prod(1) * 3 // ALIGNED) * ALIGNED
+        room = -(-3 * reader.pixels[rows] // ALIGNED) * ALIGNED
         self._memory = torch.empty(int(room.sum()), dtype=torch.uint8, device=device)
         parts = self._memory.split_with_sizes(room.tolist())
         sizes = reader.sizes[rows].tolist()
@@ -45,14 +45,14 @@ class DecodedImages:
             for row, part, (height, width) in zip(rows.tolist(), parts, sizes, strict=True)
         }
         self._images: dict[int, Any] = {}
-        self._at = np.zeros(len(reader), np.int64)
+        self._at = np.full(len(reader), -1)  # where in the memory the bytes of those that are kept begin
         on_gpu = device.type == "cuda"
         self._together: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
         while len(rows):
             faults = self._decode(reader, rows, device, settings)
             if faults:
                 skip(faults)
-            rows = rows[(self._at[rows] == 0) & ~np.isin(rows, [*faults])]
+            rows = rows[(self._at[rows] < 0) & ~np.isin(rows, [*faults])]
         if on_gpu:
             torch.cuda.synchronize(device)
 
@@ -62,20 +62,24 @@ class DecodedImages:
         return {"image": self._together([self._image(row) for row in rows.tolist()], "HWC", contiguous=False)}
 
     def _image(self, row: int) -> Any:
-        """DALI's view of it, made when it is needed: who paints from `addresses` needs none."""
+        """DALI's view of it, made when it is needed: who paints from `memory` needs none."""
         if row not in self._images:
             self._images[row] = _of_dali(self._pixels[row])
         return self._images[row]
 
-    def addresses(self, rows: Rows) -> Rows:
-        """(n,) where on the device the bytes of these images lie, for the current stream. Raises as `inputs` does."""
-        self._check_kept(rows)
+    def memory(self) -> torch.Tensor:
+        """The bytes of all of them, for the current stream."""
         if self._memory.device.type == "cuda":
             self._memory.record_stream(torch.cuda.current_stream(self._memory.device.index))
+        return self._memory
+
+    def offsets(self, rows: Rows) -> Rows:
+        """(n,) where in the memory the bytes of these images begin. Raises as `inputs` does."""
+        self._check_kept(rows)
         return self._at[rows]
 
     def _check_kept(self, rows: Rows) -> None:
-        if not (kept := self._at[rows] > 0).all():
+        if not (kept := self._at[rows] >= 0).all():
             raise ValueError(
                 f"image {rows[~kept][0]} of the json is not kept: it was skipped, or is another shard's; cache=None "
                 "reads it"
@@ -106,7 +110,7 @@ class DecodedImages:
         faults = wrong_sizes(reader, rows, np.array(images.shape()))
         for at, row in enumerate(rows.tolist()):
             if row not in faults:
-                self._at[row] = self._pixels[row].copy_(from_dlpack(images[at])).data_ptr()
+                self._at[row] = self._pixels[row].copy_(from_dlpack(images[at])).storage_offset()
         return faults
 
 
@@ -142,7 +146,7 @@ def _of_dali(pixels: torch.Tensor) -> Any:
 
 
 def _check_room(reader: CocoReader, rows: Rows, device: torch.device) -> None:
-    needed, free = int(reader.sizes[rows].prod(1).sum()) * 3, _free(device)
+    needed, free = 3 * int(reader.pixels[rows].sum()), _free(device)
     if needed > free:
         raise ValueError(
             f"cache='device' needs {needed / 1e9:.1f} GB for {len(rows)} decoded images, {device} has "

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
-from detaug.on_gpu import OneKernel, kernel_of
+from detaug.on_gpu import OneKernel, kernel_of, one_behind_the_other
 from detaug.pipeline import Lane, resolve_device
 from detaug.pixels import Normalize
 from detaug.preview import notebook_png, to_image
@@ -126,11 +126,12 @@ class Samples:
         return [np.array(on_cpu.at(at)) for at in range(len(self))]
 
     def _painted_by(self, kernel: OneKernel) -> list[Array]:
-        sources = [torch.tensor(image, device=self.device) for image in self.source_images]
-        shapes, sizes = np.array([image.shape for image in sources]), self.plan.views.size.astype(int)
-        addresses, (height, width) = np.array([image.data_ptr() for image in sources]), sizes.max(0).tolist()
+        sources = torch.from_numpy(np.concatenate([image.ravel() for image in self.source_images]))
+        shapes, sizes = np.array([image.shape for image in self.source_images]), self.plan.views.size.astype(int)
         table = kernel.table(np.arange(len(self)), shapes[:, :2], self.plan.inputs)
-        together = kernel.paint(kernel.with_addresses(table, addresses), (height, width)).cpu()
+        (on_gpu,) = kernel.with_offsets([table], [one_behind_the_other(shapes.prod(1))])
+        height, width = sizes.max(0).tolist()
+        together = kernel.paint(sources.to(self.device), on_gpu, (height, width)).cpu()
         images = [image[:, :h, :w] for image, (h, w) in zip(together, sizes.tolist(), strict=True)]
         channels_first = self._recipe.painting[-1].op.layout_after == "CHW"
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]

@@ -15,29 +15,29 @@ ROW = np.dtype(
         ("color", "f4", (3, 4)),
         ("mean", "f4", 3),
         ("scale", "f4", 3),  # 1 / std
-        ("address", "i8"),  # of the source's (height, width, 3) bytes; the last
+        ("offset", "i8"),  # where the source's (height, width, 3) bytes begin; the last
     ],
     align=True,
 )
 """What the kernel is told of a part of an image. The window is mirrored where its second corner comes first."""
 
-# in numbers of 4 bytes, two of which are an address
+# in numbers of 4 bytes, two of which are an offset
 LENGTH = tl.constexpr(ROW.itemsize // 4)
-SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, ADDRESS = (
+SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, OFFSET = (
     tl.constexpr(ROW.fields[name][1] // 4)  # type: ignore[index]
-    for name in ("shown", "size", "fill", "color", "mean", "scale", "address")
+    for name in ("shown", "size", "fill", "color", "mean", "scale", "offset")
 )
 
 
 @triton.jit(do_not_specialize=["images", "height", "image_stride"])  # for them alone it would be built once more
 def paint(
-    table, addresses, out, images, parts, height, width,
+    sources, table, offsets, out, images, parts, height, width,
     image_stride, channel_stride, row_stride, pixel_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """`out`, (images, 3, height, width), in tiles of ROWS x COLUMNS pixels, of which each program takes several.
 
-    `table`: a `ROW` for each of the parts of each image, later ones over earlier ones, as float32; `addresses`: the
-    same as int64. Colour, mean and scale are the first part's.
+    `sources`: the bytes of all sources. `table`: a `ROW` for each of the parts of each image, later ones over earlier
+    ones, as float32; `offsets`: the same as int64. Colour, mean and scale are the first part's.
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
     for tile in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
@@ -48,7 +48,7 @@ def paint(
         g, b = r, r
         for part in range(parts):
             at = first + part * LENGTH
-            source = tl.load(addresses + (at + ADDRESS) // 2).to(tl.pointer_type(tl.uint8))
+            source = sources + tl.load(offsets + (at + OFFSET) // 2)
             r, g, b = _with_part(table + at, source, y, x, r, g, b)
         row = table + first
         in_image = (y < tl.load(row + 8))[:, None] & (x < tl.load(row + 9))[None, :]

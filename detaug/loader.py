@@ -24,14 +24,14 @@ from detaug.decoded_images import DecodedImages, NoLane, kept
 from detaug.faults import DataError, Faults, faults_behind, named, remedy, wrong_sizes
 from detaug.on_cpu import keep_freed_memory
 from detaug.on_gpu import OneKernel, kernel_of, may_join
-from detaug.pipeline import DALI_ERRORS, Lane, addresses, as_torch, give_memory_back, rank_and_world, resolve_device
+from detaug.pipeline import DALI_ERRORS, Lane, as_torch, give_memory_back, in_one_piece, rank_and_world, resolve_device
 from detaug.pixels import Normalize
-from detaug.plans import Planned, Planner, Run, at_rows, run_of
+from detaug.plans import Planned, Planner, Run, at_rows
 from detaug.reader import CocoReader, Rows, decoded
 from detaug.recipe import Node, Op, Recipe, make_recipe
 from detaug.settings import Settings, choose_settings
 from detaug.streams import MadeOn
-from detaug.views import Floats, Ints
+from detaug.views import Floats
 
 
 class Loader:
@@ -177,8 +177,8 @@ class Loader:
         """
         if batch.params is None:
             raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
-        planned = self._planner.replay(self.reader.rows(batch.image_id.numpy()), batch.params)
-        run = run_of([planned])
+        run = self._planner_now().replay(self.reader.rows(batch.image_id.numpy()), batch.params)
+        ((_, planned),) = run.batches
         again = self._batch(planned, *self._images(run, self._run_alone(run)))
         assert again is not None  # no image of it is skipped
         return again
@@ -249,8 +249,10 @@ class Loader:
             self._start_lanes()
 
     def _plan_from(self, epoch: int, step: int) -> Iterator[Run]:
-        planner = replace(self._planner, together=self.settings.together)
-        return planner.plan_from(epoch, step, self._skipped)
+        return self._planner_now().plan_from(epoch, step, self._skipped)
+
+    def _planner_now(self) -> Planner:
+        return replace(self._planner, together=self.settings.together, decoded=self._decoded)
 
     def _next_at(self) -> tuple[int, int] | None:
         """Epoch and step of the batch that comes next; None if none is in work."""
@@ -438,26 +440,28 @@ class Loader:
     def _images(self, run: Run, outputs: list[Any]) -> list[torch.Tensor]:
         """Of each batch (N, 3, H, W), of what the pipeline made of the run."""
         if self._kernel:
-            table = self._kernel.with_addresses(run.inputs["table"], self._addresses(run, outputs))
-            return self._painted(run, self._kernel, table)
+            return self._painted(run, self._kernel, self._sources(run, outputs))
         images = as_torch(outputs[0], self.device)
         images = images.permute(0, 3, 1, 2) if self.recipe.channels_last else images
         return [images[at].data for at, _ in run.batches]  # `data`: see `outcomes._split`
 
-    def _painted(self, run: Run, kernel: OneKernel, table: torch.Tensor) -> list[torch.Tensor]:
+    def _painted(self, run: Run, kernel: OneKernel, sources: torch.Tensor) -> list[torch.Tensor]:
         """By the kernel: batches that follow each other and come out in one size at once."""
+        assert run.table is not None
+        assert run.made_on
+        run.made_on.hand_over(run.table)
         images: list[torch.Tensor] = []
         for canvas, group in groupby(run.batches, lambda batch: self._canvas(batch[1])):
             parts = [at for at, _ in group]
-            together = kernel.paint(table[parts[0].start : parts[-1].stop], canvas)
-            images += [together[at.start - parts[0].start :][: at.stop - at.start].data for at in parts]
+            together = kernel.paint(sources, run.table[parts[0].start : parts[-1].stop], canvas)
+            images += [each.data for each in together.split_with_sizes([at.stop - at.start for at in parts])]
         return images
 
-    def _addresses(self, run: Run, outputs: list[Any]) -> Ints:
-        """(n,) where on the device each image of a run lies."""
+    def _sources(self, run: Run, outputs: list[Any]) -> torch.Tensor:
+        """The bytes on the device in which the images of a run lie."""
         if self._decoded:
-            return self._decoded.addresses(run.rows)
-        return addresses(outputs[0], self.reader.sizes[run.rows].prod(1) * 3)
+            return self._decoded.memory()
+        return in_one_piece(outputs[0], 3 * int(self.reader.pixels[run.rows].sum()), self.device)
 
     def _batch(self, planned: Planned, images: torch.Tensor) -> Batch | None:
         rows, drawn, after = planned.rows, planned.drawn, planned.outcome
@@ -513,7 +517,7 @@ def pixels_in_work(reader: CocoReader, recipe: Recipe, kernel: OneKernel | None)
     """
     some = reader.views(np.arange(8) % len(reader))
     made = int(recipe.plan(some, np.random.default_rng(0)).views.size.prod(1).max())
-    return max(made, int(reader.sizes.prod(1).mean()) // 4) if kernel else made
+    return max(made, int(reader.pixels.mean()) // 4) if kernel else made
 
 
 def _no_smaller_than_said(image: Node) -> Node:

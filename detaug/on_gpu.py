@@ -50,7 +50,7 @@ class OneKernel:
     device: torch.device
 
     def table(self, at: Ints, sizes: Ints, inputs: Arrays) -> Ints:
-        """What the kernel is told of N images of T parts each, (N, T, C), before it is known where they lie.
+        """What the kernel is told of N images of T parts each, (N, T, C), before it is known where their bytes begin.
 
         `at` (N,): which of the images of its run each is; `sizes` (N, 2): height, width; `inputs`: `Recipe.plan`'s.
         """
@@ -61,7 +61,7 @@ class OneKernel:
         if place.shape[1] == 3:  # the window takes all of the image
             table["place"][:, 0, 4] = place[:, 2]
         table["shown"][:, :, 1] = _ALL
-        table["size"][:, 0], table["address"][:, 0], table["fill"] = sizes, at, np.round(self.fill)
+        table["size"][:, 0], table["offset"][:, 0], table["fill"] = sizes, at, np.round(self.fill)
         if self.tiles:
             table = _pasted(table, at, inputs[self.tiles])
         mean, std = self.normalize.of_bytes()
@@ -69,14 +69,17 @@ class OneKernel:
         table["mean"], table["scale"] = mean, np.divide(1, std)
         return table.view(np.int64).reshape(*table.shape, -1)
 
-    def with_addresses(self, table: Ints, addresses: Ints) -> Tensor:
-        """The table of a run on the device, where each of its images' (height, width, 3) bytes lie at `addresses`."""
-        table = table.copy()
-        table[..., -1] = addresses[table[..., -1]]
-        return on_device(table, self.device)
+    def with_offsets(self, tables: list[Ints], offsets: list[Ints]) -> list[Tensor]:
+        """Tables of runs on the device, copied there at once, whose images' bytes begin at `offsets`, (N,) of each."""
+        table = np.concatenate(tables)
+        table[..., -1] = np.concatenate([at[each[..., -1]] for each, at in zip(tables, offsets, strict=True)])
+        return list(on_device(table, self.device).split_with_sizes([len(each) for each in tables]))
 
-    def paint(self, table: Tensor, canvas: tuple[int, int]) -> Tensor:
-        """(N, 3, *canvas): the images of N rows of `table`, at the left and top, zeros beside them."""
+    def paint(self, sources: Tensor, table: Tensor, canvas: tuple[int, int]) -> Tensor:
+        """(N, 3, *canvas): the images of N rows of `table`, at the left and top, zeros beside them.
+
+        `sources`: bytes, in which each source has (height, width, 3) from its offset on.
+        """
         from detaug.kernel import paint
 
         images, parts, _ = table.shape
@@ -85,7 +88,7 @@ class OneKernel:
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
         with _current(self.device):
             paint[_programs(self.device),](
-                table.view(torch.float32), table, out, images, parts, *canvas, *out.stride(), *TILE, **OPTIONS
+                sources, table.view(torch.float32), table, out, images, parts, *canvas, *out.stride(), *TILE, **OPTIONS
             )
         return out
 
@@ -125,6 +128,11 @@ _ALL = 1e9
 """Pixels: beyond any image."""
 
 
+def one_behind_the_other(lengths: Ints) -> Ints:
+    """(N,): where each of N pieces of these lengths begins."""
+    return np.asarray(np.cumsum(lengths) - lengths)
+
+
 def _pasted(table: NDArray[Any], at: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
     """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.Pasting`."""
     source, target, shape = tiles[:, 1], tiles[:, 2], tiles[:, 3]
@@ -138,12 +146,13 @@ def _pasted(table: NDArray[Any], at: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
 @cache
 def _triton_works(device: torch.device) -> bool:
     """Does it build the kernel here? It needs a C compiler."""
-    kernel, image = one_kernel(Recipe((Resize((1, 1)),)), device), torch.zeros(3, dtype=torch.uint8, device=device)
+    kernel, pixel = one_kernel(Recipe((Resize((1, 1)),)), device), torch.zeros(3, dtype=torch.uint8, device=device)
     assert kernel
     whole = {kernel.place: np.array([[[0, 0], [1, 1], [1, 1]]])}
     try:
         table = kernel.table(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
-        kernel.paint(kernel.with_addresses(table, np.array([image.data_ptr()])), (1, 1))
+        (on_gpu,) = kernel.with_offsets([table], [np.zeros(1, np.int64)])
+        kernel.paint(pixel, on_gpu, (1, 1))
     except Exception as error:  # noqa: BLE001 whatever it is, DALI can do it
         warnings.warn(
             f"DALI's operators paint, which takes longer, since Triton does not work here ({error}); it needs a C "

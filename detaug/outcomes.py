@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, from_numpy
 
 from detaug.streams import MadeOn, on_device
 from detaug.views import Ints, Views
@@ -30,7 +30,7 @@ class Outcome:
     def __getitem__(self, rows: Ints) -> Outcome:
         """Some of the images, padded to the boxes of the fullest one among them."""
         counts = tuple(self.counts[row] for row in rows.tolist())
-        at, most = torch.from_numpy(rows), max(counts, default=0)
+        at, most = from_numpy(rows), max(counts, default=0)
         here = at.to(self.boxes.device)
         boxes, labels, mask = (each[here, :most] for each in (self.boxes, self.labels, self.mask))
         return Outcome(boxes, labels, mask, counts, self.size[at], self.matrix[at], self.made_on)
@@ -55,14 +55,14 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
         _split(boxes, [(*shape, 4) for shape in shapes]),
         _split(labels, shapes),
         _split(labels >= 0, shapes),
-        _split(torch.from_numpy(size), [(length, 2) for length in lengths]),
-        _split(torch.from_numpy(matrix), [(length, *matrix.shape[1:]) for length in lengths]),
         strict=True,
     )
     made_on = MadeOn(device)
     return [
-        Outcome(boxes, labels, mask, tuple(counts[part].tolist()), size, matrix, made_on)
-        for part, boxes, labels, mask, size, matrix in of_each_batch
+        Outcome(
+            boxes, labels, mask, tuple(counts[part].tolist()), from_numpy(size[part]), from_numpy(matrix[part]), made_on
+        )
+        for part, boxes, labels, mask in of_each_batch
     ]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from nvidia.dali import Pipeline, backend, tensors
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
@@ -75,19 +74,18 @@ def _to_feed(data: Any) -> Any:
 
 def as_torch(output: Any, device: torch.device) -> Tensor:
     """An output of `Lane.finish` on this device, whose samples are of one size, as one tensor."""
-    tensor = output.as_tensor()
+    return _shared(output.as_tensor(), device)
+
+
+def in_one_piece(output: Any, length: int, device: torch.device) -> Tensor:
+    """The `length` values of an output of `Lane.finish` on this device, one sample behind the other."""
+    return _shared(output.as_reshaped_tensor([length]), device)
+
+
+def _shared(tensor: Any, device: torch.device) -> Tensor:
+    """DALI's tensor as torch's, with the memory that it has."""
     # the current stream waits for it already: to let DALI make it wait once more costs ten times the rest
     return from_dlpack(tensor.__dlpack__(stream=-1) if device.type == "cuda" else tensor)
-
-
-def addresses(output: Any, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(N,) where each sample of an output of `Lane.finish` lies, of `lengths` (N,) bytes.
-
-    They lie in one piece, or DALI raises RuntimeError; to ask it for one after the other takes 1 to 2 us each.
-    """
-    end = np.cumsum(lengths)
-    together = output.as_reshaped_tensor([int(end[-1])])
-    return np.asarray(together.data_ptr() + end - lengths)
 
 
 def give_memory_back(device: torch.device) -> None:

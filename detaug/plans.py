@@ -11,13 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from detaug.decoded_images import DecodedImages
 from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
 from detaug.faults import DataError, remedy
-from detaug.on_gpu import OneKernel
+from detaug.on_gpu import OneKernel, one_behind_the_other
 from detaug.outcomes import Outcome, outcomes
 from detaug.reader import CocoReader, Rows
 from detaug.recipe import Arrays, Plan, Recipe
-from detaug.views import Bools, Floats
+from detaug.streams import MadeOn
+from detaug.views import Bools, Floats, Ints
 
 PLANNED_AT_ONCE = 2048
 """Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
@@ -48,6 +50,10 @@ class Run(NamedTuple):
     """As those of its batches."""
     batches: list[tuple[slice, Planned]]
     """Those that are wanted, and where in it their images are."""
+    table: torch.Tensor | None = None
+    """For a kernel, on the device: what `OneKernel.paint` is told of its images."""
+    made_on: MadeOn | None = None
+    """The stream of `table`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +76,8 @@ class Planner:
     """What paints the batches, if it is not DALI."""
     together: int = 1
     """Batches of a run, of those that are planned at once."""
+    decoded: DecodedImages | None = None
+    """Where a kernel takes the images from, if they are kept."""
 
     def batches(self, epoch: int) -> list[Rows]:
         """Which images each batch of an epoch holds."""
@@ -103,7 +111,7 @@ class Planner:
                     if usable is not None:
                         planned = [self._with_stand_ins(one, usable[one.step]) for one in planned]
                     parts = [planned[at : at + self.together] for at in range(0, len(planned), self.together)]
-                    yield [run_of(part, begin) for part in parts if part[-1].step >= begin]
+                    yield self._runs([part for part in parts if part[-1].step >= begin], begin)
 
     def _at_once(self) -> int:
         return max(1, PLANNED_AT_ONCE // self.batch_size)
@@ -118,11 +126,26 @@ class Planner:
         for plan in self.recipe.plan_by_op(views, plan_rng(self.seed, epoch, first, self.shard[0])):
             yield [*self._parts(epoch, first, rows, lengths, plan)] if plan else []
 
-    def replay(self, rows: Rows, drawn: tuple[Arrays, ...]) -> Planned:
-        """A batch of these images with the numbers `drawn` before."""
+    def replay(self, rows: Rows, drawn: tuple[Arrays, ...]) -> Run:
+        """The run of one batch: of these images, with the numbers `drawn` before."""
         plan = self.recipe.plan(self.reader.views(rows), np.random.default_rng(), drawn)
-        (planned,) = self._parts(0, 0, rows, [len(rows)], plan)
-        return planned
+        (run,) = self._runs([[*self._parts(0, 0, rows, [len(rows)], plan)]])
+        return run
+
+    def _runs(self, parts: list[list[Planned]], begin: int = 0) -> list[Run]:
+        """Each part as one run, of which the batches before step `begin` are not wanted."""
+        runs = [_run_of(part, begin) for part in parts]
+        if not self.kernel or not runs:
+            return runs
+        offsets = [self._offsets(run.rows) for run in runs]
+        tables, made_on = self.kernel.with_offsets([run.inputs["table"] for run in runs], offsets), MadeOn(self.device)
+        return [run._replace(table=table, made_on=made_on) for run, table in zip(runs, tables, strict=True)]
+
+    def _offsets(self, rows: Rows) -> Ints:
+        """Where the bytes of a run's images begin, in those of all that are kept, else of the run."""
+        if self.decoded:
+            return self.decoded.offsets(rows)
+        return one_behind_the_other(3 * self.reader.pixels[rows])
 
     def _parts(self, epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan) -> Iterator[Planned]:
         """Batches of these lengths, from step `first` on, out of what was planned for all their images."""
@@ -156,7 +179,7 @@ class Planner:
         return alone._replace(kept=kept)
 
 
-def run_of(planned: list[Planned], begin: int = 0) -> Run:
+def _run_of(planned: list[Planned], begin: int) -> Run:
     """Batches that follow each other as one; those before step `begin` are not wanted."""
     ends = accumulate(len(batch.rows) for batch in planned)
     batches = [(slice(end - len(batch.rows), end), batch) for end, batch in zip(ends, planned, strict=True)]

@@ -55,7 +55,7 @@ class CocoReader:
         self._folder = self.images.absolute()  # a later change of the working folder changes nothing
         data = read_annotations(self.annotations, cache=cache)
         self.image_ids = data.image_ids
-        self.sizes = data.sizes
+        self.sizes, self.pixels = data.sizes, data.sizes.prod(1)
         self.file_names = data.file_names
         self.class_names = ("background", *data.categories.values())
         self.category_ids = (-1, *data.categories)

@@ -24,8 +24,8 @@ from detaug import on_gpu
 from detaug.decoded_images import decoding_lanes
 from detaug.eager import Samples
 from detaug.loader import pixels_in_work
-from detaug.on_gpu import kernel_of, one_kernel
-from detaug.pipeline import addresses
+from detaug.on_gpu import kernel_of, one_behind_the_other, one_kernel
+from detaug.pipeline import in_one_piece
 from detaug.recipe import Node, Nodes, Recipe
 from detaug.settings import Settings, choose_settings
 from detaug.streams import on_device
@@ -69,13 +69,13 @@ def samples_by_kernel(samples: Samples, pad: int = 0, beside: int = 0) -> NDArra
     """(N, 3, H, W) by the kernel, on a canvas `pad` larger than the largest image; `beside` lies around the sources."""
     images, kernel = samples.source_images, one_kernel(Recipe(samples.ops), DEVICE)
     assert kernel
-    memory = [torch.full((image.size + 2000,), beside, dtype=torch.uint8, device=DEVICE) for image in images]
-    for each, image in zip(memory, images, strict=True):
-        each[1000 : 1000 + image.size] = torch.from_numpy(image).flatten()
+    between = np.full(1000, beside, np.uint8)
+    memory = np.concatenate([between, *chain.from_iterable((image.ravel(), between) for image in images)])
+    begin = one_behind_the_other(np.array([1000 + image.size for image in images])) + 1000
     height, width = samples.plan.views.size.max(0).astype(int) + pad
-    at, sizes = np.array([each.data_ptr() + 1000 for each in memory]), np.array([image.shape[:2] for image in images])
-    table = kernel.with_addresses(kernel.table(np.arange(len(at)), sizes, samples.plan.inputs), at)
-    made = kernel.paint(table, (int(height), int(width)))
+    sizes = np.array([image.shape[:2] for image in images])
+    (table,) = kernel.with_offsets([kernel.table(np.arange(len(images)), sizes, samples.plan.inputs)], [begin])
+    made = kernel.paint(torch.from_numpy(memory).to(DEVICE), table, (int(height), int(width)))
     assert made.dtype == getattr(torch, kernel.normalize.dtype)
     return made.cpu().double().numpy()
 
@@ -294,8 +294,9 @@ def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
     lane.start(reader.inputs(rows, DEVICE.type))
     (images,) = lane.finish()
     assert len({tuple(shape) for shape in images.shape()}) > 1
-    expected = [image.data_ptr() for image in images]
-    assert addresses(images, reader.sizes[rows].prod(1) * 3).tolist() == expected
+    lengths = [reader.sizes[row].prod() * 3 for row in rows]
+    sources, begin = in_one_piece(images, sum(lengths), DEVICE), one_behind_the_other(np.array(lengths))
+    assert [image.data_ptr() for image in images] == (sources.data_ptr() + begin).tolist()
 
 
 @pytest.mark.parametrize("name", ["several sizes", "mosaic"])
