@@ -35,9 +35,11 @@ class Settings:
         check("hw_decoder_load", self.hw_decoder_load, share, "a share in 0..1")
 
 
-IN_WORK = 768
-"""Images of 300 x 300 that a GPU is given at once, small batches together: with fewer it waits for Python.
+TOGETHER_ON_GPU = 256
+"""Images of 300 x 300 that a pipeline works on as one, several batches: they share what a run costs Python.
 A larger one, which takes more memory, counts for more: up to 2."""
+IN_WORK = 768
+"""Images of 300 x 300 that a GPU is given at once in batches one by one, likewise: with fewer it waits for Python."""
 AT_ONCE_ON_CPU = 128
 """Images of 300 x 300, likewise, a larger one up to 3: at the end of a batch the threads wait for each other."""
 PIXELS_IN_WORK = 350_000_000
@@ -71,9 +73,9 @@ def _on_cpu(batch_size: int, pixels: int) -> Settings:
 
 
 def _on_gpu(batch_size: int, pixels: int, may_join: bool) -> Settings:
-    batches = min(IN_WORK / (batch_size * _weight(pixels, 2)), PIXELS_IN_WORK / (batch_size * pixels))
-    together = _up_to_8(batches / 6, least=1) if may_join else 1
-    depth = _up_to_8(batches / 2, least=2) if together == 1 else 3
+    images, most = batch_size * _weight(pixels, 2), PIXELS_IN_WORK / (batch_size * pixels)
+    together = _up_to_8(min(TOGETHER_ON_GPU / images, most / 6), least=1) if may_join else 1
+    depth = 3 if together > 1 else _up_to_8(min(IN_WORK / images, most) / 2, least=2)
     return Settings(pipelines=2, threads=2, depth=depth, together=together)
 
 

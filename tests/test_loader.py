@@ -257,6 +257,8 @@ def test_a_batch_is_what_the_contract_says(painted: Folder, device: str) -> None
     floats, ints = torch.float32, torch.int64
     assert [tensor.dtype for tensor in dtypes] == [floats, floats, ints, torch.bool, ints, ints, floats]
     assert {tensor.device.type for tensor in dtypes[:4]} == {device}
+    assert min(batch.counts) < max(batch.counts) == m
+    assert torch.equal(batch.mask.cpu(), torch.arange(m) < torch.tensor(batch.counts)[:, None])  # the real ones first
     assert (batch.labels[~batch.mask] == -1).all()
     assert (batch.boxes[~batch.mask] == 0).all()
     assert batch.labels[batch.mask].min() >= 1

@@ -261,7 +261,7 @@ def test_the_loaders_batches(both: Any, options: dict[str, Any]) -> None:
         assert a.images.stride() == b.images.stride()
 
 
-@pytest.mark.parametrize(("side", "gigabytes"), [(500, 1), (4000, 8)])
+@pytest.mark.parametrize(("side", "gigabytes"), [(500, 1.5), (4000, 8)])
 def test_large_files_that_wait_decoded_leave_memory_free(side: int, gigabytes: float, tmp_path: Path) -> None:
     Image.new("RGB", (side, side)).save(tmp_path / "0.png")
     reader = da.CocoReader(*write_coco(tmp_path, [("0.png", (side, side), np.zeros((0, 4)))]))
