@@ -29,6 +29,8 @@ class DecodedImages:
 
     `skip` is told of images that cannot be used; they are left out, unless it raises. Raises ValueError where the
     images need more memory than there is.
+
+    `at` (n,): where in the memory of all of them each image of the json begins, in bytes, -1 for one that is not kept.
     """
 
     def __init__(
@@ -45,20 +47,20 @@ class DecodedImages:
             for row, part, (height, width) in zip(rows.tolist(), parts, sizes, strict=True)
         }
         self._images: dict[int, Any] = {}
-        self._at = np.full(len(reader), -1)  # where in the memory the bytes of those that are kept begin
+        self.at = np.full(len(reader), -1)
         on_gpu = device.type == "cuda"
         self._together: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
         while len(rows):
             faults = self._decode(reader, rows, device, settings)
             if faults:
                 skip(faults)
-            rows = rows[(self._at[rows] < 0) & ~np.isin(rows, [*faults])]
+            rows = rows[(self.at[rows] < 0) & ~np.isin(rows, [*faults])]
         if on_gpu:
             torch.cuda.synchronize(device)
 
     def inputs(self, rows: Rows) -> dict[str, Any]:
         """What `kept` must be fed for the images at `rows`, by input name. Raises ValueError for one not here."""
-        self._check_kept(rows)
+        offsets(self.at, rows)
         return {"image": self._together([self._image(row) for row in rows.tolist()], "HWC", contiguous=False)}
 
     def _image(self, row: int) -> Any:
@@ -72,18 +74,6 @@ class DecodedImages:
         if self._memory.device.type == "cuda":
             self._memory.record_stream(torch.cuda.current_stream(self._memory.device.index))
         return self._memory
-
-    def offsets(self, rows: Rows) -> Rows:
-        """(n,) where in the memory the bytes of these images begin. Raises as `inputs` does."""
-        self._check_kept(rows)
-        return self._at[rows]
-
-    def _check_kept(self, rows: Rows) -> None:
-        if not (kept := self._at[rows] >= 0).all():
-            raise ValueError(
-                f"image {rows[~kept][0]} of the json is not kept: it was skipped, or is another shard's; cache=None "
-                "reads it"
-            )
 
     def _decode(self, reader: CocoReader, rows: Rows, device: torch.device, how: Settings) -> Faults:
         """Decode and keep, up to a batch that has images which cannot be used: what is wrong with them."""
@@ -110,8 +100,16 @@ class DecodedImages:
         faults = wrong_sizes(reader, rows, np.array(images.shape()))
         for at, row in enumerate(rows.tolist()):
             if row not in faults:
-                self._at[row] = self._pixels[row].copy_(from_dlpack(images[at])).storage_offset()
+                self.at[row] = self._pixels[row].copy_(from_dlpack(images[at])).storage_offset()
         return faults
+
+
+def offsets(at: Rows, rows: Rows) -> Rows:
+    """Of `DecodedImages.at`, those of the images at `rows`. Raises ValueError for one that is not kept."""
+    if not (kept := at[rows] >= 0).all():
+        why = "it was skipped, or is another shard's; cache=None reads it"
+        raise ValueError(f"image {rows[~kept][0]} of the json is not kept: {why}")
+    return at[rows]
 
 
 class NoLane:

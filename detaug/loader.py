@@ -252,7 +252,8 @@ class Loader:
         return self._planner_now().plan_from(epoch, step, self._skipped)
 
     def _planner_now(self) -> Planner:
-        return replace(self._planner, together=self.settings.together, decoded=self._decoded)
+        kept_at = self._decoded.at if self._decoded else None
+        return replace(self._planner, together=self.settings.together, kept_at=kept_at)
 
     def _next_at(self) -> tuple[int, int] | None:
         """Epoch and step of the batch that comes next; None if none is in work."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from detaug.decoded_images import DecodedImages
+from detaug.decoded_images import offsets
 from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
 from detaug.faults import DataError, remedy
 from detaug.on_gpu import OneKernel, one_behind_the_other
@@ -76,8 +76,8 @@ class Planner:
     """What paints the batches, if it is not DALI."""
     together: int = 1
     """Batches of a run, of those that are planned at once."""
-    decoded: DecodedImages | None = None
-    """Where a kernel takes the images from, if they are kept."""
+    kept_at: Rows | None = None
+    """`DecodedImages.at`, if images are kept; not those themselves, which an exception would hold with its frames."""
 
     def batches(self, epoch: int) -> list[Rows]:
         """Which images each batch of an epoch holds."""
@@ -137,14 +137,14 @@ class Planner:
         runs = [_run_of(part, begin) for part in parts]
         if not self.kernel or not runs:
             return runs
-        offsets = [self._offsets(run.rows) for run in runs]
-        tables, made_on = self.kernel.with_offsets([run.inputs["table"] for run in runs], offsets), MadeOn(self.device)
+        begin_at = [self._offsets(run.rows) for run in runs]
+        tables, made_on = self.kernel.with_offsets([run.inputs["table"] for run in runs], begin_at), MadeOn(self.device)
         return [run._replace(table=table, made_on=made_on) for run, table in zip(runs, tables, strict=True)]
 
     def _offsets(self, rows: Rows) -> Ints:
         """Where the bytes of a run's images begin, in those of all that are kept, else of the run."""
-        if self.decoded:
-            return self.decoded.offsets(rows)
+        if self.kept_at is not None:
+            return offsets(self.kept_at, rows)
         return one_behind_the_other(3 * self.reader.pixels[rows])
 
     def _parts(self, epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan) -> Iterator[Planned]:

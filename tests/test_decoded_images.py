@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from painted_files import Folder, paint_files, same, write_coco
 from PIL import Image
 
@@ -39,13 +42,36 @@ def test_no_file_is_read_after_it_was_made(painted: Folder, device: str) -> None
         iter(loader)  # closed, it kept nothing
 
 
+class Breaks(da.RandomHorizontalFlip):
+    """After some draws."""
+
+    def draw(self, rng: np.random.Generator, n: int) -> dict[str, NDArray[np.generic]]:
+        type(self).draws += 1
+        if type(self).draws > 2:
+            raise ZeroDivisionError
+        return super().draw(rng, n)
+
+    draws: ClassVar[int] = 0
+
+
+def test_an_exception_that_is_kept_does_not_hold_the_images(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 8)
+    loader = da.Loader(da.CocoReader(*painted), [Breaks(), da.Resize((40, 50))], 4, device="cpu", cache="device")
+    images = weakref.ref(loader._decoded)
+    with pytest.raises(ZeroDivisionError) as error:
+        list(loader)
+    loader.close()
+    assert error.traceback
+    assert images() is None
+
+
 def test_shards_keep_what_they_evaluate(painted: Folder, device: str) -> None:
     reader = da.CocoReader(*painted)
     shards = [
         da.Loader(reader, RECIPE, 4, train=False, shard=(rank, 2), device=device, cache="device") for rank in (0, 1)
     ]
     assert sorted(ids([batch for shard in shards for batch in shard])) == list(range(21))
-    assert [(shard._decoded._at >= 0).sum() for shard in shards if shard._decoded] == [11, 10]
+    assert [(shard._decoded.at >= 0).sum() for shard in shards if shard._decoded] == [11, 10]
 
 
 @pytest.mark.parametrize("train", [True, False])
