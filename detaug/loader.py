@@ -6,7 +6,7 @@ import hashlib
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -428,15 +428,15 @@ class Loader:
         least = {"least": self.reader.sizes[rows].astype(np.int32)} if self._pads_sources else {}
         return {**self.reader.inputs(rows, self.device.type), **least}
 
-    def _canvas(self, planned: Planned) -> tuple[int, int]:
-        """(height, width) that all images of a batch are padded to."""
+    def _canvas(self, largest: Sequence[int]) -> tuple[int, int]:
+        """(height, width) that images are padded to, of which these are the largest."""
         multiple = 1 if self.recipe.uniform else self.pad_to_multiple
-        height, width = planned.largest
+        height, width = largest
         return -(-height // multiple) * multiple, -(-width // multiple) * multiple
 
     def _canvases(self, run: Run) -> NDArray[np.float32]:
         """(N, 2): the same for each image of a run, of one batch."""
-        return np.full((len(run.rows), 2), self._canvas(run.batches[0][1]), np.float32)
+        return np.full((len(run.rows), 2), self._canvas(run.batches[0][1].largest), np.float32)
 
     def _images(self, run: Run, outputs: list[Any]) -> list[torch.Tensor]:
         """Of each batch (N, 3, H, W), of what the pipeline made of the run."""
@@ -452,7 +452,7 @@ class Loader:
         assert run.made_on
         run.made_on.hand_over(run.table)
         images: list[torch.Tensor] = []
-        for canvas, group in groupby(run.batches, lambda batch: self._canvas(batch[1])):
+        for canvas, group in groupby(run.batches, lambda batch: self._canvas(batch[1].largest)):
             parts = [at for at, _ in group]
             together = kernel.paint(sources, run.table[parts[0].start : parts[-1].stop], canvas)
             images += [each.data for each in together.split_with_sizes([at.stop - at.start for at in parts])]
@@ -469,11 +469,11 @@ class Loader:
         after.made_on.hand_over(after.boxes, after.labels, after.mask)
         if planned.kept is not None:
             at = np.flatnonzero(planned.kept)
-            images, rows = images[torch.from_numpy(at).to(images.device)], rows[at]
-            drawn = tuple(at_rows(at, each) for each in drawn)
-            after = after[at]
-        if not len(rows):
-            return None
+            if not len(at):
+                return None
+            drawn, rows, after = tuple(at_rows(at, each) for each in drawn), rows[at], after[at]
+            height, width = self._canvas(after.size.amax(0).tolist())  # without those that only stood in
+            images = images[torch.from_numpy(at).to(images.device), :, :height, :width]
         return Batch(
             images=images,
             boxes=after.boxes,
