@@ -75,14 +75,14 @@ def test_eager_images_leave_no_threads_behind() -> None:
 
 
 @pytest.mark.gpu
-def test_twenty_loaders_leave_no_device_memory_behind(painted: Folder) -> None:
+def test_fifty_loaders_leave_no_device_memory_behind(painted: Folder) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     reader = da.CocoReader(*painted)
-    for _ in range(3):
+    for _ in range(5):
         use(reader, "cuda", "dropped")
     free = torch.cuda.mem_get_info()[0]
-    for _ in range(20):
+    for _ in range(50):
         use(reader, "cuda", "dropped")
     assert torch.cuda.mem_get_info()[0] > free - 500e6
 
@@ -115,7 +115,7 @@ def test_two_loaders_of_the_ssd_recipe_hold_what_the_readme_says(tmp_path: Path)
             pass
     held = free - torch.cuda.mem_get_info()[0]
     print(f"two loaders hold {held / 1e9:.2f} GB of GPU memory")
-    assert held < 3.8e9
+    assert held < 3.4e9
     for loader in loaders:
         loader.close()
     torch.cuda.empty_cache()
