@@ -60,7 +60,7 @@ class DecodedImages:
 
     def inputs(self, rows: Rows) -> dict[str, Any]:
         """What `kept` must be fed for the images at `rows`, by input name. Raises ValueError for one not here."""
-        offsets(self.at, rows)
+        check_kept(self.at, rows)
         return {"image": self._together([self._image(row) for row in rows.tolist()], "HWC", contiguous=False)}
 
     def _image(self, row: int) -> Any:
@@ -104,12 +104,11 @@ class DecodedImages:
         return faults
 
 
-def offsets(at: Rows, rows: Rows) -> Rows:
-    """Of `DecodedImages.at`, those of the images at `rows`. Raises ValueError for one that is not kept."""
+def check_kept(at: Rows, rows: Rows) -> None:
+    """Raises ValueError for an image of those at `rows` that is not kept. `at`: `DecodedImages.at`."""
     if not (kept := at[rows] >= 0).all():
         why = "it was skipped, or is another shard's; cache=None reads it"
         raise ValueError(f"image {rows[~kept][0]} of the json is not kept: {why}")
-    return at[rows]
 
 
 class NoLane:

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
-from detaug.on_gpu import OneKernel, kernel_of, one_behind_the_other
+from detaug.on_gpu import OneKernel, kernel_of
 from detaug.pipeline import Lane, resolve_device
 from detaug.pixels import Normalize
 from detaug.preview import notebook_png, to_image
 from detaug.recipe import Arrays, Node, Op, Plan, Recipe
 from detaug.resize import Render
-from detaug.views import Floats, Views, pad_rows, whole_images
+from detaug.views import Floats, Views, one_behind_the_other, pad_rows, whole_images
 
 Array = NDArray[Any]
 

@@ -128,11 +128,6 @@ _ALL = 1e9
 """Pixels: beyond any image."""
 
 
-def one_behind_the_other(lengths: Ints) -> Ints:
-    """(N,): where each of N pieces of these lengths begins."""
-    return np.asarray(np.cumsum(lengths) - lengths)
-
-
 def _pasted(table: NDArray[Any], at: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
     """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.Pasting`."""
     source, target, shape = tiles[:, 1], tiles[:, 2], tiles[:, 3]

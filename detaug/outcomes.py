@@ -8,10 +8,10 @@ from math import prod
 
 import numpy as np
 import torch
-from torch import Tensor, from_numpy
+from torch import Tensor
 
 from detaug.streams import MadeOn, on_device
-from detaug.views import Ints, Views
+from detaug.views import Ints, Views, one_behind_the_other
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Outcome:
     def __getitem__(self, rows: Ints) -> Outcome:
         """Some of the images, padded to the boxes of the fullest one among them."""
         counts = tuple(self.counts[row] for row in rows.tolist())
-        at, most = from_numpy(rows), max(counts, default=0)
+        at, most = torch.from_numpy(rows), max(counts, default=0)
         here = at.to(self.boxes.device)
         boxes, labels, mask = (each[here, :most] for each in (self.boxes, self.labels, self.mask))
         return Outcome(boxes, labels, mask, counts, self.size[at], self.matrix[at], self.made_on)
@@ -60,7 +60,13 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
     made_on = MadeOn(device)
     return [
         Outcome(
-            boxes, labels, mask, tuple(counts[part].tolist()), from_numpy(size[part]), from_numpy(matrix[part]), made_on
+            boxes,
+            labels,
+            mask,
+            tuple(counts[part].tolist()),
+            torch.from_numpy(size[part]),
+            torch.from_numpy(matrix[part]),
+            made_on,
         )
         for part, boxes, labels, mask in of_each_batch
     ]
@@ -71,8 +77,8 @@ def _places(counts: Ints, room: Ints) -> tuple[Ints, int]:
 
     And how many rows there are.
     """
-    shift = np.cumsum(room - counts) - (room - counts)
-    return np.arange(counts.sum()) + np.repeat(shift, counts), int(room.sum())
+    padding_before = one_behind_the_other(room - counts)
+    return np.arange(counts.sum()) + np.repeat(padding_before, counts), int(room.sum())
 
 
 def _split(together: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from detaug.decoded_images import offsets
+from detaug.decoded_images import check_kept
 from detaug.epochs import evaluation_batches, plan_rng, train_batches, without
 from detaug.faults import DataError, remedy
-from detaug.on_gpu import OneKernel, one_behind_the_other
+from detaug.on_gpu import OneKernel
 from detaug.outcomes import Outcome, outcomes
 from detaug.reader import CocoReader, Rows
 from detaug.recipe import Arrays, Plan, Recipe
 from detaug.streams import MadeOn
-from detaug.views import Bools, Floats, Ints
+from detaug.views import Bools, Floats, Ints, one_behind_the_other
 
 PLANNED_AT_ONCE = 2048
 """Images: NumPy plans several batches together, since its calls cost much and its numbers little."""
@@ -137,14 +137,15 @@ class Planner:
         runs = [_run_of(part, begin) for part in parts]
         if not self.kernel or not runs:
             return runs
-        begin_at = [self._offsets(run.rows) for run in runs]
-        tables, made_on = self.kernel.with_offsets([run.inputs["table"] for run in runs], begin_at), MadeOn(self.device)
+        offsets = [self._offsets(run.rows) for run in runs]
+        tables, made_on = self.kernel.with_offsets([run.inputs["table"] for run in runs], offsets), MadeOn(self.device)
         return [run._replace(table=table, made_on=made_on) for run, table in zip(runs, tables, strict=True)]
 
     def _offsets(self, rows: Rows) -> Ints:
         """Where the bytes of a run's images begin, in those of all that are kept, else of the run."""
         if self.kept_at is not None:
-            return offsets(self.kept_at, rows)
+            check_kept(self.kept_at, rows)
+            return self.kept_at[rows]
         return one_behind_the_other(3 * self.reader.pixels[rows])
 
     def _parts(self, epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan) -> Iterator[Planned]:
@@ -152,8 +153,7 @@ class Planner:
         inputs, drawn = plan.inputs, plan.drawn if self.return_params else ()
         if self.kernel:
             inputs = {"table": self.kernel.table(plan.views.place, self.reader.sizes[rows], inputs)}
-        ends = np.cumsum(lengths).tolist()
-        parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        parts = _slices(lengths)
         largest = np.maximum.reduceat(plan.views.size, [part.start for part in parts]).astype(int).tolist()
         after = outcomes(plan.views, parts, self.device)
         for step, (at, outcome, (height, width)) in enumerate(zip(parts, after, largest, strict=True), first):
@@ -181,11 +181,15 @@ class Planner:
 
 def _run_of(planned: list[Planned], begin: int) -> Run:
     """Batches that follow each other as one; those before step `begin` are not wanted."""
-    ends = accumulate(len(batch.rows) for batch in planned)
-    batches = [(slice(end - len(batch.rows), end), batch) for end, batch in zip(ends, planned, strict=True)]
+    batches = list(zip(_slices([len(batch.rows) for batch in planned]), planned, strict=True))
     inputs = {name: np.concatenate([batch.inputs[name] for batch in planned]) for name in planned[0].inputs}
     rows = np.concatenate([batch.rows for batch in planned])
     return Run(rows, inputs, [(at, batch) for at, batch in batches if batch.step >= begin])
+
+
+def _slices(lengths: list[int]) -> list[slice]:
+    """Where parts of these lengths lie, one behind the other."""
+    return [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
 
 
 def at_rows(rows: slice | Rows, arrays: Arrays) -> Arrays:

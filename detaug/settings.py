@@ -38,10 +38,11 @@ class Settings:
 TOGETHER_ON_GPU = 256
 """Images of 300 x 300 that a pipeline works on as one, several batches: they share what a run costs Python.
 A larger one, which takes more memory, counts for more: up to 2."""
+TOGETHER_ON_CPU = 128
+"""The same there, a larger one up to 3: at the end of a batch the threads wait for each other."""
 IN_WORK = 768
-"""Images of 300 x 300 that a GPU is given at once in batches one by one, likewise: with fewer it waits for Python."""
-AT_ONCE_ON_CPU = 128
-"""Images of 300 x 300, likewise, a larger one up to 3: at the end of a batch the threads wait for each other."""
+"""Images of 300 x 300 that a GPU is given at once in batches one by one: with fewer it waits for Python. A larger one
+counts for up to 2."""
 PIXELS_IN_WORK = 350_000_000
 """Of images made, 4.2 GB as float32; more only if two batches for each pipeline have more."""
 
@@ -68,7 +69,7 @@ def choose_settings(
 
 
 def _on_cpu(batch_size: int, pixels: int) -> Settings:
-    together = _up_to_8(AT_ONCE_ON_CPU / (batch_size * _weight(pixels, 3)), least=1)
+    together = _up_to_8(TOGETHER_ON_CPU / (batch_size * _weight(pixels, 3)), least=1)
     return Settings(1, threads=len(os.sched_getaffinity(0)), together=together)
 
 

@@ -282,6 +282,11 @@ def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:
     return array
 
 
+def one_behind_the_other(lengths: Ints) -> Ints:
+    """(N,): where each of N pieces of these lengths begins."""
+    return np.asarray(np.cumsum(lengths) - lengths)
+
+
 def pairs(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Each of `rows` with each of its boxes: (P,) positions in `rows`, and (P,) boxes.
 

@@ -24,12 +24,12 @@ from detaug import on_gpu
 from detaug.decoded_images import decoding_lanes
 from detaug.eager import Samples
 from detaug.loader import pixels_in_work
-from detaug.on_gpu import kernel_of, one_behind_the_other, one_kernel
+from detaug.on_gpu import kernel_of, one_kernel
 from detaug.pipeline import in_one_piece
 from detaug.recipe import Node, Nodes, Recipe
 from detaug.settings import Settings, choose_settings
 from detaug.streams import on_device
-from detaug.views import Views
+from detaug.views import Views, one_behind_the_other
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
