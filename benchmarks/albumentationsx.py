@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from detaug.bench import bench, table
-from detaug.bench_chart import draw_chart
-from detaug.contestants import Job, Made, data_loader
+from detaug.bench.bench import bench, table
+from detaug.bench.chart import draw_chart
+from detaug.bench.contestants import Job, Made, data_loader
 
 
 def albumentationsx(job: Job) -> Iterator[Made]:

@@ -39,8 +39,8 @@ from many_gpus_summary import TITLES, curves, draw_curves, summary
 from torch import distributed as dist
 from train_compare import detaug_loader, machine
 
-from detaug.contestants import Job, decode, loader
-from detaug.train import Detector, TrainOptions, train
+from detaug.bench.contestants import Job, decode, loader
+from detaug.training.train import Detector, TrainOptions, train
 
 KINDS = (*TITLES, "curve")
 ALONE = {"loader": loader, "decode": decode}

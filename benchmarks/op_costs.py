@@ -26,11 +26,12 @@ from nvidia.dali import fn, types
 from PIL import Image
 
 import detaug as da
-from detaug.pipeline import Lane, resolve_device
-from detaug.plans import PLANNED_AT_ONCE
-from detaug.recipe import Node, Op, Recipe
-from detaug.recipe_file import library
-from detaug.views import whole_images
+from detaug.boxes.views import whole_images
+from detaug.loading.pipeline import Lane, resolve_device
+from detaug.loading.planner import PLANNED_AT_ONCE
+from detaug.ops.op import Node, Op
+from detaug.ops.recipe import Recipe
+from detaug.ops.recipe_file import library
 
 SOURCE, OUTPUT = (375, 500), (300, 300)
 IN_WORK = 2
@@ -100,7 +101,7 @@ def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
     n, rng = batches * batch_size, np.random.default_rng(0)
     boxes = np.tile([[0.1, 0.2, 0.5, 0.7], [0.4, 0.3, 0.9, 0.8]], (n, 1, 1))
     views = whole_images(boxes, np.ones((n, 2), np.int64), np.tile(np.array(SOURCE, np.float64), (n, 1)))
-    views.batch[:], views.place[:] = np.divmod(np.arange(n), batch_size)
+    views.batch[:], views.slot[:] = np.divmod(np.arange(n), batch_size)
     while True:
         plan = recipe.plan(views, rng)
         for at in range(batches):
@@ -111,7 +112,7 @@ def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
 def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Namespace) -> tuple[float, float]:
     """Images a second, and microseconds an image: of the CPU, or of the wall clock where there is a GPU."""
     device = resolve_device(options.device)
-    lane = Lane(lambda: [recipe.paint(source(device.type))], options.batch_size, options.threads, device, IN_WORK)
+    lane = Lane(lambda: [recipe.dali_graph(source(device.type))], options.batch_size, options.threads, device, IN_WORK)
     inputs = plans(recipe, options.batch_size)
     for _ in range(IN_WORK):
         lane.start(next(inputs))

@@ -14,9 +14,9 @@ import time
 import numpy as np
 
 import detaug as da
-from detaug.plans import PLANNED_AT_ONCE
-from detaug.recipe import make_recipe
-from detaug.views import Views, whole_images
+from detaug.boxes.views import Views, whole_images
+from detaug.loading.planner import PLANNED_AT_ONCE
+from detaug.ops.recipe import make_recipe
 
 
 def views(n: int, objects: float, typical: float, seed: int) -> Views:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import detaug as da
-from detaug.contestants import Job, data_loader
+from detaug.bench.contestants import Job, data_loader
 
 THREADS = 8
 

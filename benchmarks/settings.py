@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from detaug.bench import Result, measure
-from detaug.contestants import Job, decode, loader, make_loader
-from detaug.settings import Settings, write_settings
+from detaug.bench.bench import Result, measure
+from detaug.bench.contestants import Job, decode, loader, make_loader
+from detaug.loading.settings import Settings, write_settings
 
 
 def compare(job: Job, others: list[Settings], cores: list[int], turns: int, folder: Path) -> None:

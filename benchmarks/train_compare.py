@@ -30,8 +30,8 @@ import torch
 from PIL import Image
 
 import detaug as da
-from detaug.pick import objects
-from detaug.train import Detector, TrainOptions, train
+from detaug.sheets.pick import objects
+from detaug.training.train import Detector, TrainOptions, train
 
 MODELS = {"ssd300": "ssd300_vgg16", "retinanet": "retinanet_resnet50_fpn_v2"}
 LOADERS = ("detaug", "torchvision")

@@ -12,13 +12,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
-from detaug.on_gpu import OneKernel, kernel_of
-from detaug.pipeline import Lane, resolve_device
-from detaug.pixels import Normalize
-from detaug.preview import notebook_png, to_image
-from detaug.recipe import Arrays, Node, Op, Plan, Recipe
-from detaug.resize import Render
-from detaug.views import Floats, Views, one_behind_the_other, pad_rows, whole_images
+from detaug.boxes.views import Floats, Views, one_behind_the_other, pad_rows, whole_images
+from detaug.drawing.boxes import notebook_png, to_image
+from detaug.gpu.fused_kernel import OneKernel, kernel_of
+from detaug.loading.pipeline import Lane, resolve_device
+from detaug.ops.op import Arrays, Node, Op
+from detaug.ops.pixels import Normalize
+from detaug.ops.recipe import Plan, Recipe
+from detaug.ops.resize import Render
 
 Array = NDArray[Any]
 
@@ -158,7 +159,7 @@ class Samples:
 
     def _graph(self) -> list[Node]:
         image = fn.external_source(name="image", layout="HWC")
-        return [self._recipe.paint(image.gpu() if self.device.type == "cuda" else image)]
+        return [self._recipe.dali_graph(image.gpu() if self.device.type == "cuda" else image)]
 
 
 class _OwnSize(Render):

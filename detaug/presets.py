@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from detaug.geometry import RandomHorizontalFlip, RandomZoomOut
-from detaug.iou_crop import RandomIoUCrop
-from detaug.mixing import Mosaic
-from detaug.pixels import Normalize, RandomPhotometricDistort
-from detaug.recipe import Op
-from detaug.resize import Resize
+from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomZoomOut
+from detaug.ops.iou_crop import RandomIoUCrop
+from detaug.ops.mixing import Mosaic
+from detaug.ops.op import Op
+from detaug.ops.pixels import Normalize, RandomPhotometricDistort
+from detaug.ops.resize import Resize
 
 Triple = tuple[float, float, float]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from detaug.arguments import check
-from detaug.batches import Batch
+from detaug.loading.batch import Batch
+from detaug.ops.arguments import check
 
 Weights = tuple[float, float, float, float]
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from detaug.arguments import check
 from detaug.eager import Samples, batch
-from detaug.loader import Loader
-from detaug.reader import CocoReader
-from detaug.recipe import Arrays, Op, PixelOp
+from detaug.loading.loader import Loader
+from detaug.ops.arguments import check
+from detaug.ops.op import Arrays, Op, PixelOp
+from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]
 

@@ -9,7 +9,7 @@ import torch
 from painted_files import Folder, paint_files
 
 from detaug.converters import voc_to_coco
-from detaug.demo import demo
+from detaug.demo.demo import demo
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -11,7 +11,7 @@ from painted import paint, random_boxes
 from PIL import Image
 
 import detaug as da
-from detaug.settings import Settings, write_settings
+from detaug.loading.settings import Settings, write_settings
 
 Folder = tuple[Path, Path]
 

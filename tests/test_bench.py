@@ -16,14 +16,14 @@ import torch
 from PIL import Image
 
 import detaug as da
-from detaug import bench as measuring
-from detaug.bench import check_alike, cpu_seconds, looks, measure, table
-from detaug.bench_chart import draw_chart
-from detaug.cli import main
-from detaug.contestants import Job, Made, by_hand, cached, decode, loader
+from detaug.bench import bench as measuring
+from detaug.bench.bench import check_alike, cpu_seconds, looks, measure, table
+from detaug.bench.chart import draw_chart
+from detaug.bench.contestants import Job, Made, by_hand, cached, decode, loader
+from detaug.cli.main import main
 from detaug.converters import voc_to_coco
-from detaug.settings import Settings, choose_settings, write_settings
-from detaug.shapes import make_voc
+from detaug.demo.shapes import make_voc
+from detaug.loading.settings import Settings, choose_settings, write_settings
 
 LOOKS = {"shape": [2, 3, 300, 300], "dtype": "torch.float32", "low": 0.0, "high": 1.0, "boxes": 3, "wrong_boxes": 0}
 
@@ -141,7 +141,7 @@ def test_the_command(files: tuple[str, str], tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_contestant_that_fails_is_named(files: tuple[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"detaug.contestants:loader failed: .*no such file"):
+    with pytest.raises(ValueError, match=r"detaug.bench.contestants:loader failed: .*no such file"):
         measuring.bench("no.json", files[1], device="cpu", only=("loader",))
 
 

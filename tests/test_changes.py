@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import detaug as da
-from detaug.changes import Stage, how_many, what_changed
-from detaug.recipe import Arrays, Op
-from detaug.views import Views
+from detaug.boxes.views import Views
+from detaug.ops.op import Arrays, Op
+from detaug.sheets.changes import Stage, how_many, what_changed
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)
@@ -21,7 +21,7 @@ class Shift(da.GeometricOp):
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         start = np.tile([-0.1, 0.2], (len(views), 1))
-        return views.beyond_is_fill(self.fill).look(start, start + 1).clip()
+        return views.fill_outside(self.fill).crop_to(start, start + 1).clip()
 
 
 def stages(*ops: Op) -> list[Stage]:

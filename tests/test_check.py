@@ -16,7 +16,7 @@ from PIL import Image
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
-from detaug.cli import main
+from detaug.cli.main import main
 from detaug.converters import check_decode
 from detaug.converters.annotations import AnnotationError, read_annotations
 from detaug.converters.check import CheckSummary, check_coco
@@ -632,7 +632,9 @@ def test_names_that_a_terminal_would_act_on_are_escaped(folder: Path) -> None:
 
 def test_without_decode_neither_torch_nor_dali_is_loaded(folder: Path) -> None:
     path = write(folder.parent / "train.json", document())
-    code = "import sys; from detaug.cli import main; main(sys.argv[1:]); print({'torch', 'nvidia'} & {*sys.modules})"
+    code = (
+        "import sys; from detaug.cli.main import main; main(sys.argv[1:]); print({'torch', 'nvidia'} & {*sys.modules})"
+    )
     command = [sys.executable, "-c", code, "check", str(path), str(folder)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert result.stdout.splitlines()[-1] == "set()"

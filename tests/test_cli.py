@@ -14,18 +14,18 @@ import click
 import pytest
 from voc_files import box_xml, devkit, voc_xml
 
-from detaug.cli import cli, main
+from detaug.cli.main import cli, main
 
 REPOSITORY = Path(__file__).parents[1]
 RUN_AND_LIST = """if True:
     import sys
-    from detaug.cli import main
+    from detaug.cli.main import main
     main(sys.argv[1:])
     print([name for name in ("torch", "nvidia") if name in sys.modules])"""
 
 
 def detaug(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "detaug.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "detaug.cli.main", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
@@ -145,7 +145,7 @@ def test_the_progress_bar_is_for_terminals_only(root: Path, tmp_path: Path) -> N
         command = [
             sys.executable,
             "-m",
-            "detaug.cli",
+            "detaug.cli.main",
             "convert-voc",
             str(root),
             "-o",

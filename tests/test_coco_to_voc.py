@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lxml import etree
 from voc_files import HEIGHT, WIDTH, box_xml, convert, devkit, image_bytes, voc_xml, with_segment
 
-from detaug.cli import main
+from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, coco_to_voc, voc_to_coco
 from detaug.converters.voc_xml import read_voc_xml
 

@@ -10,9 +10,9 @@ import pytest
 from nvidia.dali import fn
 
 import detaug as da
-from detaug.recipe import Node, Nodes
+from detaug.boxes.views import Views
+from detaug.ops.op import Node, Nodes
 from detaug.testing import assert_boxes_follow_pixels
-from detaug.views import Views
 
 BLACK = (0.0, 0.0, 0.0)
 TURN = da.RandomRotation(30, fill=BLACK)
@@ -26,7 +26,7 @@ class Add(da.PixelOp):
     value: int
     factor: int = 1
 
-    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         return fn.cast_like(image * self.factor + self.value, image)
 
 
@@ -37,7 +37,7 @@ class Slow(da.PixelOp):
     def draw(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
         return {"sigma": rng.uniform(20, 21, n)}
 
-    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         return fn.gaussian_blur(image, sigma=planned["sigma"])
 
 

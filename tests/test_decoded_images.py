@@ -14,7 +14,7 @@ from painted_files import Folder, paint_files, same, write_coco
 from PIL import Image
 
 import detaug as da
-from detaug import decoded_images
+from detaug.loading import image_cache as decoded_images
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 TURNED = [da.RandomRotation(20, fill=(0, 0, 0)), da.Resize((40, 50)), da.ColorJitter(0.5), da.Normalize()]
@@ -55,7 +55,7 @@ class Breaks(da.RandomHorizontalFlip):
 
 
 def test_an_exception_that_is_kept_does_not_hold_the_images(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 8)
+    monkeypatch.setattr("detaug.loading.planner.PLANNED_AT_ONCE", 8)
     loader = da.Loader(da.CocoReader(*painted), [Breaks(), da.Resize((40, 50))], 4, device="cpu", cache="device")
     images = weakref.ref(loader._decoded)
     with pytest.raises(ZeroDivisionError) as error:

@@ -13,10 +13,10 @@ import pytest
 import torch
 from PIL import Image
 
-import detaug.demo
-from detaug.cli import main
-from detaug.demo import GO_ON, Speed, demo, time_loader
-from detaug.shapes import make_voc
+import detaug.demo.demo
+from detaug.cli.main import main
+from detaug.demo.demo import GO_ON, Speed, demo, time_loader
+from detaug.demo.shapes import make_voc
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -31,7 +31,7 @@ def quick_demo(out: Path, **options: object) -> list[str]:
 @pytest.fixture
 def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command, which has no option for it, draw six images."""
-    monkeypatch.setattr(detaug.demo, "make_voc", lambda root, images, seed: make_voc(root, 6, seed))
+    monkeypatch.setattr(detaug.demo.demo, "make_voc", lambda root, images, seed: make_voc(root, 6, seed))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(detaug.demo, "draws_sheet", interrupt)
+    monkeypatch.setattr(detaug.demo.demo, "draws_sheet", interrupt)
     with pytest.raises(KeyboardInterrupt):
         quick_demo(tmp_path / "demo")
     assert not list(tmp_path.iterdir())

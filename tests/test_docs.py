@@ -28,11 +28,11 @@ from click.testing import CliRunner
 from PIL import Image
 
 import detaug as da
-from detaug.cli import cli, main
+from detaug.cli.main import cli, main
 from detaug.converters.check_kinds import CHECK_KINDS
 from detaug.converters.findings import KINDS
-from detaug.demo import demo
-from detaug.preview import draw_boxes
+from detaug.demo.demo import demo
+from detaug.drawing.boxes import draw_boxes
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -148,7 +148,7 @@ def test_the_readmes_torchrun_runs() -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     model = ["--model", "ssdlite320_mobilenet_v3_large"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    run = subprocess.run([*launcher, "-m", "detaug.cli", *arguments, *model], env=environment, capture_output=True)
+    run = subprocess.run([*launcher, "-m", "detaug.cli.main", *arguments, *model], env=environment, capture_output=True)
     assert run.returncode == 0, run.stderr.decode()
     assert len(Path("run-2/metrics.jsonl").read_text().splitlines()) == 2  # a step and an evaluation
     assert Path("run-2/model.pt").is_file()

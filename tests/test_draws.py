@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import detaug as da
-from detaug import color
-from detaug.draws import what_was_drawn
-from detaug.policies import OPS
-from detaug.recipe import Op
+from detaug.ops import color
+from detaug.ops.auto_augment import OPS
+from detaug.ops.op import Op
+from detaug.sheets.draws import what_was_drawn
 
 N = 3
 

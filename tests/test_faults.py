@@ -17,8 +17,8 @@ from painted_files import Folder, same, settings_file
 from PIL import Image
 
 import detaug as da
-from detaug.on_cpu import Painter
-from detaug.views import Views
+from detaug.boxes.views import Views
+from detaug.ops.cpu_kernels import CpuKernel
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 MIXING = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Mosaic(), da.MixUp(), da.Normalize()]
@@ -260,7 +260,7 @@ def test_what_is_no_images_fault_is_not_skipped(painted: Folder, monkeypatch: py
     loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, **SETTINGS)
     with monkeypatch.context() as patch:
         patch.setattr("nvidia.dali.Pipeline.outputs", out_of_memory)
-        patch.setattr("detaug.faults.find_faults", lambda *_: {})
+        patch.setattr("detaug.loading.bad_files.find_faults", lambda *_: {})
         with pytest.raises(da.DataError, match="each image of the batch decodes alone: CUDA allocation failed"):
             list(loader)
     assert len(list(loader)) == 6
@@ -327,7 +327,7 @@ def test_a_file_that_goes_while_the_disk_is_slow_is_named(painted: Folder) -> No
 class Failing(da.PixelOp):
     """An op whose painter is wrong."""
 
-    def painter(self, views: Views) -> Painter:
+    def cpu_kernel(self, views: Views) -> CpuKernel:
         def paint(image: torch.Tensor) -> torch.Tensor:
             raise ArithmeticError("a mistake of my own")
 

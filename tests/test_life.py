@@ -20,7 +20,7 @@ from painted_files import Folder, same, settings_file
 from PIL import Image
 
 import detaug as da
-from detaug.outcomes import Outcome
+from detaug.loading.batch_targets import Outcome
 
 RECIPE = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 

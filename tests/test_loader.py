@@ -151,7 +151,7 @@ def test_batches_that_are_made_together_are_what_they_are_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Three, then one, which is planned with them, then two."""
-    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 16)
+    monkeypatch.setattr("detaug.loading.planner.PLANNED_AT_ONCE", 16)
     reader, options = da.CocoReader(*painted), {"device": device, "train": train, "cache": cache}
     alone, together, resumed = (
         da.Loader(reader, recipe, batch_size=4, settings=settings_file(painted, together=count), **options)
@@ -328,7 +328,7 @@ def test_padding_is_zero_however_the_recipe_ends(painted: Folder, end: list[da.O
 class Brighter(da.PixelOp):
     """By more than bytes hold, and not by a whole number."""
 
-    def paint(self, image: Any, planned: Any, views: Any) -> Any:
+    def dali_graph(self, image: Any, planned: Any, views: Any) -> Any:
         return image * 2.3 - 0.65
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycocotools.coco import COCO
 
-from detaug.cli import main
+from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, merge_coco
 from detaug.converters.check import check_coco
 

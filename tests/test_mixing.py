@@ -226,7 +226,7 @@ def test_p_is_the_share_of_images(op: Any, name: str) -> None:
 
 
 def test_every_other_image_is_a_partner_as_often() -> None:
-    from detaug.mixing import partners
+    from detaug.ops.mixing import partners
 
     views = coded_batch(0, 5, SIZE).then(RESIZE).plan.views[np.tile(np.arange(5), 4000)]
     views = da.eager.replace(views, batch=np.repeat(np.arange(4000), 5))

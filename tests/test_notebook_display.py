@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import detaug as da
-from detaug import _page
-from detaug.sheets import batch_sheet
+from detaug.drawing import page as _page
+from detaug.sheets.contact_sheets import batch_sheet
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 COLOR = (200, 40, 90)

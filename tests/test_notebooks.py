@@ -27,8 +27,8 @@ from alike import alike
 from PIL import Image
 
 import detaug as da
-from detaug.cli import cli
-from detaug.detectors import make_detector
+from detaug.cli.main import cli
+from detaug.training.detectors import make_detector
 
 nbformat = pytest.importorskip("nbformat", reason="nbclient and ipykernel are not installed: the extra test has them")
 nbclient = pytest.importorskip("nbclient", reason="nbclient and ipykernel are not installed: the extra test has them")

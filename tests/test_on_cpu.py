@@ -11,9 +11,9 @@ import torch
 from painted_files import Folder, same
 
 import detaug as da
-from detaug.on_cpu import _single_threads
-from detaug.recipe import Node, Nodes
-from detaug.views import Views
+from detaug.boxes.views import Views
+from detaug.ops.cpu_kernels import _single_threads
+from detaug.ops.op import Node, Nodes
 
 BLACK = (0.0, 0.0, 0.0)
 GRAY = np.full((61, 97, 3), 100, np.uint8)
@@ -39,7 +39,7 @@ def test_windows_of_a_mirrored_image_may_lie_on_its_border(device: str) -> None:
 class Scaled(da.PixelOp):
     """Leaves float32 beyond 0..255, as arithmetic in DALI does."""
 
-    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         return image * 1.75 - 50.25
 
 
@@ -100,7 +100,7 @@ def test_what_torch_makes_by_default_does_not_matter(default: torch.device | tor
 
 def test_an_op_made_from_another_paints_in_its_own_way(device: str) -> None:
     class Black(da.ColorJitter):
-        def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+        def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
             return image * 0
 
     white = da.batch([np.full((4, 4, 3), 255, np.uint8)], device=device).then(da.Resize((4, 4)), Black())

@@ -20,16 +20,17 @@ from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
 
 import detaug as da
-from detaug import on_gpu
-from detaug.decoded_images import decoding_lanes
+from detaug.boxes.views import Views, one_behind_the_other
 from detaug.eager import Samples
-from detaug.loader import pixels_in_work
-from detaug.on_gpu import kernel_of, one_kernel
-from detaug.pipeline import in_one_piece
-from detaug.recipe import Node, Nodes, Recipe
-from detaug.settings import Settings, choose_settings
-from detaug.streams import on_device
-from detaug.views import Views, one_behind_the_other
+from detaug.gpu import fused_kernel as on_gpu
+from detaug.gpu.fused_kernel import kernel_of, one_kernel
+from detaug.gpu.streams import on_device
+from detaug.loading.image_cache import decoding_lanes
+from detaug.loading.loader import pixels_in_work
+from detaug.loading.pipeline import in_one_piece
+from detaug.loading.settings import Settings, choose_settings
+from detaug.ops.op import Node, Nodes
+from detaug.ops.recipe import Recipe
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
@@ -41,7 +42,7 @@ pytest.importorskip("triton")
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes as long for a large one as for a small one."""
     if DEVICE.type == "cpu":
-        monkeypatch.setattr("detaug.on_gpu.TILE", (256, 256))
+        monkeypatch.setattr("detaug.gpu.fused_kernel.TILE", (256, 256))
 
 
 Array = NDArray[np.uint8]
@@ -161,14 +162,14 @@ def test_what_is_cut_off_does_not_show(half: float) -> None:
     class Middle(da.GeometricOp):
         def move(self, views: Views, drawn: dict[str, Any]) -> Views:
             start, end = np.full((len(views), 2), 20 + half) / 60, np.full((len(views), 2), 40 - half) / 60
-            return views.look(start, end).clip()
+            return views.crop_to(start, end).clip()
 
     assert (by_kernel([image], Middle(), da.Resize((5, 5))) == 200).all()
     assert (da.batch([image]).then(Middle(), da.Resize((5, 5))).images[0] == 200).all()
 
 
 class Black(da.ColorJitter):
-    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         return image * 0
 
 
@@ -209,7 +210,7 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("Failed to find C compiler")
 
-    monkeypatch.setattr("detaug.on_gpu.OneKernel.paint", fails)
+    monkeypatch.setattr("detaug.gpu.fused_kernel.OneKernel.paint", fails)
     on_gpu._triton_works.cache_clear()
     with pytest.warns(UserWarning, match=r"Failed to find C compiler.*gcc and python3-dev"):
         assert not on_gpu._triton_works(DEVICE)
@@ -222,7 +223,7 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU too, a loader has its images painted by the kernel."""
-    monkeypatch.setattr("detaug.loader.kernel_of", one_kernel)
+    monkeypatch.setattr("detaug.loading.loader.kernel_of", one_kernel)
 
 
 def close(a: da.Batch, b: da.Batch) -> bool:
@@ -247,7 +248,7 @@ def both(request: pytest.FixtureRequest, painted: Folder, monkeypatch: pytest.Mo
     def make(**options: Any) -> tuple[da.Loader, da.Loader]:
         reader, recipe = da.CocoReader(*painted), IN_LOADER[request.param]
         others = da.Loader(reader, recipe, 4, device="cpu", **options)
-        monkeypatch.setattr("detaug.loader.kernel_of", one_kernel)
+        monkeypatch.setattr("detaug.loading.loader.kernel_of", one_kernel)
         return da.Loader(reader, recipe, 4, device=DEVICE, **options), others
 
     return make
@@ -304,7 +305,7 @@ def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
 def test_a_batch_again(
     cache: Literal["device"] | None, name: str, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("detaug.plans.PLANNED_AT_ONCE", 16)
+    monkeypatch.setattr("detaug.loading.planner.PLANNED_AT_ONCE", 16)
     options: dict[str, Any] = {"device": DEVICE, "cache": cache, "return_params": True}
     loader = da.Loader(
         da.CocoReader(*painted), IN_LOADER[name], 4, settings=settings_file(painted, together=2), **options

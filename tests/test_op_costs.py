@@ -8,7 +8,7 @@ import sys
 from importlib import util
 from pathlib import Path
 
-from detaug.recipe_file import library
+from detaug.ops.recipe_file import library
 
 PROGRAM = Path(__file__).parents[1] / "benchmarks" / "op_costs.py"
 

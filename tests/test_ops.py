@@ -13,8 +13,8 @@ from painted import centroid, paint, random_boxes
 from PIL import Image
 
 import detaug as da
+from detaug.boxes.views import Views
 from detaug.testing import read_box
-from detaug.views import Views
 
 BLACK = (0.0, 0.0, 0.0)
 SIZE = (96, 128)
@@ -270,7 +270,7 @@ class Look(da.GeometricOp):
 
     def move(self, views: Views, drawn: dict) -> Views:
         sides = np.ones((len(views), 2))
-        return views.look(self.start * sides, self.end * sides)
+        return views.crop_to(self.start * sides, self.end * sides)
 
 
 def test_a_look_outside_without_a_fill_is_refused() -> None:

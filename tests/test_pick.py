@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import detaug as da
-from detaug.pick import How, pick
+from detaug.sheets.pick import How, pick
 
 Box = tuple[str, list[float]]
 

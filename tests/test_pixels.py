@@ -12,7 +12,7 @@ from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from reference import v2functional as tv
 
 import detaug as da
-from detaug.recipe_file import library
+from detaug.ops.recipe_file import library
 from detaug.testing import assert_boxes_follow_pixels
 
 SIZE = (60, 80)
@@ -70,7 +70,7 @@ def test_images_that_did_not_draw_it_are_bit_equal(op: da.Op, device: str) -> No
 
 
 class AsFloats(da.PixelOp):
-    def paint(self, image: Any, planned: Any, views: Any) -> Any:
+    def dali_graph(self, image: Any, planned: Any, views: Any) -> Any:
         return fn.cast(image, dtype=types.FLOAT)
 
 

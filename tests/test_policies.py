@@ -13,8 +13,8 @@ from PIL import Image
 from reference import import_torchvision
 
 import detaug as da
-from detaug.policies import OPS, SIGNED
-from detaug.recipe import Arrays
+from detaug.ops.auto_augment import OPS, SIGNED
+from detaug.ops.op import Arrays
 from detaug.testing import assert_boxes_follow_pixels
 
 try:

@@ -13,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
-from detaug import _labels, _page, _text, preview
-from detaug.preview import Tile, class_color, draw_boxes, hatch, sheet, to_image
+from detaug.drawing import boxes as preview
+from detaug.drawing import labels as _labels
+from detaug.drawing import page as _page
+from detaug.drawing import text as _text
+from detaug.drawing.boxes import Tile, class_color, draw_boxes, hatch, sheet, to_image
 
 VOC = [
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
@@ -253,7 +256,7 @@ def test_the_classes_of_voc_and_of_the_demo_have_colours_of_their_own() -> None:
 
 
 def test_a_colour_belongs_to_the_name_in_every_process() -> None:
-    code = "from detaug.preview import class_color as c; print([c(n) for n in ('dog', '猫', '\\ud800')])"
+    code = "from detaug.drawing.boxes import class_color as c; print([c(n) for n in ('dog', '猫', '\\ud800')])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert answer.strip() == str([class_color(name) for name in ("dog", "猫", "\ud800")])
 
@@ -491,7 +494,7 @@ def test_any_sizes_make_a_sheet(sizes: list[list[tuple[int, int]]]) -> None:
 
 
 def test_drawing_needs_neither_torch_nor_dali() -> None:
-    code = "import sys, detaug.preview, detaug.shapes; print({'torch', 'nvidia.dali'} & set(sys.modules))"
+    code = "import sys, detaug.drawing.boxes, detaug.demo.shapes; print({'torch', 'nvidia.dali'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert answer.strip() == "set()"
 

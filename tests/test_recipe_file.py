@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import detaug as da
-from detaug.recipe_file import library
+from detaug.ops.recipe_file import library
 
 RECIPE = (
     da.RandomZoomOut(max_ratio=3.0, fill=(1.0, 2.0, 3.0)),

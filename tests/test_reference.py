@@ -18,8 +18,8 @@ from PIL import Image
 from reference import import_torchvision
 
 import detaug as da
-from detaug.recipe import Arrays
-from detaug.views import Views
+from detaug.boxes.views import Views
+from detaug.ops.op import Arrays
 
 SIZE = (240, 320)
 BOXES = np.array([[0, 0, 320, 240], [100, 80, 200, 160], [10.25, 20.5, 11.25, 230], [300, 0, 320, 9.75]])
@@ -110,7 +110,7 @@ class Crop(da.GeometricOp):
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         window = np.array(self.window) / np.tile(views.size[:, ::-1], 2)
-        seen = views.look(window[:, :2], window[:, 2:])
+        seen = views.crop_to(window[:, :2], window[:, 2:])
         return seen.clip((seen.labels >= 0) & (seen.boxes[..., :2] < 1).all(2) & (seen.boxes[..., 2:] > 0).all(2))
 
 

@@ -25,7 +25,7 @@ RECIPE = [
 @pytest.fixture(scope="module")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> da.CocoReader:
     from detaug.converters import voc_to_coco
-    from detaug.shapes import make_voc
+    from detaug.demo.shapes import make_voc
 
     folder: Path = tmp_path_factory.mktemp("shapes")
     make_voc(folder / "VOC", 24, seed=3)

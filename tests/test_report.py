@@ -17,9 +17,9 @@ import pytest
 from coco_files import document, write, write_images
 from PIL import Image
 
-from detaug.cli import main
-from detaug.preview import class_color
-from detaug.report import MOST_PICTURES
+from detaug.cli.main import main
+from detaug.drawing.boxes import class_color
+from detaug.drawing.html_report import MOST_PICTURES
 
 HOSTILE = '<script>document.title="taken"</script>猫"\''
 

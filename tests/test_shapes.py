@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from detaug import shapes
-from detaug._scenery import THINGS, draw_thing, photograph
-from detaug.shapes import compose, make_voc, paint
+from detaug.demo import shapes
+from detaug.demo.scenery import THINGS, draw_thing, photograph
+from detaug.demo.shapes import compose, make_voc, paint
 
 CLASSES = {"ball", "car", "fish", "house", "mug", "tree"}
 WATER = [n for n in range(40) if n % 5 == 3 and n % 14 != 4]

@@ -13,11 +13,22 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import detaug as da
-from detaug import _page, _text, preview, sheets
-from detaug.cli import main
-from detaug.detections import Shown, detections_sheet
-from detaug.preview import class_color
-from detaug.sheets import batch_sheet, draws_sheet, ops_sheet, preset_ops, samples_sheet, save_sheet, steps_sheet
+from detaug.cli.main import main
+from detaug.drawing import boxes as preview
+from detaug.drawing import page as _page
+from detaug.drawing import text as _text
+from detaug.drawing.boxes import class_color
+from detaug.sheets import contact_sheets as sheets
+from detaug.sheets.contact_sheets import (
+    batch_sheet,
+    draws_sheet,
+    ops_sheet,
+    preset_ops,
+    samples_sheet,
+    save_sheet,
+    steps_sheet,
+)
+from detaug.training.detections import Shown, detections_sheet
 
 SIZE = 300
 OUTLINE = np.array(class_color("cat"))

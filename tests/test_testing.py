@@ -11,9 +11,9 @@ from nvidia.dali import fn
 from PIL import Image
 
 import detaug as da
-from detaug.recipe import Arrays, Node, Nodes
+from detaug.boxes.views import Views
+from detaug.ops.op import Arrays, Node, Nodes
 from detaug.testing import assert_boxes_follow_pixels
-from detaug.views import Views
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shifted(da.GeometricOp):
 class Mirror(da.PixelOp):
     """Mirrors the pixels and forgets the boxes."""
 
-    def paint(self, image: Node, planned: Nodes, views: Views) -> Node:
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         return fn.flip(image, horizontal=1)
 
 

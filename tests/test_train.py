@@ -23,9 +23,9 @@ from painted_files import Folder
 from PIL import Image
 from train_run import Tiny, options, tiny, train_plain
 
-from detaug.cli import main
-from detaug.detectors import DETECTORS, Detector, load_weights, make_detector
-from detaug.train import TrainOptions, schedule, train, train_recipe
+from detaug.cli.main import main
+from detaug.training.detectors import DETECTORS, Detector, load_weights, make_detector
+from detaug.training.train import TrainOptions, schedule, train, train_recipe
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {
@@ -209,7 +209,7 @@ class Overflowing(Tiny):
 def test_float16_leaves_out_a_step_that_overflows_and_goes_on(folder: tuple[Folder, Path], monkeypatch: Any) -> None:
     """As on a GPU without bfloat16: the scale of the loss is halved, and is in the checkpoint."""
     painted, out = folder
-    monkeypatch.setattr("detaug.train.amp_type", lambda _: torch.float16)
+    monkeypatch.setattr("detaug.training.train.amp_type", lambda _: torch.float16)
     models = {name: Overflowing(4, end) for name, end in (("whole", 0), ("broken off", 14), ("resumed", 0))}
 
     def go(name: str, output: Path, **others: Any) -> None:
@@ -238,7 +238,7 @@ def test_a_checkpoint_without_a_scale_goes_on_in_float16(folder: tuple[Folder, P
     painted, out = folder
     run(painted, out / "run", epochs=1)
     (out / "run/model.pt").unlink()
-    monkeypatch.setattr("detaug.train.amp_type", lambda _: torch.float16)
+    monkeypatch.setattr("detaug.training.train.amp_type", lambda _: torch.float16)
     run(painted, out / "run", epochs=1, resume=True)
     assert (out / "run/model.pt").is_file()
 
@@ -378,8 +378,8 @@ def test_without_torchvision_the_command_says_what_to_install(
 def shown(painted: Folder, tmp_path_factory: Any, monkeypatch: Any) -> Any:
     """Trains the tiny model by the command: what a terminal of 80 columns and a file then hold."""
     out, (ours, theirs) = tmp_path_factory.mktemp("out"), pty.openpty()
-    monkeypatch.setattr("detaug.train.train", partial(train, make_model=tiny()))
-    monkeypatch.setattr("detaug.train.BAR_EVERY", 0.0)
+    monkeypatch.setattr("detaug.training.train.train", partial(train, make_model=tiny()))
+    monkeypatch.setattr("detaug.training.train.BAR_EVERY", 0.0)
     monkeypatch.setenv("COLUMNS", "80")
     images, annotations = painted
     command = f"train {annotations} {images} --val {annotations} -o {out / 'run'} --device cpu --eval-every 1"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, assert_valid, image_bytes, rotated_jpeg, with_segment, write_files
 
-from detaug.cli import main
+from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, coco_to_yolo, yolo_to_coco
 from detaug.converters.yolo_files import label_file
 

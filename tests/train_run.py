@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import detaug as da
-from detaug.detectors import Detector
-from detaug.pipeline import rank_and_world
-from detaug.train import TrainOptions, train, train_recipe
+from detaug.loading.pipeline import rank_and_world
+from detaug.training.detectors import Detector
+from detaug.training.train import TrainOptions, train, train_recipe
 
 
 class Tiny(nn.Module):

@@ -1,0 +1,139 @@
+"""`detaug tune`: the fastest settings of the loader for this machine and this data."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from detaug.bench.contestants import Job, make_loader
+from detaug.gpu.fused_kernel import kernel_of, may_join
+from detaug.loading.loader import Loader
+from detaug.loading.pipeline import resolve_device
+from detaug.loading.settings import Settings, write_settings
+
+WORTH_IT = 1.03
+"""Times as fast that other settings must be to be preferred to the defaults: less is noise."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found."""
+
+    settings: Settings
+    rate: float
+    """Images a second with them."""
+    default_rate: float
+    tried: int
+    device: str
+    batch_size: int
+    output: Path | None
+
+    def __str__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in asdict(self.settings).items())
+        gain = self.rate / self.default_rate
+        written = f"settings={str(self.output)!r}" if self.output else "the same settings in a file (-o)"
+        return (
+            f"tried {self.tried} settings at batch {self.batch_size} on {self.device}: "
+            f"{self.rate:,.0f} images/s, {gain:.2f} times the defaults' {self.default_rate:,.0f}\n"
+            f"Settings({given[2:]})\n"
+            f"da.Loader(reader, recipe, {self.batch_size}, {written})"
+        )
+
+
+def tune(
+    annotations: str | Path,
+    images: str | Path,
+    *,
+    preset: str = "ssd300",
+    batch_size: int = 32,
+    device: str | None = None,
+    output: str | Path | None = None,
+    seconds: float = 90.0,
+    say: Callable[[str], None] = lambda line: None,
+) -> Tuned:
+    """Change one setting after the other and keep what is faster, for at most about `seconds`.
+
+    At the end the best and the defaults are measured again, in turns; `output` is written for
+    `Loader(settings=...)`.
+    """
+    chosen, start = resolve_device(device), time.monotonic()
+    loader = make_loader(Job(str(annotations), str(images), preset, batch_size, str(chosen)))
+    default = loader.settings
+    each = seconds / 45
+    rates: dict[Settings, float] = {}
+
+    def rate(settings: Settings) -> float:
+        if settings not in rates and time.monotonic() - start < seconds * 0.7:
+            rates[settings] = _rate(loader, settings, each)
+            say(f"{_short(settings)}: {rates[settings]:,.0f} images/s")
+        return rates.get(settings, 0.0)
+
+    best = default
+    for name, values in _choices(chosen, may_join(loader.recipe, kernel_of(loader.recipe, chosen))).items():
+        best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
+    return _confirmed(loader, default, best, each, len(rates), output, say)
+
+
+def _confirmed(
+    loader: Loader,
+    default: Settings,
+    best: Settings,
+    seconds: float,
+    tried: int,
+    output: str | Path | None,
+    say: Callable[[str], None],
+) -> Tuned:
+    turns: dict[Settings, list[float]] = {default: [], best: []}
+    for _ in range(3):
+        for settings, rates in turns.items():
+            rates.append(_rate(loader, settings, seconds))
+    loader.close()
+    found = {settings: statistics.median(rates) for settings, rates in turns.items()}
+    say("".join(f"again, {_short(settings)}: {rate:,.0f} images/s\n" for settings, rate in found.items()).rstrip())
+    winner = best if found[best] > WORTH_IT * found[default] else default
+    if output:
+        write_settings(output, winner)
+    where = Path(output) if output else None
+    return Tuned(winner, found[winner], found[default], tried, str(loader.device), loader.batch_size, where)
+
+
+def _choices(device: torch.device, may_join: bool) -> dict[str, list[Any]]:
+    """What to try of each setting, the one that matters most first."""
+    cores = len(os.sched_getaffinity(0))
+    if device.type == "cpu":
+        return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
+    threads = [each for each in (1, 2, 3, 4) if each <= cores]
+    together = {"together": [1, 2, 4, 8]} if may_join else {}
+    return {
+        "pipelines": [1, 3, 4],
+        "threads": threads,
+        **together,
+        "depth": [1, 3, 4, 8],
+        "hw_decoder_load": [0.65, 0.8, 0.95],
+    }
+
+
+def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
+    """Images a second of the loader with these settings, after a warm-up that is not timed."""
+    loader.close()
+    loader.settings = settings
+    batches = (batch for _ in iter(int, 1) for batch in loader)
+    for _ in range(2 * settings.pipelines * settings.depth * settings.together):
+        next(batches)
+    images, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        images += len(next(batches))
+    if loader.device.type == "cuda":
+        torch.cuda.synchronize(loader.device)
+    return images / (time.perf_counter() - start)
+
+
+def _short(settings: Settings) -> str:
+    return ", ".join(f"{name} {value}" for name, value in asdict(settings).items())

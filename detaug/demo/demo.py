@@ -1,0 +1,170 @@
+"""The main job on a data set of its own: draw, convert, check, augment, show. For `detaug demo`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from detaug import presets
+from detaug.converters import voc_to_coco
+from detaug.converters.check import check_coco
+from detaug.demo.shapes import make_voc
+from detaug.loading.loader import Loader
+from detaug.loading.pipeline import resolve_device
+from detaug.sheets.contact_sheets import draws_sheet, save_sheet
+from detaug.sources.coco_reader import CocoReader
+
+__all__ = ["GO_ON", "Speed", "demo"]
+
+MARK = ".made-by-detaug-demo"
+BATCH_SIZE = 8
+
+GO_ON = f"""\
+import detaug as da
+loader = da.Loader(da.CocoReader("VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size={BATCH_SIZE})
+for batch in loader:
+    print(batch.images.shape, [len(target["boxes"]) for target in batch.targets()])
+"""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How many images a loader gave in how many seconds, over how many epochs; after one epoch of warm-up."""
+
+    images: int
+    seconds: float
+    epochs: int
+
+    def __str__(self) -> str:
+        rate = f"{self.images / self.seconds:,.0f} images a second"
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
+        return f"{rate}: {self.images:,} in {self.seconds:.2f} s, {epochs}, after one to warm up"
+
+
+def demo(
+    out: str | os.PathLike[str] = "demo",
+    *,
+    device: torch.device | str | None = None,
+    seed: int = 0,
+    images: int = 60,
+    seconds: float = 1.0,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Make the folder `out` with a drawn VOC data set (VOC), its train.json, and sheet.png; return it.
+
+    device: as `Loader` takes it. seed: of the pictures and of the draws. images: how many to draw, a fifth of
+    them for `val`. seconds: time the loader for at least so long, and for one epoch. say: called with each line
+    of what was done.
+    Raises ValueError, before anything is written, if `out` is there and not made by this function. If it is,
+    its files are made again and others in it stay. The folder is written when all is done, or not at all.
+    """
+    out, device = Path(out), resolve_device(device)
+    place = Path(os.path.abspath(out))
+    _check_out(place)
+    with _workplace(place) as folder:
+        _draw_and_convert(folder, out, images, seed, say)
+        _check(folder, out, say)
+        reader = CocoReader(folder / "VOC/JPEGImages", folder / "train.json")
+        loader = Loader(reader, presets.ssd300(), min(BATCH_SIZE, len(reader)), device=device, seed=seed)
+        say(f"augment  presets.ssd300() on {_name(device)}, batches of {loader.batch_size} at 300 x 300")
+        say(f"         {time_loader(loader, seconds)} (decode, augment, collate; no model)")
+        _draw_sheet(reader, seed, folder / "sheet.png")
+        say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
+    say(f"\nGo on in the folder {out}:\n\n{GO_ON}")
+    return out
+
+
+def time_loader(loader: Loader, seconds: float) -> Speed:
+    """Iterate over one epoch to warm up, then over whole epochs until `seconds` have gone by, at least one."""
+    _run_epoch(loader)
+    start, images, epochs = time.perf_counter(), 0, 0
+    while epochs == 0 or time.perf_counter() - start < seconds:
+        images, epochs = images + _run_epoch(loader), epochs + 1
+    return Speed(images, time.perf_counter() - start, epochs)
+
+
+def _run_epoch(loader: Loader) -> int:
+    """How many images it gave; on a GPU, waits until the last one is done."""
+    images = sum(len(batch) for batch in loader)
+    if loader.device.type == "cuda":
+        torch.cuda.synchronize(loader.device)
+    return images
+
+
+def _draw_and_convert(folder: Path, out: Path, images: int, seed: int, say: Callable[[str], None]) -> None:
+    say(f"draw     {images} images with boxes: a Pascal VOC data set, {out / 'VOC'}")
+    make_voc(folder / "VOC", images, seed)
+    summary = voc_to_coco(folder / "VOC", folder / "train.json", split="train")
+    counts = ", ".join(f"{name} {count}" for name, count in summary.class_counts.items())
+    say(f"convert  the split train to COCO json: {out / 'train.json'}")
+    say(f"         {summary.images} images, {summary.boxes} boxes ({counts})")
+
+
+def _check(folder: Path, out: Path, say: Callable[[str], None]) -> None:
+    summary = check_coco(folder / "train.json", folder / "VOC/JPEGImages")
+    counts = ", ".join(f"{kind} {count}" for kind, count in summary.kind_counts.items())
+    say(f"check    {summary.errors} errors, {summary.warnings} warnings ({counts or 'nothing found'})")
+    say(f"         more on them: detaug check {out / 'train.json'} {out / 'VOC/JPEGImages'}")
+
+
+def _draw_sheet(reader: CocoReader, seed: int, path: Path) -> None:
+    """The first images are of different scenes."""
+    rows = range(min(4, len(reader)))
+    save_sheet(draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()"), path)
+
+
+def _name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"{device}, {torch.cuda.get_device_name(device)}"
+    found = "the CPU was asked for" if torch.cuda.is_available() else "no GPU was found"
+    return f"the CPU ({found}; {len(os.sched_getaffinity(0))} threads)"
+
+
+# ---------------------------------------------------------------- the folder
+
+
+def _check_out(out: Path) -> None:
+    """Refuse now what would fail after seconds of work."""
+    if not out.parent.is_dir():
+        raise ValueError(f"folder {out.parent} does not exist; make it first")
+    if not os.access(out.parent, os.W_OK):
+        raise ValueError(f"folder {out.parent} cannot be written to; choose another --out")
+    if not _is_ours(out):
+        raise ValueError(f"{out} is there and was not made by detaug demo; nothing was written: choose another --out")
+
+
+def _is_ours(out: Path) -> bool:
+    """Not there, an empty folder, or one with the mark."""
+    if out.is_dir():
+        return (out / MARK).is_file() or not any(out.iterdir())
+    return not os.path.lexists(out)
+
+
+@contextmanager
+def _workplace(out: Path) -> Iterator[Path]:
+    """A new folder beside `out`, which becomes `out`, or is laid over it, when the block ends without error."""
+    folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    folder.mkdir()
+    try:
+        (folder / MARK).write_text("detaug demo made this folder and may write its files again.\n")
+        yield folder
+        _lay_over(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lay_over(folder: Path, out: Path) -> None:
+    """Move every file of `folder` into `out`."""
+    if not out.exists():
+        folder.rename(out)
+        return
+    for path in sorted(folder.rglob("*")):
+        target = out / path.relative_to(folder)
+        target.mkdir(exist_ok=True) if path.is_dir() else path.replace(target)

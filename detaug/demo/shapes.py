@@ -1,0 +1,239 @@
+"""Draw a small Pascal VOC data set, for `detaug demo` and the notebooks, where no photographs are at hand.
+
+Balls, cars, fish, houses, mugs and trees, in meadows and streets, on tables and beaches, and under water. The
+scenes are as busy as photographs, so that files are as large and take as long to decode. An object's box is
+read off those of its pixels that are left to see.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFilter
+
+from detaug.demo.scenery import SCENES, Random, Role, draw_thing, photograph
+
+__all__ = ["make_voc"]
+
+Box = tuple[float, float, float, float]
+Mask = npt.NDArray[np.bool_]
+
+SIZES = ((500, 375), (500, 333), (375, 500), (500, 375), (480, 360), (500, 400), (333, 500), (500, 375))
+
+
+class Thing(NamedTuple):
+    """An object in a picture: its class, its box, XYXY pixels in continuous coordinates, and VOC's flags."""
+
+    name: str
+    box: Box
+    truncated: bool
+    occluded: bool
+    difficult: bool
+
+
+class Sprite(NamedTuple):
+    """A thing before it is pasted: its class, its RGBA pixels, and x, y of its top left corner."""
+
+    name: str
+    image: Image.Image
+    xy: tuple[int, int]
+
+
+class View(NamedTuple):
+    """A sprite in its picture: (H, W) masks of its pixels inside the border, and of those not covered."""
+
+    sprite: Sprite
+    mask: Mask
+    seen: Mask
+
+
+# ---------------------------------------------------------------- the data set
+
+
+def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
+    """Draw a Pascal VOC data set into the folder `root` (Annotations, JPEGImages, ImageSets/Main); return it.
+
+    images: how many; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
+    seed: the same seed gives the same pictures and boxes; picture n does not depend on how many there are.
+    From five images on, one is without objects, one has a difficult object, one has decimal coordinates.
+    Files of the same name are overwritten. Raises ValueError for fewer images than 1.
+
+    >>> import tempfile
+    >>> root = make_voc(tempfile.mkdtemp(), images=2)
+    >>> sorted(path.name for path in root.iterdir())
+    ['Annotations', 'ImageSets', 'JPEGImages']
+    """
+    if images < 1:
+        raise ValueError(f"images must be at least 1, got {images}; 60 is the demo's number")
+    root, names = Path(root), [f"{n:06d}" for n in range(1, images + 1)]
+    for folder in ("Annotations", "JPEGImages", "ImageSets/Main"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for n, name in enumerate(names):
+        picture, things = paint(n, seed)
+        picture.save(root / "JPEGImages" / f"{name}.jpg", quality=90)
+        _annotation(f"{name}.jpg", picture.size, things).write(root / "Annotations" / f"{name}.xml")
+    _write_splits(root / "ImageSets" / "Main", names)
+    return root
+
+
+def _write_splits(folder: Path, names: Sequence[str]) -> None:
+    train = len(names) - len(names) // 5
+    for split, part in {"train": names[:train], "val": names[train:], "trainval": names}.items():
+        (folder / f"{split}.txt").write_text("".join(f"{name}\n" for name in part), encoding="ascii")
+
+
+def _annotation(filename: str, size: tuple[int, int], things: Sequence[Thing]) -> ET.ElementTree[ET.Element]:
+    root = ET.Element("annotation")
+    _add(root, folder="demo", filename=filename)
+    _add(ET.SubElement(root, "source"), database="detaug demo", annotation="drawn", image="drawn")
+    _add(ET.SubElement(root, "size"), width=size[0], height=size[1], depth=3)
+    _add(root, segmented=0)
+    for thing in things:
+        _add_object(ET.SubElement(root, "object"), thing)
+    ET.indent(root, "\t")
+    return ET.ElementTree(root)
+
+
+def _add_object(element: ET.Element, thing: Thing) -> None:
+    """Coordinates as VOC counts them: pixels from 1, the last one included (decision 1)."""
+    x1, y1, x2, y2 = thing.box
+    _add(element, name=thing.name, pose="Unspecified", truncated=int(thing.truncated))
+    _add(element, occluded=int(thing.occluded), difficult=int(thing.difficult))
+    corners = {"xmin": x1 + 1, "ymin": y1 + 1, "xmax": x2, "ymax": y2}
+    _add(ET.SubElement(element, "bndbox"), **{tag: f"{value:g}" for tag, value in corners.items()})
+
+
+def _add(element: ET.Element, **texts: str | int) -> None:
+    for tag, text in texts.items():
+        ET.SubElement(element, tag).text = str(text)
+
+
+# ---------------------------------------------------------------- one picture
+
+
+def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
+    """Picture number `n`, and what is to be seen in it, from the farthest to the nearest."""
+    picture, sprites = compose(n, seed)
+    views = _views(sprites, picture.size)
+    for view in views:
+        _paste(picture, view.sprite)
+    things = [_thing(view, decimals=n % 5 == 1 or _has_small_ball(n)) for view in views]
+    return photograph(picture, np.random.default_rng([seed, n, 1])), things
+
+
+def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
+    """The scene of picture `n` while it is still empty, and what is to be pasted into it, in that order."""
+    rng, size = np.random.default_rng([seed, n]), SIZES[n % len(SIZES)]
+    scene, roles = SCENES[n % len(SCENES)]
+    picture, horizon = scene(rng, *size)
+    if n % 14 == 4:
+        return picture, []
+    cast = [role for role in roles for _ in range(rng.integers(*role.number))]
+    plan = sorted((rng.uniform(*role.depth), role) for role in cast)
+    sprites = [_place(rng, role, depth, size, horizon) for depth, role in plan]
+    return picture, sprites + [_small_ball(rng, size)] * _has_small_ball(n)
+
+
+def _place(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
+    """On the ground, farther up and smaller the less the depth; a fish swims anywhere."""
+    width, height = size
+    side = min(size) * role.scale * (0.3 + 0.7 * depth) * rng.uniform(0.85, 1.15)
+    image = draw_thing(role.name, rng, round(side))
+    x = rng.uniform(-0.3 * image.width, width - 0.7 * image.width)
+    foot = height * (horizon + (1 - horizon) * (0.04 + 0.92 * depth))
+    if role.name == "fish":
+        foot = image.height + rng.uniform(-0.1, 0.9) * (height - image.height / 2)
+    return Sprite(role.name, image, (round(x), round(foot) - image.height))
+
+
+def _has_small_ball(n: int) -> bool:
+    return n % 15 == 2
+
+
+def _small_ball(rng: Random, size: tuple[int, int]) -> Sprite:
+    """In front, wholly to be seen, and so small that VOC's annotators would call it difficult."""
+    x, y = rng.uniform(0.3, 0.7) * size[0], rng.uniform(0.75, 0.9) * size[1]
+    return Sprite("ball", draw_thing("ball", rng, 15), (round(x), round(y)))
+
+
+def _views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
+    """What is to be seen of each sprite behind those after it, without those that show less than a third."""
+    views: list[View] = []
+    covered = np.zeros(size[::-1], bool)
+    for sprite in reversed(sprites):
+        mask = _mask(sprite, size)
+        view = View(sprite, mask, mask & ~covered)
+        if view.seen.sum() > _pixels(sprite) / 3:
+            views.insert(0, view)
+            covered |= mask
+    return views
+
+
+def _thing(view: View, decimals: bool) -> Thing:
+    """Difficult is what is mostly hidden or very small."""
+    sprite, mask, seen = view
+    box = _tight(seen)
+    share = seen.sum() / _pixels(sprite)
+    return Thing(
+        sprite.name,
+        _finer(sprite) if decimals and share == 1 else box,
+        truncated=bool(mask.sum() < 0.99 * _pixels(sprite)),
+        occluded=bool(seen.sum() < 0.95 * mask.sum()),
+        difficult=bool(share < 0.45 or max(box[2] - box[0], box[3] - box[1]) < 20),
+    )
+
+
+def _mask(sprite: Sprite, size: tuple[int, int]) -> Mask:
+    """(H, W), True where a pixel of the picture is more than half the sprite's."""
+    mask = Image.new("L", size)
+    mask.paste(sprite.image.getchannel("A"), sprite.xy)
+    return np.asarray(np.asarray(mask) > 127)
+
+
+def _pixels(sprite: Sprite) -> int:
+    return int((np.asarray(sprite.image.getchannel("A")) > 127).sum())
+
+
+def _tight(mask: Mask) -> Box:
+    """The smallest box around the True pixels."""
+    x, y = np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))
+    return int(x[0]), int(y[0]), int(x[-1]) + 1, int(y[-1]) + 1
+
+
+def _finer(sprite: Sprite) -> Box:
+    """The box of a wholly visible sprite to a tenth of a pixel."""
+    alpha = np.asarray(sprite.image.getchannel("A")) / 255
+    (x1, x2), (y1, y2) = _edges(alpha.max(0)), _edges(alpha.max(1))
+    x, y = sprite.xy
+    return round(x + x1, 1), round(y + y1, 1), round(x + x2, 1), round(y + y2, 1)
+
+
+def _edges(cover: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Where a row of pixels begins and ends to be covered: a pixel covered by 0.3 counts as 0.3 pixels."""
+    inside = np.flatnonzero(cover > 0.5)
+    first, last = int(inside[0]), int(inside[-1])
+    return first + 1 - float(cover[: first + 1].sum()), last + float(cover[last:].sum())
+
+
+# ---------------------------------------------------------------- pasting
+
+
+def _paste(picture: Image.Image, sprite: Sprite) -> None:
+    if sprite.name != "fish":
+        _cast_shadow(picture, sprite)
+    picture.paste(sprite.image, sprite.xy, sprite.image)
+
+
+def _cast_shadow(picture: Image.Image, sprite: Sprite) -> None:
+    """A soft dark ellipse under the foot of a thing; it is no part of the thing."""
+    (x, y), (width, height) = sprite.xy, sprite.image.size
+    reach = 0.04 * width + 0.03 * height
+    shadow = Image.new("L", picture.size)
+    ellipse = (x + 0.04 * width, y + height - reach, x + 1.05 * width, y + height + reach)
+    ImageDraw.Draw(shadow).ellipse(ellipse, fill=150)
+    picture.paste((12, 14, 22), mask=shadow.filter(ImageFilter.GaussianBlur(reach / 2)))

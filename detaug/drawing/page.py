@@ -1,0 +1,94 @@
+"""A page of pictures in rows and columns, with headings and captions, for `detaug.drawing.boxes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, zip_longest
+
+from PIL import Image, ImageDraw
+
+from detaug.drawing.text import cut, typeset, wrap
+
+Color = tuple[int, int, int]
+
+INK: Color = (28, 30, 34)
+FAINT: Color = (92, 96, 104)
+PAPER: Color = (255, 255, 255)
+MARGIN = 16
+GAP = 12
+TITLE, HEADING, CAPTION = 20, 15, 13  # text heights
+MOST_LINES = 6  # of a caption
+
+
+def lay_out(
+    pictures: Sequence[Sequence[Image.Image]],
+    captions: Sequence[Sequence[str]],
+    title: str,
+    columns: Sequence[str],
+) -> Image.Image:
+    """The page: a heading above each column, a caption below each picture, wrapped to the width of its column."""
+    widths = [max(p.width for p in column if p) for column in zip_longest(*pictures)]
+    lines = [[_lines(text, width) for text, width in zip(row, widths, strict=False)] for row in captions]
+    heights = [_row_height(row, texts) for row, texts in zip(pictures, lines, strict=True)]
+    headings_top = MARGIN + strip(bool(title), TITLE)
+    lefts = _starts(MARGIN, widths, GAP, first_gap=2 * GAP)
+    tops = _starts(headings_top + strip(any(columns), HEADING), heights, GAP)
+    page = Image.new("RGB", (lefts[-1] - GAP + MARGIN, tops[-1] - GAP + MARGIN), PAPER)
+    draw = ImageDraw.Draw(page)
+    _write(draw, (MARGIN, MARGIN), title, TITLE, INK, page.width - 2 * MARGIN)
+    height = _heading_height(columns, widths)
+    for left, width, heading in zip(lefts, widths, columns, strict=False):
+        _write(draw, (left, headings_top), heading, height, INK, width)
+    for top, row, texts in zip(tops, pictures, lines, strict=False):
+        for left, width, picture, caption in zip(lefts, widths, row, texts, strict=False):
+            page.paste(picture, (left, top))
+            for number, line in enumerate(caption):
+                _write(draw, (left, top + picture.height + 3 + number * leading(CAPTION)), line, CAPTION, FAINT, width)
+    return page
+
+
+def _heading_height(headings: Sequence[str], widths: Sequence[int]) -> int:
+    """The usual height, or the largest below it, down to a caption's, at which no heading is cut."""
+
+    def fits(height: int) -> bool:
+        texts = (typeset(heading, height) for heading in headings)
+        return all(font.getlength(text) <= width for (text, font), width in zip(texts, widths, strict=False))
+
+    return next(filter(fits, range(HEADING, CAPTION, -1)), CAPTION)
+
+
+def _row_height(pictures: Sequence[Image.Image], captions: Sequence[Sequence[str]]) -> int:
+    """Of pictures with the lines below each."""
+    return max((p.height + strip(len(lines), CAPTION) for p, lines in zip(pictures, captions, strict=True)), default=0)
+
+
+def strip(lines: int, text_height: int) -> int:
+    """The height of some lines of text with the space around them."""
+    return lines * leading(text_height) + 8 if lines else 0
+
+
+def leading(text_height: int) -> int:
+    """From a line of text to the next, in pixels."""
+    return round(text_height * 1.3)
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """A caption in lines that fit `width`; what is too much is cut off."""
+    lines = [line for part in text.split("\n") if part for line in wrap(*typeset(part, CAPTION), width)]
+    return lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], " ".join(lines[MOST_LINES - 1 :])]
+
+
+def _starts(start: int, lengths: Sequence[int], gap: int, first_gap: int | None = None) -> list[int]:
+    """Where each thing of `lengths` begins, with `gap` between, and where one more would."""
+    gaps = [gap if first_gap is None or len(lengths) == 1 else first_gap] + [gap] * len(lengths)
+    steps = (length + space for length, space in zip(lengths, gaps, strict=False))
+    return list(accumulate(steps, initial=start))
+
+
+def _write(
+    draw: ImageDraw.ImageDraw, xy: tuple[int, int], text: str, height: int, color: Color, max_width: int
+) -> None:
+    """One line of text with its top at `xy`, cut to `max_width`."""
+    text, font = typeset(text, height)
+    line = cut(text, font, max_width)
+    draw.text((xy[0], xy[1] + round(0.95 * height)), line, color, font, anchor="ls")

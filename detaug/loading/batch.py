@@ -1,0 +1,99 @@
+"""`Batch`: what the loader yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from detaug.boxes.views import invert
+from detaug.drawing.boxes import notebook_png
+
+Boxes = TypeVar("Boxes", Tensor, list[Tensor])
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """N augmented images with their boxes, padded to the M boxes of the fullest one.
+
+    images, boxes, labels and mask are on the loader's device; image_id, size, image_size and matrix stay on the CPU.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> batch = next(iter(da.Loader(reader, da.presets.ssd300(), batch_size=4)))
+    >>> print(tuple(batch.images.shape), tuple(batch.boxes.shape), batch.counts)
+    (4, 3, 300, 300) (4, 5, 4) (0, 0, 3, 5)
+    >>> print([target["labels"].tolist() for target in batch.targets()])
+    [[], [], [2, 1, 1], [3, 3, 3, 3, 3]]
+    >>> print(batch.image_id[2], batch.to_source(batch.boxes)[2, 0].round())  # in pixels of the photograph
+    tensor(3) tensor([205., 247., 338., 323.])
+    """
+
+    images: Tensor
+    """(N, 3, H, W): float32 after Normalize; without it in 0..255, uint8."""
+    boxes: Tensor
+    """(N, M, 4) float32 XYXY pixels of the output image; zeros where padded."""
+    labels: Tensor
+    """(N, M) int64, 1..K; -1 where padded."""
+    mask: Tensor
+    """(N, M) bool, False where padded."""
+    image_id: Tensor
+    """(N,) int64, the json's."""
+    size: Tensor
+    """(N, 2) int64: (height, width) of the source image, as displayed."""
+    image_size: Tensor
+    """(N, 2) int64: (height, width) of the image in `images`; what lies right of it or below is padding."""
+    matrix: Tensor
+    """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
+    counts: tuple[int, ...]
+    """N: the number of boxes of each image."""
+    params: tuple[dict[str, NDArray[Any]], ...] | None = None
+    """For each op, by name what it drew, arrays whose first axis is N; None unless the loader has return_params."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def _repr_png_(self) -> bytes:
+        """For notebooks; padding is hatched. `detaug.sheets.batch_sheet(ops=...)` undoes a Normalize."""
+        boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
+        return notebook_png(list(self.images), boxes, labels, self.image_size.tolist())
+
+    def targets(self) -> list[dict[str, Tensor]]:
+        """N dicts as torchvision's detectors take them: boxes (M_i, 4), labels (M_i,), image_id. Views, no copies."""
+        rows = zip(self.boxes, self.labels, self.image_id, self.counts, strict=True)
+        return [{"boxes": b[:count], "labels": k[:count], "image_id": i} for b, k, i, count in rows]
+
+    def to_source(self, boxes: Boxes) -> Boxes:
+        """Boxes in output pixels -> source pixels; nothing is clipped.
+
+        `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them.
+        """
+        if len(boxes) != len(self):
+            raise ValueError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
+        if isinstance(boxes, Tensor):
+            return _move(boxes, self._to_source())
+        return [_move(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch with every tensor on `device`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+        return Batch(**{**values, **moved})
+
+    def _to_source(self) -> Tensor:
+        return torch.from_numpy(invert(self.matrix.cpu().double().numpy())).float()
+
+
+def _move(boxes: Tensor, matrix: Tensor) -> Tensor:
+    """(N, K, 4) XYXY through (N, 2, 3), or projectively (N, 3, 3): the hull of the moved corners, float32 at least."""
+    if not boxes.is_floating_point() or boxes.element_size() < 4:
+        boxes = boxes.float()
+    matrix = matrix.to(boxes)
+    x0, y0, x1, y1 = boxes.unbind(-1)
+    points = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], 1)  # (N, 2, K, 4)
+    moved = torch.einsum("nij,njkc->nikc", matrix[:, :, :2], points) + matrix[:, :, 2, None, None]
+    if matrix.shape[1] == 3:
+        moved = moved[:, :2] / moved[:, 2:]
+    return torch.cat([moved.amin(-1), moved.amax(-1)], 1).transpose(1, 2)

@@ -1,0 +1,230 @@
+"""RandAugment and TrivialAugment: each image draws some ops and how strong they are.
+
+Ops, their strengths and draws are torchvision's (`transforms/v2/_auto_augment.py`), which refuses boxes; here they
+follow. Shears, shifts and turns move the view before `Resize`; the recipe runs the colour ops right behind it, from
+the same draw, on the images that drew them, and what no image drew does not run. So the fill beside the image is
+coloured with it, and sharpness works on output pixels. Contrast turns about 128, not about the image's mean gray,
+equalisation is OpenCV's (see `RandomEqualize`), pixels are resampled once, by `Resize`. The image's type stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from nvidia.dali import fn, types
+
+from detaug.boxes.views import Floats, Ints, Views
+from detaug.ops import color
+from detaug.ops.affine import about_middle, rotation, shearing
+from detaug.ops.arguments import FILL, RGB, check, check_rgb
+from detaug.ops.dali_internals import of_one_type, where
+from detaug.ops.op import Arrays, GeometricOp, Node, Nodes, PixelOp
+from detaug.ops.pixels import RandomAutocontrast, RandomEqualize, as_bytes, clamped, color_mapped, sharpness_kernel
+
+MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
+LINEAR = ("Brightness", "Color", "Contrast")
+OPS = ("Identity", *MOVES, *LINEAR, "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize")
+SIGNED = (*MOVES, *LINEAR, "Sharpness")
+
+
+class Largest(NamedTuple):
+    """The strengths in the last bin; the first one is 0. Solarize goes from 1 to 0 in both policies."""
+
+    shear: float
+    """The tangent of the angle."""
+    shift: float
+    """Of the side where `relative`, else pixels."""
+    relative: bool
+    degrees: float
+    factor: float
+    """What is added to 1: brightness, saturation, contrast, sharpness."""
+    bits: int
+    """How many of eight go."""
+
+    def strengths(self, bins: int) -> Floats:
+        """(ops, bins)."""
+        up, none = np.linspace(0, 1, bins), np.zeros(bins)
+        moves = [self.shear * up] * 2 + [self.shift * up] * 2 + [self.degrees * up]
+        bits = 8 - np.round(np.arange(bins) / ((bins - 1) / self.bits))
+        return np.stack([none, *moves, *[self.factor * up] * 4, bits, 1 - up, none, none])
+
+
+class _Policy(GeometricOp):
+    largest: ClassVar[Largest]
+    fill: RGB
+    num_ops: int
+    num_magnitude_bins: int
+
+    @property
+    def after_resize(self) -> PixelOp:
+        return _Colors(self.num_ops)
+
+    def bins(self, rng: np.random.Generator, n: int) -> Ints:
+        """(n, num_ops): how strong each op is."""
+        raise NotImplementedError(f"{type(self).__name__} must define bins(rng, n)")
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        op = rng.integers(len(OPS), size=(n, self.num_ops))
+        sign = np.where(is_any(SIGNED, op) & (rng.random(op.shape) < 0.5), -1, 1)
+        return {"op": op, "strength": sign * self.largest.strengths(self.num_magnitude_bins)[op, self.bins(rng, n)]}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        for op, strength in zip(drawn["op"].T, drawn["strength"].T, strict=True):
+            views = self._step(views, op, strength)
+        return views
+
+    def _step(self, views: Views, op: Ints, strength: Floats) -> Views:
+        moved = np.flatnonzero(is_any(MOVES, op))
+        rows = moved if len(moved) else np.zeros(1, np.int64)  # what is true of all images is wanted in every case
+        change = self._change(op[rows], strength[rows], views.size[rows])
+        return views.put(moved, views[rows].warp(change, views.size[rows], self.fill).clip())
+
+    def _change(self, op: Ints, strength: Floats, size: Floats) -> Floats:
+        """(n, 3, 3), of pixels: shears about the top left, turns about the middle, shifts by whole pixels."""
+        shear_x, shear_y, shift_x, shift_y, degrees = (np.where(is_any((name,), op), strength, 0) for name in MOVES)
+        change = about_middle(rotation(-degrees), size, size)
+        change[:, :2, :2] @= shearing(np.degrees(np.arctan(np.stack([shear_x, shear_y], axis=1))))
+        shift = np.stack([shift_x, shift_y], axis=1) * (size[:, ::-1] if self.largest.relative else 1)
+        change[:, :2, 2] += np.trunc(shift)
+        return change
+
+
+@dataclass(frozen=True)
+class RandAugment(_Policy):
+    """`num_ops` of 14 ops, one after the other, all of strength `magnitude` (Cubuk et al. 2019).
+
+    torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts
+    of 150/331 of the side, turns of 30 degrees, factors of 1 - 0.9 and 1 + 0.9, 4 bits. It stands before `Resize`;
+    this module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it
+    costs about five times as much as decoding; most of it is the fill of what an earlier move cut off, pixel by pixel
+    along slanted edges (none with `num_ops=1`), the rest colour ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
+    >>> after = samples.then(da.RandAugment(), da.Resize((100, 200)))
+    >>> for boxes in after.boxes:
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[47.0, 10.0, 87.0, 50.0]]
+    [[20.0, 23.0, 60.0, 63.0]]
+    """
+
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+    fill: RGB = FILL
+
+    largest = Largest(shear=0.3, shift=150 / 331, relative=True, degrees=30, factor=0.9, bits=4)
+
+    def __post_init__(self) -> None:
+        check("num_ops", self.num_ops, type(self.num_ops) is int and self.num_ops >= 1, "a whole number of at least 1")
+        _check_bins(self.num_magnitude_bins)
+        inside = type(self.magnitude) is int and 0 <= self.magnitude < self.num_magnitude_bins
+        check("magnitude", self.magnitude, inside, f"a whole number in 0..{self.num_magnitude_bins - 1}")
+        check_rgb("fill", self.fill)
+
+    def bins(self, rng: np.random.Generator, n: int) -> Ints:
+        return np.full((n, self.num_ops), self.magnitude)
+
+
+@dataclass(frozen=True)
+class TrivialAugmentWide(_Policy):
+    """One of 14 ops, its strength drawn from `num_magnitude_bins` (Müller, Hutter 2021), torchvision's.
+
+    The strongest are shears of 0.99, shifts of 32 pixels of the view before `Resize`, turns of 135 degrees, factors
+    of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and much for boxes. It stands before `Resize`; this
+    module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it costs about as much as decoding,
+    as its colour ops do.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> after = samples.then(da.TrivialAugmentWide(), da.Resize((100, 200)))
+    >>> for boxes in after.boxes:  # three drew a colour op
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[43.0, 10.0, 83.0, 50.0]]
+    """
+
+    num_magnitude_bins: int = 31
+    fill: RGB = FILL
+
+    largest = Largest(shear=0.99, shift=32, relative=False, degrees=135, factor=0.99, bits=6)
+    num_ops: ClassVar[int] = 1  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        _check_bins(self.num_magnitude_bins)
+        check_rgb("fill", self.fill)
+
+    def bins(self, rng: np.random.Generator, n: int) -> Ints:
+        return rng.integers(self.num_magnitude_bins, size=(n, 1))
+
+
+@dataclass(frozen=True)
+class _Colors(PixelOp):
+    """The colour ops that a policy drew."""
+
+    num_ops: int
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        op, strength = drawn["op"], drawn["strength"]
+        return views, {
+            "apply": np.stack([is_any(names, op) for names, _, _ in CHANGES], axis=2),
+            "color": _color(op, strength),
+            "kernel": sharpness_kernel(1 + strength.ravel()).reshape(*op.shape, 3, 3),
+            "mask": 256 - (1 << (8 - np.where(is_any(("Posterize",), op), strength, 8).astype(np.int64))),
+            "threshold": 255 * strength,
+        }
+
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
+        for step in range(self.num_ops):
+            for at, (_, wanted, change) in enumerate(CHANGES):
+                nodes = {wanted: planned[wanted][step]} if wanted else {}
+                image = where(planned["apply"][step, at], image, nodes, of_one_type(change))
+        return image
+
+
+def is_any(names: tuple[str, ...], op: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Is the op one of `names`? Of the shape of `op`, positions in OPS."""
+    return np.isin(op, [OPS.index(name) for name in names])
+
+
+def _color(op: Ints, strength: Floats) -> Floats:
+    """(n, num_ops, 3, 4)."""
+    brightness, saturation, contrast = (1 + np.where(is_any((name,), op), strength, 0).ravel() for name in LINEAR)
+    maps = color.chain(color.brightness(brightness), color.saturation(saturation), color.contrast(contrast))
+    return maps.reshape(*op.shape, 3, 4)
+
+
+def _mapped(image: Node, nodes: Nodes) -> Node:
+    return color_mapped(image, nodes["color"])
+
+
+def _sharpened(image: Node, nodes: Nodes) -> Node:
+    return clamped(fn.filter(image, nodes["kernel"].gpu() if image.device == "gpu" else nodes["kernel"]))
+
+
+def _posterized(image: Node, nodes: Nodes) -> Node:
+    return as_bytes(image) & fn.cast(nodes["mask"], dtype=types.UINT8)
+
+
+def _solarized(image: Node, nodes: Nodes) -> Node:
+    image = fn.cast(image, dtype=types.FLOAT)
+    return image + fn.cast(image >= nodes["threshold"], dtype=types.FLOAT) * (255.0 - 2.0 * image)
+
+
+CHANGES: tuple[tuple[tuple[str, ...], str, Callable[[Node, Nodes], Node]], ...] = (
+    (LINEAR, "color", _mapped),
+    (("Sharpness",), "kernel", _sharpened),
+    (("Posterize",), "mask", _posterized),
+    (("Solarize",), "threshold", _solarized),
+    (("AutoContrast",), "", RandomAutocontrast().change),
+    (("Equalize",), "", RandomEqualize().change),
+)
+"""The ops that do it, which of the planned arrays it takes, the change."""
+
+
+def _check_bins(bins: int) -> None:
+    check("num_magnitude_bins", bins, type(bins) is int and bins >= 2, "a whole number of at least 2")

@@ -1,0 +1,196 @@
+"""Which ops run: with a probability, one of several, or in random order. What an image did not draw costs nothing.
+
+Of pixel ops the image keeps its type: what one that makes it float32 leaves is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.boxes.views import Bools, Ints, Views
+from detaug.ops.arguments import check, check_p, is_numbers
+from detaug.ops.dali_internals import of_one_type, where
+from detaug.ops.op import Arrays, Node, Nodes, Op
+
+T = TypeVar("T")
+
+
+class _Control(Op):
+    """Ops of one stage; a subclass says which images each op is for, and in which order they may run."""
+
+    ops: Sequence[Op]
+
+    @property
+    def stage(self) -> str:  # type: ignore[override]
+        """That of the ops."""
+        return self.ops[0].stage
+
+    @property
+    def fills(self) -> tuple[tuple[float, ...], ...]:
+        return tuple(fill for op in self.ops for fill in op.fills)
+
+    @property
+    def sequence(self) -> tuple[int, ...]:
+        """The positions of the ops, in the order in which they may run."""
+        return tuple(range(len(self.ops)))
+
+    def choose(self, rng: np.random.Generator, n: int) -> Bools:
+        """(n, S): is each op of the sequence for the image?"""
+        raise NotImplementedError(f"{type(self).__name__} must define choose(rng, n)")
+
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        drawn: Arrays = {"chosen": self.choose(rng, len(views))}
+        for step, at in enumerate(self.sequence):
+            rows = _rows(drawn["chosen"][:, step])
+            own = self.ops[at].draw_for(views[rows], rng)
+            drawn |= {f"{step}.{name}": _spread(array, rows, len(views)) for name, array in own.items()}
+            views, _ = self._plan_step(step, views, drawn)
+        return drawn
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        inputs: Arrays = {} if self.stage == "view" else {"chosen": drawn["chosen"]}
+        for step in range(len(self.sequence)):
+            views, planned = self._plan_step(step, views, drawn)
+            inputs |= {f"{step}.{name}": array for name, array in planned.items()}
+        return views, inputs
+
+    def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        """The views after a step, and what its op is to be fed, for all images."""
+        chosen, op = drawn["chosen"][:, step], self.ops[self.sequence[step]]
+        rows = _rows(chosen)
+        part, planned = op.plan(views[rows], {name: array[rows] for name, array in of_step(step, drawn).items()})
+        return views.put(np.flatnonzero(chosen), part), {
+            name: _spread(array, rows, len(views)) for name, array in planned.items()
+        }
+
+    def constants(self, device: str) -> Nodes:
+        """What the ops are to find in `planned` beside it, as `paint` must get it: made outside of all branches."""
+        each = ((step, getattr(self.ops[at], "constants", None)) for step, at in enumerate(self.sequence))
+        return {f"{step}.{name}": node for step, made in each if made for name, node in made(device).items()}
+
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
+        if self.stage == "view":
+            return image
+        planned = self.constants(image.device) | planned
+        for step, at in enumerate(self.sequence):
+            paint = of_one_type(partial(self.ops[at].dali_graph, views=views))
+            image = where(planned["chosen"][step], image, of_step(step, planned), paint)
+        return image
+
+
+@dataclass(frozen=True)
+class RandomApply(_Control):
+    """All of `ops`, one after the other, with probability `p`; else none of them (torchvision's `RandomApply`).
+
+    The ops are all of one kind: geometric, or pixel ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
+    >>> turn = da.RandomApply([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)], p=0.5)
+    >>> for boxes in turn(samples).boxes:
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[140.0, 50.0, 180.0, 90.0]]
+    [[140.0, 50.0, 180.0, 90.0]]
+    """
+
+    ops: Sequence[Op]
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_ops(self.ops)
+        check_p(self.p)
+
+    def choose(self, rng: np.random.Generator, n: int) -> Bools:
+        return np.tile((rng.random(n) < self.p)[:, None], (1, len(self.ops)))
+
+
+@dataclass(frozen=True)
+class RandomChoice(_Control):
+    """One of `ops`, drawn with the weights `probabilities` or all alike (torchvision's `RandomChoice`).
+
+    The ops are all of one kind: geometric, or pixel ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
+    >>> flip = da.RandomChoice([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)])
+    >>> for boxes in flip(samples).boxes:
+    ...     print(boxes.round().tolist())
+    [[20.0, 50.0, 60.0, 90.0]]
+    [[140.0, 10.0, 180.0, 50.0]]
+    [[140.0, 10.0, 180.0, 50.0]]
+    """
+
+    ops: Sequence[Op]
+    probabilities: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        _check_ops(self.ops)
+        weights = self.probabilities or [1.0] * len(self.ops)
+        right = is_numbers(weights, len(self.ops)) and min(weights) >= 0 and sum(weights) > 0
+        check("probabilities", self.probabilities, right, f"{len(self.ops)} weights, one for each op, not all 0")
+
+    def choose(self, rng: np.random.Generator, n: int) -> Bools:
+        weights = np.array(self.probabilities or [1.0] * len(self.ops), np.float64)
+        drawn = rng.choice(len(self.ops), (n, 1), p=weights / weights.sum())
+        return np.asarray(drawn == np.arange(len(self.ops)))
+
+
+@dataclass(frozen=True)
+class RandomOrder(_Control):
+    """All of `ops` in a random order (torchvision's `RandomOrder`).
+
+    The ops are all of one kind: geometric, or pixel ops.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> ops = da.RandomOrder([da.Pad(10), da.CenterCrop((100, 200))])
+    >>> for boxes in ops(samples).boxes:  # the last was cropped first
+    ...     print(boxes.round().tolist())
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[20.0, 10.0, 60.0, 50.0]]
+    [[30.0, 20.0, 70.0, 60.0]]
+    """
+
+    ops: Sequence[Op]
+
+    def __post_init__(self) -> None:
+        _check_ops(self.ops)
+
+    @property
+    def sequence(self) -> tuple[int, ...]:
+        return tuple(range(len(self.ops))) * len(self.ops)
+
+    def choose(self, rng: np.random.Generator, n: int) -> Bools:
+        order = rng.permuted(np.tile(np.arange(len(self.ops)), (n, 1)), axis=1)  # (n, place)
+        return np.asarray((order[:, :, None] == np.arange(len(self.ops))).reshape(n, -1))
+
+
+def _check_ops(ops: Any) -> None:
+    several = isinstance(ops, tuple | list) and bool(ops) and all(isinstance(op, Op) for op in ops)
+    check("ops", ops, several, "one or more ops")
+    kind = {op.stage for op in ops} in ({"view"}, {"pixels"}) and not any(op.mixes for op in ops)
+    check("ops", ops, kind, "all geometric ops or all pixel ops, none of which puts images together")
+    check("ops", ops, not any(op.after_resize for op in ops), "ops without a second part after Resize")
+
+
+def _rows(chosen: Bools) -> Ints:
+    """The images that an op is for; or any one, since what an op says of all images is wanted in every case."""
+    return np.flatnonzero(chosen) if chosen.any() else np.zeros(1, np.int64)
+
+
+def _spread(array: NDArray[Any], rows: Ints, n: int) -> NDArray[Any]:
+    """(n, ...): `array` at `rows`, zeros elsewhere."""
+    full = np.zeros((n, *array.shape[1:]), array.dtype)
+    full[rows] = array
+    return full
+
+
+def of_step(step: int, named: Mapping[str, T]) -> dict[str, T]:
+    """What the op at `step` of the sequence drew or planned, by its own names."""
+    prefix = f"{step}."
+    return {name[len(prefix) :]: value for name, value in named.items() if name.startswith(prefix)}

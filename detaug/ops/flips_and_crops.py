@@ -1,0 +1,326 @@
+"""Flips, quarter turns, canvases and crops: ops that look at the images in another way.
+
+An op is a frozen dataclass: `draw` returns its random numbers for a batch, `move` the views after it; the pixels
+are `Resize`'s. `RandomZoomOut` is a short one to learn from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from detaug.boxes.views import Floats, Views
+from detaug.ops.arguments import FILL, RGB, check, check_p, check_rgb
+from detaug.ops.op import Arrays, GeometricOp
+
+
+@dataclass(frozen=True)
+class _RandomFlip(GeometricOp):
+    p: float = 0.5
+
+    axis: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"flip": rng.random(n) < self.p}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        start = np.zeros((len(views), 2))
+        start[:, self.axis] = drawn["flip"]  # a mirrored view goes from 1 to 0
+        end = np.ones((len(views), 2))
+        end[:, self.axis] -= drawn["flip"]
+        return views.crop_to(start, end)
+
+
+class RandomHorizontalFlip(_RandomFlip):
+    """Mirror left and right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.RandomHorizontalFlip(p=1)(samples).boxes[0])
+    [[140.  10. 180.  50.]]
+    """
+
+    axis = 0
+
+
+class RandomVerticalFlip(_RandomFlip):
+    """Mirror top and bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.RandomVerticalFlip(p=1)(samples).boxes[0])
+    [[20. 50. 60. 90.]]
+    """
+
+    axis = 1
+
+
+@dataclass(frozen=True)
+class RandomRotate90(GeometricOp):
+    """Turn by one, two or three quarters, each as likely, with probability `p` (Albumentations' RandomRotate90).
+
+    Albumentations draws from zero to three quarters; here `p` is the share of images that are turned.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> for boxes in da.RandomRotate90(p=1)(samples).boxes:
+    ...     print(boxes.round().tolist())
+    [[10.0, 140.0, 50.0, 180.0]]
+    [[50.0, 20.0, 90.0, 60.0]]
+    [[140.0, 50.0, 180.0, 90.0]]
+    [[50.0, 20.0, 90.0, 60.0]]
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"turns": np.where(rng.random(n) < self.p, rng.integers(1, 4, n), 0)}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return views.quarter_turns(drawn["turns"])
+
+
+# -------------------------------------------------------------------------------------------- canvases
+
+
+@dataclass(frozen=True)
+class RandomZoomOut(GeometricOp):
+    """Put the image at a random place of a canvas up to `max_ratio` times as wide and high, with probability `p`.
+
+    SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and bbox_paste. The canvas
+    keeps the image's aspect ratio; `fill` is its colour, RGB 0..255.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomZoomOut(max_ratio=2, p=1)(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[22. 10. 62. 50.]] (127, 254, 3)
+    >>> print(da.Resize((100, 200))(after).boxes[0].round())  # as seen in 100 x 200 pixels
+    [[18.  8. 49. 39.]]
+    """
+
+    max_ratio: float = 4.0
+    p: float = 0.5
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        large = 1 <= self.max_ratio < float("inf")
+        check("max_ratio", self.max_ratio, large, "at least 1 (1 leaves the image as it is)")
+        check_p(self.p)
+        check_rgb("fill", self.fill)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
+        return {"ratio": ratio, "place": rng.random((n, 2))}  # place 0: at the left or top, 1: at the right or bottom
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        ratio = drawn["ratio"][:, None]
+        start = -drawn["place"] * (ratio - 1)
+        return views.fill_outside(self.fill).crop_to(start, start + ratio)
+
+
+@dataclass(frozen=True)
+class Pad(GeometricOp):
+    """Add `padding` pixels of `fill` around the image: one number, (left and right, top and bottom), or
+    (left, top, right, bottom), as torchvision's `Pad` takes them. `fill`: RGB 0..255, in torchvision black.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.Pad((5, 10))(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[25. 20. 65. 60.]] (120, 210, 3)
+    """
+
+    padding: int | tuple[int, ...]
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        whole = len(self._sides) == 4 and all(type(side) is int and side >= 0 for side in self._sides)
+        check("padding", self.padding, whole, "one, two or four whole numbers of pixels of at least 0")
+        check_rgb("fill", self.fill)
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        given = tuple(self.padding) if isinstance(self.padding, tuple | list) else (self.padding,)
+        return given * (4 // len(given)) if len(given) in (1, 2, 4) else given
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        before, after = np.array(self._sides, np.float64).reshape(2, 2)
+        size = views.size[:, ::-1]
+        return views.fill_outside(self.fill).crop_to(-before / size, 1 + after / size)
+
+
+@dataclass(frozen=True)
+class PadToMultiple(GeometricOp):
+    """Add `fill`, RGB 0..255, at the right and the bottom until height and width are multiples of `multiple` pixels.
+
+    Albumentations' `PadIfNeeded(pad_height_divisor=...)`; DALI: pad(align=...).
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.PadToMultiple(64)(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[20. 10. 60. 50.]] (128, 256, 3)
+    """
+
+    multiple: int
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        check("multiple", self.multiple, type(self.multiple) is int and self.multiple >= 1, "a whole number from 1")
+        check_rgb("fill", self.fill)
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        wanted = np.ceil(views.size / self.multiple - 1e-9) * self.multiple
+        return views.fill_outside(self.fill).crop_to(np.zeros((len(views), 2)), (wanted / views.size)[:, ::-1])
+
+
+# ------------------------------------------------------------------------------------------------ crops
+
+
+@dataclass(frozen=True)
+class CenterCrop(GeometricOp):
+    """The middle `size` (height, width) pixels; `fill`, RGB 0..255, around an image that is smaller.
+
+    torchvision's `CenterCrop`; DALI: crop. One number is a square. What is cut off a box is clipped, and a box of
+    which nothing is left is dropped.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.CenterCrop(120)(samples)  # 40 from the left, which cuts the box; 10 of fill above and below
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[ 0. 20. 20. 60.]] (120, 120, 3)
+    """
+
+    size: int | tuple[int, int]
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        _check_crop_size(self.size)
+        check_rgb("fill", self.fill)
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return _crop(views, _wanted(self.size, views), np.full((len(views), 2), 0.5), self.fill)
+
+
+@dataclass(frozen=True)
+class RandomCrop(GeometricOp):
+    """A window of `size` (height, width) pixels at a random place of the image, with probability `p`.
+
+    torchvision's `RandomCrop(pad_if_needed=True)`: an image that is smaller lies at a random place of a window
+    filled with `fill`, RGB 0..255. One number is a square. What is cut off a box is clipped, and a box of which
+    nothing is left is dropped.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomCrop((60, 120))(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[ 0.  8. 38. 48.]] (60, 120, 3)
+    """
+
+    size: int | tuple[int, int]
+    p: float = 1.0
+    fill: RGB = FILL
+
+    def __post_init__(self) -> None:
+        _check_crop_size(self.size)
+        check_p(self.p)
+        check_rgb("fill", self.fill)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"crop": rng.random(n) < self.p, "place": rng.random((n, 2))}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        wanted = np.where(drawn["crop"][:, None], _wanted(self.size, views), views.size)
+        return _crop(views, wanted, drawn["place"], self.fill)
+
+
+@dataclass(frozen=True)
+class RandomBoxSafeCrop(GeometricOp):
+    """A random window that holds all boxes whole, with probability `p`.
+
+    Each side of the window lies anywhere between the image's border and the outermost box, as in Albumentations'
+    BBoxSafeRandomCrop without erosion. An image without boxes stays whole.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> after = da.RandomBoxSafeCrop()(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[15. 10. 55. 50.]] (59, 192, 3)
+    """
+
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"crop": rng.random(n) < self.p, "start": rng.random((n, 2)), "end": rng.random((n, 2))}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        real = (views.labels >= 0)[..., None]
+        start = np.where(real, views.boxes[..., :2], 1).min(1, initial=1).clip(0, 1)
+        end = np.where(real, views.boxes[..., 2:], 0).max(1, initial=0).clip(0, 1)
+        crop = drawn["crop"][:, None] & real.any(1)
+        start, end = np.where(crop, start * drawn["start"], 0), np.where(crop, 1 - (1 - end) * drawn["end"], 1)
+        return views.crop_to(start, end).clip()
+
+
+@dataclass(frozen=True)
+class ScaleJitter(GeometricOp):
+    """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or fill it up to `size` (H, W) pixels.
+
+    The image is scaled to fit in `size`, times a factor drawn from `scale`, and lies at, or is cropped at, a random
+    place; with probability 1 - `p` it stays as it is. torchvision's `ScaleJitter(target_size, scale_range)` and
+    `FixedSizeCrop(target_size)`, of its references, in one; torchvision fills at the right and the bottom only.
+    Put `Resize(size)` behind it.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
+    >>> after = samples.then(da.ScaleJitter((100, 200), scale=(0.5, 2.0)), da.Resize((100, 200)))
+    >>> for boxes in after.boxes:  # nothing of the second is left in view
+    ...     print(boxes.round().tolist())
+    [[0.0, 0.0, 24.0, 19.0]]
+    []
+    [[0.0, 13.0, 14.0, 69.0]]
+    [[0.0, 5.0, 10.0, 69.0]]
+    """
+
+    size: tuple[int, int]
+    scale: tuple[float, float] = (0.1, 2.0)
+    fill: RGB = FILL
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        check("size", self.size, isinstance(self.size, tuple | list), "(height, width) in whole pixels")
+        _check_crop_size(self.size)
+        low, high = self.scale
+        check("scale", self.scale, 0 < low <= high < float("inf"), "(smallest, largest) above 0")
+        check_rgb("fill", self.fill)
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        applied = rng.random(n) < self.p
+        return {"applied": applied, "scale": rng.uniform(*self.scale, n), "place": rng.random((n, 2))}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        size = np.array(self.size, np.float64)
+        fit = (size / views.size).min(1) * drawn["scale"]
+        wanted = np.where(drawn["applied"][:, None], size / fit[:, None], views.size)
+        window = _crop(views, wanted, drawn["place"], self.fill)
+        return window.at_size(np.where(drawn["applied"][:, None], size, views.size))
+
+
+def _wanted(size: int | tuple[int, int], views: Views) -> Floats:
+    return np.tile(np.array(size, np.float64), (len(views), 2 if isinstance(size, int) else 1))
+
+
+def _crop(views: Views, size: Floats, place: Floats, fill: RGB) -> Views:
+    """Windows of `size` (N, 2) (height, width); at `place` (N, 2) (x, y), 0 is left or top, 1 right or bottom."""
+    length = (size / views.size)[:, ::-1]
+    start = np.round(place * (1 - length) * views.size[:, ::-1]) / views.size[:, ::-1]
+    return views.fill_outside(fill).crop_to(start, start + length).clip()
+
+
+def _check_crop_size(size: int | tuple[int, int]) -> None:
+    sides = size if isinstance(size, tuple | list) else (size, size)
+    whole = len(sides) == 2 and all(type(side) is int and side >= 1 for side in sides)
+    check("size", size, whole, "(height, width) or one number for both, in whole pixels")

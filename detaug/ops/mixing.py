@@ -1,0 +1,329 @@
+"""Ops that put several images of a batch together, after `Resize`.
+
+Partners come from the image's own batch, each of the others with the same chance, so the same seed gives the same
+pictures whatever the number of pipelines. The matrix, and with it `Batch.to_source`, remains that of the image itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from nvidia.dali import fn
+
+from detaug.boxes.views import Floats, Ints, Views, padded, pairs, part_matrix
+from detaug.ops.arguments import Range, check, check_p, check_range, check_share
+from detaug.ops.erasing import cover, parts
+from detaug.ops.op import Arrays, Node, Nodes, PixelOp
+from detaug.ops.pixels import as_bytes
+from detaug.ops.resize import first_of_batch
+
+
+def partners(views: Views, drawn: Floats) -> Ints:
+    """Rows of other images of each image's batch; one that is alone is its own partner. `drawn`: (N, ...) in [0, 1)."""
+    first = first_of_batch(views)
+    count = np.searchsorted(views.batch, views.batch, side="right") - first
+    own = np.arange(len(views)) - first
+    first, count, own = (each.reshape(-1, *[1] * (drawn.ndim - 1)) for each in (first, count, own))
+    return np.asarray(first + (own + 1 + np.floor(drawn * (count - 1)).astype(np.int64)) % count)
+
+
+class Pasting(PixelOp):
+    """Pastes rectangles of the batch's images, later ones over earlier ones."""
+
+    mixes: ClassVar[bool] = True
+
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
+        tiles = planned["tiles"]  # one input: feeding DALI costs more than taking it apart there
+        return fn.multi_paste(image, in_ids=tiles[0, :, 0], in_anchors=tiles[1], out_anchors=tiles[2], shapes=tiles[3])
+
+
+def _tiles(views: Views, rows: Ints, source: Floats, target: Floats) -> Arrays:
+    """The input of `Pasting`: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
+    index = views.slot[rows]
+    in_anchor, shape = source[..., 1::-1], (source[..., 2:] - source[..., :2])[..., ::-1]
+    tiles = np.stack([np.stack([index, index], axis=2), in_anchor, target[..., ::-1], shape], axis=2).astype(np.int64)
+    empty_first = np.argsort((shape > 0).all(2), axis=1, kind="stable")  # DALI's GPU kernel errs on empty last ones
+    return {"tiles": tiles[np.arange(len(views))[:, None], empty_first].swapaxes(1, 2)}
+
+
+def _whole(views: Views) -> Floats:
+    """(N, 4): the images' rectangles, XYXY pixels."""
+    return np.concatenate([np.zeros((len(views), 2)), views.size[:, ::-1]], axis=1)
+
+
+# ----------------------------------------------------------------------------------------------- mosaic
+
+
+@dataclass(frozen=True)
+class Mosaic(Pasting):
+    """2 x 2 tiles with probability `p`: the image and three of its batch (Bochkovskiy et al. 2020, YOLOv4).
+
+    The tiles meet at one point, drawn for x and y from `center`, shares of width and height. Each tile shows a part
+    of an image at full size, nothing is resampled: that part whose corner touches the point in Ultralytics' mosaic,
+    so the tile at the top left shows the bottom right of its image. With `center=(0, 1)` it is the middle of
+    Ultralytics' mosaic of twice the width and height. The image itself is at any of the four places (Ultralytics:
+    at the top left); partners are drawn one by one, so an image may come twice.
+
+    Boxes are cut off at their tile, and dropped if less than `min_visibility` of their area is in it, or something
+    thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch`, counted from 0, on it
+    does nothing: Ultralytics' `close_mosaic=10` is `until_epoch=epochs - 10`.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
+    >>> after = samples.then(da.Resize((100, 100)), da.Mosaic())
+    >>> for labels, boxes in zip(after.labels, after.boxes):
+    ...     print(labels, boxes.round().tolist())
+    [2 2 2] [[77.0, 86.0, 100.0, 100.0], [0.0, 0.0, 17.0, 16.0], [77.0, 0.0, 100.0, 16.0]]
+    [1 1] [[76.0, 81.0, 100.0, 100.0], [76.0, 0.0, 100.0, 11.0]]
+    """
+
+    p: float = 1.0
+    center: Range = (0.25, 0.75)
+    min_visibility: float = 0.1
+    until_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+        check_range("center", self.center, 0, 1)
+        check_share("min_visibility", self.min_visibility)
+        whole = self.until_epoch is None or (type(self.until_epoch) is int and self.until_epoch >= 0)
+        check("until_epoch", self.until_epoch, whole, "None or a whole number of epochs")
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {
+            "mosaic": rng.random(n) < self.p,
+            "center": rng.uniform(*self.center, (n, 2)),
+            "place": rng.integers(4, size=n),
+            "partners": rng.random((n, 3)),
+        }
+
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        """From `until_epoch` on none is drawn: a batch made again does not know its epoch."""
+        drawn = self.draw(rng, len(views))
+        return drawn | {"mosaic": drawn["mosaic"] & (self.until_epoch is None or views.epoch < self.until_epoch)}
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        on = drawn["mosaic"]
+        own = np.arange(len(views))[:, None]
+        rows = np.concatenate([own, partners(views, drawn["partners"])], axis=1)
+        place = (drawn["place"][:, None] + np.arange(4)) % 4  # of the own image, then of the partners
+        source, target = _quarters(views, drawn["center"], place)
+        source = np.where(on[:, None, None], source, _only_own(views))
+        target = np.where(on[:, None, None], target, 0)
+        return _in_tiles(views, rows, source, target, self.min_visibility), _tiles(views, rows, source, target)
+
+
+def _quarters(views: Views, center: Floats, place: Ints) -> tuple[Floats, Floats]:
+    """(N, T, 4): what tiles show, (N, T, 2) (x, y): where. `place` (N, T): 0, 1 at the top, 2, 3 below."""
+    size = views.size[:, None, ::-1]
+    middle = np.round(center[:, None] * size)
+    after = np.stack([place % 2, place // 2], axis=2) == 1  # right, below
+    target = np.where(after, middle, 0)
+    shape = np.where(after, size - middle, middle)
+    start = np.where(after, 0, size - middle)
+    return np.concatenate([start, start + shape], axis=2), target
+
+
+def _only_own(views: Views) -> Floats:
+    """(N, 4, 4): the whole image, and nothing of three others."""
+    return np.stack([_whole(views), *np.zeros((3, len(views), 4))], axis=1)
+
+
+def _in_tiles(views: Views, rows: Ints, source: Floats, target: Floats, least: float) -> Views:
+    """The views with the boxes that their tiles show, and the matrix of the first one. Arguments: see `_tiles`.
+
+    Box by box, without padding: what a tile shows of an image has few of its boxes.
+    """
+    real, size = views.labels >= 0, views.size[:, None, ::-1]
+    tile, box = pairs(np.append(0, np.cumsum(real.sum(1))), rows.ravel())
+    window = (source / np.tile(size, 2)).reshape(-1, 4).T.take(tile, 1)
+    image = tile // rows.shape[1]
+    cut, share, stays = _cut(views.boxes[real].T.take(box, 1), window, size[:, 0].T.take(image, 1), least)
+    shift = (target - source[..., :2]) / size
+    moved = cut.take(stays, 1).T + np.tile(shift, 2).reshape(-1, 4).take(tile[stays], 0)
+    box, count = box[stays], np.bincount(image[stays], minlength=len(views))
+    return replace(
+        views,
+        boxes=padded(moved, count, 0),
+        labels=padded(views.labels[real][box], count, -1),
+        visible=padded(views.visible[real][box] * share, count, 1),
+        matrix=part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0]),
+        outlines=None,
+    )
+
+
+def _cut(boxes: Floats, windows: Floats, size: Floats, least: float) -> tuple[Floats, Floats, Ints]:
+    """Boxes cut off at windows, (4, P) XYXY relative to images of `size` (2, P) pixels, (x, y).
+
+    Which of them stay, by the rule of `Views.reduced`, and the share of their areas that is left of those.
+    """
+    low, high = np.maximum(boxes[:2], windows[:2]), np.minimum(boxes[2:], windows[2:])
+    left, whole = high - low, boxes[2:] - boxes[:2]
+    pixels, area, whole_area = left * size, left[0] * left[1], whole[0] * whole[1]
+    sliver = (pixels < 1 - 1e-6) & (pixels < whole * size - 1e-6)
+    stays = np.flatnonzero(((pixels > 1e-6) & ~sliver).all(0) & (area >= (least - 1e-9) * whole_area))
+    return np.concatenate([low, high]), area[stays] / whole_area[stays], stays
+
+
+# ------------------------------------------------------------------------------------------------ mixup
+
+
+@dataclass(frozen=True)
+class MixUp(PixelOp):
+    """The weighted mean of the image and one of its batch, with probability `p` (Zhang et al. 2018).
+
+    image * lam + partner * (1 - lam), lam drawn from Beta(alpha, alpha); 32 is Ultralytics'. YOLOX takes 0.5, which a
+    large alpha comes close to. The boxes of both stay, each as it was, as in YOLOX and MMDetection, also where an alpha
+    below 1 leaves little to see of one of the two: a `Batch` has no weights. The matrix is that of the image itself.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
+    >>> after = samples.then(da.Resize((100, 100)), da.MixUp())
+    >>> print(after.labels, after.images[0][0, 0])  # gray 90: 0.45 of the second image
+    [array([1, 2]), array([2, 1])] [90 90 90]
+    """
+
+    p: float = 1.0
+    alpha: float = 32.0
+
+    mixes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+        check_alpha(self.alpha)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        share = np.where(rng.random(n) < self.p, rng.beta(self.alpha, self.alpha, n), 1)
+        return {"share": share, "partner": rng.random(n)}
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        mixed = drawn["share"] < 1
+        rows = np.where(mixed, partners(views, drawn["partner"]), np.arange(len(views)))
+        other = views[rows]
+        planned = {"partner": views.slot[rows], "share": drawn["share"]}
+        return views.with_boxes_of(other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))), planned
+
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
+        partner = fn.permute_batch(image, indices=planned["partner"])
+        return as_bytes(image * planned["share"] + partner * (1.0 - planned["share"]))
+
+
+def check_alpha(alpha: float) -> None:
+    right = isinstance(alpha, int | float) and 0 < alpha < float("inf")
+    check("alpha", alpha, right, "a number above 0, of Beta(alpha, alpha)")
+
+
+# ------------------------------------------------------------------------- rectangles of another image
+
+
+class _Overlay(Pasting):
+    """Rectangles of one other image, at the same place. A subclass says which."""
+
+    min_visibility: float
+    max_hidden: float
+
+    def rectangles(self, views: Views, partner: Views, drawn: Arrays) -> Floats:
+        """(N, K, 4) XYXY in whole pixels; empty ones for images that stay as they are."""
+        raise NotImplementedError(f"{type(self).__name__} must define rectangles(views, partner, drawn)")
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        rows = partners(views, drawn["partner"])
+        partner = views[rows]
+        pasted = self.rectangles(views, partner, drawn)
+        visitors = partner.reduced(*parts(partner, pasted, inside=True), self.min_visibility)
+        source = np.concatenate([_whole(views)[:, None], pasted], axis=1)
+        own, other = (
+            np.tile(each[:, None], (1, count)) for each, count in ((np.arange(len(rows)), 1), (rows, pasted.shape[1]))
+        )
+        tiles = _tiles(views, np.concatenate([own, other], axis=1), source, source[..., :2])
+        return cover(views, pasted, self.max_hidden).with_boxes_of(visitors), tiles
+
+
+@dataclass(frozen=True)
+class CutMix(_Overlay):
+    """One random rectangle of another image of the batch over this one, with probability `p` (Yun et al. 2019).
+
+    torchvision's draw: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its centre is
+    anywhere, and what would lie outside is cut off. It stands where it stood in the other image, in whole pixels.
+
+    The other image's boxes join, cut off at the rectangle, if at least `min_visibility` of their area is in it. An
+    own box of which the rectangle covers a whole side shrinks to what is left; one of which more than `max_hidden` of
+    the area is covered is dropped. Something thinner than a pixel is no box. The matrix is the image's own.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]], seed=1)
+    >>> after = samples.then(da.Resize((100, 100)), da.CutMix())
+    >>> for labels, boxes in zip(after.labels, after.boxes):
+    ...     print(labels, boxes.round().tolist())
+    [1 2] [[10.0, 10.0, 40.0, 40.0], [50.0, 60.0, 90.0, 90.0]]
+    [2] [[50.0, 60.0, 90.0, 90.0]]
+    """
+
+    p: float = 1.0
+    alpha: float = 1.0
+    min_visibility: float = 0.3
+    max_hidden: float = 0.7
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+        check_alpha(self.alpha)
+        check_share("min_visibility", self.min_visibility)
+        check_share("max_hidden", self.max_hidden)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        share = np.where(rng.random(n) < self.p, 1 - rng.beta(self.alpha, self.alpha, n), 0)
+        return {"share": share, "center": rng.random((n, 2)), "partner": rng.random(n)}
+
+    def rectangles(self, views: Views, partner: Views, drawn: Arrays) -> Floats:
+        size = views.size[:, ::-1]
+        half = np.floor(0.5 * np.sqrt(drawn["share"])[:, None] * size)
+        center = np.floor(drawn["center"] * size)
+        corners = [(center - half).clip(0, size), (center + half).clip(0, size)]
+        return np.concatenate(corners, axis=1)[:, None]
+
+
+@dataclass(frozen=True)
+class CopyPaste(_Overlay):
+    """Objects of another image of the batch over this one, with probability `p`, as rectangles.
+
+    After Ghiasi et al. 2021 (Simple Copy-Paste), who paste masks: here it is the box with all its pixels, in whole
+    pixels around it, where it stood in the other image. `max_boxes` boxes are drawn from those of the other image,
+    with repetition, so it is one to `max_boxes` of them.
+
+    Other objects of that image that lie in the pasted rectangles by `min_visibility` of their area or more come
+    along, cut off. Own boxes that are covered shrink or go as in `CutMix`. The matrix is the image's own.
+
+    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
+    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
+    >>> after = samples.then(da.Resize((100, 100)), da.CopyPaste(p=1))
+    >>> for labels, boxes in zip(after.labels, after.boxes):
+    ...     print(labels, boxes.round().tolist())
+    [1 2] [[10.0, 10.0, 40.0, 40.0], [50.0, 60.0, 90.0, 90.0]]
+    [2 1] [[50.0, 60.0, 90.0, 90.0], [10.0, 10.0, 40.0, 40.0]]
+    """
+
+    p: float = 0.5
+    max_boxes: int = 3
+    min_visibility: float = 0.5
+    max_hidden: float = 0.7
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+        check("max_boxes", self.max_boxes, type(self.max_boxes) is int and self.max_boxes >= 1, "a whole number from 1")
+        check_share("min_visibility", self.min_visibility)
+        check_share("max_hidden", self.max_hidden)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        chosen = rng.random((n, self.max_boxes))
+        return {"paste": rng.random(n) < self.p, "chosen": chosen, "partner": rng.random(n)}
+
+    def rectangles(self, views: Views, partner: Views, drawn: Arrays) -> Floats:
+        boxes, _, counts = partner.packed()
+        boxes = np.concatenate([boxes, np.zeros((len(views), 1, 4))], axis=1)  # one to take where there is none
+        chosen = np.floor(drawn["chosen"] * counts[:, None]).astype(np.int64)
+        boxes = np.take_along_axis(boxes, chosen[..., None], 1)
+        around = np.concatenate([np.floor(boxes[..., :2] + 1e-6), np.ceil(boxes[..., 2:] - 1e-6)], axis=2)
+        pasted = drawn["paste"] & (counts > 0)
+        return np.where(pasted[:, None, None], around.clip(0, np.tile(views.size[:, ::-1], 2)[:, None]), 0)

@@ -1,0 +1,118 @@
+"""Recipes as JSON or YAML files: a list of ops by name, each with its arguments.
+
+- RandomZoomOut: {max_ratio: 3.0, p: 0.5}
+- RandomApply:
+    ops: [RandomHorizontalFlip, RandomRotation: {degrees: 10}]
+    p: 0.3
+- Resize: {size: [300, 300]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from detaug.ops.op import Op
+
+Types = Mapping[str, type[Op]]
+
+
+def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
+    """Write ops and all their arguments, defaults too, to a file: JSON if it ends in .json, else YAML.
+
+    >>> from pathlib import Path
+    >>> da.save_recipe([da.RandomHorizontalFlip(), da.RandomZoomOut(fill=(0, 0, 0))], "recipe.yaml")
+    >>> print(Path("recipe.yaml").read_text())
+    - RandomHorizontalFlip:
+        p: 0.5
+    - RandomZoomOut:
+        max_ratio: 4.0
+        p: 0.5
+        fill:
+        - 0
+        - 0
+        - 0
+    """
+    entries = [_entry(op) for op in ops]
+    is_json = Path(path).suffix == ".json"
+    text = json.dumps(entries, indent=1) + "\n" if is_json else yaml.safe_dump(entries, sort_keys=False, width=120)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
+    """The ops of a JSON or YAML file. `ops`: classes of your own that it may name.
+
+    Raises ValueError that names the file, the entry and what is wrong with it.
+
+    >>> da.save_recipe(da.presets.ssd300(), "ssd300.json")
+    >>> da.load_recipe("ssd300.json") == da.presets.ssd300()
+    True
+    """
+    types = library() | {each.__name__: each for each in ops}
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
+        if not isinstance(entries, list):
+            raise ValueError(f"a recipe is a list of ops, got {type(entries).__name__}")
+        return [_in_place(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    except (yaml.YAMLError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: neither JSON nor YAML ({' '.join(str(error).split())})") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def library() -> dict[str, type[Op]]:
+    """The ops of detaug by name."""
+    package = import_module("detaug")  # which imports this module
+    public = {name: getattr(package, name) for name in package.__all__}
+    ops = {name: each for name, each in public.items() if isinstance(each, type) and issubclass(each, Op)}
+    return {name: each for name, each in ops.items() if each.__module__ != "detaug.ops.recipe"}
+
+
+def _entry(op: Op) -> dict[str, Any]:
+    return {type(op).__name__: {field.name: _plain(getattr(op, field.name)) for field in fields(op)}}  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Op):
+        return _entry(value)
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def _in_place(place: str, entry: Any, types: Types) -> Op:
+    """The op of an entry; errors say where it stands."""
+    try:
+        return _op(entry, types)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{place}: {error}") from None
+
+
+def _op(entry: Any, types: Types) -> Op:
+    """From a name, or from one name with its arguments."""
+    named = {entry: {}} if isinstance(entry, str) else entry
+    if not (isinstance(named, dict) and len(named) == 1 and all(isinstance(each, dict) for each in named.values())):
+        raise ValueError(f"an op is a name, or {{name: {{argument: value, ...}}}}; got {entry!r}")
+    ((name, arguments),) = named.items()
+    if name not in types:
+        close = get_close_matches(str(name), types, 1)
+        raise ValueError(f"no op is called {name!r}" + (f"; is it {close[0]}?" if close else ""))
+    known = [field.name for field in fields(types[name])]  # type: ignore[arg-type]
+    unknown = [argument for argument in arguments if argument not in known]
+    if unknown:
+        raise ValueError(f"{name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    return types[name](**{argument: _value(argument, value, types) for argument, value in arguments.items()})
+
+
+def _value(argument: str, value: Any, types: Types) -> Any:
+    if argument == "ops" and isinstance(value, list):
+        return tuple(_in_place(f"op {at}", each, types) for at, each in enumerate(value, 1))
+    return tuple(_value("", each, types) for each in value) if isinstance(value, list) else value

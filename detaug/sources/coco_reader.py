@@ -1,0 +1,164 @@
+"""`CocoReader`: a checked COCO json and its image folder, and the DALI ops that read them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from nvidia.dali import fn, types
+
+from detaug.boxes.views import Floats, Ints, Views, padded, pairs, whole_images
+from detaug.converters.annotations import AnnotationError, read_annotations
+from detaug.converters.check_images import folder_that_has
+
+Node: TypeAlias = Any
+
+Rows = NDArray[np.int64]
+"""(n,) positions of images in the json's list."""
+
+
+class CocoReader:
+    """Images of a folder with the boxes of a COCO json, checked before anything is built on them.
+
+    `images`: the folder that the json's file names are relative to. `annotations`: the json; its mistakes are errors
+    here that name the entry (AnnotationError, a ValueError; see `detaug.converters.annotations.read_annotations`), and
+    so is a file that is missing. Regions marked `iscrowd` are not objects to train on and are left out.
+
+    Labels are 1..K in the order of the category ids; 0 is the background.
+
+    `cache`: keep what was read of a json of 4 MB or more beside it, so that the next start is quicker.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> print(len(reader), "images of", reader.class_names)
+    48 images of ('background', 'ball', 'car', 'fish', 'house', 'mug', 'tree')
+    >>> da.CocoReader("demo", "train.json")
+    Traceback (most recent call last):
+        ...
+    detaug.converters.check_json.AnnotationError: train.json: 48 of 48 ... not in demo, ...; demo/VOC/JPEGImages has it
+    """
+
+    class_names: tuple[str, ...]
+    """Name of each label; index 0 is the background."""
+    category_ids: tuple[int, ...]
+    """The json's category id of each label; index 0, the background, holds -1."""
+
+    def __init__(
+        self, images: str | os.PathLike[str], annotations: str | os.PathLike[str], *, cache: bool = True
+    ) -> None:
+        self.images, self.annotations = Path(images), Path(annotations)
+        if self.annotations.is_dir():
+            raise AnnotationError(f"{annotations} is a folder; the images' folder comes first, then the json")
+        self._folder = self.images.absolute()  # a later change of the working folder changes nothing
+        data = read_annotations(self.annotations, cache=cache)
+        self.image_ids = data.image_ids
+        self.sizes, self.pixels = data.sizes, data.sizes.prod(1)
+        self.file_names = data.file_names
+        self.class_names = ("background", *data.categories.values())
+        self.category_ids = (-1, *data.categories)
+        self._paths = _path_table(self.images, self.annotations, self.file_names)
+        keep = ~data.crowd
+        self._boxes = _relative(data.boxes, data.sizes, data.first)[keep]
+        self._labels: Ints = np.searchsorted(self.category_ids, data.category_ids[keep])
+        self._first = np.concatenate([[0], np.cumsum(keep)])[data.first]
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    def __repr__(self) -> str:
+        objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
+        return f"CocoReader({str(self.images)!r}, {str(self.annotations)!r})  # {objects}"
+
+    def views(self, rows: Rows) -> Views:
+        """The whole images at `rows`, with their boxes."""
+        count, (_, at) = self._first[rows + 1] - self._first[rows], pairs(self._first, rows)
+        boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
+        return whole_images(boxes, labels, self.sizes[rows].astype(np.float64))
+
+    def rows(self, image_ids: Ints) -> Rows:
+        """Where the images with these ids are in the json's list. Raises ValueError for an id that is not there."""
+        order = np.argsort(self.image_ids)
+        at = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(self) - 1)]
+        unknown = image_ids[self.image_ids[at] != image_ids]
+        if len(unknown):
+            raise ValueError(f"{self.annotations} has no image with id {unknown[0]}")
+        return np.asarray(at)
+
+    def paths(self, rows: Rows) -> NDArray[np.uint8]:
+        """(n, longest path) bytes, padded with zeros: where the images at `rows` lie."""
+        return self._paths[rows]
+
+    def inputs(self, rows: Rows, device: str) -> dict[str, NDArray[Any]]:
+        """What `decoded` must be fed for the images at `rows`, by input name."""
+        sizes = {"size": self.sizes[rows].astype(np.int32)} if device == "cpu" else {}
+        return {"path": self.paths(rows), **sizes}
+
+    def path(self, row: int) -> Path:
+        """Where the image at `row` lies."""
+        return self._folder / self.file_names[row]
+
+    def labels(self) -> tuple[Rows, Ints]:
+        """Which labels each image has, each pair once: (P,) positions of images and (P,) labels."""
+        classes = len(self.class_names)
+        images = np.repeat(np.arange(len(self)), np.diff(self._first))
+        rows, labels = np.divmod(np.unique(images * classes + self._labels), classes)
+        return rows, labels
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for the same images, boxes and classes in the same order."""
+        columns = (self.image_ids, self.sizes, self._first, self._boxes, self._labels)
+        names = "\0".join([*self.file_names, *self.class_names, *map(str, self.category_ids)])
+        content = b"".join([*(column.tobytes() for column in columns), names.encode("utf-8", "surrogateescape")])
+        return hashlib.sha256(content).hexdigest()[:16]
+
+
+def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
+    """(H, W, 3) uint8 RGB images on `device` from the files that `CocoReader.inputs` names, EXIF orientation applied.
+
+    On the CPU another size than the json's is an error of the pipeline, since DALI's resize would end the process
+    where a view lies outside of a smaller image. On a GPU `hw_decoder_load` of the JPEGs go to its JPEG engine.
+    """
+    encoded = fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # maps stop all threads for a moment
+    if device == "cpu":
+        sizes = fn.external_source(name="size")
+        shape = fn.peek_image_shape(encoded, dtype=types.INT32)
+        length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != sizes[0]) + (shape[1] != sizes[1])
+        encoded = fn.slice(encoded, 0, fn.cast(length, dtype=types.INT32), axes=[0])  # beyond the file is an error
+        return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
+    return fn.decoders.image(
+        encoded,
+        device="mixed",
+        output_type=types.RGB,
+        hw_decoder_load=hw_decoder_load,
+        preallocate_width_hint=640,
+        preallocate_height_hint=640,
+    )
+
+
+def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
+    """(N, longest path) uint8, padded with zeros: the system ends a path at the first zero."""
+    if not folder.is_dir():
+        raise AnnotationError(f"{folder}: no such folder; it must hold the images that {annotations} names")
+    if not names:
+        raise AnnotationError(f"{annotations}: no images; there is nothing to read")
+    root = os.path.join(folder.absolute(), "")
+    missing = [name for name in names if not os.path.isfile(root + name)]
+    if missing:
+        better = folder_that_has(missing[0], folder, annotations) or ", or detaug check --clean"
+        raise AnnotationError(
+            f"{annotations}: {len(missing)} of {len(names)} images are not in {folder}, the first is "
+            f"{missing[0]!r}; give the folder that file_name is relative to{better}"
+        )
+    paths = np.array([os.fsencode(root + name) for name in names])
+    return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)
+
+
+def _relative(boxes: Floats, sizes: Ints, first: Ints) -> Floats:
+    """(A, 4) XYXY pixels -> relative to each box's image."""
+    size = np.repeat(sizes[:, ::-1], np.diff(first), axis=0)
+    return boxes / np.tile(size, 2)
