@@ -1,8 +1,8 @@
-"""Checks of arguments: one clear error that names the argument, the rule and the value."""
+"""Check arguments: one error that names the argument, the rule and the value."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -13,23 +13,44 @@ RGB = tuple[float, float, float]
 """Red, green, blue, 0..255."""
 
 FILL: RGB = (123.0, 117.0, 104.0)
-"""What lies beside an image, unless an op says otherwise: the mean colour of photographs (SSD, Liu et al. 2016)."""
+"""The default fill around an image: the mean colour of photographs (SSD, Liu et al. 2016)."""
+
+_INFINITE = float("inf")
 
 
 def check(name: str, value: Any, holds: bool, rule: str) -> None:
+    """Raise ValueError "NAME must be RULE, got VALUE" unless `holds`."""
     if not holds:
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 
+def is_number(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> TypeGuard[float]:
+    """Return whether the value is a number of Python or NumPy in low..high. Booleans and NaN are not numbers."""
+    return (is_whole(value) or isinstance(value, float | np.floating)) and bool(low <= value <= high)
+
+
+def is_whole(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> TypeGuard[int]:
+    """Return whether the value is an integer of Python or NumPy in low..high. Booleans are not."""
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    return integer and bool(low <= value <= high)
+
+
 def is_numbers(value: Any, count: int | None = None) -> bool:
-    """Is it a tuple or list of `count` finite numbers, or of one or more?"""
+    """Return whether the value is a tuple or list of `count` finite numbers; None: of at least one."""
     if not isinstance(value, tuple | list) or not value or count not in (None, len(value)):
         return False
-    return all(isinstance(each, int | float) and np.isfinite(each) for each in value)
+    return all(is_number(each) and np.isfinite(each) for each in value)
 
 
-def check_p(p: float) -> None:
-    check("p", p, isinstance(p, int | float) and 0 <= p <= 1, "a probability in 0..1")
+def to_python(value: Any) -> Any:
+    """Return NumPy scalars as Python's numbers and lists as tuples, at any depth; other values as they are."""
+    if isinstance(value, tuple | list):
+        return tuple(to_python(each) for each in value)
+    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating) else value
+
+
+def check_p(p: Any) -> None:
+    check("p", p, is_number(p, 0, 1), "a probability in 0..1")
 
 
 def check_range(name: str, bounds: Any, low: float, high: float) -> None:
@@ -38,7 +59,7 @@ def check_range(name: str, bounds: Any, low: float, high: float) -> None:
 
 
 def check_share(name: str, value: Any) -> None:
-    check(name, value, isinstance(value, int | float) and 0 <= value <= 1, "a share of the area in 0..1")
+    check(name, value, is_number(value, 0, 1), "a share of the area in 0..1")
 
 
 def check_rgb(name: str, value: Any) -> None:
