@@ -24,6 +24,7 @@ from detaug.gpu.streams import MadeOn
 from detaug.loading.bad_files import DataError, Faults, faults_behind, named, remedy, wrong_sizes
 from detaug.loading.batch import Batch
 from detaug.loading.image_cache import DecodedImages, NoLane, kept
+from detaug.loading.memory import keep_freed_memory
 from detaug.loading.pipeline import (
     DALI_ERRORS,
     Lane,
@@ -36,7 +37,6 @@ from detaug.loading.pipeline import (
 from detaug.loading.planner import Planned, Planner, Run, at_rows
 from detaug.loading.settings import Settings, choose_settings
 from detaug.ops.arguments import check
-from detaug.ops.cpu_kernels import keep_freed_memory
 from detaug.ops.op import Node, Op
 from detaug.ops.pixels import Normalize
 from detaug.ops.recipe import Recipe, make_recipe

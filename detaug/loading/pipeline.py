@@ -14,7 +14,8 @@ from nvidia.dali import Pipeline, backend, tensors
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from detaug.ops.cpu_kernels import end_threads, give_freed_memory_back
+from detaug.loading.memory import give_freed_memory_back
+from detaug.ops.cpu_kernels import end_threads
 from detaug.ops.op import Node
 
 DALI_ERRORS = (RuntimeError, IndexError, TypeError, ValueError, MemoryError)

@@ -6,11 +6,8 @@ with Pillow, 2,300 with `fn.resize`; a linear map of colour 180 with torch, 1,10
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from threading import Barrier, Lock
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -90,33 +87,6 @@ def _single_threads(count: int) -> ThreadPoolExecutor:
 
 _NUMBER_OF_THREADS = Lock()
 """Of those that make pools at once, one changes torch's number, for that of a thread is everybody's too."""
-
-
-@cache
-def keep_freed_memory() -> None:
-    """Have glibc keep what the images of a batch took for those of the next, unless the environment says how it works.
-
-    It would give it back to the system, which clears each page that it hands out again. Now each thread of the process
-    keeps the most that it took.
-    """
-    said = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
-        name.startswith("MALLOC_") for name in os.environ
-    )
-    if not said and (mallopt := getattr(_libc, "mallopt", None)):
-        for option, number in _KEEP.items():
-            mallopt(option, number)
-
-
-def give_freed_memory_back() -> None:
-    """To the system, after all, but for the last piece of each thread's."""
-    if malloc_trim := getattr(_libc, "malloc_trim", None):
-        malloc_trim(0)
-
-
-_libc = ctypes.CDLL(None)
-
-_KEEP = {-1: 1 << 30, -2: 64 << 20, -3: 32 << 20}
-"""M_TRIM_THRESHOLD; M_TOP_PAD, as large as a thread's piece of memory; M_MMAP_THRESHOLD, the most that it takes."""
 
 
 # ------------------------------------------------------------------------------------------- painters
