@@ -20,7 +20,7 @@ from detaug.boxes.views import Floats, Ints, Views
 from detaug.ops import color
 from detaug.ops.affine import about_middle, rotation, shearing
 from detaug.ops.arguments import FILL, RGB, check, check_rgb
-from detaug.ops.dali_internals import of_one_type, where
+from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.op import Arrays, GeometricOp, Node, Nodes, PixelOp
 from detaug.ops.pixels import RandomAutocontrast, RandomEqualize, as_bytes, clamped, color_mapped, sharpness_kernel
 
@@ -182,7 +182,7 @@ class _Colors(PixelOp):
         for step in range(self.num_ops):
             for at, (_, wanted, change) in enumerate(CHANGES):
                 nodes = {wanted: planned[wanted][step]} if wanted else {}
-                image = where(planned["apply"][step, at], image, nodes, of_one_type(change))
+                image = apply_where(planned["apply"][step, at], image, nodes, keep_type(change))
         return image
 
 

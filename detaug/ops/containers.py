@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from detaug.boxes.views import Bools, Ints, Views
 from detaug.ops.arguments import check, check_p, is_numbers
-from detaug.ops.dali_internals import of_one_type, where
+from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.op import Arrays, Node, Nodes, Op
 
 T = TypeVar("T")
@@ -79,8 +79,8 @@ class _Control(Op):
             return image
         planned = self.constants(image.device) | planned
         for step, at in enumerate(self.sequence):
-            paint = of_one_type(partial(self.ops[at].dali_graph, views=views))
-            image = where(planned["chosen"][step], image, of_step(step, planned), paint)
+            paint = keep_type(partial(self.ops[at].dali_graph, views=views))
+            image = apply_where(planned["chosen"][step], image, of_step(step, planned), paint)
         return image
 
 

@@ -18,7 +18,7 @@ from detaug.boxes.views import Floats, Views
 from detaug.ops import color
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.arguments import Range, check, check_p, check_range, is_numbers
-from detaug.ops.dali_internals import of_one_type, where
+from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.noise import ramp, random_bits, uniform
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 
@@ -210,7 +210,7 @@ class _RandomPixelOp(PixelOp):
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         nodes = self.constants(image.device) | planned  # in a branch, those that RandomApply or its like planned
-        return where(planned["apply"], image, nodes, of_one_type(self.change))
+        return apply_where(planned["apply"], image, nodes, keep_type(self.change))
 
 
 @dataclass(frozen=True)
