@@ -1,13 +1,15 @@
 """Annotation formats on disk, to and from COCO json. Needs neither torch nor DALI."""
 
-from detaug.converters.check import check_coco
-from detaug.converters.coco_to_voc import coco_to_voc
-from detaug.converters.coco_to_yolo import coco_to_yolo
-from detaug.converters.findings import KINDS, ConversionError, Finding
-from detaug.converters.merge import merge_coco
-from detaug.converters.summary import Summary
-from detaug.converters.voc import VocSummary, read_class_names, voc_to_coco
-from detaug.converters.yolo import yolo_to_coco
+from detaug.converters.check.check import check_coco
+from detaug.converters.coco.merge import merge_coco
+from detaug.converters.conversion.summary import Summary
+from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.kinds import KINDS
+from detaug.converters.voc.from_coco import coco_to_voc
+from detaug.converters.voc.to_coco import VocSummary, read_class_names, voc_to_coco
+from detaug.converters.yolo.from_coco import coco_to_yolo
+from detaug.converters.yolo.to_coco import yolo_to_coco
 
 __all__ = [
     "KINDS",

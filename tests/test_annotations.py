@@ -14,9 +14,10 @@ from coco_files import BOXES, Document, document, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from detaug.converters.annotations import AnnotationError, Annotations, read_annotations
-from detaug.converters.check_clean import write_clean
-from detaug.converters.check_json import examine, load_coco
+from detaug.converters.check.clean import write_clean
+from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
+from detaug.converters.coco.examine import examine
+from detaug.converters.coco.table import load_coco
 
 quick = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

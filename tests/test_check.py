@@ -17,11 +17,10 @@ from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
 from detaug.cli.main import main
-from detaug.converters import check_decode
-from detaug.converters.annotations import AnnotationError, read_annotations
-from detaug.converters.check import CheckSummary, check_coco
-from detaug.converters.check_kinds import CHECK_KINDS
-from detaug.converters.findings import KINDS
+from detaug.converters.check import decode as check_decode
+from detaug.converters.check.check import CheckSummary, check_coco
+from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 
 REPOSITORY = Path(__file__).parents[1]
 Change = Callable[[Document, Path], object]

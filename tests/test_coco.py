@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from detaug.converters.coco import whole, write_atomically, write_coco, write_json
+from detaug.converters.coco.writer import whole, write_coco
+from detaug.converters.files.atomic import write_atomically, write_json
 
 
 def rows(count: int) -> Iterator[dict[str, object]]:

@@ -16,7 +16,7 @@ from voc_files import HEIGHT, WIDTH, box_xml, convert, devkit, image_bytes, voc_
 
 from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, coco_to_voc, voc_to_coco
-from detaug.converters.voc_xml import read_voc_xml
+from detaug.converters.voc.xml import read_voc_xml
 
 FLAGS = "<pose>Left</pose><truncated>1</truncated><difficult>1</difficult><occluded>1</occluded>"
 CORNERS = ("xmin", "ymin", "xmax", "ymax")

@@ -29,8 +29,7 @@ from PIL import Image
 
 import detaug as da
 from detaug.cli.main import cli, main
-from detaug.converters.check_kinds import CHECK_KINDS
-from detaug.converters.findings import KINDS
+from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 from detaug.demo.demo import demo
 from detaug.drawing.boxes import draw_boxes
 

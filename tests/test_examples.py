@@ -13,7 +13,8 @@ import torch
 
 import detaug as da
 from detaug import converters
-from detaug.converters import annotations, check
+from detaug.converters.check import check
+from detaug.converters.coco import annotations
 
 HAVE_NO_DOCSTRING = {"converters.KINDS"}
 """A dict; a string below it says what it is."""

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from voc_files import HEIGHT, WIDTH, assert_valid, devkit, image_bytes, with_segment
 
 from detaug.converters import voc_to_coco
-from detaug.converters.images import ImageError, exif_orientation, read_image_header
-from detaug.converters.voc_pair import place_box
-from detaug.converters.voc_xml import XmlError, parse_voc_xml
+from detaug.converters.files.image_headers import ImageError, exif_orientation, read_image_header
+from detaug.converters.voc.pairs import place_box
+from detaug.converters.voc.xml import XmlError, parse_voc_xml
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

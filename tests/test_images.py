@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
-from detaug.converters.images import ImageError, read_image_header
+from detaug.converters.files.image_headers import ImageError, read_image_header
 
 
 def turned(orientation: int = 6) -> Image.Exif:

@@ -14,7 +14,7 @@ from pycocotools.coco import COCO
 
 from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, merge_coco
-from detaug.converters.check import check_coco
+from detaug.converters.check.check import check_coco
 
 
 def renamed(prefix: str, content: Document | None = None) -> Document:

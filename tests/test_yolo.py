@@ -16,7 +16,7 @@ from voc_files import HEIGHT, WIDTH, assert_valid, image_bytes, rotated_jpeg, wi
 
 from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, coco_to_yolo, yolo_to_coco
-from detaug.converters.yolo_files import label_file
+from detaug.converters.yolo.files import label_file
 
 YAML = "train: images/train\nval: images/val\nnames: [cat, dog]\n"
 
@@ -353,9 +353,9 @@ sides = st.integers(1, 8000)
 @settings(max_examples=100, deadline=None)
 @given(st.data(), sides, sides)
 def test_whole_pixels_come_back_from_every_size(data: st.DataObject, width: int, height: int) -> None:
-    from detaug.converters.coco_rows import read_coco_rows
-    from detaug.converters.coco_to_yolo import _labels
-    from detaug.converters.yolo import _boxes, _Log
+    from detaug.converters.coco.rows import read_coco_rows
+    from detaug.converters.yolo.from_coco import _labels
+    from detaug.converters.yolo.to_coco import _boxes, _Log
 
     x, y = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
     box = [x, y, data.draw(st.integers(1, width - x)), data.draw(st.integers(1, height - y))]
@@ -371,7 +371,7 @@ def test_whole_pixels_come_back_from_every_size(data: st.DataObject, width: int,
 
 @given(st.integers(1, 9000), st.data())
 def test_a_box_at_the_edge_does_not_end_past_it(width: int, data: st.DataObject) -> None:
-    from detaug.converters.yolo import _Log, _placed
+    from detaug.converters.yolo.to_coco import _Log, _placed
 
     relative = 1 - data.draw(st.integers(0, 1000 * width - 100)) / (1000 * width)
     log = _Log("a.txt", [])

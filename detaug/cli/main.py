@@ -103,7 +103,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **opt
     \b
     detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
     """
-    from detaug.converters.check import check_coco
+    from detaug.converters.check.check import check_coco
     from detaug.drawing.html_report import check_to_html
 
     with progress_bar("checking", quiet) as progress:

@@ -14,7 +14,7 @@ import torch
 
 from detaug import presets
 from detaug.converters import voc_to_coco
-from detaug.converters.check import check_coco
+from detaug.converters.check.check import check_coco
 from detaug.demo.shapes import make_voc
 from detaug.loading.loader import Loader
 from detaug.loading.pipeline import resolve_device

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from detaug.converters.check import CheckFinding, CheckSummary, check_coco
-from detaug.converters.check_boxes import usable_boxes
-from detaug.converters.check_json import Table
-from detaug.converters.check_kinds import CHECK_KINDS
-from detaug.converters.coco import write_atomically
-from detaug.converters.files import output_files
-from detaug.converters.findings import counted
+from detaug.converters.check.boxes import usable_boxes
+from detaug.converters.check.check import CheckFinding, CheckSummary, check_coco
+from detaug.converters.coco.table import Table
+from detaug.converters.conversion.outputs import output_files
+from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.kinds import CHECK_KINDS
+from detaug.converters.findings.text import counted
 from detaug.drawing.boxes import draw_boxes
 
 Array = NDArray[Any]

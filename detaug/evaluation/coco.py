@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch import distributed as dist
 
-from detaug.converters.annotations import read_annotations
-from detaug.converters.check_json import load_coco
-from detaug.converters.coco import write_atomically
-from detaug.converters.files import output_files
+from detaug.converters.coco.annotations import read_annotations
+from detaug.converters.coco.table import load_coco
+from detaug.converters.conversion.outputs import output_files
+from detaug.converters.files.atomic import write_atomically
 from detaug.evaluation import voc_ap
 from detaug.evaluation.voc_ap import Floats, Ints
 from detaug.loading.batch import Batch

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from nvidia.dali import fn, types
 
 from detaug.boxes.views import Floats, Ints, Views, padded, pairs, whole_images
-from detaug.converters.annotations import AnnotationError, read_annotations
-from detaug.converters.check_images import folder_that_has
+from detaug.converters.check.images import folder_that_has
+from detaug.converters.coco.annotations import AnnotationError, read_annotations
 
 Node: TypeAlias = Any
 
@@ -26,7 +26,7 @@ class CocoReader:
     """Images of a folder with the boxes of a COCO json, checked before anything is built on them.
 
     `images`: the folder that the json's file names are relative to. `annotations`: the json; its mistakes are errors
-    here that name the entry (AnnotationError, a ValueError; see `detaug.converters.annotations.read_annotations`), and
+    here that name the entry (AnnotationError, a ValueError; see `read_annotations` of the converters), and
     so is a file that is missing. Regions marked `iscrowd` are not objects to train on and are left out.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
@@ -39,7 +39,7 @@ class CocoReader:
     >>> da.CocoReader("demo", "train.json")
     Traceback (most recent call last):
         ...
-    detaug.converters.check_json.AnnotationError: train.json: 48 of 48 ... not in demo, ...; demo/VOC/JPEGImages has it
+    detaug.converters.findings.errors.AnnotationError: train.json: 48 of 48 ...; demo/VOC/JPEGImages has it
     """
 
     class_names: tuple[str, ...]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from detaug.converters.findings import counted
+from detaug.converters.findings.text import counted
 from detaug.drawing.boxes import Tile, sheet
 from detaug.loading.batch import Batch
 from detaug.sheets.contact_sheets import Photo, read_photos, source_tile

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from detaug import presets
-from detaug.converters.coco import write_atomically
+from detaug.converters.files.atomic import write_atomically
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.batch import Batch
 from detaug.loading.loader import Loader

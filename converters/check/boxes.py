@@ -1,0 +1,162 @@
+"""Boxes that a detector can be trained on and a person should look at: tiny, repeated, far from the usual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.coco.table import Ints, Mask, Table
+from detaug.converters.findings.entries import Findings, about_json, from_messages
+from detaug.converters.findings.text import shown
+
+Floats = NDArray[np.float64]
+
+SAME_IOU = 0.9
+IMBALANCE = 100
+FEWEST_FOR_USUAL = 20
+"""Boxes of a class from which on it has a usual size."""
+UNUSUAL = 6.0
+"""Robust standard deviations, of the logarithms of area and aspect ratio, from the class's median."""
+
+_LEAST_SPREAD = 0.1  # of a logarithm: boxes drawn with one click differ by less, and 10 % is not unusual
+_MOST_NEIGHBOURS = 1000  # boxes of one image compared with each box: a bound on time for absurd files
+
+
+def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[Findings]:
+    """All that boxes and classes give reason to look at. size: the (H, W) pixels that images are resized to."""
+    rows = np.flatnonzero(usable_boxes(table))
+    if not len(rows):
+        yield about_json("objects-none", "training would see background only")
+        return
+    yield from _tiny(table, rows, size)
+    yield from _repeated(table, rows)
+    yield from _unusual(table, rows)
+    yield from _classes(table)
+
+
+def usable_boxes(table: Table) -> Mask:
+    """(A,): the boxes that a detector is trained on."""
+    return table.boxed & table.classed & ~table.crowd
+
+
+def class_counts(table: Table) -> dict[int, int]:
+    """Boxes to train on, by category id, in the order of the ids."""
+    ids, counts = np.unique(table.category_ids[usable_boxes(table)], return_counts=True)
+    found = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    return {number: found.get(number, 0) for number in table.categories}
+
+
+def _tiny(table: Table, rows: Ints, size: tuple[int, int] | None) -> Iterator[Findings]:
+    sides = table.boxes[rows, 2:] - table.boxes[rows, :2]
+    after = sides if size is None else sides * (size[::-1] / table.sizes[table.image_at[rows], ::-1])
+    small = np.flatnonzero(after.min(axis=1) < 1)
+    at = "" if size is None else f" at {size[0]} x {size[1]} (height x width)"
+
+    def describe(n: int) -> str:
+        became = "" if size is None else f", {after[n, 0]:.3g} x {after[n, 1]:.3g}{at}"
+        return f"{sides[n, 0]:.4g} x {sides[n, 1]:.4g} pixels{became}"
+
+    if len(small):
+        yield from_messages("box-tiny", "annotations", {int(rows[n]): describe(n) for n in small.tolist()})
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Repeated boxes
+
+
+def _repeated(table: Table, rows: Ints) -> Iterator[Findings]:
+    first, second = _close_pairs(table.boxes[rows], table.image_at[rows])
+    earlier, later = rows[np.minimum(first, second)], rows[np.maximum(first, second)]
+    one_class = table.category_ids[earlier] == table.category_ids[later]
+    equal = np.all(table.boxes[earlier] == table.boxes[later], axis=1)
+    repeated = np.isin(later, later[one_class & equal])
+    for kind, pairs in (
+        ("box-repeated", one_class & equal),
+        ("box-nearly-repeated", one_class & ~repeated),
+        ("box-two-classes", ~one_class),
+    ):
+        yield from _pair_findings(table, kind, later[pairs], earlier[pairs])
+
+
+def _pair_findings(table: Table, kind: str, later: Ints, earlier: Ints) -> Iterator[Findings]:
+    def describe(row: int, other: int) -> str:
+        names = [shown(table.categories[int(table.category_ids[at])]) for at in (row, other)]
+        is_a = f"{names[0]} " if kind != "box-two-classes" else f"{names[0]} where {names[1]} is, "
+        return f"{is_a}{table.row('annotations', row)['bbox']}, like annotations[{other}]"
+
+    if len(later):
+        messages = {row: describe(row, other) for row, other in zip(later.tolist(), earlier.tolist(), strict=True)}
+        yield from_messages(kind, "annotations", messages)
+
+
+def _close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
+    """Pairs of boxes of one image with IoU of SAME_IOU or more, as positions.
+
+    In the order of the left edges, a box is compared with the next, the one after it, and so on, all boxes at
+    once, until the left edges alone are too far apart.
+    """
+    order = np.lexsort((boxes[:, 0], image))
+    boxes, image = boxes[order], image[order]
+    reach = boxes[:, 0] + (1 - SAME_IOU) * (boxes[:, 2] - boxes[:, 0])
+    found, at = [np.zeros((0, 2), np.int64)], np.arange(len(boxes))
+    for step in range(1, _MOST_NEIGHBOURS):
+        at = at[at + step < len(boxes)]
+        at = at[(image[at + step] == image[at]) & (boxes[at + step, 0] <= reach[at])]
+        if not len(at):
+            break
+        close = at[_iou(boxes[at], boxes[at + step]) >= SAME_IOU]
+        found.append(order[np.stack([close, close + step], axis=1)])
+    pairs = np.concatenate(found)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _iou(first: Floats, second: Floats) -> Floats:
+    """(n, 4) and (n, 4) XYXY -> (n,)"""
+    sides = np.minimum(first[:, 2:], second[:, 2:]) - np.maximum(first[:, :2], second[:, :2])
+    overlap = np.clip(sides, 0, None).prod(axis=1)
+    areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) for boxes in (first, second)]
+    union: Floats = areas[0] + areas[1] - overlap
+    return np.asarray(overlap / union)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Usual sizes, classes
+
+
+def _unusual(table: Table, rows: Ints) -> Iterator[Findings]:
+    sides = table.boxes[rows, 2:] - table.boxes[rows, :2]
+    area = sides.prod(axis=1) / table.sizes[table.image_at[rows]].prod(axis=1)
+    aspect = sides[:, 0] / sides[:, 1]
+    messages: dict[int, str] = {}
+    for number, name in table.categories.items():
+        of_class = np.flatnonzero(table.category_ids[rows] == number)
+        if len(of_class) >= FEWEST_FOR_USUAL:
+            for text, values in (("cover {:.3g} of the image", area), ("are {:.3g} times as wide as high", aspect)):
+                usual = f"half of {shown(name)} have less than {np.median(values[of_class]):.3g}"
+                for n in of_class[_far(values[of_class])]:
+                    pixels = f"{sides[n, 0]:.4g} x {sides[n, 1]:.4g} pixels"
+                    messages[int(rows[n])] = f"{pixels} {text.format(values[n])}; {usual}"
+    if messages:
+        yield from_messages("box-unusual", "annotations", messages)
+
+
+def _far(values: Floats) -> Mask:
+    logarithms = np.log(values)
+    distance = np.abs(logarithms - np.median(logarithms))
+    spread = max(1.4826 * float(np.median(distance)), _LEAST_SPREAD)
+    return np.asarray(distance > UNUSUAL * spread)
+
+
+def _classes(table: Table) -> Iterator[Findings]:
+    counts = class_counts(table)
+    ids = [table.row("categories", at).get("id") for at in range(len(table.coco.document["categories"]))]
+    positions = {number: at for at, number in enumerate(ids) if type(number) is int}
+    empty = {positions[number]: shown(table.categories[number]) for number, count in counts.items() if not count}
+    if empty:
+        yield from_messages("class-empty", "categories", empty)
+    least, most = (pick(((count, n) for n, count in counts.items() if count)) for pick in (min, max))
+    if most[0] > IMBALANCE * least[0]:
+        names = [f"{shown(table.categories[number])} has {count:,}" for count, number in (most, least)]
+        yield about_json("class-imbalance", f"{' objects, '.join(names)}")

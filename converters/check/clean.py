@@ -1,0 +1,201 @@
+"""A COCO json without what cannot be used, everything else as it was."""
+
+from __future__ import annotations
+
+import json
+import math
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from detaug.converters.coco.table import Ints, Mask, Table
+from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.entries import Findings, Where
+from detaug.converters.findings.errors import AnnotationError
+from detaug.converters.findings.text import counted
+
+Row = dict[str, Any]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_ROWS_AT_ONCE = 1000
+_REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated"}
+"""Kinds of errors that cost no row: an annotation gets another id, a file's boxes are joined in one image."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What `--clean` left out and changed. str() is the line that the command prints."""
+
+    path: Path
+    images: int
+    """Left out; those of one file joined in one image not counted."""
+    annotations: int
+    """Left out."""
+    with_images: int
+    """Of the annotations left out, those that only their image was the reason for."""
+    categories: int
+    """Left out."""
+    renumbered: int
+    """Annotations that got another id."""
+    joined: int
+    """Images that are a file of an earlier one, whose annotations went there."""
+
+    def __str__(self) -> str:
+        return f"written: {self.path}, {'; '.join(self._parts()) or 'nothing was left out'}"
+
+    def _parts(self) -> Iterator[str]:
+        left_out = {"image": self.images, "annotation": self.annotations}
+        parts = [counted(number, one) for one, number in left_out.items() if number]
+        parts += [counted(self.categories, "category", "categories")] if self.categories else []
+        only = f" ({self.with_images:,} of them only for their image)" if self.with_images else ""
+        if parts:
+            yield f"without {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}{only}"
+        if self.renumbered:
+            yield f"{counted(self.renumbered, 'annotation')} got another id"
+        if self.joined:
+            yield f"{counted(self.joined, 'image')} joined with an earlier one of the same file"
+
+
+def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Cleaned:
+    """Write the json without the rows that errors are about, and without the annotations of what is left out.
+
+    All other rows stay, with their ids and all their keys. Raises AnnotationError where nothing is left.
+    """
+    errors = [found for found in findings if found.severity == "error"]
+    kept = {where: _kept(table, errors, where) for where in _LISTS}
+    joined = _joined(table, kept["images"])
+    usable = kept["annotations"] & np.isin(table.category_ids, _ids(table, kept["categories"]))
+    kept["annotations"] = usable & np.append(kept["images"], False)[table.image_at]
+    new_ids = _new_ids(table, errors, kept["annotations"])
+    kept["images"][list(joined)] = False
+    _refuse_empty(table, kept)
+    changes = _changes(table, kept["annotations"], new_ids, joined)
+    write_atomically(path, _text(table.coco.document, kept, changes))
+    left_out = {where: int((~mask).sum()) for where, mask in kept.items()}
+    left_out["images"] -= len(joined)
+    with_images = int((usable & ~kept["annotations"]).sum())
+    return Cleaned(path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined))
+
+
+_LISTS: tuple[Where, ...] = ("images", "annotations", "categories")
+
+
+def _kept(table: Table, errors: Sequence[Findings], where: Where) -> Mask:
+    """Which rows of a list no error is about."""
+    kept = np.ones(len(table.coco.document[where]), bool)
+    for found in errors:
+        if found.where == where and found.kind not in _REPAIRED:
+            kept[found.rows] = False
+            if found.kind in ("image-id-repeated", "category-id-repeated"):
+                kept[_ambiguous(table, found)] = False
+    return kept
+
+
+def _ambiguous(table: Table, found: Findings) -> list[int]:
+    """The entries whose id later ones take for something else: what refers to the id may mean either."""
+    first: dict[int, int] = {}
+    for at in range(len(table.coco.document[found.where])):
+        number = table.row(found.where, at).get("id")
+        if type(number) is int:
+            first.setdefault(number, at)
+    pairs = ((first[table.row(found.where, at)["id"]], at) for at in found.rows.tolist())
+    return [one for one, two in pairs if _meaning(table, found.where, one) != _meaning(table, found.where, two)]
+
+
+def _meaning(table: Table, where: Where, at: int) -> list[Any]:
+    return [table.row(where, at).get(key) for key in ("file_name", "height", "width", "name")]
+
+
+def _joined(table: Table, kept: Mask) -> dict[int, int]:
+    """Images that are the file of an earlier one -> that one; with another size they are no longer kept."""
+    first: dict[str, int] = {}
+    joined: dict[int, int] = {}
+    for at in np.flatnonzero(kept).tolist():
+        one = first.setdefault(posixpath.normpath(table.file_names[at]), at)
+        if one != at and (table.sizes[one] == table.sizes[at]).all():
+            joined[at] = one
+        elif one != at:
+            kept[at] = False
+    return joined
+
+
+def _ids(table: Table, kept: Mask) -> Ints:
+    return np.array([table.row("categories", int(at))["id"] for at in np.flatnonzero(kept)], np.int64)
+
+
+def _new_ids(table: Table, errors: Sequence[Findings], kept: Mask) -> dict[int, int]:
+    """Ids that no annotation has, for those kept that have none of their own."""
+    wrong = [found.rows for found in errors if found.kind in ("annotation-id", "annotation-id-repeated")]
+    rows = sorted({int(at) for each in wrong for at in each if kept[at]})
+    taken = {entry.get("id") for entry in _objects(table) if type(entry.get("id")) is int} if rows else set()
+    free = (number for number in count(1) if number not in taken)
+    return dict(zip(rows, free, strict=False))
+
+
+def _objects(table: Table) -> Iterator[Row]:
+    return (entry for entry in table.coco.document["annotations"] if isinstance(entry, dict))
+
+
+def _changes(table: Table, kept: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
+    """The keys of annotations that get another value, by row."""
+    changes: dict[int, Row] = {at: {"id": number} for at, number in new_ids.items()}
+    for at in np.flatnonzero(kept & np.isin(table.image_at, list(joined))).tolist():
+        image = table.row("images", joined[int(table.image_at[at])])
+        changes[at] = changes.get(at, {}) | {"image_id": image["id"]}
+    return changes
+
+
+def _refuse_empty(table: Table, kept: dict[Where, Mask]) -> None:
+    for where in ("images", "categories"):
+        if not kept[where].any():
+            raise AnnotationError(f"{table.path}: none of its {where} can be used, so no clean json was written")
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The text
+
+
+def _text(document: Row, kept: dict[Where, Mask], changes: dict[int, Row]) -> Iterator[str]:
+    """The document with the rows that are kept, its keys in their order."""
+    opening = "{"
+    for key, value in document.items():
+        yield f"{opening}{_encode(key)}:"
+        if key in kept:
+            yield from _rows_text(value, np.flatnonzero(kept[key]).tolist(), changes if key == "annotations" else {})
+        else:
+            yield _encoded(value)
+        opening = ",\n"
+    yield "}\n"
+
+
+def _rows_text(rows: list[Row], kept: list[int], changes: dict[int, Row]) -> Iterator[str]:
+    """Rows as a json list, a thousand a line."""
+    separator = "["
+    for start in range(0, len(kept), _ROWS_AT_ONCE):
+        chosen = kept[start : start + _ROWS_AT_ONCE]
+        yield separator
+        yield _encoded([rows[at] | changes[at] if at in changes else rows[at] for at in chosen])[1:-1]
+        separator = ",\n"
+    yield "]" if kept else "[]"
+
+
+def _encoded(value: Any) -> str:
+    try:
+        return _encode(value)
+    except ValueError:  # NaN and Infinity are no json
+        return _encode(_without_nan(value))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    return value

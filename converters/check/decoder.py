@@ -1,0 +1,102 @@
+"""Decode images with DALI, as training does: the process that `decode` starts.
+
+It reads lists of paths from stdin and answers each with the reasons why some of them do not decode whole, both
+as json on one line. The one module here that needs DALI and torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from typing import IO, Any
+
+import numpy as np
+import torch
+from nvidia.dali import Pipeline, fn, types
+from PIL import Image
+
+_TAIL_BYTES = 64  # some cameras write a few bytes behind the end of a JPEG
+_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, EOFError)
+
+
+def serve(batch_size: int) -> None:
+    """Answer until stdin ends. The first line says that it has begun."""
+    answers = os.fdopen(os.dup(1), "w")
+    with tempfile.TemporaryFile() as messages:  # of native libraries, a dozen lines for each broken image
+        os.dup2(messages.fileno(), 1)
+        os.dup2(messages.fileno(), 2)
+        decoder = Decoder(batch_size, messages)
+        print(json.dumps("ready"), file=answers, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(_undecodable(decoder, json.loads(line))), file=answers, flush=True)
+
+
+def _undecodable(decoder: Decoder, paths: list[str]) -> dict[str, str]:
+    """Why images do not decode whole, by path."""
+    singly = paths if decoder.failure(paths) else []
+    failures = {path: failure for path in singly if (failure := decoder.failure([path]))}
+    reasons = {path: _pillow_failure(path) or failure for path, failure in failures.items()}
+    # Decoders on a GPU may fill what is missing with gray and say nothing.
+    unended = {path: _pillow_failure(path) for path in paths if path not in reasons and _has_no_end(path)}
+    return reasons | {path: reason for path, reason in unended.items() if reason}
+
+
+class Decoder:
+    """A DALI pipeline that reads and decodes, built anew after a failure, which ends a pipeline."""
+
+    def __init__(self, batch_size: int, messages: IO[bytes]) -> None:
+        self.batch_size, self.messages = batch_size, messages
+        self.pipeline = self._build()
+
+    def _build(self) -> Any:
+        cuda = torch.cuda.is_available()
+        device_id = torch.cuda.current_device() if cuda else None
+        threads = len(os.sched_getaffinity(0))
+        pipeline = Pipeline(self.batch_size, threads, device_id, prefetch_queue_depth=1)
+        with pipeline:
+            encoded = fn.io.file.read(fn.external_source(name="path"))
+            decoded = fn.decoders.image(encoded, device="mixed" if cuda else "cpu", output_type=types.RGB)
+            pipeline.set_outputs(decoded)
+        pipeline.build()
+        return pipeline
+
+    def failure(self, paths: Sequence[str]) -> str:
+        """Why a batch does not decode; empty if it does."""
+        self.messages.seek(0)
+        self.messages.truncate()
+        try:
+            self.pipeline.feed_input("path", [np.frombuffer(os.fsencode(path), np.uint8) for path in paths])
+            self.pipeline.run()
+        except RuntimeError:
+            self.pipeline = self._build()
+            return f"DALI does not decode it: {self._first_message()}"
+        return ""
+
+    def _first_message(self) -> str:
+        self.messages.seek(0)
+        lines = self.messages.read(10_000).decode(errors="replace").splitlines()
+        return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it does not say why")
+
+
+def _has_no_end(path: str) -> bool:
+    """Whether it is a JPEG without an end-of-image marker at its end."""
+    with open(path, "rb") as file:
+        if file.read(2) != b"\xff\xd8":
+            return False
+        file.seek(-min(_TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        return b"\xff\xd9" not in file.read()
+
+
+def _pillow_failure(path: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(path) as image:
+                image.load()
+        except (*_PILLOW_ERRORS, Image.DecompressionBombError) as error:
+            return f"does not decode: {error}"
+    return ""

@@ -1,0 +1,1 @@
+"""COCO json: read and examined, written, merged."""

@@ -1,0 +1,114 @@
+"""A COCO json as parsed, and as columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.findings.entries import Findings, Where
+from detaug.converters.findings.errors import AnnotationError
+from detaug.converters.findings.text import shown
+
+Ints = NDArray[np.int64]
+
+
+Mask = NDArray[np.bool_]
+
+
+MIN_SIDE = 0.01
+"""Pixels; a thinner box has no area that a detector could use."""
+
+
+@dataclass(frozen=True)
+class Coco:
+    """A COCO json as parsed. Its three lists exist; what is in them is not checked yet."""
+
+    path: Path
+    document: dict[str, Any]
+    constants: tuple[str, ...] = ()
+    """NaN, Infinity, -Infinity, as often as they stand in the file."""
+
+
+def load_coco(path: str | Path) -> Coco:
+    """Parse a COCO json. Raises AnnotationError where it is no json or has not the three lists."""
+    path = Path(path)
+    constants: list[str] = []
+
+    def number(constant: str) -> float:
+        constants.append(constant)
+        return float(constant)
+
+    try:
+        document = json.loads(path.read_bytes(), parse_constant=number)
+    except FileNotFoundError:
+        raise AnnotationError(f"{path}: no such file; detaug convert-voc makes one from Pascal VOC") from None
+    except (OSError, ValueError, RecursionError) as error:
+        remedy = "; detaug convert-voc makes one from Pascal VOC" if path.suffix == ".xml" else ""
+        reason = getattr(error, "strerror", None) or error
+        raise AnnotationError(f"{path}: not readable as json ({reason}){remedy}") from None
+    if not isinstance(document, dict):
+        raise AnnotationError(f"{path}: a COCO json is an object with images, annotations and categories")
+    for key in ("images", "annotations", "categories"):
+        if not isinstance(document.get(key), list):
+            raise AnnotationError(f'{path}: "{key}" must be a list of objects; is this a COCO instances file?')
+    return Coco(path, document, tuple(constants))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A COCO json as columns in the file's order, N images and A annotations, and what is wrong with it.
+
+    Where a value is wrong its column holds a placeholder: see the masks.
+    """
+
+    coco: Coco
+    image_ids: Ints
+    """(N,)"""
+    file_names: list[str]
+    """N; "" where it is not usable."""
+    sizes: Ints
+    """(N, 2): (height, width) in pixels; 1 where it is not usable."""
+    sized: Mask
+    """(N,): sizes is the json's."""
+    image_at: Ints
+    """(A,): position of the annotation's image, -1 where there is none."""
+    boxes: NDArray[np.float64]
+    """(A, 4) XYXY pixels, cut at the image's edges."""
+    boxed: Mask
+    """(A,): boxes is a usable box in a known image."""
+    category_ids: Ints
+    """(A,)"""
+    classed: Mask
+    """(A,): category_ids is the id of a category."""
+    crowd: Mask
+    """(A,)"""
+    categories: dict[int, str]
+    """id -> name, in the order of the ids."""
+    findings: list[Findings] = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        return self.coco.path
+
+    def row(self, where: Where, at: int) -> dict[str, Any]:
+        """An entry of one of the lists; {} if it is no object."""
+        entry = self.coco.document[where][at]
+        return entry if isinstance(entry, dict) else {}
+
+    def file_name(self, where: Where, at: int) -> str:
+        """The image that an entry is, or is in; empty if there is none."""
+        if where == "annotations":
+            where, at = "images", int(self.image_at[at])
+        return self.file_names[at] if where == "images" and at >= 0 else ""
+
+    def entry(self, where: Where, at: int) -> str:
+        """How messages call an entry: "annotations[5] (id 6, a.jpg): "."""
+        if where not in ("images", "annotations", "categories"):
+            return ""
+        name = shown(self.file_name(where, at))[1:-1]
+        return f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}): "

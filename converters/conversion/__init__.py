@@ -1,0 +1,1 @@
+"""What all conversions share: options, output files, summary."""

@@ -1,0 +1,19 @@
+"""Options that several conversions have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+Progress = Callable[[int, int], None]
+
+
+WithImages = Literal["none", "copy", "link"]
+
+
+OnError = Literal["stop", "skip"]
+
+
+def check_choice(name: str, value: str, choices: object) -> None:
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")

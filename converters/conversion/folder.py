@@ -1,0 +1,95 @@
+"""A folder of many text files and their images: written without ever replacing somebody else's file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import get_args
+
+from detaug.converters.conversion.choices import Progress, WithImages
+from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.digests import digest
+from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.text import counted
+
+_MOST_SHOWN = 5
+
+
+def check_with_images(with_images: str, images: Path | None) -> None:
+    """Refuse a choice that is none, one without the images' folder, and a folder that is none."""
+    if with_images not in get_args(WithImages):
+        raise ValueError(f"with_images must be one of {', '.join(get_args(WithImages))}, got {with_images!r}")
+    if with_images != "none" and images is None:
+        raise ValueError(f"with_images {with_images} needs images: the folder that file_name is relative to")
+    if images is not None and not images.is_dir():
+        raise ConversionError(f"images {images} is not a folder; give the folder that file_name is relative to")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be made or written to."""
+    if folder.exists() and not folder.is_dir():
+        raise ConversionError(f"{folder} is not a folder; give the name of a folder to make")
+    existing = folder if folder.exists() else folder.absolute().parent
+    if not existing.is_dir():
+        raise ConversionError(f"folder {existing} does not exist; make it first")
+    if not os.access(existing, os.W_OK):
+        raise ConversionError(f"folder {existing} cannot be written to")
+
+
+def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path]) -> None:
+    """Refuse to replace a file that has other content than it would get: it may be somebody's work.
+
+    texts: path -> content. copies: path -> the image that it would be a copy of, or a link to.
+    """
+    other = [path for path, text in texts.items() if os.path.lexists(path) and not _holds(path, text)]
+    other += [path for path, image in copies.items() if os.path.lexists(path) and not _same_content(path, image)]
+    if other:
+        names = ", ".join(map(str, other[:_MOST_SHOWN])) + (", ..." if len(other) > _MOST_SHOWN else "")
+        exist = "exists" if len(other) == 1 else "exist"
+        raise ConversionError(
+            f"{counted(len(other), 'file')} {exist} with other content and would be replaced: {names}; "
+            "give another folder, or move them away"
+        )
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def _same_content(path: Path, image: Path) -> bool:
+    if not path.is_file():
+        return False
+    return path.samefile(image) or (path.stat().st_size == image.stat().st_size and digest(path) == digest(image))
+
+
+def write_texts(texts: Mapping[Path, str], progress: Progress | None = None) -> None:
+    """Write each file whole or not at all, in the order given. Files that are there already are left alone."""
+    for folder in {path.parent for path in texts}:
+        folder.mkdir(parents=True, exist_ok=True)
+    for count, (path, text) in enumerate(texts.items(), 1):
+        if not path.exists():
+            write_atomically(path, [text], sync=False)
+        if progress and (count % 64 == 0 or count == len(texts)):
+            progress(count, len(texts))
+
+
+def place_images(copies: Mapping[Path, Path], with_images: WithImages) -> None:
+    """Copy the images, or make symbolic links to them. Files that are there already are left alone."""
+    for path, image in _absent(copies.items()):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            if with_images == "copy":
+                shutil.copyfile(image, temporary)
+            else:
+                temporary.symlink_to(image.resolve())
+            os.replace(temporary, path)
+        except BaseException:  # KeyboardInterrupt too: leave nothing behind
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _absent(copies: Iterable[tuple[Path, Path]]) -> Iterator[tuple[Path, Path]]:
+    return ((path, image) for path, image in copies if not path.exists())

@@ -1,0 +1,95 @@
+"""How a conversion ends: stopped by what it found, or summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from detaug.converters.files.atomic import write_json
+from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.finding import Finding, count_kinds, report_document
+from detaug.converters.findings.kinds import KINDS
+from detaug.converters.findings.text import counted
+
+_MOST_PROBLEMS_SHOWN = 100
+_MOST_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a conversion did. str() is the text that the command prints.
+
+    output: the file or folder written. image_folder: the folder that the images are in, by the names that the
+    output gives them. class_counts: boxes per class, in the order of the category ids. next_step: the last
+    line of the text, what to do with the output.
+
+    >>> from detaug.converters import voc_to_coco
+    >>> summary = voc_to_coco("demo/VOC", "all.json")
+    >>> print(summary.images, summary.boxes, summary.class_counts["car"], summary.image_folder)
+    60 217 33 demo/VOC/JPEGImages
+    """
+
+    output: Path
+    image_folder: Path
+    images: int
+    images_without_boxes: int
+    class_counts: dict[str, int]
+    findings: tuple[Finding, ...] = field(repr=False)
+    report: Path | None = None
+    next_step: str = field(default="", repr=False)
+
+    @property
+    def boxes(self) -> int:
+        return sum(self.class_counts.values())
+
+    @property
+    def kind_counts(self) -> dict[str, int]:
+        """How many findings of each kind."""
+        return count_kinds(self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    width = max((len(name) for name in summary.class_counts), default=0)
+    images, boxes = counted(summary.images, "image"), counted(summary.boxes, "box", "boxes")
+    classes = counted(len(summary.class_counts), "class", "classes")
+    yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes} in {classes}"
+    for name, count in summary.class_counts.items():
+        yield f"  {name:<{width}}  {count:>9,}"
+    for kind, count in summary.kind_counts.items():
+        effect = KINDS[kind].effect.replace("error", "skipped")  # where errors are written, they were skipped
+        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_which(summary, kind)}"
+    if "coordinate-zero" in summary.kind_counts:
+        yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
+    if summary.findings and not summary.report:
+        yield "each of these, with its file: --report FILE"
+    yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
+    yield summary.next_step or f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
+
+
+def _which(summary: Summary, kind: str) -> str:
+    """The names, where a misspelt class shows in them."""
+    if kind not in ("class-not-listed", "class-unused"):
+        return ""
+    names = list(dict.fromkeys(str(finding.before) for finding in summary.findings if finding.kind == kind))
+    return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
+
+
+def report_and_stop(findings: Sequence[Finding], on_error: str, report: Path | None) -> None:
+    """Write the report, if one is wanted; then raise ConversionError if on_error is "stop" and there are errors."""
+    if report:
+        write_json(report, report_document(findings))
+    errors = [finding for finding in findings if finding.effect == "error"]
+    if errors and on_error == "stop":
+        raise ConversionError("\n".join(_problem_lines(errors, report)), errors)
+
+
+def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[str]:
+    yield from map(str, errors[:_MOST_PROBLEMS_SHOWN])
+    if len(errors) > _MOST_PROBLEMS_SHOWN:
+        where = f"all of them are in {report}" if report else "--report FILE lists all of them"
+        yield f"... and {len(errors) - _MOST_PROBLEMS_SHOWN:,} more; {where}"
+    yield f"{counted(len(errors), 'problem')}, nothing written; repair them, or leave these files out: --on-error skip"

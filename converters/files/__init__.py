@@ -1,0 +1,1 @@
+"""Files on disk: writing, listing, comparing, reading text and image headers."""

@@ -1,0 +1,1 @@
+"""What converters and checks find: kinds, records, errors."""

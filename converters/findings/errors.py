@@ -1,0 +1,27 @@
+"""The errors that converters raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from detaug.converters.findings.finding import Finding
+
+
+class ConversionError(ValueError):
+    """Input that cannot be converted. str() has one line per problem and the remedy; nothing was written.
+
+    >>> from detaug.converters import ConversionError, voc_to_coco
+    >>> try:
+    ...     voc_to_coco("demo/VOC", "test.json", split="test")
+    ... except ConversionError as error:
+    ...     print(error)
+    split 'test' is not in demo/VOC/ImageSets/Main; there are train, trainval, val
+    """
+
+    def __init__(self, message: str, findings: Iterable[Finding] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+class AnnotationError(ValueError):
+    """A COCO json that would train a detector on something else than it says. Names file, entry and remedy."""

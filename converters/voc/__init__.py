@@ -1,0 +1,1 @@
+"""Pascal VOC, to and from COCO json."""

@@ -1,0 +1,198 @@
+"""The files of a YOLO data set in Ultralytics' layout: data.yaml, its splits, which labels belong to which image."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.paths import list_files
+from detaug.converters.files.text import is_plain, read_text
+from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.finding import Finding
+
+_NOT_LABELS = ("classes.txt", "README.txt", "README.dataset.txt", "README.roboflow.txt")
+_OTHER_NAMES = {"val": ("val", "validation", "valid")}  # Ultralytics takes "validation" for val as well
+
+
+class DataYaml(NamedTuple):
+    """A data.yaml. root: the folder that its splits are relative to. class_names: by class number, from 0."""
+
+    path: Path
+    root: Path
+    class_names: tuple[str, ...]
+    splits: dict[str, tuple[str, ...]]
+
+
+class SplitImages(NamedTuple):
+    """The images of a split: names relative to folder, in the split's order, and what was wrong with its entries."""
+
+    folder: Path
+    names: list[str]
+    findings: list[Finding]
+
+
+def find_data_yaml(path: Path) -> Path:
+    """The file itself, or the data.yaml (or the only .yaml) of a folder."""
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise ConversionError(f"{path} does not exist; give a data.yaml or the folder that holds it")
+    found = sorted(child for child in path.iterdir() if child.suffix.lower() in (".yaml", ".yml"))
+    named = [child for child in found if child.stem.lower() == "data"] or found
+    if len(named) != 1:
+        names = (
+            f"several: {', '.join(child.name for child in found)}" if found else "none, with train: and names: in it"
+        )
+        raise ConversionError(f"{path} must hold one data.yaml, there are {names}; give the file")
+    return named[0]
+
+
+def read_data_yaml(path: Path) -> DataYaml:
+    """Read a data.yaml. Raises ConversionError for whatever makes it unusable."""
+    content = load_yaml(path)
+    folder = path.absolute().parent
+    named = content.get("path")
+    # Ultralytics takes a relative path from its own settings' folder, then from the working directory.
+    root = folder / named if isinstance(named, str) else folder
+    return DataYaml(path, root if root.is_dir() else folder, _class_names(content, path), _splits(content, path))
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """A yaml file whose content is a mapping. Only plain values are made of it, never objects."""
+    import yaml  # type: ignore[import-untyped]  # here, since only YOLO needs it
+
+    try:
+        content = yaml.safe_load(read_text(path))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConversionError(f"{path} does not parse as yaml: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(content, dict):
+        raise ConversionError(f"{path} must be a mapping with train: and names:, got {type(content).__name__}")
+    return content
+
+
+def _class_names(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    names, count = content.get("names"), content.get("nc")
+    if names is None and type(count) is int and 0 < count <= 100_000:
+        names = [f"class_{number}" for number in range(count)]  # as Ultralytics names them
+    if isinstance(names, dict):
+        if sorted(map(repr, names)) != sorted(map(repr, range(len(names)))):
+            raise ConversionError(f"{path}: names must be numbered from 0 without gaps, got {list(names)[:8]}")
+        names = [names[number] for number in range(len(names))]
+    if not isinstance(names, list) or not names:
+        raise ConversionError(f"{path}: names must be a list of class names, or number: name; got {str(names)[:60]}")
+    if type(count) is int and count != len(names):
+        raise ConversionError(f"{path}: nc is {count}, but there are {len(names)} names; correct one of them")
+    class_names = tuple(_class_name(name, path) for name in names)
+    for name in class_names:
+        if class_names.count(name) > 1:
+            raise ConversionError(f"{path}: names must differ, got {name!r} {class_names.count(name)} times")
+    return class_names
+
+
+def _class_name(name: Any, path: Path) -> str:
+    if type(name) in (int, float):
+        return str(name)
+    if not isinstance(name, str):  # no, yes, on, off, null and dates are no text in yaml
+        raise ConversionError(f'{path}: names must be text, got {name!r}; put it into quotes: "{name}"')
+    spaced = " ".join(name.split())
+    if not spaced or not is_plain(spaced):
+        raise ConversionError(f"{path}: names must not be empty nor hold control characters, got {name!r}")
+    return spaced
+
+
+def _splits(content: Mapping[str, Any], path: Path) -> dict[str, tuple[str, ...]]:
+    splits = {}
+    for key, value in content.items():
+        entries = value if isinstance(value, list) else [value]
+        if key in ("train", "val", "validation", "valid", "test", "minival") and value is not None:
+            if not all(isinstance(entry, str) and entry for entry in entries):
+                raise ConversionError(f"{path}: {key} must be a folder, a .txt file or a list of these, got {value!r}")
+            splits[str(key)] = tuple(entries)
+    return splits
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Images
+
+
+def find_images(data: DataYaml, split: str) -> SplitImages:
+    """The images of a split: those in its folders, subfolders included, and those that its .txt files list."""
+    key = next((key for key in _OTHER_NAMES.get(split, (split,)) if key in data.splits), None)
+    if key is None:
+        there = ", ".join(data.splits) or "none"
+        raise ConversionError(f"{data.path} has no split {split!r}; there are {there}")
+    findings: list[Finding] = []
+    sources = [_resolve(data, entry) for entry in data.splits[key]]
+    files = [file for source in sources for file in _images_of(source, data, findings)]
+    if not files and not findings:
+        raise ConversionError(f"{data.path}: {', '.join(map(str, sources))} holds no images")
+    tops = [str(source) for source in sources if source.is_dir()] + [
+        os.path.dirname(file) for source in sources if source.is_file() for file in files
+    ]
+    folder = os.path.commonpath(tops or [str(data.root)])
+    return SplitImages(Path(folder), _without_repeats(files, folder, findings), findings)
+
+
+def _without_repeats(files: Sequence[str], folder: str, findings: list[Finding]) -> list[str]:
+    seen: dict[str, None] = {}
+    for file in files:
+        name = Path(os.path.relpath(file, folder)).as_posix()
+        if name in seen:
+            findings.append(Finding(name, "split-entry-repeated", before=name))
+        seen[name] = None
+    return list(seen)
+
+
+def _resolve(data: DataYaml, entry: str) -> Path:
+    """As Ultralytics does: relative to the root, and ../train/images as train/images where only that is there."""
+    candidates = [data.root / entry, *([data.root / entry[3:]] if entry.startswith("../") else [])]
+    found = next((path for path in candidates if path.exists()), None)
+    if found is None:
+        raise ConversionError(f"{data.path}: {entry} is not in {data.root}; correct path: or give another split")
+    return Path(os.path.normpath(found))
+
+
+def _images_of(source: Path, data: DataYaml, findings: list[Finding]) -> list[str]:
+    if source.is_dir():
+        return [os.path.join(source, name) for name in list_files(source, IMAGE_EXTENSIONS)]
+    try:
+        lines = read_text(source).split("\n")
+    except ValueError as error:
+        raise ConversionError(f"{source} {error}; a split is a folder or a text file with an image a line") from None
+    return [*_listed(source, lines, data, findings)]
+
+
+def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[Finding]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if entry := line.strip():
+            candidates = [os.path.normpath(folder / entry) for folder in (source.parent, data.root)]
+            found = next((path for path in candidates if os.path.isfile(path)), None)
+            if found:
+                yield found
+            else:
+                note = f"{entry} is no file below {source.parent}"
+                findings.append(Finding(str(source), "split-entry-missing", line=number, before=entry, note=note))
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Labels
+
+
+def label_file(image: str) -> str:
+    """The label file of an image, by Ultralytics' rule: the last /images/ of its path /labels/, and .txt."""
+    stem = os.path.splitext(os.path.abspath(image))[0]
+    return re.sub(r"^(.*)/images/", r"\1/labels/", stem, count=1, flags=re.DOTALL) + ".txt"
+
+
+def unused_labels(folder: Path, images: Sequence[str]) -> list[str]:
+    """Label files without an image, in the folders that label files of these images are in."""
+    used = {label_file(os.path.join(folder, name)) for name in images}
+    folders = {os.path.dirname(path) for path in used}
+    found = [
+        os.path.join(top, name) for top in sorted(folders) if os.path.isdir(top) for name in sorted(os.listdir(top))
+    ]
+    return [path for path in found if path.endswith(".txt") and path not in used and not path.endswith(_NOT_LABELS)]
