@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
-from detaug.boxes.views import Floats, Views, one_behind_the_other, pad_rows, whole_images
+from detaug.boxes.views import Floats, Views, pad_rows, start_offsets, whole_images
 from detaug.drawing.boxes import notebook_png, to_image
 from detaug.gpu.fused_kernel import OneKernel, kernel_of
 from detaug.loading.pipeline import Lane, resolve_device
@@ -130,11 +130,11 @@ class Samples:
         sources = torch.from_numpy(np.concatenate([image.ravel() for image in self.source_images]))
         shapes, sizes = np.array([image.shape for image in self.source_images]), self.plan.views.size.astype(int)
         table = kernel.table(np.arange(len(self)), shapes[:, :2], self.plan.inputs)
-        (on_gpu,) = kernel.with_offsets([table], [one_behind_the_other(shapes.prod(1))])
+        (on_gpu,) = kernel.with_offsets([table], [start_offsets(shapes.prod(1))])
         height, width = sizes.max(0).tolist()
         together = kernel.paint(sources.to(self.device), on_gpu, (height, width)).cpu()
         images = [image[:, :h, :w] for image, (h, w) in zip(together, sizes.tolist(), strict=True)]
-        channels_first = self._recipe.painting[-1].op.layout_after == "CHW"
+        channels_first = self._recipe.pixel_steps[-1].op.output_layout == "CHW"
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]
 
     @cached_property

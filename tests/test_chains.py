@@ -219,7 +219,7 @@ def test_crops_draw_their_places() -> None:
     drawn = drawn_by(da.RandomCrop(8, p=0.2))
     assert_rate(drawn["crop"], 0.2)
     for axis in (0, 1):
-        assert_uniform(drawn["place"][:, axis], 0, 1)
+        assert_uniform(drawn["offset"][:, axis], 0, 1)
     drawn = drawn_by(da.RandomBoxSafeCrop(p=0.9))
     assert_rate(drawn["crop"], 0.9)
     for name in ("start", "end"):
@@ -236,7 +236,7 @@ def test_scale_jitter_draws_its_scale() -> None:
     drawn = drawn_by(da.ScaleJitter((9, 9), scale=(0.2, 1.7)))
     assert_rate(da.ScaleJitter((9, 9), p=0.4).draw(np.random.default_rng(RNG_SEED), N)["applied"], 0.4)
     assert_uniform(drawn["scale"], 0.2, 1.7)
-    assert_uniform(drawn["place"], 0, 1)
+    assert_uniform(drawn["offset"], 0, 1)
 
 
 def test_sizes_are_alike() -> None:

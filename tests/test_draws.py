@@ -35,7 +35,7 @@ FLIP, ZOOM = da.RandomHorizontalFlip(), da.RandomZoomOut()
         (FLIP, {"flip": True}, "flip yes"),
         (FLIP, {"flip": False}, "flip no"),
         (FLIP, {}, ""),
-        (ZOOM, {"ratio": 2.314, "place": [0.12, 0.8]}, "ratio 2.31, place 0.12 0.80"),
+        (ZOOM, {"ratio": 2.314, "offset": [0.12, 0.8]}, "ratio 2.31, offset 0.12 0.80"),
         (da.JPEG(), {"apply": False, "quality": 31}, "apply no"),
         (da.JPEG(), {"apply": True, "quality": 31}, "apply yes, quality 31"),
         (da.RandomErasing(), {"erase": True, "area": np.linspace(0.02, 0.3, 10)}, "erase yes, area 0.02 to 0.30"),

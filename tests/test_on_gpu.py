@@ -20,7 +20,7 @@ from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
 
 import detaug as da
-from detaug.boxes.views import Views, one_behind_the_other
+from detaug.boxes.views import Views, start_offsets
 from detaug.eager import Samples
 from detaug.gpu import fused_kernel as on_gpu
 from detaug.gpu.fused_kernel import kernel_of, one_kernel
@@ -72,7 +72,7 @@ def samples_by_kernel(samples: Samples, pad: int = 0, beside: int = 0) -> NDArra
     assert kernel
     between = np.full(1000, beside, np.uint8)
     memory = np.concatenate([between, *chain.from_iterable((image.ravel(), between) for image in images)])
-    begin = one_behind_the_other(np.array([1000 + image.size for image in images])) + 1000
+    begin = start_offsets(np.array([1000 + image.size for image in images])) + 1000
     height, width = samples.plan.views.size.max(0).astype(int) + pad
     sizes = np.array([image.shape[:2] for image in images])
     (table,) = kernel.with_offsets([kernel.table(np.arange(len(images)), sizes, samples.plan.inputs)], [begin])
@@ -116,7 +116,7 @@ def test_it_paints_what_the_cpu_paints(name: str) -> None:
     expected, made = da.batch(IMAGES).then(*ops).images, by_kernel(IMAGES, *ops)
     unit = 1 if expected[0].dtype == np.uint8 else 1 / 255 / 0.224
     for image, ours in zip(expected, made, strict=True):
-        image = image.transpose(2, 0, 1) if ops[-1].layout_after == "HWC" else image
+        image = image.transpose(2, 0, 1) if ops[-1].output_layout == "HWC" else image
         off = np.abs(image - ours[:, : image.shape[1], : image.shape[2]]) / unit
         assert off.max() < 3.5
         assert off.mean() < 0.4
@@ -296,7 +296,7 @@ def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
     (images,) = lane.finish()
     assert len({tuple(shape) for shape in images.shape()}) > 1
     lengths = [reader.sizes[row].prod() * 3 for row in rows]
-    sources, begin = in_one_piece(images, sum(lengths), DEVICE), one_behind_the_other(np.array(lengths))
+    sources, begin = in_one_piece(images, sum(lengths), DEVICE), start_offsets(np.array(lengths))
     assert [image.data_ptr() for image in images] == (sources.data_ptr() + begin).tolist()
 
 

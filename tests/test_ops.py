@@ -227,7 +227,7 @@ def test_zoom_out_draws_what_its_docstring_says() -> None:
     assert abs(applied.mean() - 0.4) < 0.02
     assert drawn["ratio"].max() <= 3
     assert abs(drawn["ratio"][applied].mean() - 2) < 0.02
-    assert abs(drawn["place"].mean() - 0.5) < 0.02
+    assert abs(drawn["offset"].mean() - 0.5) < 0.02
 
 
 @pytest.mark.parametrize(

@@ -104,5 +104,5 @@ def test_what_was_drawn_can_be_drawn_again(device: str) -> None:
 
 def test_params_are_what_the_ops_drew() -> None:
     samples = da.RandomZoomOut(p=1)(da.RandomHorizontalFlip()(da.batch([np.zeros((9, 9, 3), np.uint8)] * 3)))
-    assert [set(each) for each in samples.params][:2] == [{"flip"}, {"ratio", "place"}]
-    assert samples.params[1]["place"].shape == (3, 2)
+    assert [set(each) for each in samples.params][:2] == [{"flip"}, {"ratio", "offset"}]
+    assert samples.params[1]["offset"].shape == (3, 2)

@@ -149,7 +149,7 @@ def test_zoom_out_flip_and_resize_in_a_row() -> None:
     for at, boxes in enumerate(samples.boxes):
         ratio = drawn["ratio"][at]
         canvas = np.round(np.array(SIZE[::-1]) * ratio).astype(int)
-        left, top = np.round(drawn["place"][at] * (ratio - 1) * SIZE[::-1]).astype(int).tolist()
+        left, top = np.round(drawn["offset"][at] * (ratio - 1) * SIZE[::-1]).astype(int).tolist()
         padding = [left, top, int(canvas[0]) - 320 - left, int(canvas[1]) - 240 - top]
         moved = tv.resize(tv.horizontal_flip(tv.pad(reference()[1], padding)), (300, 300))
         assert np.abs(boxes - np.asarray(moved)).max() < 1.5
@@ -268,7 +268,7 @@ def test_zoom_out_draws_what_torchvision_draws() -> None:
     drawn = da.RandomZoomOut(p=1).draw(np.random.default_rng(0), 4000)
     assert_same_distribution(drawn["ratio"], (room[:, 0] + 1000) / 1000)
     for axis in (0, 1):
-        assert_same_distribution(drawn["place"][:, axis], paddings[:, axis] / room[:, axis].clip(1))
+        assert_same_distribution(drawn["offset"][:, axis], paddings[:, axis] / room[:, axis].clip(1))
 
 
 # ------------------------------------------------------------------------------------------------ colour

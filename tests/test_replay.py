@@ -40,7 +40,7 @@ def test_a_batch_is_made_again(shapes: da.CocoReader, device: str) -> None:
         for name in ("images", "boxes", "labels", "mask", "image_id", "size", "image_size", "matrix"):
             assert torch.equal(getattr(batch, name), getattr(again, name)), name
     assert batch.params is not None
-    assert [set(each) for each in batch.params][:2] == [{"ratio", "place"}, {"window"}]
+    assert [set(each) for each in batch.params][:2] == [{"ratio", "offset"}, {"window"}]
     assert batch.params[1]["window"].shape == (8, 4)
 
 

@@ -39,7 +39,7 @@ class Views:
     """(N, 3, 3): a point (x, y, 1) relative to the view -> source pixels, projective."""
     size: Floats
     """(N, 2): (height, width) of the view; in source pixels until `Resize`, in output pixels after it."""
-    shown: Floats
+    source_bounds: Floats
     """(N, 2, 2): the part of the source that may be seen, from (x0, y0) to (x1, y1) in pixels."""
     batch: Ints
     """(N,): which batch each image is in; images of one batch follow each other."""
@@ -53,8 +53,8 @@ class Views:
     """May `matrix` be more than affine?"""
     outlines: Floats | None = None
     """(N, M, V, 2): polygons relative to the view, when a box has been turned by other than quarters."""
-    region: Floats | None = None
-    """(N, V, 2): a polygon relative to the view, outside of which is fill, beside what `shown` says."""
+    clip_region: Floats | None = None
+    """(N, V, 2): a polygon relative to the view, outside of which is fill, beside what `source_bounds` says."""
     epoch: int = 0
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class Views:
         arrays = {name: each[rows] for name, each in values.items() if isinstance(each, np.ndarray)}
         return Views(**{**values, **arrays})
 
-    def put(self, rows: Ints, part: Views) -> Views:
+    def replace_rows(self, rows: Ints, part: Views) -> Views:
         """These views, with those at `rows` as in `part`, and all that may be true of either."""
         both = replace(
             self,
@@ -77,9 +77,9 @@ class Views:
         if self.outlines is not None or part.outlines is not None:
             ours, theirs = polygons.of_one_length(self.outlines_or_boxes(), part.outlines_or_boxes())
             both, part = replace(both, outlines=ours), replace(part, outlines=theirs)
-        if self.region is not None or part.region is not None:
-            ours, theirs = polygons.of_one_length(self.region_or_all(), part.region_or_all())
-            both, part = replace(both, region=ours), replace(part, region=theirs)
+        if self.clip_region is not None or part.clip_region is not None:
+            ours, theirs = polygons.of_one_length(self.clip_region_or_all(), part.clip_region_or_all())
+            both, part = replace(both, clip_region=ours), replace(part, clip_region=theirs)
         values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
         for name, array in values.items():
             array[rows] = getattr(part, name)[: len(rows)]
@@ -89,10 +89,10 @@ class Views:
         """(N, M, V, 2): the boxes as polygons."""
         return polygons.from_boxes(self.boxes) if self.outlines is None else self.outlines
 
-    def region_or_all(self) -> Floats:
-        """(N, V, 2): the region, or one so large that nothing is outside."""
+    def clip_region_or_all(self) -> Floats:
+        """(N, V, 2): the clip_region, or one so large that nothing is outside."""
         everything = np.tile((polygons.UNIT_SQUARE - 0.5) * 1e4, (len(self), 1, 1))
-        return everything if self.region is None else self.region
+        return everything if self.clip_region is None else self.clip_region
 
     # --------------------------------------------------------------------------------- looking elsewhere
 
@@ -113,7 +113,7 @@ class Views:
             matrix=part_matrix(self.matrix, start, end),
             size=self.size * abs(end - start)[:, ::-1],
             outlines=_rescaled(self.outlines, start, end),
-            region=_rescaled(self.region, start, end),
+            clip_region=_rescaled(self.clip_region, start, end),
         )
 
     def warp(
@@ -143,7 +143,7 @@ class Views:
             size=size,
             turned=True,
             outlines=outlines,
-            region=None if self.region is None else polygons.transform(change, self.region),
+            clip_region=None if self.clip_region is None else polygons.transform(change, self.clip_region),
         )
 
     def quarter_turns(self, turns: Ints) -> Views:
@@ -156,7 +156,7 @@ class Views:
             size=np.where((turns % 2 == 1)[:, None], self.size[:, ::-1], self.size),
             turned=True,
             outlines=None if self.outlines is None else polygons.transform(change, self.outlines),
-            region=None if self.region is None else polygons.transform(change, self.region),
+            clip_region=None if self.clip_region is None else polygons.transform(change, self.clip_region),
         )
 
     def at_size(self, size: Floats) -> Views:
@@ -166,22 +166,24 @@ class Views:
     def fill_outside(self, fill: Fill) -> Views:
         """What is out of view now is never seen again: `fill`, RGB 0..255, is there instead."""
         if not self.turned:
-            return replace(self, shown=np.sort(self.seen(), axis=1), fill=fill)
+            return replace(self, source_bounds=np.sort(self.source_window(), axis=1), fill=fill)
         square = np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1))
-        return replace(self, region=square if self.region is None else polygons.clip(self.region), fill=fill)
+        return replace(
+            self, clip_region=square if self.clip_region is None else polygons.clip(self.clip_region), fill=fill
+        )
 
-    def seen(self) -> Floats:
+    def source_window(self) -> Floats:
         """(N, 2, 2): the part of the source in view, in pixels, from the view's (0, 0) to its (1, 1), if not turned."""
-        return corners(self.matrix).clip(self.shown[:, :1], self.shown[:, 1:])
+        return corners(self.matrix).clip(self.source_bounds[:, :1], self.source_bounds[:, 1:])
 
-    def quad(self) -> Floats:
+    def source_corners(self) -> Floats:
         """(N, 4, 2): where the view's four corners lie in the source, (x, y) pixels."""
         return polygons.transform(self.matrix, np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1)))
 
-    def beyond(self) -> float:
+    def overhang(self) -> float:
         """By how many source pixels the views reach outside what may be seen, at most."""
-        corner = self.quad()
-        return float(np.abs(corner - corner.clip(self.shown[:, :1], self.shown[:, 1:])).max(initial=0))
+        corner = self.source_corners()
+        return float(np.abs(corner - corner.clip(self.source_bounds[:, :1], self.source_bounds[:, 1:])).max(initial=0))
 
     # ------------------------------------------------------------------------------------------- boxes
 
@@ -200,7 +202,7 @@ class Views:
         outlines = None if self.outlines is None else np.where(keep[..., None, None], self.outlines, 0)
         return replace(self, labels=np.where(keep, self.labels, -1), outlines=outlines)
 
-    def reduced(self, boxes: Floats, share: Floats, least: float) -> Views:
+    def shrink_boxes(self, boxes: Floats, share: Floats, least: float) -> Views:
         """Each box cut down to what is left of it, `boxes` (N, M, 4) XYXY pixels, if `share` (N, M) is `least` or more.
 
         `share`: which part of its area is left, 0..1. A box that is cut thinner than a pixel is dropped too. For
@@ -245,10 +247,10 @@ class Views:
 
         M is the fullest image's count; behind the real ones, boxes are 0 and labels -1.
         """
-        boxes, labels, count = self.real()
+        boxes, labels, count = self.unpadded()
         return padded(boxes, count, 0), padded(labels, count, -1), count
 
-    def real(self) -> tuple[Floats, Ints, Ints]:
+    def unpadded(self) -> tuple[Floats, Ints, Ints]:
         """Boxes (B, 4) in pixels of the view and labels (B,), of one image behind the other, and their counts (N,)."""
         real = self.labels >= 0
         count = real.sum(1)
@@ -260,9 +262,10 @@ class Views:
 def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
     """The views that are the whole images, one batch. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2)."""
     size = np.asfortranarray(size)  # NumPy is slow where the last axis is short
-    shown = np.stack([np.zeros_like(size).T, size[:, ::-1].T]).transpose(2, 0, 1)
+    bounds = np.stack([np.zeros_like(size).T, size[:, ::-1].T]).transpose(2, 0, 1)
+    matrix = view_matrix(bounds[:, 0], bounds[:, 1])
     batch, slot = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
-    return Views(boxes, labels, np.ones(labels.shape), view_matrix(shown[:, 0], shown[:, 1]), size, shown, batch, slot)
+    return Views(boxes, labels, np.ones(labels.shape), matrix, size, bounds, batch, slot)
 
 
 def pad_rows(rows: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:
@@ -282,7 +285,7 @@ def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:
     return array
 
 
-def one_behind_the_other(lengths: Ints) -> Ints:
+def start_offsets(lengths: Ints) -> Ints:
     """(N,): where each of N pieces of these lengths begins."""
     return np.asarray(np.cumsum(lengths) - lengths)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from detaug.boxes.views import Fill, Ints
 from detaug.gpu.streams import on_device
 from detaug.ops.arguments import FILL
-from detaug.ops.mixing import Pasting
+from detaug.ops.mixing import PasteTiles
 from detaug.ops.op import Arrays, Op
 from detaug.ops.pixels import ColorMap, Normalize
 from detaug.ops.recipe import Recipe
@@ -40,7 +40,7 @@ OPTIONS = {"enable_fp_fusion": True}
 class OneKernel:
     """Paints what a recipe planned, from decoded images to a batch, in one pass over the batch."""
 
-    place: str
+    region: str
     """The input of the recipe that says where what goes."""
     tiles: str | None
     """The one that says what is pasted of which images, if there is one."""
@@ -57,10 +57,10 @@ class OneKernel:
         """
         from detaug.gpu.triton_kernel import ROW  # Triton is there where there is a GPU
 
-        table, place = np.zeros((len(sizes), 1), ROW), inputs[self.place]
-        table["place"][:, 0, : place.shape[1]] = place
-        if place.shape[1] == 3:  # the window takes all of the image
-            table["place"][:, 0, 4] = place[:, 2]
+        table, region = np.zeros((len(sizes), 1), ROW), inputs[self.region]
+        table["region"][:, 0, : region.shape[1]] = region
+        if region.shape[1] == 3:  # the window takes all of the image
+            table["region"][:, 0, 4] = region[:, 2]
         table["shown"][:, :, 1] = _ALL
         table["size"][:, 0], table["offset"][:, 0], table["fill"] = sizes, at, np.round(self.fill)
         if self.tiles:
@@ -108,23 +108,24 @@ def may_join(recipe: Recipe, kernel: OneKernel | None) -> bool:
 def one_kernel(recipe: Recipe, device: torch.device) -> OneKernel | None:
     """The kernel that paints all of the recipe, if there is one, whatever the device is."""
     kinds = [
-        next((kind for kind in _KNOWN if type(step.op).dali_graph is kind.dali_graph), None) for step in recipe.painting
+        next((kind for kind in _KNOWN if type(step.op).dali_graph is kind.dali_graph), None)
+        for step in recipe.pixel_steps
     ]
-    steps: dict[Any, Any] = dict(zip(kinds, recipe.painting, strict=True))
+    steps: dict[Any, Any] = dict(zip(kinds, recipe.pixel_steps, strict=True))
     if kinds != [kind for kind in _KNOWN if kind in steps] or steps[Render].views.turned:
         return None
     tiles, color, normalize = (steps.get(kind) for kind in _KNOWN[1:])
     return OneKernel(
-        place=steps[Render].inputs["place"],
+        region=steps[Render].inputs["region"],
         tiles=tiles.inputs["tiles"] if tiles else None,
         color=color.inputs["color"] if color else None,
-        fill=steps[Render].op.beside(steps[Render].views) or FILL,
+        fill=steps[Render].op.fill_around(steps[Render].views) or FILL,
         normalize=normalize.op if normalize else Normalize(dtype="uint8"),
         device=device,
     )
 
 
-_KNOWN: tuple[type[Op], ...] = (Render, Pasting, ColorMap, Normalize)
+_KNOWN: tuple[type[Op], ...] = (Render, PasteTiles, ColorMap, Normalize)
 """What the kernel does, in this order; an op may have a `paint` of its own, then it is none of them."""
 
 _ALL = 1e9
@@ -132,11 +133,11 @@ _ALL = 1e9
 
 
 def _pasted(table: NDArray[Any], at: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
-    """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.Pasting`."""
+    """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.PasteTiles`."""
     source, target, shape = tiles[:, 1], tiles[:, 2], tiles[:, 3]
     rows = tiles[:, 0, :, 0] + (np.arange(len(at)) - at)[:, None]  # `tiles` counts from the first image of the run
     pasted: NDArray[Any] = table.view(np.int64).take(rows, 0).view(table.dtype)[..., 0]  # as numbers: ten times as fast
-    pasted["place"][:, :, 3] += source - target
+    pasted["region"][:, :, 3] += source - target
     pasted["shown"][:, :, 0], pasted["shown"][:, :, 1] = target, target + shape
     return pasted
 
@@ -146,7 +147,7 @@ def _triton_works(device: torch.device) -> bool:
     """Does it build the kernel here? It needs a C compiler."""
     kernel, pixel = one_kernel(Recipe((Resize((1, 1)),)), device), torch.zeros(3, dtype=torch.uint8, device=device)
     assert kernel
-    whole = {kernel.place: np.array([[[0, 0], [1, 1], [1, 1]]])}
+    whole = {kernel.region: np.array([[[0, 0], [1, 1], [1, 1]]])}
     try:
         table = kernel.table(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
         (on_gpu,) = kernel.with_offsets([table], [np.zeros(1, np.int64)])

@@ -8,7 +8,7 @@ import triton.language as tl
 
 ROW = np.dtype(
     [
-        ("place", "f4", (5, 2)),  # (y, x): two corners of the window, its size in the output, -offset, the image's size
+        ("region", "f4", (5, 2)),  # (y, x): two corners of the window, its output size, -offset, the image's size
         ("shown", "f4", (2, 2)),  # (y, x): the corners of what this part shows of it, in the output
         ("size", "f4", 2),  # (height, width) of the source
         ("fill", "f4", 3),

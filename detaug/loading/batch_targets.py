@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Ints, Views, one_behind_the_other
+from detaug.boxes.views import Ints, Views, start_offsets
 from detaug.gpu.streams import MadeOn, on_device
 
 
@@ -41,7 +41,7 @@ def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Out
 
     What goes to the device goes there for all of them at once: a copy costs more than its bytes.
     """
-    real_boxes, real_labels, counts = views.real()
+    real_boxes, real_labels, counts = views.unpadded()
     lengths = [part.stop - part.start for part in parts]
     most = np.maximum.reduceat(counts, [part.start for part in parts])
     at, rows = _places(counts, np.repeat(most, lengths))
@@ -77,7 +77,7 @@ def _places(counts: Ints, room: Ints) -> tuple[Ints, int]:
 
     And how many rows there are.
     """
-    padding_before = one_behind_the_other(room - counts)
+    padding_before = start_offsets(room - counts)
     return np.arange(counts.sum()) + np.repeat(padding_before, counts), int(room.sum())
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from detaug.boxes.views import Bools, Floats, Ints, one_behind_the_other
+from detaug.boxes.views import Bools, Floats, Ints, start_offsets
 from detaug.gpu.fused_kernel import OneKernel
 from detaug.gpu.streams import MadeOn
 from detaug.loading.bad_files import DataError, remedy
@@ -147,7 +147,7 @@ class Planner:
         if self.kept_at is not None:
             check_kept(self.kept_at, rows)
             return self.kept_at[rows]
-        return one_behind_the_other(3 * self.reader.pixels[rows])
+        return start_offsets(3 * self.reader.pixels[rows])
 
     def _parts(self, epoch: int, first: int, rows: Rows, lengths: list[int], plan: Plan) -> Iterator[Planned]:
         """Batches of these lengths, from step `first` on, out of what was planned for all their images."""

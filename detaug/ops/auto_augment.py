@@ -80,7 +80,7 @@ class _Policy(GeometricOp):
         moved = np.flatnonzero(is_any(MOVES, op))
         rows = moved if len(moved) else np.zeros(1, np.int64)  # what is true of all images is wanted in every case
         change = self._change(op[rows], strength[rows], views.size[rows])
-        return views.put(moved, views[rows].warp(change, views.size[rows], self.fill).clip())
+        return views.replace_rows(moved, views[rows].warp(change, views.size[rows], self.fill).clip())
 
     def _change(self, op: Ints, strength: Floats, size: Floats) -> Floats:
         """(n, 3, 3), of pixels: shears about the top left, turns about the middle, shifts by whole pixels."""

@@ -64,8 +64,8 @@ class _Control(Op):
         """The views after a step, and what its op is to be fed, for all images."""
         chosen, op = drawn["chosen"][:, step], self.ops[self.sequence[step]]
         rows = _rows(chosen)
-        part, planned = op.plan(views[rows], {name: array[rows] for name, array in of_step(step, drawn).items()})
-        return views.put(np.flatnonzero(chosen), part), {
+        part, planned = op.plan(views[rows], {name: array[rows] for name, array in values_of_step(step, drawn).items()})
+        return views.replace_rows(np.flatnonzero(chosen), part), {
             name: _spread(array, rows, len(views)) for name, array in planned.items()
         }
 
@@ -80,7 +80,7 @@ class _Control(Op):
         planned = self.constants(image.device) | planned
         for step, at in enumerate(self.sequence):
             paint = keep_type(partial(self.ops[at].dali_graph, views=views))
-            image = apply_where(planned["chosen"][step], image, of_step(step, planned), paint)
+            image = apply_where(planned["chosen"][step], image, values_of_step(step, planned), paint)
         return image
 
 
@@ -190,7 +190,7 @@ def _spread(array: NDArray[Any], rows: Ints, n: int) -> NDArray[Any]:
     return full
 
 
-def of_step(step: int, named: Mapping[str, T]) -> dict[str, T]:
+def values_of_step(step: int, named: Mapping[str, T]) -> dict[str, T]:
     """What the op at `step` of the sequence drew or planned, by its own names."""
     prefix = f"{step}."
     return {name[len(prefix) :]: value for name, value in named.items() if name.startswith(prefix)}

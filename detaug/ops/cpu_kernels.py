@@ -92,15 +92,15 @@ _NUMBER_OF_THREADS = Lock()
 # ------------------------------------------------------------------------------------------- painters
 
 
-def resized(image: Tensor, place: Array) -> Tensor:
+def resized(image: Tensor, region: Array) -> Tensor:
     """A window of the image in another size, antialiased, linear.
 
-    `place`: pairs (y, x): two corners of the window, which is mirrored where the second comes first, and the size.
+    `region`: pairs (y, x): two corners of the window, which is mirrored where the second comes first, and the size.
     """
-    low, high = np.sort(place[:2], axis=0)
-    whole = not (place[:2] % 1).any()
-    image = (_of_whole_pixels if whole else _of_parts)(image, low, high, place[2].astype(int).tolist())
-    mirrored = (np.flatnonzero(place[0] > place[1]) + 1).tolist()
+    low, high = np.sort(region[:2], axis=0)
+    whole = not (region[:2] % 1).any()
+    image = (_of_whole_pixels if whole else _of_parts)(image, low, high, region[2].astype(int).tolist())
+    mirrored = (np.flatnonzero(region[0] > region[1]) + 1).tolist()
     return image.flip(mirrored) if mirrored else image
 
 
@@ -117,19 +117,19 @@ def _of_parts(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor
     return torch.from_numpy(np.array(pillow.resize(size[::-1], Image.Resampling.BILINEAR, box=box))).permute(2, 0, 1)
 
 
-def on_canvas(image: Tensor, place: Array, fill: Sequence[float]) -> Tensor:
-    """The image `resized`, on a canvas. `place`: two more pairs (y, x), where the canvas begins in it, and its size.
+def on_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> Tensor:
+    """The image `resized`, on a canvas. `region`: two more pairs (y, x), where the canvas begins in it, and its size.
 
     The image lies on the canvas whole, or begins where that ends: then none of it is there.
     """
-    (y, x), (height, width) = (-place[3]).astype(int).tolist(), place[4].astype(int).tolist()
+    (y, x), (height, width) = (-region[3]).astype(int).tolist(), region[4].astype(int).tolist()
     nothing = y >= height or x >= width
-    if not nothing and (place[2] == place[4]).all():
-        return resized(image, place)
+    if not nothing and (region[2] == region[4]).all():
+        return resized(image, region)
     row = torch.tensor(fill).round().byte().repeat(width)
     canvas = row.expand(height, -1).contiguous().view(height, width, 3).permute(2, 0, 1)
     if not nothing:
-        part = resized(image, place)
+        part = resized(image, region)
         canvas[:, y : y + part.shape[1], x : x + part.shape[2]] = part
     return canvas
 

@@ -21,7 +21,7 @@ def cover(views: Views, rectangles: Floats, max_hidden: float) -> Views:
     A box becomes the hull of what is left of it, `visible` its share. A box of which more than `max_hidden` of the
     area is covered is dropped, and so is one of which something thinner than a pixel is left.
     """
-    return views.reduced(*parts(views, rectangles, inside=False), 1 - max_hidden)
+    return views.shrink_boxes(*parts(views, rectangles, inside=False), 1 - max_hidden)
 
 
 def parts(views: Views, rectangles: Floats, *, inside: bool) -> tuple[Floats, Floats]:
@@ -116,7 +116,7 @@ class RandomErasing(_Hiding):
             "erase": rng.random(n) < self.p,
             "area": rng.uniform(*self.scale, (n, 10)),
             "ratio": np.exp(rng.uniform(np.log(self.ratio[0]), np.log(self.ratio[1]), (n, 10))),
-            "place": rng.random((n, 2)),
+            "offset": rng.random((n, 2)),
         }
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
@@ -125,7 +125,7 @@ class RandomErasing(_Hiding):
         fits = (sides < views.size[:, None]).all(2)
         first = np.take_along_axis(sides, fits.argmax(1)[:, None, None], 1)[:, 0]
         shape = np.where((drawn["erase"] & fits.any(1))[:, None], first, 0)
-        corner = np.floor(drawn["place"] * (views.size - shape + 1))
+        corner = np.floor(drawn["offset"] * (views.size - shape + 1))
         rectangles = np.concatenate([corner, corner + shape], axis=1)[:, None, [1, 0, 3, 2]]
         return cover(views, rectangles, self.max_hidden), {"holes": np.stack([corner, shape], axis=1)}
 
@@ -168,12 +168,12 @@ class GridMask(_Hiding):
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         size = rng.integers(self.size[0], self.size[1] + 1, n)
-        return {"mask": rng.random(n) < self.p, "size": size, "place": rng.random((n, 2))}
+        return {"mask": rng.random(n) < self.p, "size": size, "offset": rng.random((n, 2))}
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         size = drawn["size"].astype(np.float64)
         side = np.where(drawn["mask"], np.round(self.ratio * size).clip(1, size - 1), 0)
-        start = -np.floor(drawn["place"] * size[:, None])  # (N, 2), (x, y) of the first square
+        start = -np.floor(drawn["offset"] * size[:, None])  # (N, 2), (x, y) of the first square
         return _masked(views, start, size, side, self.max_hidden), {"holes": self._holes(views, start, size, side)}
 
     def _holes(self, views: Views, start: Floats, size: Floats, side: Floats) -> Floats:
@@ -197,4 +197,4 @@ def _masked(views: Views, start: Floats, size: Floats, side: Floats, max_hidden:
     square = within - phase + np.array([1, 1, 0, 0]) * side  # where the square ends, or begins
     left = np.where(behind & (phase < side), square, boxes)
     share = 1 - (hidden / length.clip(1e-9)).prod(2)
-    return views.reduced(left, share, 1 - max_hidden)
+    return views.shrink_boxes(left, share, 1 - max_hidden)

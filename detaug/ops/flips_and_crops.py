@@ -115,11 +115,11 @@ class RandomZoomOut(GeometricOp):
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
-        return {"ratio": ratio, "place": rng.random((n, 2))}  # place 0: at the left or top, 1: at the right or bottom
+        return {"ratio": ratio, "offset": rng.random((n, 2))}  # place 0: at the left or top, 1: at the right or bottom
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         ratio = drawn["ratio"][:, None]
-        start = -drawn["place"] * (ratio - 1)
+        start = -drawn["offset"] * (ratio - 1)
         return views.fill_outside(self.fill).crop_to(start, start + ratio)
 
 
@@ -228,11 +228,11 @@ class RandomCrop(GeometricOp):
         check_rgb("fill", self.fill)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        return {"crop": rng.random(n) < self.p, "place": rng.random((n, 2))}
+        return {"crop": rng.random(n) < self.p, "offset": rng.random((n, 2))}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         wanted = np.where(drawn["crop"][:, None], _wanted(self.size, views), views.size)
-        return _crop(views, wanted, drawn["place"], self.fill)
+        return _crop(views, wanted, drawn["offset"], self.fill)
 
 
 @dataclass(frozen=True)
@@ -299,13 +299,13 @@ class ScaleJitter(GeometricOp):
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         applied = rng.random(n) < self.p
-        return {"applied": applied, "scale": rng.uniform(*self.scale, n), "place": rng.random((n, 2))}
+        return {"applied": applied, "scale": rng.uniform(*self.scale, n), "offset": rng.random((n, 2))}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         size = np.array(self.size, np.float64)
         fit = (size / views.size).min(1) * drawn["scale"]
         wanted = np.where(drawn["applied"][:, None], size / fit[:, None], views.size)
-        window = _crop(views, wanted, drawn["place"], self.fill)
+        window = _crop(views, wanted, drawn["offset"], self.fill)
         return window.at_size(np.where(drawn["applied"][:, None], size, views.size))
 
 

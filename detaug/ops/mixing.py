@@ -29,7 +29,7 @@ def partners(views: Views, drawn: Floats) -> Ints:
     return np.asarray(first + (own + 1 + np.floor(drawn * (count - 1)).astype(np.int64)) % count)
 
 
-class Pasting(PixelOp):
+class PasteTiles(PixelOp):
     """Pastes rectangles of the batch's images, later ones over earlier ones."""
 
     mixes: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class Pasting(PixelOp):
 
 
 def _tiles(views: Views, rows: Ints, source: Floats, target: Floats) -> Arrays:
-    """The input of `Pasting`: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
+    """The input of `PasteTiles`: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
     index = views.slot[rows]
     in_anchor, shape = source[..., 1::-1], (source[..., 2:] - source[..., :2])[..., ::-1]
     tiles = np.stack([np.stack([index, index], axis=2), in_anchor, target[..., ::-1], shape], axis=2).astype(np.int64)
@@ -57,7 +57,7 @@ def _whole(views: Views) -> Floats:
 
 
 @dataclass(frozen=True)
-class Mosaic(Pasting):
+class Mosaic(PasteTiles):
     """2 x 2 tiles with probability `p`: the image and three of its batch (Bochkovskiy et al. 2020, YOLOv4).
 
     The tiles meet at one point, drawn for x and y from `center`, shares of width and height. Each tile shows a part
@@ -95,7 +95,7 @@ class Mosaic(Pasting):
         return {
             "mosaic": rng.random(n) < self.p,
             "center": rng.uniform(*self.center, (n, 2)),
-            "place": rng.integers(4, size=n),
+            "quadrant": rng.integers(4, size=n),
             "partners": rng.random((n, 3)),
         }
 
@@ -108,7 +108,7 @@ class Mosaic(Pasting):
         on = drawn["mosaic"]
         own = np.arange(len(views))[:, None]
         rows = np.concatenate([own, partners(views, drawn["partners"])], axis=1)
-        place = (drawn["place"][:, None] + np.arange(4)) % 4  # of the own image, then of the partners
+        place = (drawn["quadrant"][:, None] + np.arange(4)) % 4  # of the own image, then of the partners
         source, target = _quarters(views, drawn["center"], place)
         source = np.where(on[:, None, None], source, _only_own(views))
         target = np.where(on[:, None, None], target, 0)
@@ -157,7 +157,7 @@ def _in_tiles(views: Views, rows: Ints, source: Floats, target: Floats, least: f
 def _cut(boxes: Floats, windows: Floats, size: Floats, least: float) -> tuple[Floats, Floats, Ints]:
     """Boxes cut off at windows, (4, P) XYXY relative to images of `size` (2, P) pixels, (x, y).
 
-    Which of them stay, by the rule of `Views.reduced`, and the share of their areas that is left of those.
+    Which of them stay, by the rule of `Views.shrink_boxes`, and the share of their areas that is left of those.
     """
     low, high = np.maximum(boxes[:2], windows[:2]), np.minimum(boxes[2:], windows[2:])
     left, whole = high - low, boxes[2:] - boxes[:2]
@@ -218,7 +218,7 @@ def check_alpha(alpha: float) -> None:
 # ------------------------------------------------------------------------- rectangles of another image
 
 
-class _Overlay(Pasting):
+class _Overlay(PasteTiles):
     """Rectangles of one other image, at the same place. A subclass says which."""
 
     min_visibility: float
@@ -232,7 +232,7 @@ class _Overlay(Pasting):
         rows = partners(views, drawn["partner"])
         partner = views[rows]
         pasted = self.rectangles(views, partner, drawn)
-        visitors = partner.reduced(*parts(partner, pasted, inside=True), self.min_visibility)
+        visitors = partner.shrink_boxes(*parts(partner, pasted, inside=True), self.min_visibility)
         source = np.concatenate([_whole(views)[:, None], pasted], axis=1)
         own, other = (
             np.tile(each[:, None], (1, count)) for each, count in ((np.arange(len(rows)), 1), (rows, pasted.shape[1]))

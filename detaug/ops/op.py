@@ -50,7 +50,7 @@ class Op:
     mixes: ClassVar[bool] = False
     """Does it put several images of a batch together? Then the batch needs two or more, of one size."""
 
-    layout_after: ClassVar[str] = "HWC"
+    output_layout: ClassVar[str] = "HWC"
     """DALI's name of the image's layout after it."""
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -563,7 +563,7 @@ class Normalize(PixelOp):
         return self.layout == "channels_last"
 
     @property
-    def layout_after(self) -> str:  # type: ignore[override]
+    def output_layout(self) -> str:  # type: ignore[override]
         """DALI's name of the image's layout after it."""
         return "HWC" if self.channels_last else "CHW"
 
@@ -574,7 +574,7 @@ class Normalize(PixelOp):
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         mean, std = self.of_bytes()
         canvas = {"crop": planned["canvas"], **_TO_CANVAS} if "canvas" in planned else {}
-        dtype, layout = _DTYPES[self.dtype], self.layout_after
+        dtype, layout = _DTYPES[self.dtype], self.output_layout
         return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=dtype, output_layout=layout, **canvas)
 
     def of_bytes(self) -> tuple[list[float], list[float]]:

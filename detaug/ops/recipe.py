@@ -17,7 +17,7 @@ from detaug.ops.cpu_kernels import painted
 from detaug.ops.op import Arrays, Node, Nodes, Op
 
 
-class Step(NamedTuple):
+class PixelStep(NamedTuple):
     """An op that paints, in its place in a recipe."""
 
     op: Op
@@ -88,7 +88,7 @@ class Recipe:
         `canvas`: (height, width) to which Normalize, then the last op, pads with zeros, at the right and the bottom.
         """
         on_cpu = image.device == "cpu"
-        steps = [(op, _fed(inputs), views) for op, inputs, views in self.painting]
+        steps = [(op, _fed(inputs), views) for op, inputs, views in self.pixel_steps]
         if canvas is not None:
             steps[-1][1]["canvas"] = canvas
         for together, some in groupby(steps, lambda step: on_cpu and step[0].cpu_kernel(step[2]) is not None):
@@ -97,7 +97,7 @@ class Recipe:
         return image
 
     @cached_property
-    def painting(self) -> tuple[Step, ...]:
+    def pixel_steps(self) -> tuple[PixelStep, ...]:
         """The steps that paint."""
         views, rng = _one_view(), np.random.default_rng(0)
         draws: list[Arrays] = []
@@ -105,7 +105,7 @@ class Recipe:
         for at, (op, drawn_by) in enumerate(self.steps):
             draws.append(op.draw_for(views, rng) if drawn_by == at else draws[drawn_by])
             after, planned = op.plan(views, draws[-1])
-            steps.append(Step(op, {name: f"{at}.{name}" for name in planned}, views))
+            steps.append(PixelStep(op, {name: f"{at}.{name}" for name in planned}, views))
             views = after
         return tuple(step for step in steps if step.op.stage != "view" and _paints(step.op))
 
@@ -161,7 +161,7 @@ def _painted_together(image: Node, steps: list[tuple[Op, Nodes, Views]]) -> Node
     """On the CPU, in one go: a pass over the pixels, or putting them into memory once more, costs as much as an op."""
     painters = [(painter, nodes) for op, nodes, views in steps if (painter := op.cpu_kernel(views))]
     last = steps[-1][0]
-    return painted(image, painters, last.layout_after, as_is=last.stage == "output")
+    return painted(image, painters, last.output_layout, as_is=last.stage == "output")
 
 
 def _check_place(op: Op, before: str) -> None:
@@ -176,7 +176,7 @@ def _check_place(op: Op, before: str) -> None:
 
 def _check_views(op: Op, views: Views) -> None:
     """DALI ends the process when it is to resample what is not there."""
-    if op.stage == "view" and views.fill is None and views.beyond() > 0.01:
+    if op.stage == "view" and views.fill is None and views.overhang() > 0.01:
         raise ValueError(f"{op!r} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 

@@ -41,24 +41,24 @@ class Render(Op):
         views, planned = _turned(views, size) if views.turned else _upright(views, size)
         return _without_slivers(replace(views, size=size, fill=None).clip()), planned
 
-    def beside(self, views: Views) -> Fill | None:
+    def fill_around(self, views: Views) -> Fill | None:
         """The colour beside the image; None where the view shows nothing but the image."""
         return self.fill if self.letterbox else views.fill
 
     def cpu_kernel(self, views: Views) -> on_cpu.CpuKernel | None:
         if views.turned:
             return None
-        fill = self.beside(views)
+        fill = self.fill_around(views)
         return partial(on_cpu.on_canvas, fill=fill) if fill else on_cpu.resized
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
-        place = planned["place"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
-        image, fill = _resized(image, place), self.beside(views)
+        region = planned["region"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
+        image, fill = _resized(image, region), self.fill_around(views)
         if views.turned:
             return _warped(image, planned, fill or FILL)
         if fill is None:
             return image
-        anchor, shape = (fn.cast(place[row], dtype=types.INT32) for row in (3, 4))
+        anchor, shape = (fn.cast(region[row], dtype=types.INT32) for row in (3, 4))
         return fn.slice(image, anchor, shape, axes=[0, 1], out_of_bounds_policy="pad", fill_values=list(fill))
 
 
@@ -191,10 +191,10 @@ def shorter_side(size: Floats, short: Floats, max_size: int | None) -> Floats:
     return np.where(upright, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
 
 
-def _resized(image: Node, place: Node) -> Node:
+def _resized(image: Node, region: Node) -> Node:
     if image.device == "cpu":
-        return on_cpu.painted(image, [(on_cpu.resized, {"place": place})])
-    return fn.resize(image, roi_start=place[0], roi_end=place[1], size=place[2])
+        return on_cpu.painted(image, [(on_cpu.resized, {"region": region})])
+    return fn.resize(image, roi_start=region[0], roi_end=region[1], size=region[2])
 
 
 def _is_side(side: Any) -> bool:
@@ -249,11 +249,11 @@ def _slope(to_source: Floats, size: Floats) -> Floats:
 
 def _upright(views: Views, size: Floats) -> tuple[Views, Arrays]:
     """Views of which the image's part takes whole pixels, and the (y, x) pairs that `paint` needs."""
-    seen, place = _in_float32(views.seen().round(6)), [size]  # a border of pixels but for rounding is one
+    seen, place = _in_float32(views.source_window().round(6)), [size]  # a border of pixels but for rounding is one
     if views.fill is not None:
         views, part, offset = _laid_out(views, seen, size)
         place = [part, -offset[:, ::-1], size]
-    return views, {"place": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
+    return views, {"region": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
 
 
 def _in_float32(array: Floats) -> Floats:
@@ -291,34 +291,36 @@ def _turned(views: Views, size: Floats) -> tuple[Views, Arrays]:
     matrix = inverse(view_matrix(start, end))
     matrix[:, :2] *= shrunk[..., None]
     planned = {
-        "place": np.stack([start[:, ::-1], end[:, ::-1], shrunk[:, ::-1], size], axis=1),
+        "region": np.stack([start[:, ::-1], end[:, ::-1], shrunk[:, ::-1], size], axis=1),
         "matrix": matrix @ to_source,
     }
-    return views, planned if views.region is None else planned | _half_planes(views.region * size[:, None, ::-1])
+    return views, planned if views.clip_region is None else planned | _half_planes(
+        views.clip_region * size[:, None, ::-1]
+    )
 
 
 def _needed(views: Views, to_source: Floats) -> Floats:
     """(N, 2, 2): what is in view and some pixels around it, in whole source pixels, inside what is shown."""
-    quad = views.quad()
+    quad = views.source_corners()
     margin = 2 + 2 * np.abs(to_source[:, :2, :2]).sum(2)
-    low, high = views.shown[:, 0], views.shown[:, 1]
+    low, high = views.source_bounds[:, 0], views.source_bounds[:, 1]
     start = np.minimum(np.floor(quad.min(1) - margin).clip(low, high), (high - 1).clip(0))
     return np.stack([start, np.maximum(np.ceil(quad.max(1) + margin).clip(low, high), start + 1)], axis=1)
 
 
-def _half_planes(region: Floats) -> Arrays:
-    """(N, 3, V) a, b, c of each edge of the region (N, V, 2): (x, y) lies a * x + b * y + c pixels inside it."""
-    after = np.roll(region, -1, 1)
-    edge, around = after - region, (region[..., 0] * after[..., 1] - after[..., 0] * region[..., 1]).sum(1)
+def _half_planes(polygon: Floats) -> Arrays:
+    """(N, 3, V) a, b, c of each edge of a polygon (N, V, 2): (x, y) lies a * x + b * y + c pixels inside it."""
+    after = np.roll(polygon, -1, 1)
+    edge, around = after - polygon, (polygon[..., 0] * after[..., 1] - after[..., 0] * polygon[..., 1]).sum(1)
     length = np.linalg.norm(edge, axis=2)
     scale = np.sign(around)[:, None] / np.maximum(length, 1e-9)
     a, b = -edge[..., 1] * scale, edge[..., 0] * scale
-    c = np.where(length > 1e-9, -a * region[..., 0] - b * region[..., 1], 1e6)
+    c = np.where(length > 1e-9, -a * polygon[..., 0] - b * polygon[..., 1], 1e6)
     return {"edges": np.stack([a, b, c], axis=1)}
 
 
 def _warped(image: Node, planned: Nodes, fill: Fill) -> Node:
-    size = planned["place"][3]
+    size = planned["region"][3]
     image = fn.experimental.warp_perspective(image, matrix=planned["matrix"], size=size, fill_value=list(fill))
     return _filled_outside(image, planned, fill) if "edges" in planned else image
 
@@ -327,7 +329,7 @@ def _filled_outside(image: Node, planned: Nodes, fill: Fill) -> Node:
     """The image with `fill` outside of the half planes, with edges as smooth as a resample's."""
     edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
     centres = types.Constant(np.arange(0.5, LARGEST, dtype=np.float32)[:, None], device=image.device)
-    y, x = (fn.slice(centres, 0, fn.cast(planned["place"][3][axis], dtype=types.INT32), axes=[0]) for axis in (0, 1))
+    y, x = (fn.slice(centres, 0, fn.cast(planned["region"][3][axis], dtype=types.INT32), axes=[0]) for axis in (0, 1))
     across, down = x * edges[0] + edges[2], y * edges[1]  # (W, V) and (H, V)
     inside = fn.reductions.min(fn.expand_dims(across, axes=[0]) + fn.expand_dims(down, axes=[1]), axes=[2])
     share = dali_math.max(dali_math.min(fn.expand_dims(inside, axes=[2]) + 0.5, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""The random numbers that an op drew for an image, in a few words: "ratio 2.31, place 0.12 0.80", "flip yes"."""
+"""The random numbers that an op drew for an image, in a few words: "ratio 2.31, offset 0.12 0.80", "flip yes"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from detaug.ops.auto_augment import OPS, RandAugment, TrivialAugmentWide
 from detaug.ops.color import MIDDLE, RGB_TO_YIQ
-from detaug.ops.containers import of_step
+from detaug.ops.containers import values_of_step
 from detaug.ops.op import Op
 
 Array = NDArray[Any]
@@ -40,7 +40,7 @@ def _chosen(op: Any, own: Mapping[str, Array], drawn: Mapping[str, Array], at: i
     """The ops inside of a RandomApply, RandomChoice or RandomOrder that run, with what they drew."""
     for step in np.flatnonzero(own["chosen"]).tolist():
         inner = op.ops[op.sequence[step]]
-        yield f"{type(inner).__name__} {what_was_drawn(inner, of_step(step, drawn), at)}".strip()
+        yield f"{type(inner).__name__} {what_was_drawn(inner, values_of_step(step, drawn), at)}".strip()
 
 
 def _words(name: str, value: Array) -> str:
