@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -114,14 +115,14 @@ def test_a_folder_that_cannot_be_written_has_its_cache_in_the_users_folder(
 
 def cannot_write_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For root, too, who may write everywhere."""
-    make = annotation_cache.tempfile.mkstemp
+    replacing = annotation_cache.replacing
 
-    def refuse(dir: Path, **options: str) -> tuple[int, str]:
-        if dir == folder:
-            raise PermissionError(13, "Permission denied", str(dir))
-        return make(dir=dir, **options)
+    def refuse(path: Path) -> AbstractContextManager[Path]:
+        if path.parent == folder:
+            raise PermissionError(13, "Permission denied", str(path))
+        return replacing(path)
 
-    monkeypatch.setattr(annotation_cache.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(annotation_cache, "replacing", refuse)
 
 
 def test_no_folder_to_write_in_is_no_error(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from detaug.converters.coco.writer import whole, write_coco
-from detaug.converters.files.atomic import write_atomically, write_json
+from detaug.converters.files import atomic
+from detaug.converters.files.atomic import replacing, write_atomically, write_json
 
 
 def rows(count: int) -> Iterator[dict[str, object]]:
@@ -48,15 +49,41 @@ def test_the_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_an_error_that_names_the_file_and_the_old_content_stays(tmp_path: Path) -> None:
-    target = tmp_path / "a.json"
+def test_a_full_disk_is_an_error_that_names_the_file_and_the_old_content_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, full = tmp_path / "a.json", tmp_path / "full"
     target.write_text("old")
-    (tmp_path / f".a.json.{os.getpid()}.partial").symlink_to("/dev/full")
+    full.symlink_to("/dev/full")
+    monkeypatch.setattr(atomic, "temporary_path", lambda _: full)
     with pytest.raises(OSError, match="No space left on device") as raised:
         write_json(target, ["x" * 10_000])
     assert raised.value.filename == str(target)
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_an_error_names_the_file_to_write_not_the_temporary_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder, message in (("no", "No such file"), ("file", "Not a directory")):
+        with pytest.raises(OSError, match=message) as raised:
+            write_atomically(tmp_path / folder / "a.json", ["new"])
+        assert raised.value.filename == str(tmp_path / folder / "a.json")
+
+
+def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised, replacing(tmp_path / "copy.jpg") as temporary:
+        shutil.copyfile(tmp_path / "no.jpg", temporary)
+    assert raised.value.filename == str(tmp_path / "no.jpg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_text_and_bytes_are_written_through_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / f"{'n' * 251}.txt", tmp_path / "link"
+    link.symlink_to(target)
+    write_atomically(link, ["é\n", b"\0", memoryview(b"\xff"), "\udcff"])
+    assert target.read_bytes() == b"\xc3\xa9\n\0\xff\\udcff"
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize(("value", "text"), [(12.0, "12"), (12.5, "12.5"), (-0.0, "0"), (1e15, "1000000000000000")])

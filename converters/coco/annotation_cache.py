@@ -1,14 +1,13 @@
-"""What was read of a large COCO json, kept beside it, so that the next start takes no parsing.
+"""Cache the parsed columns of a large COCO json beside it, so that the next start need not parse it.
 
-A cache belongs to the json's content and to the rules it was checked by, not to its name or date; one that is
-damaged or of other content is as good as none. It holds plain arrays with checksums, no pickled objects.
+A cache file is valid for one content of the json and one version of the rules that checked it; names and dates do not
+count. A damaged or outdated one is ignored. It contains plain arrays with checksums, no pickled objects.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from detaug.converters.files.atomic import replacing
 
 Columns = dict[str, NDArray[np.generic]]
 
@@ -26,32 +27,32 @@ _DAMAGED = (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.Bad
 
 
 def content_key(path: Path, rules: bytes) -> str:
-    """The same for the same bytes in the file and the same `rules`. Raises OSError."""
+    """Return a key that is equal for equal bytes in the file and equal `rules`. Raises OSError."""
     digest = hashlib.blake2b(rules, digest_size=16)
     with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
+        while block := file.read(1 << 20):
+            digest.update(block)
         return f"{file.tell()}-{digest.hexdigest()}"
 
 
 def load_columns(path: Path, key: str) -> Columns | None:
-    """What was saved for the json at `path` with this key; None if nothing was, or if it is not whole."""
-    for place in _places(path, key):
-        with suppress(*_DAMAGED), place.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+    """Return the columns saved for the json at `path` with this key, None where there are none or they are damaged."""
+    for cache in _cache_files(path, key):
+        with suppress(*_DAMAGED), cache.open("rb") as file, np.load(file, allow_pickle=False) as saved:
             if saved["key"].tobytes() == key.encode():
                 return {name: saved[name] for name in saved.files if name != "key"}
     return None
 
 
 def save_columns(path: Path, key: str, columns: Columns) -> None:
-    """Save them beside the json, or in the user's cache folder, or, if neither can be written, nowhere."""
-    for place in _places(path, key):
+    """Save columns beside the json, else in the user's cache folder, else nowhere."""
+    for cache in _cache_files(path, key):
         with suppress(OSError):
-            _write_whole(place, {"key": np.frombuffer(key.encode(), np.uint8), **columns})
+            _save(cache, {"key": np.frombuffer(key.encode(), np.uint8), **columns})
             return
 
 
-def _places(path: Path, key: str) -> Iterator[Path]:
+def _cache_files(path: Path, key: str) -> Iterator[Path]:
     yield path.with_name(f".{path.name}.detaug.npz")
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "detaug"
     with suppress(OSError):
@@ -59,14 +60,6 @@ def _places(path: Path, key: str) -> Iterator[Path]:
     yield folder / f"{key}.npz"
 
 
-def _write_whole(place: Path, columns: Columns) -> None:
-    """Under another name first: nobody ever sees half of it, and of several writers the last one stays."""
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=place.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **columns)  # type: ignore[arg-type]
-        os.chmod(name, 0o644)
-        os.replace(name, place)
-    except BaseException:
-        os.unlink(name)
-        raise
+def _save(cache: Path, columns: Columns) -> None:
+    with replacing(cache) as temporary, temporary.open("wb") as file:
+        np.savez(file, **columns)  # type: ignore[arg-type]

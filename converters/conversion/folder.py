@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
 from detaug.converters.conversion.choices import Progress, WithImages
-from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.atomic import replacing, write_atomically
 from detaug.converters.files.digests import digest
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.text import counted
@@ -76,20 +76,12 @@ def write_texts(texts: Mapping[Path, str], progress: Progress | None = None) -> 
 
 
 def place_images(copies: Mapping[Path, Path], with_images: WithImages) -> None:
-    """Copy the images, or make symbolic links to them. Files that are there already are left alone."""
-    for path, image in _absent(copies.items()):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        try:
-            if with_images == "copy":
-                shutil.copyfile(image, temporary)
-            else:
-                temporary.symlink_to(image.resolve())
-            os.replace(temporary, path)
-        except BaseException:  # KeyboardInterrupt too: leave nothing behind
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _absent(copies: Iterable[tuple[Path, Path]]) -> Iterator[tuple[Path, Path]]:
-    return ((path, image) for path, image in copies if not path.exists())
+    """Copy images, or make symbolic links to them. Files that exist already are left alone."""
+    for path, image in copies.items():
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path, sync=False) as temporary:
+                if with_images == "copy":
+                    shutil.copyfile(image, temporary)
+                else:
+                    temporary.symlink_to(image.resolve())

@@ -4,43 +4,68 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from detaug.converters.files.paths import PathLike
 
-def write_json(path: str | os.PathLike[str], document: object) -> None:
+
+def write_json(path: PathLike, document: object) -> None:
     """Write one document as json, indented for people."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
     write_atomically(path, [text, "\n"])
 
 
-def write_atomically(path: str | os.PathLike[str], pieces: Iterable[str], *, sync: bool = True) -> None:
-    """Write text as UTF-8 so that path holds its old content or all of the new one, never a part of it.
+def write_atomically(path: PathLike, chunks: Iterable[str | bytes | memoryview], *, sync: bool = True) -> None:
+    """Write a file so that `path` has its old content or all of the new one, never a part of it.
 
-    Goes to a temporary file in the same folder, to the disk, then over path. A symbolic link is written
-    through. File names that are not UTF-8 (lone surrogates) become json's own escapes. sync=False leaves the
-    moment at which the disk has it to the system: for thousands of files, it is much faster.
+    Text is written as UTF-8; lone surrogates, which file names that are not UTF-8 have, become json's escapes.
+    For `sync` and errors see `replacing`.
+    """
+    with replacing(path, sync=sync) as temporary, open(temporary, "wb") as file:
+        for chunk in chunks:
+            file.write(chunk.encode("utf-8", "backslashreplace") if isinstance(chunk, str) else chunk)
+
+
+@contextmanager
+def replacing(path: PathLike, *, sync: bool = True) -> Iterator[Path]:
+    """Yield a temporary path beside `path` and rename it to `path` when the block ends without an error.
+
+    A symbolic link at `path` is written through. With sync, file and folder are on the disk afterwards; sync=False
+    leaves the moment to the system, which is much faster for thousands of files. Errors, KeyboardInterrupt too,
+    leave the old content and no temporary file. An OSError about the temporary file names `path` instead.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    temporary = temporary_path(target)
     try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.writelines(pieces)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
+        yield temporary
+        if sync:
+            _sync(temporary)
         os.replace(temporary, target)
-    except BaseException as error:  # KeyboardInterrupt too: leave nothing behind
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk does not say which file
+        if sync:
+            _sync(target.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and _is_about(error, temporary):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
-    if sync:
-        _sync_folder(target.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def temporary_path(target: Path) -> Path:
+    """Return a path beside `target` that nobody else uses: no thread, process or other machine on a shared disk."""
+    return target.with_name(f".{target.name[:32]}.{secrets.token_hex(8)}.partial")
+
+
+def _is_about(error: OSError, temporary: Path) -> bool:
+    """Return whether the error is about the temporary file; that of a full disk has no file name."""
+    return error.errno is not None and error.filename in (None, str(temporary), temporary)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
