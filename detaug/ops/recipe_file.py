@@ -75,7 +75,7 @@ def library() -> dict[str, type[Op]]:
     package = import_module("detaug")  # which imports this module
     public = {name: getattr(package, name) for name in package.__all__}
     ops = {name: each for name, each in public.items() if isinstance(each, type) and issubclass(each, Op)}
-    return {name: each for name, each in ops.items() if each.__module__ != "detaug.ops.recipe"}
+    return {name: each for name, each in ops.items() if each.__module__ != Op.__module__}
 
 
 def _entry(op: Op) -> dict[str, Any]:
