@@ -30,7 +30,7 @@ import torch
 from PIL import Image
 
 import detaug as da
-from detaug.sheets.pick import objects
+from detaug.sheets import objects_of
 from detaug.training.train import Detector, TrainOptions, train
 
 MODELS = {"ssd300": "ssd300_vgg16", "retinanet": "retinanet_resnet50_fpn_v2"}
@@ -96,7 +96,7 @@ class TorchvisionDataset(torch.utils.data.Dataset):
         from torchvision.transforms import v2
 
         self.paths = [reader.path(row) for row in range(len(reader))]
-        self.objects = [objects(reader, row) for row in range(len(reader))]
+        self.objects = [objects_of(reader, row) for row in range(len(reader))]
         self.transforms = v2.Compose(
             [
                 v2.ToImage(),

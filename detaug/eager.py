@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
 from detaug.boxes.views import Floats, Views, pad_rows, start_offsets, whole_images
-from detaug.drawing.boxes import notebook_png, to_image
+from detaug.drawing.images import to_image
+from detaug.drawing.sheet import notebook_png
 from detaug.gpu.fused_kernel import OneKernel, kernel_of
 from detaug.loading.pipeline import Lane, resolve_device
 from detaug.ops.op import Arrays, Node, Op

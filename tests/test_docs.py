@@ -31,7 +31,7 @@ import detaug as da
 from detaug.cli.main import cli, main
 from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 from detaug.demo.demo import demo
-from detaug.drawing.boxes import draw_boxes
+from detaug.drawing import draw_boxes
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

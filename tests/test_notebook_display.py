@@ -1,4 +1,4 @@
-"""What a notebook shows of a batch and of eager samples: the pixels, in true colours, with boxes, bounded in size."""
+"""Pictures of batches and eager samples in a notebook: pixels in true colours, with boxes, bounded in size."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import detaug as da
-from detaug.drawing import page as _page
-from detaug.sheets.contact_sheets import batch_sheet
+from detaug.drawing import page
+from detaug.sheets import batch_sheet
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 COLOR = (200, 40, 90)
@@ -53,7 +53,7 @@ def test_a_loaders_batch_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_padded_batch_has_its_padding_hatched_and_its_bright_images_bright(tmp_path: Path) -> None:
-    """Normalised white beside the zeros of padding has no value below 0, which alone does not make it 0..255."""
+    """Normalised white beside the zeros of padding has no value below 0, and still is not in 0..255."""
     folder = write_images(tmp_path / "images")
     sizes = {"a.jpg": (100, 80), "b.jpg": (80, 100), "sub/c.png": (100, 100)}
     content = document()
@@ -76,9 +76,9 @@ def test_a_padded_batch_has_its_padding_hatched_and_its_bright_images_bright(tmp
 
 
 def _tile(picture: Image.Image, at: int) -> NDArray[np.uint8]:
-    """A tile of the only row, which is as wide as it is high."""
+    """Cut out a tile of the only row, which is as wide as it is high."""
     pixels = np.asarray(picture.convert("RGB"))
-    side = (pixels.shape[1] - 2 * _page.MARGIN - 3 * _page.GAP) // 3
-    left = _page.MARGIN + at * (side + _page.GAP) + (_page.GAP if at else 0)
-    top = pixels.shape[0] - _page.MARGIN - side
+    side = (pixels.shape[1] - 2 * page.MARGIN - 3 * page.GAP) // 3
+    left = page.MARGIN + at * (side + page.GAP) + (page.GAP if at else 0)
+    top = pixels.shape[0] - page.MARGIN - side
     return pixels[top : top + side, left : left + side]

@@ -1,4 +1,4 @@
-"""Preview sheets, read back off their pixels: painted rectangles must lie exactly inside their outlines."""
+"""Contact sheets, read back off their pixels: painted rectangles must lie exactly inside their outlines."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from PIL import Image
 
 import detaug as da
 from detaug.cli.main import main
-from detaug.drawing import boxes as preview
-from detaug.drawing import page as _page
-from detaug.drawing import text as _text
-from detaug.drawing.boxes import class_color
-from detaug.sheets import contact_sheets as sheets
-from detaug.sheets.contact_sheets import (
+from detaug.drawing import boxes, class_color, page
+from detaug.drawing import text as lettering
+from detaug.sheets import (
+    Detections,
     batch_sheet,
+    detections_sheet,
     draws_sheet,
     ops_sheet,
-    preset_ops,
     samples_sheet,
     save_sheet,
     steps_sheet,
 )
-from detaug.training.detections import Shown, detections_sheet
+from detaug.sheets.photos import read_photos
+from detaug.sheets.preview import preset_ops
+from detaug.sheets.recipe_sheets import augment, step_tile
 
 SIZE = 300
 OUTLINE = np.array(class_color("cat"))
@@ -60,30 +60,30 @@ def painted_reader(folder: Path, images: int = 3, difficult: bool = False) -> da
 
 @pytest.fixture
 def thin_outlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw thin outlines alone: a label has the outline's colour, and may lie outside the box."""
-    monkeypatch.setattr(preview, "paint_labels", lambda *_: None)
-    monkeypatch.setattr(preview, "_line_width", lambda *_: 1)
+    """Draw thin outlines without labels, which have the outline's colour and may lie outside the box."""
+    monkeypatch.setattr(boxes, "paint_labels", lambda *_: None)
+    monkeypatch.setattr(boxes, "_line_width", lambda *_: 1)
 
 
 def cells(sheet: Image.Image, rows: int, columns: int, lines: int = 1) -> list[list[Pixels]]:
-    """The pictures of a sheet without title whose pictures are all SIZE x SIZE, above captions of `lines`."""
-    top = _page.MARGIN + _page.strip(True, _page.HEADING)
-    down = SIZE + _page.strip(lines, _page.CAPTION) + _page.GAP
-    left, right = _page.MARGIN + _page.GAP, SIZE + _page.GAP
+    """Cut out the pictures of a sheet without title, all SIZE x SIZE, above captions of `lines`."""
+    top = page.MARGIN + page.strip(True, page.HEADING)
+    down = SIZE + page.strip(lines, page.CAPTION) + page.GAP
+    left, right = page.MARGIN + page.GAP, SIZE + page.GAP
     pixels = np.asarray(sheet)
-    lefts = [_page.MARGIN, *(left + right * column for column in range(1, columns))]
+    lefts = [page.MARGIN, *(left + right * column for column in range(1, columns))]
     return [[pixels[top + down * row :, x:][:SIZE, :SIZE] for x in lefts] for row in range(rows)]
 
 
 def outline(pixels: Pixels) -> tuple[int, int, int, int]:
-    """XYXY, half-open, of the pixels in the outline's colour."""
+    """Return the box, XYXY half-open, of the pixels in the outline's colour."""
     box = Image.fromarray((pixels == OUTLINE).all(2)).getbbox()
     assert box is not None
     return box
 
 
 def assert_tight(pixels: Pixels) -> None:
-    """White within the outline, of two pixels with its shadow, and black a pixel outside of it."""
+    """Check for white inside the outline, two pixels wide with its shadow, and black a pixel outside."""
     x0, y0, x1, y1 = outline(pixels)
     light = pixels.min(2)
     assert (light[y0 + 3 : y1 - 3, x0 + 3 : x1 - 3] > 128).all()
@@ -129,13 +129,13 @@ def test_outlines_lie_on_the_objects_after_every_op(tmp_path: Path, thin_outline
         assert normalized == resized
 
 
-def test_steps_say_the_numbers_that_the_pixels_show(tmp_path: Path) -> None:
-    """The ratio drawn is the canvas measured; the numbers are those of the op, not of a second part of another's."""
+def test_captions_of_steps_have_the_numbers_in_the_pixels(tmp_path: Path) -> None:
+    """The ratio drawn is the size of the canvas; the numbers are those of the op, also behind an op of two parts."""
     ops = [da.RandAugment(), da.RandomZoomOut(2, p=1), da.RandomHorizontalFlip(p=1), da.Resize((SIZE, SIZE)), da.JPEG()]
-    photos = sheets.read_photos(painted_reader(tmp_path), range(3), ())
-    runs = [sheets._run(photos, ops[:done], seed=1) for done in range(len(ops) + 1)]
+    photos = read_photos(painted_reader(tmp_path), range(3), ())
+    runs = [augment(photos, ops[:done], seed=1) for done in range(len(ops) + 1)]
     for at in range(3):
-        policy, zoom, flip, resize, jpeg = (sheets._step(runs, at, step).caption for step in range(1, len(runs)))
+        policy, zoom, flip, resize, jpeg = (step_tile(runs, at, step).caption for step in range(1, len(runs)))
         assert "\ndrew op " in policy
         measured, ratio = zoom.split()[1], zoom.partition("ratio ")[2].partition(",")[0]
         assert float(measured) == pytest.approx(float(ratio), abs=0.011)
@@ -144,7 +144,7 @@ def test_steps_say_the_numbers_that_the_pixels_show(tmp_path: Path) -> None:
         assert jpeg.partition("\ndrew ")[2].startswith("apply ")
 
 
-def test_objects_keep_their_own_name_when_others_are_cropped_off(tmp_path: Path) -> None:
+def test_objects_have_their_own_names_after_others_are_cropped(tmp_path: Path) -> None:
     pixels, colors = np.zeros((400, 400, 3), np.uint8), {"left": class_color("left"), "right": class_color("right")}
     pixels[100:300, 20:120], pixels[100:300, 280:380] = colors["left"], colors["right"]
     Image.fromarray(pixels).save(tmp_path / "1.png")
@@ -152,8 +152,8 @@ def test_objects_keep_their_own_name_when_others_are_cropped_off(tmp_path: Path)
     boxes = [[20, 100, 100, 200], [280, 100, 100, 200]]
     rows = [{"id": at, "image_id": 1, "category_id": at, "bbox": box} for at, box in enumerate(boxes, 1)]
     reader = da.CocoReader(tmp_path, write_json(tmp_path / "two.json", [image], rows, ["left", "right"]))
-    photos = sheets.read_photos(reader, [0] * 20, ())
-    run = sheets._run(photos, [da.RandomIoUCrop(scaling=(0.3, 0.6)), da.Resize((SIZE, SIZE))], seed=0)
+    photos = read_photos(reader, [0] * 20, ())
+    run = augment(photos, [da.RandomIoUCrop(scaling=(0.3, 0.6)), da.Resize((SIZE, SIZE))], seed=0)
     kept = [run.tile(at, "") for at in range(20)]
     assert {tuple(tile.names) for tile in kept} >= {("left",), ("right",)}
     for tile in kept:
@@ -193,7 +193,7 @@ def test_crowd_regions_do_not_shift_the_difficult_flags(tmp_path: Path) -> None:
         for at, (crowd, difficult) in enumerate(flags, 1)
     ]
     reader = da.CocoReader(tmp_path, write_json(tmp_path / "crowd.json", [image], boxes, ["cat"]))
-    (photo,) = sheets.read_photos(reader, [0], ())
+    (photo,) = read_photos(reader, [0], ())
     assert photo.difficult == [True, False]
     assert photo.boxes[:, 0].tolist() == [2, 3]
 
@@ -221,15 +221,15 @@ def test_beside_detections_a_difficult_object_is_dashed_and_a_crowd_is_hatched(t
 
 
 def annotated(folder: Path, image: dict, annotation: dict) -> Pixels:
-    """The left picture of a sheet of detections, none of which was made."""
+    """Return the left picture of a sheet of no detections."""
     reader = da.CocoReader(folder, write_json(folder / "t.json", [image], [annotation], ["cat"]))
-    sheet = np.asarray(detections_sheet(reader, [Shown(7, np.zeros((0, 4)), [])]))
-    top = _page.MARGIN + _page.strip(1, _page.HEADING)
-    return sheet[top : top + 300, _page.MARGIN : _page.MARGIN + 300]
+    sheet = np.asarray(detections_sheet(reader, [Detections(7, np.zeros((0, 4)), [])]))
+    top = page.MARGIN + page.strip(1, page.HEADING)
+    return sheet[top : top + 300, page.MARGIN : page.MARGIN + 300]
 
 
 def shares_outline(picture: Pixels) -> float:
-    """How much of the lower edge of the box at y 80 to 200 has the class's colour."""
+    """Return the share of the lower edge of the box at y 80 to 200 that has the class's colour."""
     return float((picture[199, 40:240] == class_color("cat")).all(1).mean())
 
 
@@ -239,13 +239,13 @@ def test_the_same_seed_gives_the_same_sheet(tmp_path: Path) -> None:
     assert one == same != other
 
 
-def test_an_image_as_displayed_and_one_without_boxes(tmp_path: Path) -> None:
+def test_an_image_is_rotated_by_its_exif_tag_and_may_have_no_boxes(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (400, 200)).save(tmp_path / "1.jpg", exif=exif)
     image = {"id": 1, "file_name": "1.jpg", "width": 200, "height": 400}
     reader = da.CocoReader(tmp_path, write_json(tmp_path / "exif.json", [image], [], ["cat"]))
-    assert sheets.read_photos(reader, [0], ())[0].pixels.shape == (400, 200, 3)
+    assert read_photos(reader, [0], ())[0].pixels.shape == (400, 200, 3)
     draws_sheet(reader, da.presets.ssd300(), [0])
 
 
@@ -267,7 +267,7 @@ def test_samples_and_batches_are_drawn_in_true_colors(tmp_path: Path) -> None:
     assert samples_sheet(samples).size == samples_sheet(samples, reader.class_names).size
 
 
-def test_a_batch_without_its_recipe_is_stretched_to_be_seen(tmp_path: Path) -> None:
+def test_a_batch_without_its_recipe_is_stretched(tmp_path: Path) -> None:
     reader = painted_reader(tmp_path, 1)
     for ops in ([], [da.RandomPhotometricDistort()], [da.Normalize()], [da.Normalize(MEAN, STD)]):
         loader = da.Loader(reader, [da.Resize((SIZE, SIZE)), *ops], 1, train=False, device="cpu")
@@ -293,29 +293,29 @@ def test_preview_writes_a_picture(
     assert main(["preview", *painted, "-o", str(output), "--rows", "2", "--columns", "3", "--size", "100"]) == 0
     assert capsys.readouterr() == (f"written: {output}, 2 of 3 images\n", "")
     with Image.open(output) as sheet:
-        assert sheet.width == 4 * 100 + 2 * _page.MARGIN + 4 * _page.GAP
+        assert sheet.width == 4 * 100 + 2 * page.MARGIN + 4 * page.GAP
     assert not list(tmp_path.glob(".*"))
 
 
-def test_preview_says_which_letters_no_font_has(
+def test_preview_names_the_letters_without_a_font(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Image.new("RGB", (40, 30)).save(tmp_path / "1.png")
     image = {"id": 1, "file_name": "1.png", "width": 40, "height": 30}
     path = write_json(tmp_path / "t.json", [image], [], ["cat", "a \u56fd\u4e2d"])
-    monkeypatch.setattr(_text, "fontconfig", lambda text: iter(()))
-    monkeypatch.setattr(_text, "FONT_PATHS", ())
-    _text.find_font.cache_clear()
+    monkeypatch.setattr(lettering, "fontconfig", lambda text: iter(()))
+    monkeypatch.setattr(lettering, "FONT_PATHS", ())
+    lettering.find_font.cache_clear()
     assert main(["preview", str(path), str(tmp_path), "-o", str(tmp_path / "x.png"), "--columns", "1"]) == 0
-    _text.find_font.cache_clear()
+    lettering.find_font.cache_clear()
     assert "; no font here has \u4e2d\u56fd: install one" in capsys.readouterr().out
 
 
-def test_every_option_of_preview_is_heard(painted: list[str], tmp_path: Path) -> None:
+def test_every_option_of_preview_changes_the_sheet(painted: list[str], tmp_path: Path) -> None:
     sheets_of = {}
     for options in ("", "--steps", "--seed 3", "--preset retinanet", "--only cat --smallest", "--crowded --rows 1"):
         output = tmp_path / f"sheet{len(sheets_of)}.png"
-        assert main(["preview", *painted, "-o", str(output), *options.split()]) == 0
+        assert main(["preview", *painted, "-o", str(output), "--size", "100", *options.split()]) == 0
         sheets_of[options] = output.read_bytes()
     assert len(set(sheets_of.values())) == len(sheets_of)
 
@@ -337,7 +337,7 @@ def test_every_option_of_preview_is_heard(painted: list[str], tmp_path: Path) ->
         ("{json} {folder}", "Missing option '-o'"),
     ],
 )
-def test_preview_says_in_one_line_what_is_wrong(
+def test_errors_of_preview_are_one_line(
     painted: list[str], tmp_path: Path, arguments: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["preview", *arguments.format(json=painted[0], folder=tmp_path).split()]) == 2

@@ -104,7 +104,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **opt
     detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
     """
     from detaug.converters.check.check import check_coco
-    from detaug.drawing.html_report import check_to_html
+    from detaug.drawing import check_to_html
 
     with progress_bar("checking", quiet) as progress:
         options["progress"] = progress
@@ -150,7 +150,7 @@ def preview(annotations: Path, images: Path, output: Path, **options: Any) -> No
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300 --rows 6
     """
-    from detaug.sheets.contact_sheets import preview_file
+    from detaug.sheets import preview_file
 
     click.echo(preview_file(annotations, images, output, **options))
 

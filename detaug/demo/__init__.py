@@ -1,0 +1,5 @@
+"""A drawn data set, and the main job on it: `detaug demo`."""
+
+from detaug.demo.shapes import make_voc as make_voc
+
+__all__ = ["make_voc"]

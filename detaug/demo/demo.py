@@ -17,8 +17,8 @@ from detaug.converters import voc_to_coco
 from detaug.converters.check.check import check_coco
 from detaug.demo.shapes import make_voc
 from detaug.loading.loader import Loader
-from detaug.loading.pipeline import resolve_device
-from detaug.sheets.contact_sheets import draws_sheet, save_sheet
+from detaug.loading.devices import resolve_device
+from detaug.sheets import draws_sheet, save_sheet
 from detaug.sources.coco_reader import CocoReader
 
 __all__ = ["GO_ON", "Speed", "demo"]

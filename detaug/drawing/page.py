@@ -1,4 +1,4 @@
-"""A page of pictures in rows and columns, with headings and captions, for `detaug.drawing.boxes`."""
+"""Lay out pictures in rows and columns, with headings and captions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from itertools import accumulate, zip_longest
 
 from PIL import Image, ImageDraw
 
+from detaug.drawing.colors import Color
 from detaug.drawing.text import cut, typeset, wrap
-
-Color = tuple[int, int, int]
 
 INK: Color = (28, 30, 34)
 FAINT: Color = (92, 96, 104)
@@ -26,7 +25,7 @@ def lay_out(
     title: str,
     columns: Sequence[str],
 ) -> Image.Image:
-    """The page: a heading above each column, a caption below each picture, wrapped to the width of its column."""
+    """Draw a page: a heading above each column, a caption below each picture, wrapped to the width of its column."""
     widths = [max(p.width for p in column if p) for column in zip_longest(*pictures)]
     lines = [[_lines(text, width) for text, width in zip(row, widths, strict=False)] for row in captions]
     heights = [_row_height(row, texts) for row, texts in zip(pictures, lines, strict=True)]
@@ -48,7 +47,7 @@ def lay_out(
 
 
 def _heading_height(headings: Sequence[str], widths: Sequence[int]) -> int:
-    """The usual height, or the largest below it, down to a caption's, at which no heading is cut."""
+    """Return the largest text height, from `HEADING` down to `CAPTION`, at which no heading is cut."""
 
     def fits(height: int) -> bool:
         texts = (typeset(heading, height) for heading in headings)
@@ -58,28 +57,28 @@ def _heading_height(headings: Sequence[str], widths: Sequence[int]) -> int:
 
 
 def _row_height(pictures: Sequence[Image.Image], captions: Sequence[Sequence[str]]) -> int:
-    """Of pictures with the lines below each."""
+    """Return the height of a row of pictures with their captions."""
     return max((p.height + strip(len(lines), CAPTION) for p, lines in zip(pictures, captions, strict=True)), default=0)
 
 
 def strip(lines: int, text_height: int) -> int:
-    """The height of some lines of text with the space around them."""
+    """Return the height of some lines of text with the space around them."""
     return lines * leading(text_height) + 8 if lines else 0
 
 
 def leading(text_height: int) -> int:
-    """From a line of text to the next, in pixels."""
+    """Return the distance from one line of text to the next, in pixels."""
     return round(text_height * 1.3)
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """A caption in lines that fit `width`; what is too much is cut off."""
+    """Break a caption into lines of at most `width`; the last of `MOST_LINES` takes the rest and is cut."""
     lines = [line for part in text.split("\n") if part for line in wrap(*typeset(part, CAPTION), width)]
     return lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], " ".join(lines[MOST_LINES - 1 :])]
 
 
 def _starts(start: int, lengths: Sequence[int], gap: int, first_gap: int | None = None) -> list[int]:
-    """Where each thing of `lengths` begins, with `gap` between, and where one more would."""
+    """Return the start of each of some lengths with `gap` between them, and the start of one more."""
     gaps = [gap if first_gap is None or len(lengths) == 1 else first_gap] + [gap] * len(lengths)
     steps = (length + space for length, space in zip(lengths, gaps, strict=False))
     return list(accumulate(steps, initial=start))
@@ -88,7 +87,7 @@ def _starts(start: int, lengths: Sequence[int], gap: int, first_gap: int | None 
 def _write(
     draw: ImageDraw.ImageDraw, xy: tuple[int, int], text: str, height: int, color: Color, max_width: int
 ) -> None:
-    """One line of text with its top at `xy`, cut to `max_width`."""
+    """Write one line of text with its top at `xy`, cut to `max_width`."""
     text, font = typeset(text, height)
     line = cut(text, font, max_width)
     draw.text((xy[0], xy[1] + round(0.95 * height)), line, color, font, anchor="ls")

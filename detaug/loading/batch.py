@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.boxes.views import invert
-from detaug.drawing.boxes import notebook_png
+from detaug.drawing.sheet import notebook_png
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 

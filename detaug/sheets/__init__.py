@@ -1,0 +1,27 @@
+"""Contact sheets: images of a data set, of samples and of batches, with their boxes."""
+
+from detaug.sheets.batch_sheets import batch_sheet as batch_sheet
+from detaug.sheets.batch_sheets import ops_sheet as ops_sheet
+from detaug.sheets.batch_sheets import samples_sheet as samples_sheet
+from detaug.sheets.detections import Detections as Detections
+from detaug.sheets.detections import detections_sheet as detections_sheet
+from detaug.sheets.preview import preview_file as preview_file
+from detaug.sheets.recipe_sheets import draws_sheet as draws_sheet
+from detaug.sheets.recipe_sheets import steps_sheet as steps_sheet
+from detaug.sheets.save import save_sheet as save_sheet
+from detaug.sheets.selection import objects_of as objects_of
+from detaug.sheets.selection import select_images as select_images
+
+__all__ = [
+    "Detections",
+    "batch_sheet",
+    "detections_sheet",
+    "draws_sheet",
+    "objects_of",
+    "ops_sheet",
+    "preview_file",
+    "samples_sheet",
+    "save_sheet",
+    "select_images",
+    "steps_sheet",
+]

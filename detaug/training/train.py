@@ -26,7 +26,7 @@ from detaug.converters.files.atomic import write_atomically
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.batch import Batch
 from detaug.loading.loader import Loader
-from detaug.loading.pipeline import rank_and_world, resolve_device
+from detaug.loading.devices import rank_and_world, resolve_device
 from detaug.ops.arguments import check
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
@@ -35,10 +35,9 @@ from detaug.ops.pixels import Normalize
 from detaug.ops.recipe_file import load_recipe
 from detaug.ops.resize import Resize
 from detaug.presets import Triple
-from detaug.sheets.contact_sheets import save_sheet
+from detaug.sheets import Detections, detections_sheet, save_sheet
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.checkpoint import load_checkpoint, save_checkpoint, write_torch_file
-from detaug.training.detections import Shown, detections_sheet
 from detaug.training.detectors import DETECTORS, Detector, load_weights, make_detector
 
 Size = int | tuple[int, int]
@@ -404,12 +403,12 @@ def _detached(losses: dict[str, Tensor]) -> dict[str, Tensor]:
 def evaluate(run: Training, val: Loader) -> None:
     """Metrics of all evaluation images, to metrics.jsonl, and a picture of the first ones."""
     run.model.eval()
-    evaluator, shown = CocoEvaluator(val.reader), list[Shown]()
+    evaluator, shown = CocoEvaluator(val.reader), list[Detections]()
     for batch in val:
         predictions = run.model(batch.images)
         evaluator.update(batch, predictions)
         if len(shown) < SHOWN:
-            shown += Shown.of(batch, predictions)
+            shown += Detections.of(batch, predictions)
     evaluator.gather()
     if run.is_first:
         run.evaluation = asdict(evaluator.compute())

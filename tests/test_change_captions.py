@@ -1,4 +1,4 @@
-"""What an op is said to have done, for ops with known draws."""
+"""The captions of ops with known draws."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 import detaug as da
 from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Op
-from detaug.sheets.changes import Stage, how_many, what_changed
+from detaug.sheets.change_captions import Stage, count_boxes, describe_change
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)
 
 
 class Shift(da.GeometricOp):
-    """Everything a tenth of the width to the right and a fifth of the height up."""
+    """Move everything a tenth of the width to the right and a fifth of the height up."""
 
     fill = (0.0, 0.0, 0.0)
 
@@ -51,25 +51,25 @@ def stages(*ops: Op) -> list[Stage]:
     ],
 )
 def test_geometry(op: Op, words: str) -> None:
-    assert what_changed(*stages(op)) == words
+    assert describe_change(*stages(op)) == words
 
 
 def test_zoom_out_and_crop_are_measured() -> None:
     zoomed = stages(da.RandomZoomOut(3, p=1))
     ratio = zoomed[1].size[0] / 80
-    assert what_changed(*zoomed).startswith("canvas ")
-    assert float(what_changed(*zoomed).split()[1]) == pytest.approx(ratio, abs=0.02)
+    assert describe_change(*zoomed).startswith("canvas ")
+    assert float(describe_change(*zoomed).split()[1]) == pytest.approx(ratio, abs=0.02)
     before, after = stages(da.RandomIoUCrop((0.0,), scaling=(0.5, 0.5), allow_no_crop=False))
-    assert what_changed(before, after).startswith("window 51%")  # 50% of the sides, in whole pixels
-    assert ("of 2 boxes" in what_changed(before, after)) == (after.boxes < 2)
+    assert describe_change(before, after).startswith("window 51%")  # 50% of the sides, in whole pixels
+    assert ("of 2 boxes" in describe_change(before, after)) == (after.boxes < 2)
 
 
 def test_after_a_crop_the_view_is_compared_with_the_crop() -> None:
     *_, cropped, flipped, resized = stages(
         da.RandomIoUCrop(allow_no_crop=False), da.RandomHorizontalFlip(p=1), da.Resize((32, 32))
     )
-    assert what_changed(cropped, flipped) == "mirrored left-right"
-    assert what_changed(flipped, resized) == "32 x 32 pixels"
+    assert describe_change(cropped, flipped) == "mirrored left-right"
+    assert describe_change(flipped, resized) == "32 x 32 pixels"
 
 
 @pytest.mark.parametrize(("quarters", "words"), [(1, "turned +90°"), (2, "mirrored left-right, mirrored top-bottom")])
@@ -77,31 +77,31 @@ def test_quarter_turns(quarters: int, words: str) -> None:
     samples = da.batch([PHOTO]).replay([{"turns": np.array([quarters])}, {}])
     turned = da.RandomRotate90()(samples)
     before, after = (Stage(each.images[0], 0, each.matrix[0]) for each in (da.batch([PHOTO]), turned))
-    assert what_changed(before, after) == words
+    assert describe_change(before, after) == words
     assert (after.image == np.rot90(PHOTO, quarters)).all()
 
 
 def test_a_turn_then_a_mirror_are_told_apart() -> None:
     *_, turned, mirrored = stages(da.RandomRotation((30, 30), p=1), da.RandomHorizontalFlip(p=1))
-    assert what_changed(turned, mirrored) == "mirrored left-right"
+    assert describe_change(turned, mirrored) == "mirrored left-right"
     source = Stage(PHOTO, 2, np.eye(2, 3))
-    assert what_changed(source, mirrored).startswith("mirrored left-right, turned")
+    assert describe_change(source, mirrored).startswith("mirrored left-right, turned")
     distorted, mirrored = stages(da.RandomPerspective(p=1), da.RandomHorizontalFlip(p=1))[1:]
-    assert what_changed(distorted, mirrored) == "mirrored left-right"
+    assert describe_change(distorted, mirrored) == "mirrored left-right"
 
 
 @pytest.mark.parametrize(
     ("boxes", "before", "words"), [(3, 5, "3 of 5 boxes"), (9, 5, "9 boxes, were 5"), (0, 0, "no boxes")]
 )
 def test_how_many_boxes(boxes: int, before: int, words: str) -> None:
-    assert how_many(boxes, before) == words
+    assert count_boxes(boxes, before) == words
 
 
 def test_colors() -> None:
     before, *_ = stages()
     lighter = before._replace(image=before.image.astype(np.float32) + 20)
-    assert what_changed(before, lighter) == "light +20"
+    assert describe_change(before, lighter) == "light +20"
     flat = before._replace(image=before.image.mean() + (before.image - before.image.mean()) / 2)
-    assert what_changed(before, flat).endswith("contrast x 0.50, colour x 0.50")
+    assert describe_change(before, flat).endswith("contrast x 0.50, colour x 0.50")
     gray = before._replace(image=np.full_like(before.image, 9))
-    assert what_changed(gray, gray) == "as it was"
+    assert describe_change(gray, gray) == "as it was"

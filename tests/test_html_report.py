@@ -1,4 +1,4 @@
-"""detaug check --html: one page that loads nothing, escapes every name, and shows each finding."""
+"""detaug check --html: one page that loads nothing, escapes every name, and has a picture of each finding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coco_files import document, write, write_images
 from PIL import Image
 
 from detaug.cli.main import main
-from detaug.drawing.boxes import class_color
+from detaug.drawing import class_color
 from detaug.drawing.html_report import MOST_PICTURES
 
 HOSTILE = '<script>document.title="taken"</script>猫"\''
@@ -110,7 +110,7 @@ def test_a_data_set_without_a_fault(tmp_path: Path) -> None:
     assert "ready for training" in Page(path.read_text(encoding="utf-8")).text
 
 
-def test_one_of_a_thing_is_said_so(tmp_path: Path) -> None:
+def test_a_count_of_one_is_singular(tmp_path: Path) -> None:
     content = document()
     content["categories"], content["annotations"] = content["categories"][1:], content["annotations"][:1]
     content["images"][2]["file_name"] = "none.jpg"
@@ -122,7 +122,7 @@ def test_one_of_a_thing_is_said_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.json", "t.html/x.html", "report"])
-def test_places_that_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_paths_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images = write_images(tmp_path / "images")
     path = tmp_path / name
     assert main(["check", str(write(tmp_path / "t.json", document())), str(images), "--html", str(path)]) == 2
@@ -205,12 +205,12 @@ def test_one_box_is_seen_beside_thousands(tmp_path: Path) -> None:
     assert heights == {"2 to 4: 1": 2, "4 to 8: 0": 0, "8 to 16: 0": 0, "16 to 32: 0": 0, "32 to 64: 3,000": 120}
 
 
-def test_a_column_of_several_numbers_says_so(tmp_path: Path) -> None:
+def test_a_column_of_several_numbers_names_its_range(tmp_path: Path) -> None:
     chart = charts(page_of(tmp_path, [[50 * at, 0, 40, 40] for at in range(45)]))["Boxes in an image: number of images"]
     assert "<title>45 to 47: 1</title>" in chart
 
 
-def test_an_image_that_the_json_does_not_name_is_shown(tmp_path: Path) -> None:
+def test_an_image_that_the_json_does_not_name_has_a_picture(tmp_path: Path) -> None:
     images, path = write_images(tmp_path / "images"), tmp_path / "report.html"
     Image.new("RGB", (40, 30), (200, 40, 90)).save(images / "left out.png")
     main(["check", str(write(tmp_path / "t.json", document())), str(images), "--html", str(path), "-q"])

@@ -1,4 +1,4 @@
-"""Which images a sheet shows."""
+"""The selection of images for a sheet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import detaug as da
-from detaug.sheets.pick import How, pick
+from detaug.sheets.selection import How, select_images
 
 Box = tuple[str, list[float]]
 
@@ -42,17 +42,17 @@ def reader(tmp_path: Path) -> da.CocoReader:
 
 
 def rows(reader: da.CocoReader, count: int, how: How, only: str | None = None, seed: int = 0) -> list[int]:
-    return [each.row for each in pick(reader, count, how=how, only=only, seed=seed)]
+    return [each.row for each in select_images(reader, count, how=how, only=only, seed=seed)]
 
 
-def test_by_lot(reader: da.CocoReader) -> None:
+def test_at_random(reader: da.CocoReader) -> None:
     assert sorted(rows(reader, 99, "random")) == list(range(8))
     assert rows(reader, 3, "random", seed=1) == rows(reader, 3, "random", seed=1)
     assert len({tuple(rows(reader, 3, "random", seed=seed)) for seed in range(9)}) > 5
     assert sorted(rows(reader, 99, "random", "cat")) == [2, 4, 5]
 
 
-def test_by_lot_an_image_without_boxes_comes_last(reader: da.CocoReader) -> None:
+def test_at_random_an_image_without_boxes_comes_last(reader: da.CocoReader) -> None:
     assert {rows(reader, 99, "random", seed=seed)[-1] for seed in range(9)} == {0}
 
 
@@ -64,20 +64,20 @@ def test_the_smallest_the_most_crowded_and_the_oddest_come_first(reader: da.Coco
     assert 0 not in rows(reader, 99, "suspicious")
 
 
-def test_the_reason_is_given(reader: da.CocoReader) -> None:
-    notes = {each.row: each.note for each in pick(reader, 99, how="suspicious")}
+def test_the_reason_is_in_the_note(reader: da.CocoReader) -> None:
+    notes = {each.row: each.note for each in select_images(reader, 99, how="suspicious")}
     assert notes[4] == "two boxes alike, IoU 0.98"
     assert notes[5] == "a box over 100% of the image"
     assert notes[6] == "a box 18.6 : 1"
-    assert pick(reader, 1, how="smallest")[0].note == "smallest 20 x 1"
-    assert pick(reader, 1, how="crowded")[0].note == "6 boxes"
-    assert {each.note for each in pick(reader, 99)} == {""}
+    assert select_images(reader, 1, how="smallest")[0].note == "smallest 20 x 1"
+    assert select_images(reader, 1, how="crowded")[0].note == "6 boxes"
+    assert {each.note for each in select_images(reader, 99)} == {""}
 
 
-def test_what_is_not_there_is_an_error(reader: da.CocoReader) -> None:
+def test_a_class_without_images_is_an_error(reader: da.CocoReader) -> None:
     with pytest.raises(ValueError, match=r"only must be a class of .*all.json: cat, dog, cow; got 'background'"):
-        pick(reader, 1, only="background")
+        select_images(reader, 1, only="background")
     with pytest.raises(ValueError, match=r"all.json has no image with a cow"):
-        pick(reader, 1, only="cow")
+        select_images(reader, 1, only="cow")
     with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
-        pick(reader, 0)
+        select_images(reader, 0)

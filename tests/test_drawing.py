@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
-from detaug.drawing import boxes as preview
-from detaug.drawing import labels as _labels
-from detaug.drawing import page as _page
-from detaug.drawing import text as _text
-from detaug.drawing.boxes import Tile, class_color, draw_boxes, hatch, sheet, to_image
+from detaug.drawing import Tile, class_color, draw_boxes, hatch, labels, make_sheet, page, to_image
+from detaug.drawing import text as lettering
+from detaug.drawing.boxes import dashes
+from detaug.drawing.colors import PALETTE
+from detaug.drawing.images import to_images
+from detaug.drawing.rectangles import overlaps
 
 VOC = [
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
@@ -30,7 +31,7 @@ def canvas(width: int = 120, height: int = 80, color: tuple[int, int, int] = (90
 
 
 def painted(before: Image.Image, after: Image.Image) -> tuple[int, int, int, int] | None:
-    """XYXY of the pixels that differ, half-open."""
+    """Return the box, XYXY half-open, of the pixels that differ."""
     changed = (np.asarray(before) != np.asarray(after)).any(2)
     return Image.fromarray(changed).getbbox()
 
@@ -150,7 +151,7 @@ def test_any_boxes_on_any_image(boxes: Any, width: int, height: int, name: str) 
 @pytest.mark.parametrize(
     ("boxes", "names", "message"),
     [
-        ([(1, 2, 3, 4)], [], "equally many, got 1, 0 and 1"),
+        ([(1, 2, 3, 4)], [], "equal lengths, got 1, 0 and 1"),
         ([(1, 2, 3)], ["a"], r"\(M, 4\) XYXY pixels, got shape \(1, 3\)"),
         ((1, 2, 3, 4), ["a"], r"got shape \(4,\)"),
     ],
@@ -164,11 +165,11 @@ def test_wrong_boxes_are_named(boxes: Any, names: Any, message: str) -> None:
 
 
 def plates(monkeypatch: pytest.MonkeyPatch, image: Image.Image, boxes: Any, names: Any) -> list[Any]:
-    """Where the plates of the labels were painted, XYXY."""
-    spots: list[Any] = []
-    monkeypatch.setattr(_labels, "paint_plate", lambda draw, spot, plate, color: spots.append(spot))
+    """Return where the plates of the labels were painted, XYXY."""
+    boxes_of_plates: list[Any] = []
+    monkeypatch.setattr(labels, "paint_plate", lambda draw, box, plate, color: boxes_of_plates.append(box))
     draw_boxes(image, boxes, names)
-    return spots
+    return boxes_of_plates
 
 
 @pytest.mark.parametrize("width", [12, 32, 60, 500])
@@ -197,8 +198,8 @@ def test_the_letters_stay_on_their_plate() -> None:
 def test_labels_make_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = [(100, 100, 180, 160), (104, 104, 184, 164), (98, 96, 178, 158)]
     spots = plates(monkeypatch, canvas(300, 260), boxes, ["mug", "cup", "glass"])
-    overlaps = [_labels.overlaps(a[None], b[None])[0, 0] for a, b in itertools.combinations(spots, 2)]
-    assert overlaps == [0, 0, 0]
+    hidden = [overlaps(a[None], b[None])[0, 0] for a, b in itertools.combinations(spots, 2)]
+    assert hidden == [0, 0, 0]
 
 
 def test_a_tiny_image_is_not_filled_with_lines() -> None:
@@ -239,12 +240,12 @@ SIGHT = {
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_every_two_colours_can_be_told_apart(sight: str) -> None:
-    seen = oklab(np.clip(linear(preview.PALETTE) @ np.array(SIGHT[sight]).T, 0, 1))
+    seen = oklab(np.clip(linear(PALETTE) @ np.array(SIGHT[sight]).T, 0, 1))
     distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)]
     assert min(distances) > 0.05
 
 
-@pytest.mark.parametrize("color", preview.PALETTE)
+@pytest.mark.parametrize("color", PALETTE)
 def test_black_text_is_legible_on_every_colour(color: Any) -> None:
     luminance = linear(color) @ (0.2126, 0.7152, 0.0722)
     assert (luminance + 0.05) / 0.05 >= 4.5
@@ -256,7 +257,7 @@ def test_the_classes_of_voc_and_of_the_demo_have_colours_of_their_own() -> None:
 
 
 def test_a_colour_belongs_to_the_name_in_every_process() -> None:
-    code = "from detaug.drawing.boxes import class_color as c; print([c(n) for n in ('dog', '猫', '\\ud800')])"
+    code = "from detaug.drawing import class_color as c; print([c(n) for n in ('dog', '猫', '\\ud800')])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert answer.strip() == str([class_color(name) for name in ("dog", "猫", "\ud800")])
 
@@ -290,23 +291,23 @@ NAMES = [
 @pytest.mark.parametrize("fonts", ["of this machine", "none"])
 def test_no_letter_is_drawn_as_tofu(monkeypatch: pytest.MonkeyPatch, name: str, fonts: str) -> None:
     if fonts == "none":
-        monkeypatch.setattr(_text, "fontconfig", lambda text: iter(()))
-        monkeypatch.setattr(_text, "FONT_PATHS", ())
-    _text.find_font.cache_clear()
-    text, font = _text.typeset(name, 20)
-    _text.find_font.cache_clear()
-    tofu = glyph(font, _text.NONCHARACTER)
+        monkeypatch.setattr(lettering, "fontconfig", lambda text: iter(()))
+        monkeypatch.setattr(lettering, "FONT_PATHS", ())
+    lettering.find_font.cache_clear()
+    text, font = lettering.typeset(name, 20)
+    lettering.find_font.cache_clear()
+    tofu = glyph(font, lettering.NONCHARACTER)
     assert all(glyph(font, letter) != tofu for letter in text if not letter.isspace())
     for letter in set(name) - set(text):
         assert f"U+{ord(letter):04X}" in text
 
 
 def test_without_a_font_for_it_a_letter_is_its_code_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_text, "fontconfig", lambda text: iter([("/no/such/font.ttf", 0)]))
-    monkeypatch.setattr(_text, "FONT_PATHS", ())
-    _text.find_font.cache_clear()
-    assert _text.typeset("a 猫狗", 20)[0] == "a U+732B U+72D7"
-    _text.find_font.cache_clear()
+    monkeypatch.setattr(lettering, "fontconfig", lambda text: iter([lettering.Face("/no/such/font.ttf", 0)]))
+    monkeypatch.setattr(lettering, "FONT_PATHS", ())
+    lettering.find_font.cache_clear()
+    assert lettering.typeset("a 猫狗", 20)[0] == "a U+732B U+72D7"
+    lettering.find_font.cache_clear()
 
 
 def test_a_font_with_the_letters_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,16 +315,16 @@ def test_a_font_with_the_letters_is_found(monkeypatch: pytest.MonkeyPatch) -> No
         ImageFont.truetype("DejaVuSans.ttf", 12)
     except OSError:
         pytest.skip("DejaVu Sans is not installed: no font here is known to have Cyrillic letters")
-    assert _text.typeset("собака", 20)[0] == "собака"
+    assert lettering.typeset("собака", 20)[0] == "собака"
 
 
 def test_fontconfig_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert list(_text.fontconfig("猫")) == []
+    assert list(lettering.fontconfig("猫")) == []
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert _text.typeset("a\nb\0\ud800", 20)[0] == "a U+000A b U+0000 U+D800"
+    assert lettering.typeset("a\nb\0\ud800", 20)[0] == "a U+000A b U+0000 U+D800"
 
 
 def test_another_name_is_another_picture() -> None:
@@ -331,7 +332,7 @@ def test_another_name_is_another_picture() -> None:
     assert len(pictures) == len(NAMES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)  # fontconfig, a process, is asked for each
 @given(st.text(max_size=12))
 def test_any_name_is_drawn(name: str) -> None:
     assert draw_boxes(canvas(), [(5, 30, 90, 70)], [name]).size == (120, 80)
@@ -382,7 +383,7 @@ def test_to_image_undoes_normalize() -> None:
 )
 def test_colours_of_a_batch_are_told_from_all_its_images(kind: str, values: Any, shown: Any, note: str) -> None:
     arrays = [np.stack([np.full((4, 5), value, kind) for value in (low, high, high)]) for low, high in values]
-    pictures, said = preview.in_some_colors(arrays)
+    pictures, said = to_images(arrays)
     assert said == note
     for picture, (low, high) in zip(pictures, shown, strict=True):
         assert np.abs(np.asarray(picture, int) - (low, high, high)).max() <= 1
@@ -424,37 +425,39 @@ def test_a_sheet_holds_every_image_whole_and_apart() -> None:
     colors = [(200, 0, 0), (0, 200, 0), (0, 0, 200), (200, 200, 0)]
     sizes = [(60, 40), (40, 60), (300, 200), (8, 8)]
     first, second, third, fourth = (Image.new("RGB", s, c) for s, c in zip(sizes, colors, strict=True))
-    page = np.asarray(sheet([[first, second], [Tile(third, caption="three")], [fourth]], cell=(120, 120)))
+    pixels = np.asarray(make_sheet([[first, second], [Tile(third, caption="three")], [fourth]], cell=(120, 120)))
     for color, size in zip(colors, [(120, 80), (80, 120), (120, 80), (120, 120)], strict=True):
-        mask = (page == color).all(2)
+        mask = (pixels == color).all(2)
         left, top, right, bottom = Image.fromarray(mask).getbbox() or (0, 0, 0, 0)
         assert (right - left, bottom - top) == size
         assert mask.sum() == size[0] * size[1]
         assert min(left, top) > 8
-        assert right < page.shape[1] - 8
-        assert bottom < page.shape[0] - 8
+        assert right < pixels.shape[1] - 8
+        assert bottom < pixels.shape[0] - 8
 
 
 def test_the_boxes_of_a_tile_are_drawn_where_they_lie() -> None:
     tile = Tile(canvas(60, 40), [(30, 20, 60, 40)], [""], [False], hatched=[(0, 0, 30, 40)])
-    page = np.asarray(sheet([[tile]], cell=(80, 120)))
-    outline = Image.fromarray((page == class_color("")).all(2)).getbbox()
-    left, top = _page.MARGIN, _page.MARGIN
+    pixels = np.asarray(make_sheet([[tile]], cell=(80, 120)))
+    outline = Image.fromarray((pixels == class_color("")).all(2)).getbbox()
+    left, top = page.MARGIN, page.MARGIN
     assert outline == (left + 60, top + 40, left + 120, top + 80)
-    plain, hatched = page[top : top + 38, left + 62 : left + 120], page[top : top + 80, left : left + 60]
+    plain, hatched = pixels[top : top + 38, left + 62 : left + 120], pixels[top : top + 80, left : left + 60]
     assert (plain == 90).all()
     assert (hatched != 90).all()
 
 
 def test_a_heading_is_set_smaller_before_it_is_cut() -> None:
     images = [[canvas()] * 2]
-    one, other = (sheet(images, columns=["source", f"RandomPhotometricDistor{end}"], cell=(180, 180)) for end in "tx")
+    one, other = (
+        make_sheet(images, columns=["source", f"RandomPhotometricDistor{end}"], cell=(180, 180)) for end in "tx"
+    )
     assert one.tobytes() != other.tobytes()
 
 
 def test_title_headings_and_captions_take_their_own_room() -> None:
     heights = [
-        sheet([[Tile(canvas(), caption=caption)]], title=title, columns=columns).height
+        make_sheet([[Tile(canvas(), caption=caption)]], title=title, columns=columns).height
         for caption, title, columns in [("", "", ()), ("x", "", ()), ("x", "x", ()), ("x", "x", ("x",))]
     ]
     assert heights == sorted(set(heights))
@@ -463,18 +466,18 @@ def test_title_headings_and_captions_take_their_own_room() -> None:
 @pytest.mark.parametrize("text", ["a" * 400, "猫" * 400])
 def test_text_does_not_run_into_the_next_column(text: str) -> None:
     tiles = [Tile(canvas(40, 40), caption=text), Tile(canvas(40, 40))]
-    page = np.asarray(sheet([tiles], title=text, columns=[text], cell=(100, 100)))
-    gutter = page[:, _page.MARGIN + 101 : _page.MARGIN + 100 + 2 * _page.GAP]
-    below_title = _page.MARGIN + _page.strip(True, _page.TITLE)
+    pixels = np.asarray(make_sheet([tiles], title=text, columns=[text], cell=(100, 100)))
+    gutter = pixels[:, page.MARGIN + 101 : page.MARGIN + 100 + 2 * page.GAP]
+    below_title = page.MARGIN + page.strip(True, page.TITLE)
     assert (gutter[below_title:] == 255).all()
-    assert (page[:, -_page.MARGIN + 1 :] == 255).all()
+    assert (pixels[:, -page.MARGIN + 1 :] == 255).all()
 
 
 def test_a_long_caption_is_wrapped_and_every_line_has_its_row() -> None:
     """Ink below the picture: as many lines, with paper between, as the caption has; at most six."""
     for caption, lines in [("one", 1), ("one\ntwo", 2), ("a caption of words " * 2, 2), ("many words " * 60, 6)]:
-        page = np.asarray(sheet([[Tile(canvas(200, 40), caption=caption)]], cell=(40, 200)))
-        inked = (page[_page.MARGIN + 40 :] < 200).any((1, 2))
+        pixels = np.asarray(make_sheet([[Tile(canvas(200, 40), caption=caption)]], cell=(40, 200)))
+        inked = (pixels[page.MARGIN + 40 :] < 200).any((1, 2))
         assert np.count_nonzero(np.diff(inked.astype(int)) == 1) == lines
         assert not inked[-8:].any()
 
@@ -482,7 +485,7 @@ def test_a_long_caption_is_wrapped_and_every_line_has_its_row() -> None:
 @pytest.mark.parametrize("rows", [[], [[]], [[], []]])
 def test_a_sheet_of_nothing_is_an_error(rows: Any) -> None:
     with pytest.raises(ValueError, match="at least one image, got none"):
-        sheet(rows)
+        make_sheet(rows)
 
 
 @settings(max_examples=40, deadline=None)
@@ -490,18 +493,18 @@ def test_a_sheet_of_nothing_is_an_error(rows: Any) -> None:
 def test_any_sizes_make_a_sheet(sizes: list[list[tuple[int, int]]]) -> None:
     if any(sizes):
         rows = [[Tile(Image.new("RGB", size), [(0, 0, 1, 1)], ["a"]) for size in row] for row in sizes]
-        assert sheet(rows, cell=(40, 40)).height > 2 * _page.MARGIN
+        assert make_sheet(rows, cell=(40, 40)).height > 2 * page.MARGIN
 
 
 def test_drawing_needs_neither_torch_nor_dali() -> None:
-    code = "import sys, detaug.drawing.boxes, detaug.demo.shapes; print({'torch', 'nvidia.dali'} & set(sys.modules))"
+    code = "import sys, detaug.drawing, detaug.demo.shapes; print({'torch', 'nvidia.dali'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert answer.strip() == "set()"
 
 
 def test_dashes_begin_and_end_at_the_corners() -> None:
     for length in range(1, 90):
-        spans = preview._dashes(0, length, 2, True)
+        spans = dashes(0, length, 2, True)
         assert spans[0][0] == 0
         assert spans[-1][1] == length
         assert all(a < b for a, b in spans)

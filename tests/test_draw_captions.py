@@ -1,4 +1,4 @@
-"""The drawn numbers of an op in words: against numbers that are known, because the test wrote or forced them."""
+"""The drawn numbers of an op in words, against known numbers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import detaug as da
 from detaug.ops import color
 from detaug.ops.auto_augment import OPS
 from detaug.ops.op import Op
-from detaug.sheets.draws import what_was_drawn
+from detaug.sheets.draw_captions import describe_draw
 
 N = 3
 
 
 def drawn(op: Op, /, **arrays: Any) -> str:
-    """What is said of the second of three images; the others have zeros."""
+    """Describe the draw of the second of three images; the others have zeros."""
     rows = {}
     for name, value in arrays.items():
         one = np.asarray(value)
         rows[name] = np.zeros((N, *one.shape), one.dtype)
         rows[name][1] = one
-    return what_was_drawn(op, rows, 1)
+    return describe_draw(op, rows, 1)
 
 
 FLIP, ZOOM = da.RandomHorizontalFlip(), da.RandomZoomOut()
@@ -63,12 +63,12 @@ def test_numbers_by_name(op: Op, arrays: dict[str, Any], words: str) -> None:
           for order, name in [((0, 2, 1), "RBG"), ((1, 2, 0), "GBR"), ((2, 0, 1), "BRG"), ((2, 1, 0), "BGR")]),
     ],
 )  # fmt: skip
-def test_a_colour_matrix_is_taken_apart(steps: list[Any], words: str) -> None:
+def test_a_colour_matrix_is_decomposed(steps: list[Any], words: str) -> None:
     assert drawn(da.ColorJitter(), color=color.chain(color.IDENTITY[None], *steps)[0]) == words
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (1, 2, 0)])
-def test_a_chain_of_all_colour_changes_is_taken_apart(order: tuple[int, ...]) -> None:
+def test_a_chain_of_all_colour_changes_is_decomposed(order: tuple[int, ...]) -> None:
     rng = np.random.default_rng(sum(order) + order[0])
     light, contrast, saturation = rng.uniform(0.5, 1.5, (3, 1))
     turn = rng.uniform(-0.4, 0.4, 1)
@@ -83,7 +83,7 @@ def test_a_chain_of_all_colour_changes_is_taken_apart(order: tuple[int, ...]) ->
 def test_the_ops_inside_of_a_choice_are_named() -> None:
     choice = da.RandomChoice([da.JPEG(p=1, quality=(31, 31)), da.ColorJitter(contrast=(0.6, 0.6))])
     samples = choice(da.Resize((8, 8))(da.batch([np.zeros((8, 8, 3), np.uint8)] * 20, seed=3)))
-    said = {what_was_drawn(choice, samples.params[1], at) for at in range(20)}
+    said = {describe_draw(choice, samples.params[1], at) for at in range(20)}
     assert said == {"JPEG apply yes, quality 31", "ColorJitter gain 0.60"}
     never = da.RandomApply([da.JPEG()], p=0)
     assert drawn(never, chosen=[False]) == "none"
@@ -102,6 +102,6 @@ def test_every_op_says_something_short() -> None:
             continue
         ops = [op] if op.stage == "view" else [da.Resize((32, 32)), op]
         samples = da.batch(photos, [[[5, 5, 30, 30]]] * 2).then(*ops)
-        words = what_was_drawn(op, samples.params[len(ops) - 1], 0)
+        words = describe_draw(op, samples.params[len(ops) - 1], 0)
         assert len(words) < 150, (name, words)
         assert not set("[]{}()\n") & set(words), (name, words)

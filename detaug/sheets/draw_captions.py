@@ -1,4 +1,4 @@
-"""The random numbers that an op drew for an image, in a few words: "ratio 2.31, offset 0.12 0.80", "flip yes"."""
+"""Describe the random numbers that an op drew for an image: "ratio 2.31, offset 0.12 0.80", "flip yes"."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from detaug.ops.op import Op
 
 Array = NDArray[Any]
 
-MOST = 4  # numbers of one name; of more, the least and the greatest are said
-CHANGED = 0.005  # what rounds to nothing in two decimals
+MOST = 4  # numbers of one name; of more, only the least and the greatest are written
+CHANGED = 0.005  # a smaller change rounds to nothing in two decimals
 
 
-def what_was_drawn(op: Op, drawn: Mapping[str, Array], at: int) -> str:
-    """What `op` drew for the image at `at`, as in `Plan.drawn`; "" for nothing.
+def describe_draw(op: Op, drawn: Mapping[str, Array], at: int) -> str:
+    """Describe the numbers in `drawn`, as in `Plan.drawn`, of the image at `at`; "" for none.
 
-    A coin that fell to "no" is said alone, since then the op does nothing. A colour matrix is taken apart.
+    Where a draw decided against the op, as "flip no", the others do not matter and are left out. A colour matrix is
+    decomposed.
     """
     own = {name: np.asarray(array)[at] for name, array in drawn.items() if not name.endswith("seed")}
     if "chosen" in own and hasattr(op, "sequence"):
@@ -37,10 +38,10 @@ def what_was_drawn(op: Op, drawn: Mapping[str, Array], at: int) -> str:
 
 
 def _chosen(op: Any, own: Mapping[str, Array], drawn: Mapping[str, Array], at: int) -> Iterator[str]:
-    """The ops inside of a RandomApply, RandomChoice or RandomOrder that run, with what they drew."""
+    """Describe the ops inside a RandomApply, RandomChoice or RandomOrder that run, with their numbers."""
     for step in np.flatnonzero(own["chosen"]).tolist():
         inner = op.ops[op.sequence[step]]
-        yield f"{type(inner).__name__} {what_was_drawn(inner, values_of_step(step, drawn), at)}".strip()
+        yield f"{type(inner).__name__} {describe_draw(inner, values_of_step(step, drawn), at)}".strip()
 
 
 def _words(name: str, value: Array) -> str:
@@ -62,7 +63,7 @@ def _text(value: bool | float | str) -> str:
 
 
 def _color(matrix: Array) -> Iterator[str]:
-    """A (3, 4) colour matrix as what it does, in turn, to grays, to colours and to the order of the channels."""
+    """Decompose a (3, 4) colour matrix into its effect on grays, on colours and on the order of the channels."""
     order = min(permutations(range(3)), key=lambda order: _luma_from_chroma(_before(order, matrix)))
     linear, offset = _before(order, matrix), matrix[:, 3].mean()
     gain, chroma = linear[0, 0], linear[1:, 1:]
@@ -77,10 +78,10 @@ def _color(matrix: Array) -> Iterator[str]:
 
 
 def _before(order: tuple[int, ...], matrix: Array) -> Array:
-    """(3, 3), in YIQ: the linear part before its channels were put into `order`."""
+    """Return the (3, 3) linear part in YIQ, before its channels were put into `order`."""
     return np.asarray(RGB_TO_YIQ @ matrix[np.argsort(order), :3] @ np.linalg.inv(RGB_TO_YIQ))
 
 
 def _luma_from_chroma(linear: Array) -> float:
-    """0 where luma comes from luma alone, as after brightness, contrast, saturation and hue."""
+    """Return 0 where luma depends on luma alone, as after brightness, contrast, saturation and hue."""
     return float(np.abs(linear[0, 1:]).sum().round(6))

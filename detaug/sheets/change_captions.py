@@ -1,4 +1,4 @@
-"""What an op did to an image, in a few words: measured on the result, so that it holds for any op."""
+"""Describe the change an op made to an image, measured on the result, so that it works for any op."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAME = 0.01  # relative; Resize rounds to whole pixels
 
 
 class Stage(NamedTuple):
-    """An image between two ops: (H, W, 3) in 0..255, how many boxes it has, its matrix from the source."""
+    """An image between two ops: (H, W, 3) in 0..255, its number of boxes, its matrix from source pixels."""
 
     image: Array
     boxes: int
@@ -28,16 +28,16 @@ class Stage(NamedTuple):
         return np.array([width, height])
 
 
-def what_changed(before: Stage, after: Stage) -> str:
-    """A caption such as "mirrored left-right" or "window 62 % x 48 %, 3 of 5 boxes"; "as it was" for nothing."""
+def describe_change(before: Stage, after: Stage) -> str:
+    """Return a caption such as "mirrored left-right" or "window 62% x 48%, 3 of 5 boxes"; "as it was" for no change."""
     moves = list(_moves(before, after))
     pixels = [] if moves else list(_color_changes(before.image, after.image))
-    boxes = [how_many(after.boxes, before.boxes)] if after.boxes != before.boxes else []
+    boxes = [count_boxes(after.boxes, before.boxes)] if after.boxes != before.boxes else []
     return ", ".join(moves + pixels + boxes) or "as it was"
 
 
-def how_many(boxes: int, before: int) -> str:
-    """ "3 of 5 boxes"; "9 boxes, were 5" where others came, as by Mosaic; "no boxes" where there never were any."""
+def count_boxes(boxes: int, before: int) -> str:
+    """Return "3 of 5 boxes"; "9 boxes, were 5" after an op such as Mosaic; "no boxes" for 0 of 0."""
     if boxes > before:
         return f"{boxes} boxes, were {before}"
     return f"{boxes} of {before} boxes" if before else "no boxes"
@@ -58,7 +58,7 @@ def _moves(before: Stage, after: Stage) -> Iterator[str]:
 
 
 def _turns(linear: Array) -> Iterator[str]:
-    """Of a map that is more than stretched; turns are counter-clockwise, as one sees it."""
+    """Describe a (2, 2) map that turns or shears; positive angles are counter-clockwise on the screen."""
     if np.linalg.det(linear) < 0:
         yield "mirrored left-right"
         linear = linear @ np.diag([-1, 1])
@@ -69,7 +69,7 @@ def _turns(linear: Array) -> Iterator[str]:
 
 
 def _windows(before: Stage, after: Stage, back: Array) -> Iterator[str]:
-    """Of a map that keeps the axes; `back`: (3, 3), from pixels after it to pixels before it."""
+    """Describe a map without rotation; `back`: (3, 3), from pixels after the op to pixels before it."""
     start, end = (back[:2, 2] / before.size, (back[:2, :2] @ after.size + back[:2, 2]) / before.size)
     span, shift = np.abs(end - start), -np.minimum(start, end)
     yield from (f"mirrored {how}" for how, a, b in zip(("left-right", "top-bottom"), start, end, strict=True) if a > b)
@@ -88,7 +88,7 @@ def _by(width: str, height: str) -> str:
 
 
 def _square(matrix: Array) -> Array:
-    """(2, 3) or (3, 3) as (3, 3)."""
+    """Extend (2, 3) or (3, 3) to (3, 3)."""
     return np.concatenate([matrix, np.eye(3)[len(matrix) :]])
 
 
@@ -96,7 +96,7 @@ def _square(matrix: Array) -> Array:
 
 
 def _color_changes(before: Array, after: Array) -> Iterator[str]:
-    """Light as a difference, of 255; contrast and colour as factors."""
+    """Describe light as a difference, of 255; contrast and colour as factors."""
     light = (after @ GRAY).mean() - (before @ GRAY).mean()
     if abs(light) >= 1:
         yield f"light {light:+.0f}"
@@ -111,5 +111,5 @@ def _contrast(image: Array) -> float:
 
 
 def _colorfulness(image: Array) -> float:
-    """The mean distance from gray."""
+    """Return the mean distance from gray."""
     return float(np.linalg.norm(image - (image @ GRAY)[:, :, None], axis=2).mean())

@@ -1,0 +1,103 @@
+"""Draw the image of a finding with its boxes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from detaug.converters.check.check import CheckFinding, CheckSummary
+from detaug.converters.coco.table import Table
+from detaug.drawing.boxes import draw_boxes
+from detaug.drawing.embed import shorten
+
+Array = NDArray[Any]
+
+MOST_PIXELS = 64_000_000  # a larger image is not decoded for its thumbnail
+SIDE = 240  # of a thumbnail, in pixels
+CLOSE_UP = 0.25  # a box with both sides under this share of its image is drawn with its surroundings only
+MOST_LETTERS = 30  # of a class name
+
+
+class Objects(NamedTuple):
+    """Boxes (M, 4) XYXY pixels, M class names, M flags."""
+
+    boxes: Array
+    names: list[str]
+    difficult: list[bool]
+
+
+class ImageTooLargeError(ValueError):
+    """An image has more than `MOST_PIXELS` pixels."""
+
+
+def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
+    """Draw the finding's image with its boxes, or the surroundings of a small box; the longer side has 240 pixels.
+
+    Raises OSError or ValueError where the image cannot be opened or the finding names none.
+    """
+    picture = _open_upright(summary.image_folder / image_of(finding))
+    objects = _objects(summary.table, finding)
+    is_about_a_box = finding.entry.startswith("annotations")
+    left, top, right, bottom = _window(objects.boxes, picture.size) if is_about_a_box else (0, 0, *picture.size)
+    zoom = SIDE / max(right - left, bottom - top)
+    size = (max(1, round((right - left) * zoom)), max(1, round((bottom - top) * zoom)))
+    picture = picture.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
+    moved = (objects.boxes - np.tile([left, top], 2)) * zoom
+    return draw_boxes(picture, moved, objects.names, difficult=objects.difficult)
+
+
+def image_of(finding: CheckFinding) -> str:
+    """Return the file name of the finding's image, "" if it has none.
+
+    The message of an image that the json does not name is the quoted file name.
+    """
+    return finding.file_name or (finding.message[1:-1] if finding.kind == "image-unreferenced" else "")
+
+
+def _open_upright(path: Path) -> Image.Image:
+    with Image.open(path) as file:
+        if file.width * file.height > MOST_PIXELS:
+            raise ImageTooLargeError(f"{path} has {file.width} x {file.height} pixels")
+        return ImageOps.exif_transpose(file).convert("RGB")
+
+
+def _objects(table: Table, finding: CheckFinding) -> Objects:
+    """Return the box of the finding as the json has it, or all boxes of its image."""
+    where, _, at = finding.entry.rstrip("]").partition("[")
+    if where == "annotations":
+        rows = [int(at)]
+    else:
+        rows = np.flatnonzero(table.image_index == int(at)).tolist() if where == "images" else []
+    found = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
+    names = [shorten(table.categories.get(int(table.category_ids[row]), ""), MOST_LETTERS) for _, row in found]
+    difficult = [bool(table.row("annotations", row).get("difficult")) for _, row in found]
+    return Objects(np.array([box for box, _ in found]).reshape(-1, 4), names, difficult)
+
+
+def _xyxy(bbox: Any) -> list[float] | None:
+    try:
+        x, y, width, height = (float(value) for value in bbox)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return [x, y, x + width, y + height] if all(map(math.isfinite, (x, y, width, height))) else None
+
+
+def _window(boxes: Array, full: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the part of the image to draw, XYXY: all of it, or the surroundings of a box that is small in it."""
+    size = np.array(full)
+    if not len(boxes):
+        return 0, 0, *full
+    inside = boxes[0].clip(0, np.tile(size, 2))
+    sides = inside[2:] - inside[:2]
+    if (sides >= CLOSE_UP * size).any():
+        return 0, 0, *full
+    span = np.minimum(np.maximum(3 * sides.max(), 48), size)
+    start = ((inside[:2] + inside[2:] - span) / 2).clip(0, size - span)
+    left, top = np.floor(start).astype(int).tolist()
+    right, bottom = np.ceil(start + span).astype(int).tolist()
+    return left, top, min(right, full[0]), min(bottom, full[1])

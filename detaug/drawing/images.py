@@ -1,0 +1,101 @@
+"""Convert arrays, tensors and batches to PIL images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+LARGEST_NORMALIZED = 8.0
+"""The largest value taken for a normalised one. ImageNet's mean and std make 2.64 of white; of 0..255, all but black
+images have larger values."""
+
+SLACK = 1e-3
+
+
+class Pictures(NamedTuple):
+    """The images of a batch as RGB images, and a note on their colours, "" where they are true."""
+
+    images: list[Image.Image]
+    note: str
+
+
+def to_image(
+    pixels: Any,
+    *,
+    mean: Sequence[float] | float | None = None,
+    std: Sequence[float] | float | None = None,
+    white: float = 1.0,
+    layout: str | None = None,
+) -> Image.Image:
+    """Convert one image of any kind to a new RGB PIL image.
+
+    pixels: PIL image, or array or tensor (on any device) of (H, W), (H, W, C) or (C, H, W), C being 1 or 3;
+        uint8, or float, in which `white` is white.
+    mean, std: the arguments of `Normalize`, which is undone: one number or one a channel.
+    layout: "HWC" or "CHW", for when the shape fits both; without it, (3, H, 3) is read as CHW.
+    Raises ValueError for another shape or type, and for floats so far outside [0, white] that mean, std or
+    white must be missing.
+
+    >>> to_image(np.zeros((3, 20, 30), np.float32)).size
+    (30, 20)
+    """
+    if isinstance(pixels, Image.Image):
+        return pixels.convert("RGB")
+    array = _channels_last(as_array(pixels), layout)
+    if array.dtype != np.uint8:
+        array = _to_uint8(array.astype(np.float64), mean, std, white)
+    return Image.fromarray(np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3))))
+
+
+def to_images(images: Sequence[Any]) -> Pictures:
+    """Convert the images of one batch to RGB images, without knowing the mean and std of its Normalize.
+
+    Colours are true where all values are in 0..1 or 0..255. Other values come from a Normalize: they are stretched to
+    0..255, all images alike.
+    """
+    if all(isinstance(image, Image.Image) for image in images):
+        return Pictures(list(images), "")
+    arrays = [as_array(image) for image in images]
+    low, high = (float(extreme([extreme(array) for array in arrays])) for extreme in (np.min, np.max))
+    if low >= -SLACK and (arrays[0].dtype == np.uint8 or not 1 + SLACK < high <= LARGEST_NORMALIZED):
+        return Pictures([to_image(array, white=1 if high <= 1 + SLACK else 255) for array in arrays], "")
+    return Pictures([to_image((array - low) / (high - low)) for array in arrays], "normalised, so in false colours")
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return a NumPy array of anything array-like; tensors are copied from their device."""
+    if hasattr(values, "detach"):
+        values = values.detach()
+        values = values.float() if values.is_floating_point() else values
+    for fetch in ("cpu", "as_cpu"):
+        values = getattr(values, fetch)() if hasattr(values, fetch) else values
+    return np.asarray(values)
+
+
+def _channels_last(array: NDArray[Any], layout: str | None) -> NDArray[Any]:
+    if array.ndim == 2:
+        return array[:, :, None]
+    if array.ndim == 3 and layout != "HWC" and array.shape[0] in (1, 3):
+        array = array.transpose(1, 2, 0)
+    if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:
+        raise ValueError(
+            f"pixels must be one image, (H, W), (H, W, 1 or 3) or (1 or 3, H, W), got shape {array.shape}; "
+            "take one image of a batch, batch.images[0]"
+        )
+    return array
+
+
+def _to_uint8(pixels: NDArray[np.float64], mean: Any, std: Any, white: float) -> NDArray[np.uint8]:
+    pixels = pixels * (1.0 if std is None else np.asarray(std)) + (0.0 if mean is None else np.asarray(mean))
+    pixels = np.nan_to_num(pixels / white, posinf=1.0, neginf=0.0)
+    low, high = float(pixels.min()) * white, float(pixels.max()) * white
+    if low < -white or high > 2 * white:
+        raise ValueError(
+            f"float pixels must be in 0..{white:g} (white={white:g}), got {low:.3g}..{high:.3g}; "
+            "pass white=255, or the mean and std of Normalize"
+        )
+    return np.asarray((np.clip(pixels, 0, 1) * 255).round(), np.uint8)

@@ -1,0 +1,87 @@
+"""`detaug preview`: write a contact sheet of a recipe on images of a COCO json."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from detaug import presets
+from detaug.drawing.text import letters_without_font
+from detaug.ops.op import Op
+from detaug.ops.recipe_file import load_recipe
+from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
+from detaug.sheets.save import check_output, save_sheet
+from detaug.sheets.selection import How, select_images
+from detaug.sources.coco_reader import CocoReader
+
+DEFAULT_PRESET = "ssd300"
+
+
+def preview_file(
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    preset: str | None = None,
+    recipe: str | Path | None = None,
+    rows: int = 4,
+    columns: int | None = None,
+    seed: int = 0,
+    steps: bool = False,
+    size: int = 300,
+    only: str | None = None,
+    how: How | None = None,
+) -> str:
+    """Write a sheet of images of a COCO json, and return a line on it: the work of `detaug preview`.
+
+    preset: the name of a function of `detaug.presets`, "ssd300" if there is no `recipe` either. recipe: a JSON or
+    YAML file, see `da.load_recipe`. rows, only, how: see `select_images`. steps: draw
+    `steps_sheet`, which has no `columns`, instead of `draws_sheet`.
+    Raises ValueError or OSError, before anything is written, for a wrong argument and for a file that cannot be read.
+    """
+    check_output(Path(output))
+    if steps and columns is not None:
+        raise ValueError(f"columns must be left out with steps, which has one for each op; got {columns}")
+    if preset is not None and recipe is not None:
+        raise ValueError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
+    ops = preset_ops(preset or DEFAULT_PRESET) if recipe is None else load_recipe(recipe)
+    reader = CocoReader(images, annotations)
+    _check_is_no_image(reader, Path(output))
+    selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
+    named = (preset or DEFAULT_PRESET) if recipe is None else Path(recipe).name
+    title = f"{Path(annotations).name}, {named}, seed {seed}"
+    draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
+    chosen, notes = [each.row for each in selected], [each.note for each in selected]
+    save_sheet(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
+    return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
+
+
+def preset_ops(name: str) -> list[Op]:
+    """Return the recipe of this name in `detaug.presets`. Raises ValueError for an unknown name."""
+    recipes = {key: value for key, value in vars(presets).items() if _is_recipe(value)}
+    if name not in recipes:
+        raise ValueError(f"preset must be one of {', '.join(recipes)}, got {name!r}")
+    recipe: list[Op] = recipes[name]()
+    return recipe
+
+
+def _is_recipe(value: Any) -> bool:
+    """Return whether it is a public function of `presets` that needs no arguments."""
+    if not inspect.isfunction(value) or value.__module__ != presets.__name__ or value.__name__.startswith("_"):
+        return False
+    return all(each.default is not each.empty for each in inspect.signature(value).parameters.values())
+
+
+def _font_advice(names: Sequence[str]) -> str:
+    letters = letters_without_font(names)
+    return f"; no font here has {letters[:20]}: install one, such as fonts-noto-cjk" if letters else ""
+
+
+def _check_is_no_image(reader: CocoReader, output: Path) -> None:
+    folder, target = os.path.realpath(reader.images), os.path.realpath(output)
+    if os.path.relpath(target, folder) in reader.file_names:
+        raise ValueError(f"output {output} is an image of {reader.annotations}; give another name")

@@ -1,0 +1,139 @@
+"""Contact sheets of a recipe on images of a data set: several draws side by side, or one image op by op.
+
+The ops run on the images and boxes of a `CocoReader`, as in training, and Normalize is undone for the picture.
+Difficult objects are dashed; crowds, which training leaves out, are hatched in the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from detaug.drawing.sheet import Tile, make_sheet
+from detaug.eager import Samples, batch
+from detaug.ops.op import Op
+from detaug.ops.pixels import Normalize
+from detaug.ops.recipe import Recipe
+from detaug.sheets.change_captions import Stage, count_boxes, describe_change
+from detaug.sheets.colors import in_true_colors
+from detaug.sheets.draw_captions import describe_draw
+from detaug.sheets.photos import Photo, read_photos
+from detaug.sources.coco_reader import CocoReader
+
+
+def draws_sheet(
+    reader: CocoReader,
+    ops: Iterable[Op],
+    rows: Sequence[int],
+    *,
+    columns: int = 4,
+    seed: int = 0,
+    size: int = 300,
+    notes: Sequence[str] = (),
+    title: str = "",
+) -> Image.Image:
+    """Draw a row for each image: the source with its boxes, then `columns` draws of the recipe `ops`.
+
+    rows: positions of the images in the json's list. size: the longer side of a picture, in pixels. notes: a
+    few words on each image, for its caption. The same seed gives the same sheet.
+    Raises ValueError for an image that cannot be read or has another size than the json says.
+    """
+    check_at_least_one("columns", columns)
+    photos = read_photos(reader, rows, notes)
+    result = augment([photo for photo in photos for _ in range(columns)], list(ops), seed)
+    draws = [_draw_tile(result, at) for at in range(len(result.photos))]
+    lines = [[photo.tile(), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
+    headings = ["source", *(f"draw {number}" for number in range(1, columns + 1))]
+    return make_sheet(lines, title=title, columns=headings, cell=(size, size))
+
+
+def steps_sheet(
+    reader: CocoReader,
+    ops: Iterable[Op],
+    rows: Sequence[int],
+    *,
+    seed: int = 0,
+    size: int = 300,
+    notes: Sequence[str] = (),
+    title: str = "",
+) -> Image.Image:
+    """Draw a row for each image: the source, then the image after each op, with what the op drew and changed.
+
+    Arguments and errors as those of `draws_sheet`. An op before Resize only moves the view; it is drawn as if
+    Resize, to the view's own size, came right after it.
+    """
+    photos, ops = read_photos(reader, rows, notes), list(ops)
+    results = [augment(photos, ops[:done], seed) for done in range(len(ops) + 1)]
+    lines = [
+        [photo.tile(), *(step_tile(results, at, step) for step in range(1, len(results)))]
+        for at, photo in enumerate(photos)
+    ]
+    headings = ["source", *(type(op).__name__ for op in ops)]
+    return make_sheet(lines, title=title, columns=headings, cell=(size, size))
+
+
+def check_at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+# ---------------------------------------------------------------- photos after ops
+
+
+class Augmented(NamedTuple):
+    """Photos after some ops. A label is the position, from 1, of its object among the objects of all photos."""
+
+    photos: Sequence[Photo]
+    samples: Samples
+
+    def tile(self, at: int, caption: str) -> Tile:
+        """Return a tile of the photo at `at` after the ops."""
+        names = [name for photo in self.photos for name in photo.class_names]
+        difficult = [flag for photo in self.photos for flag in photo.difficult]
+        objects = self.samples.labels[at] - 1
+        return Tile(
+            in_true_colors(self.samples.images[at], self.samples.ops),
+            self.samples.boxes[at],
+            [names[k] for k in objects],
+            [difficult[k] for k in objects],
+            caption=caption,
+        )
+
+    def stage(self, at: int) -> Stage:
+        """Return what `describe_change` compares of the photo at `at`."""
+        return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at])
+
+    def last_draw(self, at: int) -> str:
+        """Describe the numbers that the last op drew for the photo at `at`.
+
+        "" for Resize, which draws one size for all images.
+        """
+        own = [step for step, (_, drawn_by) in enumerate(Recipe(self.samples.ops).steps) if step == drawn_by]
+        op = self.samples.ops[-1]
+        words = describe_draw(op, self.samples.plan.drawn[own[-1]], at) if op.stage != "render" else ""
+        return f"drew {words}" if words else ""
+
+
+def augment(photos: Sequence[Photo], ops: Sequence[Op], seed: int) -> Augmented:
+    """Run `ops` on photos."""
+    starts = np.cumsum([1, *(len(photo.boxes) for photo in photos)])
+    labels = [start + np.arange(len(photo.boxes)) for start, photo in zip(starts, photos, strict=False)]
+    samples = batch([photo.pixels for photo in photos], [photo.boxes for photo in photos], labels, seed=seed)
+    return Augmented(photos, samples.then(*ops))
+
+
+def _draw_tile(result: Augmented, at: int) -> Tile:
+    return result.tile(at, count_boxes(len(result.samples.labels[at]), len(result.photos[at].boxes)))
+
+
+def step_tile(results: Sequence[Augmented], at: int, step: int) -> Tile:
+    """Return a tile of the photo at `at` after `step` ops, which `results[step]` has run."""
+    after = results[step]
+    if not isinstance(after.samples.ops[-1], Normalize):
+        return after.tile(at, f"{describe_change(results[step - 1].stage(at), after.stage(at))}\n{after.last_draw(at)}")
+    pixels = after.samples.images[at]
+    return after.tile(at, f"{pixels.min():.2f} to {pixels.max():.2f}")

@@ -1,0 +1,57 @@
+"""Write a picture to a file."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+FORMATS: dict[str, dict[str, Any]] = {
+    ".png": {"format": "PNG", "optimize": True},
+    ".jpg": {"format": "JPEG", "quality": 88, "subsampling": 0},
+    ".webp": {"format": "WEBP", "quality": 88},
+}
+"""Pillow's options by extension."""
+
+
+def save_sheet(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
+    """Write a picture, whole or not at all, in the format of its extension: .png, .jpg, .webp.
+
+    Raises ValueError for another extension, OSError where the folder cannot be written to.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    encoded = io.BytesIO()
+    picture.save(encoded, **_format_of(path))
+    try:
+        temporary.write_bytes(encoded.getvalue())
+        temporary.replace(target)
+    except BaseException as error:  # KeyboardInterrupt too: leave nothing behind
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+    return path
+
+
+def check_output(path: Path) -> None:
+    """Raise ValueError before the work begins if a picture cannot be written to `path`."""
+    _format_of(path)
+    if path.is_dir():
+        raise ValueError(f"output {path} is a folder; give the name of a picture")
+    if not path.parent.is_dir():
+        raise ValueError(f"output folder {path.parent} does not exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"output folder {path.parent} cannot be written to")
+
+
+def _format_of(path: Path) -> dict[str, Any]:
+    """Return Pillow's options for a file of this name. Raises ValueError for an unknown extension."""
+    extension = path.suffix.lower().replace(".jpeg", ".jpg")
+    if extension not in FORMATS:
+        raise ValueError(f"{path} must end in {', '.join(FORMATS)}, got {path.suffix or 'no extension'!r}")
+    return FORMATS[extension]
