@@ -40,7 +40,7 @@ from torch import distributed as dist
 from train_compare import detaug_loader, machine
 
 from detaug.bench.contestants import Job, decode, loader
-from detaug.training.train import Detector, TrainOptions, train
+from detaug.training import Detector, TrainOptions, train
 
 KINDS = (*TITLES, "curve")
 ALONE = {"loader": loader, "decode": decode}

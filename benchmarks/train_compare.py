@@ -31,7 +31,7 @@ from PIL import Image
 
 import detaug as da
 from detaug.sheets import objects_of
-from detaug.training.train import Detector, TrainOptions, train
+from detaug.training import Detector, TrainOptions, train
 
 MODELS = {"ssd300": "ssd300_vgg16", "retinanet": "retinanet_resnet50_fpn_v2"}
 LOADERS = ("detaug", "torchvision")

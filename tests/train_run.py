@@ -1,8 +1,8 @@
-"""A tiny detector, and what test_train.py runs in processes of its own.
+"""A tiny detector, and the trainings that test_train.py runs in processes of their own.
 
-python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, 0: not,
-                                              endless: not, and far too many epochs
-                                              plain: one without batch norm and dropout, see `shared_batches`
+python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, 0: never,
+                                              endless: never, with far too many epochs
+                                              plain: the model without batch norm and dropout, see `shared_batches`
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 import detaug as da
-from detaug.loading.pipeline import rank_and_world
-from detaug.training.detectors import Detector
-from detaug.training.train import TrainOptions, train, train_recipe
+from detaug.loading.devices import rank_and_world
+from detaug.training import Detector, TrainOptions, train
+from detaug.training.loaders import train_recipe
 
 
 class Tiny(nn.Module):
-    """Finds one box an image. Batch norm and dropout: it has state besides its weights, and draws random numbers."""
+    """Finds one box an image. With batch norm and dropout it has state besides its weights and draws random numbers."""
 
     def __init__(self, num_classes: int, kill: int = 0) -> None:
         super().__init__()
@@ -46,13 +46,13 @@ class Tiny(nn.Module):
 
 
 def classification(logits: Tensor, targets: list[dict[str, Tensor]]) -> Tensor:
-    """Which classes are in the image?"""
+    """Return the loss of predicting the classes in an image."""
     present = torch.stack([torch.bincount(each["labels"], minlength=logits.shape[1]) > 0 for each in targets])
     return nn.functional.binary_cross_entropy_with_logits(logits, present.to(logits.dtype))
 
 
 class Plain(Tiny):
-    """Its loss is the mean of the images' losses, as they would be alone: no batch norm, no dropout."""
+    """Has no batch norm and no dropout: its loss is the mean of the losses of single images."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__(num_classes)
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 def shared_batches(settings: TrainOptions, device: torch.device, detector: Detector) -> da.Loader:
-    """The same batches on any number of processes: each takes its part of them."""
+    """Return the same batches on any number of processes; each takes its part of them."""
     rank, world = rank_and_world()
     mine = slice(rank * settings.batch_size, (rank + 1) * settings.batch_size)
     return da.Loader(

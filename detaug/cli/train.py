@@ -101,8 +101,8 @@ def train(**options: Any) -> None:
     \b
     detaug train train.json VOC2012/JPEGImages --val val.json --model ssd300_vgg16 -o run
     """
-    from detaug.training.train import TrainOptions
-    from detaug.training.train import train as run_train
+    from detaug.training import TrainOptions
+    from detaug.training import train as run_train
 
     with _terminal() as (say, bar):
         run_train(TrainOptions(**options), say=say, bar=bar)

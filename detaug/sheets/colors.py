@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from detaug.drawing.images import to_image
+from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.pixels import Normalize
 
 
 def in_true_colors(image: NDArray[Any], ops: Iterable[Op]) -> Image.Image:

@@ -15,8 +15,8 @@ from PIL import Image
 
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.eager import Samples, batch
+from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.pixels import Normalize
 from detaug.ops.recipe import Recipe
 from detaug.sheets.change_captions import Stage, count_boxes, describe_change
 from detaug.sheets.colors import in_true_colors

@@ -9,6 +9,8 @@ from typing import Any
 
 from PIL import Image
 
+from detaug.converters.files.atomic import write_atomically
+
 FORMATS: dict[str, dict[str, Any]] = {
     ".png": {"format": "PNG", "optimize": True},
     ".jpg": {"format": "JPEG", "quality": 88, "subsampling": 0},
@@ -22,20 +24,10 @@ def save_sheet(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
 
     Raises ValueError for another extension, OSError where the folder cannot be written to.
     """
-    path = Path(path)
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     encoded = io.BytesIO()
-    picture.save(encoded, **_format_of(path))
-    try:
-        temporary.write_bytes(encoded.getvalue())
-        temporary.replace(target)
-    except BaseException as error:  # KeyboardInterrupt too: leave nothing behind
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
-    return path
+    picture.save(encoded, **_format_of(Path(path)))
+    write_atomically(path, [encoded.getbuffer()])
+    return Path(path)
 
 
 def check_output(path: Path) -> None:

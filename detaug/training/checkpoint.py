@@ -1,86 +1,68 @@
-"""Checkpoints of `train`: from one, a training goes on as if it had never ended."""
+"""Checkpoints of `train`, from which a training resumes exactly."""
 
 from __future__ import annotations
 
-import io
-import os
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import distributed as dist
 
-from detaug.loading.pipeline import rank_and_world
-from detaug.training.detectors import read_torch_file
+from detaug.loading.devices import rank_and_world
+from detaug.training.processes import is_first_rank
+from detaug.training.state import Training
+from detaug.training.torch_files import read_torch_file, write_torch_file
 
-if TYPE_CHECKING:
-    from detaug.training.train import Training
+
+def checkpoint_path(output: Path) -> Path:
+    return output / "checkpoint.pt"
 
 
-def save_checkpoint(run: Training) -> None:
-    """Write checkpoint.pt; every rank must call it. A run that is killed meanwhile leaves the one before."""
-    run.write_losses()
-    own = {"loader": run.loader.state_dict(), "random": _random_state(run.device)}
+def save_checkpoint(training: Training) -> None:
+    """Write checkpoint.pt; every rank must call it. If it is interrupted, the checkpoint before stays."""
+    training.write_losses()
+    own = {"loader": training.loader.state_dict(), "random": _random_state(training.device)}
     ranks: list[Any] = [own]
     if dist.is_initialized():
         ranks = [None] * dist.get_world_size()
         dist.all_gather_object(ranks, own)
-    if run.is_first:
+    if is_first_rank():
         content = {
-            "run": run.options.must_match(),
-            "class_names": list(run.loader.class_names),
-            "step": run.step,
-            "evaluation": run.evaluation,
-            "clock": asdict(run.clock),
-            "model": run.model.state_dict(),
-            "mean": run.detector.mean,
-            "std": run.detector.std,
-            "optimizer": run.optimizer.state_dict(),
-            "scaler": run.scaler.state_dict(),
+            "run": training.options.must_match(),
+            "class_names": list(training.loader.class_names),
+            "step": training.step,
+            "evaluation": training.evaluation,
+            "clock": training.timer.state_dict(),
+            **training.optimization.state_dict(),
+            "mean": training.detector.mean,
+            "std": training.detector.std,
             "ranks": ranks,
         }
-        write_torch_file(content, run.options.output / "checkpoint.pt")
+        write_torch_file(content, checkpoint_path(training.options.output))
 
 
-def load_checkpoint(run: Training) -> None:
-    """Go to where checkpoint.pt was written. Raises ValueError if it is of another training."""
-    path = run.options.output / "checkpoint.pt"
+def load_checkpoint(training: Training) -> None:
+    """Go to the position of checkpoint.pt. Raises ValueError if it is of another training."""
+    path = checkpoint_path(training.options.output)
     content = read_torch_file(path)
-    _check(path, content, run)
+    _check(path, content, training)
     own = content["ranks"][rank_and_world()[0]]
-    run.loader.load_state_dict(own["loader"])
-    run.model.load_state_dict(content["model"])
-    run.optimizer.load_state_dict(content["optimizer"])
-    if content["scaler"]:  # none where it was computed in bfloat16 or float32
-        run.scaler.load_state_dict(content["scaler"])
-    run.step, run.evaluation = content["step"], content["evaluation"]
-    run.clock = replace(run.clock, **content["clock"])
-    _set_random_state(own["random"], run.device)
+    training.loader.load_state_dict(own["loader"])
+    training.optimization.load_state_dict(content)
+    training.timer.load_state_dict(content["clock"])
+    training.step, training.evaluation = content["step"], content["evaluation"]
+    _set_random_state(own["random"], training.device)
 
 
-def write_torch_file(content: dict[str, Any], path: Path) -> None:
-    """All of it or nothing. Raises OSError with the path, of a full disk too, of which torch.save does not speak."""
-    partial, encoded = path.with_name(f".{path.name}.{os.getpid()}.partial"), io.BytesIO()
-    torch.save(content, encoded)
-    try:
-        partial.write_bytes(encoded.getbuffer())
-        partial.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _check(path: Path, content: dict[str, Any], run: Training) -> None:
+def _check(path: Path, content: dict[str, Any], training: Training) -> None:
     if "run" not in content:
         raise ValueError(f"{path} is not a checkpoint of detaug train; choose another --output")
-    here = {**run.options.must_match(), "class_names": list(run.loader.class_names)}
+    here = {**training.options.must_match(), "class_names": list(training.loader.class_names)}
     then = {**content["run"], "class_names": content["class_names"]}
     for name, value in here.items():
         if then.get(name) != value:
             raise ValueError(
-                f"{path} was made with {name} {then.get(name)!r}, this run has {value!r}; "
+                f"{path} was made with {name} {then.get(name)!r}, this training has {value!r}; "
                 "make them equal, or choose another --output"
             )
 

@@ -1,0 +1,39 @@
+"""Evaluate a model during training."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import torch
+
+from detaug.evaluation.coco import CocoEvaluator
+from detaug.loading.loader import Loader
+from detaug.sheets import Detections, detections_sheet, save_sheet
+from detaug.training.processes import is_first_rank
+from detaug.training.state import Training
+
+PICTURES = 6
+"""Images in predictions.png."""
+
+
+@torch.no_grad()
+def evaluate(training: Training, val: Loader) -> None:
+    """Compute the metrics of all evaluation images, log them, and draw the first images to predictions.png.
+
+    Every rank must call it; `training.evaluation` is set on the first one.
+    """
+    model = training.optimization.model.eval()
+    evaluator, detections = CocoEvaluator(val.reader), list[Detections]()
+    for batch in val:
+        predictions = model(batch.images)
+        evaluator.update(batch, predictions)
+        if len(detections) < PICTURES:
+            detections += Detections.of(batch, predictions)
+    evaluator.gather()
+    if is_first_rank():
+        training.evaluation = asdict(evaluator.compute())
+        epoch = training.step // len(training.loader)
+        training.log.write([{"step": training.step, "epoch": epoch, "evaluation": training.evaluation}])
+        title = f"{training.options.model}, step {training.step}"
+        sheet = detections_sheet(val.reader, detections[:PICTURES], title)
+        save_sheet(sheet, training.options.output / "predictions.png")

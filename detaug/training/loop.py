@@ -1,0 +1,127 @@
+"""`train`: a reference recipe for torchvision's detectors on `Loader`, on one device or under torchrun.
+
+SGD or AdamW, linear warm-up and cosine, mixed precision, checkpoints from which a training resumes exactly,
+evaluation every few epochs, a metrics file and a picture of detections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import distributed as dist
+from torch import nn
+
+from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
+from detaug.training.detectors import Detector, make_detector
+from detaug.training.evaluation import evaluate
+from detaug.training.loaders import make_train_loader, make_val_loader, read_class_names
+from detaug.training.options import TrainOptions
+from detaug.training.processes import is_first_rank, process_group
+from detaug.training.progress import Bar, Progress
+from detaug.training.state import Training, make_training
+from detaug.training.torch_files import write_torch_file
+from detaug.training.weights import load_weights
+
+MakeModel = Callable[[str, int], Detector]
+MakeLoader = Callable[[TrainOptions, torch.device, Detector], Any]
+
+
+def train(
+    options: TrainOptions,
+    *,
+    make_model: MakeModel = make_detector,
+    make_loader: MakeLoader = make_train_loader,
+    say: Callable[[str], None] = print,
+    bar: Bar | None = None,
+) -> dict[str, Any]:
+    """Train, and return the last evaluation, the seconds, and the images a second.
+
+    Writes into the folder `options.output`: metrics.jsonl, a line for each step and each evaluation; checkpoint.pt;
+    predictions.png; and at the end model.pt: weights, class names, mean and std.
+
+    With `bar` a progress bar is drawn, with the images/s of all processes together; else `say` gets a line every
+    `log_every` steps. Only rank 0 does either.
+    Under torchrun each process takes its share of the batches on its own GPU. `make_model` and `make_loader` replace
+    torchvision's detectors and `Loader`.
+    """
+    with process_group(options.device) as device:
+        torch.manual_seed(options.seed)
+        progress = Progress(say, bar)
+        detector = _make_detector(options, make_model, progress)
+        detector.model.to(device)
+        training = make_training(options, detector, make_loader(options, device, detector), device)
+        val = make_val_loader(options, device, detector)
+        _start(training, progress)
+        while training.step < training.steps:
+            _train_epoch(training, progress)
+            if training.is_evaluation_due():
+                if val:
+                    evaluate(training, val)
+                    progress.say(_evaluation_line(training.evaluation))
+                save_checkpoint(training)
+        _write_model(training)
+        timer = training.timer
+        return {"evaluation": training.evaluation, "steps": training.step, **timer.state_dict(), **timer.rates()}
+
+
+def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progress) -> Detector:
+    num_classes = len(read_class_names(options))
+    detector = make_model(options.model, num_classes)
+    if options.weights:
+        detector, missing = load_weights(detector, options.weights)
+        if missing:
+            progress.say(
+                f"{options.weights}: {len(missing)} weights of the head are reinitialised for {num_classes - 1} classes"
+            )
+    if dist.is_initialized() and dist.get_backend() == "nccl":
+        convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+        detector = detector._replace(model=convert(detector.model))
+    return detector
+
+
+def _start(training: Training, progress: Progress) -> None:
+    """Make the output folder, or resume from its checkpoint."""
+    options, path = training.options, checkpoint_path(training.options.output)
+    if path.exists() and not options.resume:
+        raise ValueError(f"{options.output} holds a training; --resume continues it, or choose another --output")
+    options.output.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        load_checkpoint(training)
+        progress.say(f"{path}: resumed after step {training.step}")
+    training.log.truncate(training.step)
+    if dist.is_initialized():
+        dist.barrier()
+
+
+def _train_epoch(training: Training, progress: Progress) -> None:
+    """Train to the end of the loader's epoch."""
+    options = training.options
+    for batch in training.timer.batches(training.loader, training.device):
+        training.log.add(training.optimization.step(batch, training.step))
+        training.step += 1
+        training.timer.add_step(len(batch.images))
+        progress.after_step(training)
+        if training.step % options.log_every == 0:
+            progress.after_log(training, training.write_losses())
+        if _is_extra_checkpoint_due(training):
+            save_checkpoint(training)
+    progress.after_log(training, training.write_losses())
+
+
+def _is_extra_checkpoint_due(training: Training) -> bool:
+    every = training.options.checkpoint_every
+    return every > 0 and training.step % every == 0 and not training.is_evaluation_due()
+
+
+def _evaluation_line(evaluation: dict[str, Any]) -> str:
+    return f"evaluation  AP {evaluation['AP']:.3f}  AP50 {evaluation['AP50']:.3f}" if evaluation else ""
+
+
+def _write_model(training: Training) -> None:
+    if is_first_rank():
+        detector = training.detector
+        weights = training.optimization.model.state_dict()
+        content = {"model": weights, "mean": detector.mean, "std": detector.std}
+        write_torch_file({**content, "class_names": training.loader.class_names}, training.options.output / "model.pt")

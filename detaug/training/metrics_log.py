@@ -1,0 +1,78 @@
+"""metrics.jsonl: a line for each step and each evaluation."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed as dist
+
+from detaug.converters.files.atomic import write_atomically
+from detaug.training.optimization import StepLosses
+from detaug.training.processes import is_first_rank
+
+
+class MetricsLog:
+    """Collects losses on the device and writes them to the file in blocks; only the first rank writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pending: list[StepLosses] = []
+
+    def add(self, losses: StepLosses) -> None:
+        self.pending.append(losses)
+
+    def flush(self, step: int, rates: dict[str, float]) -> dict[str, Any]:
+        """Write a line for each pending step: learning rate and losses, means over the ranks.
+
+        `step`: the number of the last one, from 1; its line has the `rates` too. Returns that line, {} if nothing is
+        pending. Every rank must call it. Raises ValueError if the last losses are not finite.
+        """
+        if not self.pending:
+            return {}
+        names, values = list(self.pending[0].losses), self._means_over_ranks()
+        steps = zip(count(step - len(self.pending) + 1), self.pending, values.tolist(), strict=False)
+        lines = [{"step": at, "lr": each.lr, **dict(zip(names, row, strict=True))} for at, each, row in steps]
+        self.pending = []
+        lines[-1] |= rates
+        self.write(lines)
+        if not values[-1].isfinite().all():
+            raise ValueError(f"the loss is {lines[-1]['loss']} at step {step}; lower --lr, or raise --warm-up")
+        return lines[-1]
+
+    def _means_over_ranks(self) -> torch.Tensor:
+        """Return (steps, losses) float32."""
+        values = torch.stack([torch.stack(list(each.losses.values())) for each in self.pending]).float()
+        if dist.is_initialized():
+            dist.all_reduce(values)
+            values /= dist.get_world_size()
+        return values
+
+    def write(self, lines: Sequence[dict[str, Any]]) -> None:
+        if not is_first_rank():
+            return
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        try:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:  # that of a full disk does not name the file
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+
+    def truncate(self, step: int) -> None:
+        """Drop lines after `step`, which a training wrote after its last checkpoint."""
+        if is_first_rank():
+            lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+            write_atomically(self.path, [line + "\n" for line in lines if _step_of(line) <= step])
+
+
+def _step_of(line: str) -> float:
+    """Return the step of a line; infinity for half a line, which a full disk or a kill leaves at the end."""
+    try:
+        return float(json.loads(line)["step"])
+    except ValueError:
+        return math.inf

@@ -1,0 +1,113 @@
+"""Optimisation of a model: optimizer, schedule, mixed precision, and one step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from detaug.loading.devices import rank_and_world
+from detaug.training.detectors import DETECTORS
+from detaug.training.options import TrainOptions
+
+
+class StepLosses(NamedTuple):
+    """The learning rate and the losses of one step; "loss" is their sum."""
+
+    lr: float
+    losses: dict[str, Tensor]
+
+
+class Optimization:
+    """A model with its optimizer, learning rate schedule and, for float16, the scaler of its loss."""
+
+    def __init__(self, model: nn.Module, options: TrainOptions, device: torch.device, steps: int) -> None:
+        self.model = model
+        self.device = device
+        self.optimizer = make_optimizer(model, options)
+        self.schedule = make_schedule(options, steps)
+        self.clip_norm = options.clip_norm
+        self.amp_dtype = choose_amp_dtype(device) if options.amp else None
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype == torch.float16)
+        self._parallel = _in_parallel(model, device)
+
+    def step(self, batch: Any, number: int) -> StepLosses:
+        """Train on a batch: losses, gradients, one step of the optimizer. `number`: the step, from 0."""
+        lr = self.schedule(number)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.model.train()
+        with torch.autocast(self.device.type, self.amp_dtype) if self.amp_dtype else nullcontext():
+            losses: dict[str, Tensor] = self._parallel(batch.images, batch.targets())
+            loss = torch.stack(list(losses.values())).sum()
+        self._update(loss)
+        return StepLosses(lr, {"loss": loss.detach(), **{name: each.detach() for name, each in losses.items()}})
+
+    def _update(self, loss: Tensor) -> None:
+        self.optimizer.zero_grad()
+        torch.autograd.backward(self.scaler.scale(loss))
+        if self.clip_norm:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if state["scaler"]:  # empty where the checkpoint was computed in bfloat16 or float32
+            self.scaler.load_state_dict(state["scaler"])
+
+
+def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
+    """Build SGD or AdamW. Only matrices and kernels have weight decay, not biases and the weights of norms."""
+    defaults = DETECTORS[options.model]
+    decay = defaults.weight_decay if options.weight_decay is None else options.weight_decay
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    groups = [
+        {"params": [each for each in parameters if each.ndim > 1], "weight_decay": decay},
+        {"params": [each for each in parameters if each.ndim <= 1], "weight_decay": 0.0},
+    ]
+    if options.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=1.0)
+    return torch.optim.SGD(groups, lr=1.0, momentum=options.momentum)
+
+
+def make_schedule(options: TrainOptions, steps: int) -> Callable[[int], float]:
+    """Return a function from the step, from 0, to the learning rate: linear warm-up, then half a cosine down to 0."""
+    defaults, images = DETECTORS[options.model], options.batch_size * rank_and_world()[1]
+    top = options.lr or (defaults.lr * images / defaults.images if options.optimizer == "sgd" else 0.0003)
+    warm_up = min(500, steps // 10) if options.warm_up is None else options.warm_up
+
+    def lr(step: int) -> float:
+        if step < warm_up:
+            return top * (step + 1) / warm_up
+        return top * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up))) / 2
+
+    return lr
+
+
+def choose_amp_dtype(device: torch.device) -> torch.dtype | None:
+    """Return bfloat16 where the GPU has it, float16 for older ones, None (float32) for the CPU."""
+    if device.type != "cuda":
+        return None
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def _in_parallel(model: nn.Module, device: torch.device) -> nn.Module:
+    """Wrap the model so that its gradients are means over the ranks, if there are several."""
+    if not dist.is_initialized():
+        return model
+    return nn.parallel.DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)

@@ -1,0 +1,76 @@
+"""The options of a training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from detaug.loading.devices import rank_and_world
+from detaug.ops.arguments import check
+from detaug.training.detectors import DETECTORS
+
+Size = int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of `train`. `annotations`, `images`: a COCO json and its folder; `val`, `val_images`: for evaluation.
+
+    `batch_size`: images a step on each process. `lr`: the highest learning rate; None takes torchvision's for the
+    model, in proportion to the images a step. `warm_up`: steps; None is a tenth of all, at most 500. `size`: the
+    loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it); None is the model's own.
+    `recipe`: a file of `save_recipe`, with its own `Resize` and `Normalize`; None is the model's. `amp`: 16 bits on a
+    GPU. `clip_norm`: largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time.
+    `checkpoint_every`: steps, for more checkpoints; 0 is none. `weights`: a file, see `load_weights`.
+    """
+
+    annotations: Path
+    images: Path
+    output: Path
+    val: Path | None = None
+    val_images: Path | None = None
+    model: str = "ssd300_vgg16"
+    epochs: int = 100
+    batch_size: int = 32
+    lr: float | None = None
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    weight_decay: float | None = None
+    warm_up: int | None = None
+    clip_norm: float = 10.0
+    size: Size | None = None
+    recipe: Path | None = None
+    amp: bool = True
+    seed: int = 0
+    device: str | None = None
+    weights: Path | None = None
+    resume: bool = False
+    eval_every: int = 10
+    checkpoint_every: int = 1000
+    log_every: int = 20
+
+    def __post_init__(self) -> None:
+        check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
+        check("optimizer", self.optimizer, self.optimizer in ("sgd", "adamw"), "'sgd' or 'adamw'")
+        for name in ("epochs", "batch_size", "eval_every", "log_every"):
+            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        for name in ("warm_up", "clip_norm", "checkpoint_every", "weight_decay", "seed"):
+            check(name, getattr(self, name), (getattr(self, name) or 0) >= 0, "at least 0")
+        check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "above 0")
+        check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
+        fixed = isinstance(DETECTORS[self.model].size, tuple)
+        if fixed and self.size not in (None, DETECTORS[self.model].size):
+            raise ValueError(
+                f"size of {self.model} must be {DETECTORS[self.model].size}, got {self.size!r}; leave it out"
+            )
+
+    @property
+    def output_size(self) -> Size:
+        return self.size or DETECTORS[self.model].size
+
+    def must_match(self) -> dict[str, Any]:
+        """Return the options that must equal those of a checkpoint to resume; the loader checks its own."""
+        own = ("model", "epochs", "batch_size", "lr", "optimizer", "momentum", "weight_decay", "warm_up", "clip_norm")
+        return {name: getattr(self, name) for name in own} | {"amp": self.amp, "world_size": rank_and_world()[1]}

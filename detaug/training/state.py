@@ -1,0 +1,56 @@
+"""The state of a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from detaug.training.detectors import Detector
+from detaug.training.metrics_log import MetricsLog
+from detaug.training.optimization import Optimization
+from detaug.training.options import TrainOptions
+from detaug.training.step_timer import StepTimer
+
+
+@dataclass
+class Training:
+    """The parts of a training and its position. A checkpoint saves all that changes."""
+
+    options: TrainOptions
+    detector: Detector
+    loader: Any
+    device: torch.device
+    optimization: Optimization
+    log: MetricsLog
+    timer: StepTimer = field(default_factory=StepTimer)
+    step: int = 0
+    """Steps done."""
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    """The metrics of the last evaluation."""
+
+    @property
+    def steps(self) -> int:
+        """Return the number of steps of the whole training."""
+        return self.options.epochs * len(self.loader)
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch of the last step, from 1."""
+        return (self.step - 1) // len(self.loader) + 1
+
+    def is_evaluation_due(self) -> bool:
+        """Return whether the last step ended an epoch after which there is an evaluation and a checkpoint."""
+        epoch, step = divmod(self.step, len(self.loader))
+        return step == 0 and (self.step == self.steps or epoch % self.options.eval_every == 0)
+
+    def write_losses(self) -> dict[str, Any]:
+        """Write the pending losses to the metrics log; return the last line, {} for none."""
+        return self.log.flush(self.step, self.timer.rates())
+
+
+def make_training(options: TrainOptions, detector: Detector, loader: Any, device: torch.device) -> Training:
+    """Build the state of a training that has not begun."""
+    optimization = Optimization(detector.model, options, device, options.epochs * len(loader))
+    return Training(options, detector, loader, device, optimization, MetricsLog(options.output / "metrics.jsonl"))
