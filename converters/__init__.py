@@ -1,13 +1,14 @@
-"""Annotation formats on disk, to and from COCO json. Needs neither torch nor DALI."""
+"""Convert annotation formats on disk to and from COCO json, merge and check it. Needs neither torch nor DALI."""
 
 from detaug.converters.check.check import check_coco
 from detaug.converters.coco.merge import merge_coco
+from detaug.converters.conversion.classes import read_class_names
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.findings.kinds import KINDS
 from detaug.converters.voc.from_coco import coco_to_voc
-from detaug.converters.voc.to_coco import VocSummary, read_class_names, voc_to_coco
+from detaug.converters.voc.to_coco import VocSummary, voc_to_coco
 from detaug.converters.yolo.from_coco import coco_to_yolo
 from detaug.converters.yolo.to_coco import yolo_to_coco
 

@@ -18,7 +18,8 @@ from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg,
 
 from detaug.cli.main import main
 from detaug.converters.check import decode as check_decode
-from detaug.converters.check.check import CheckSummary, check_coco
+from detaug.converters.check.check import check_coco
+from detaug.converters.check.summary import CheckSummary
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
 from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 
@@ -213,7 +214,7 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("size-wrong", file("a.jpg", rotated_jpeg(6, size=(50, 40))), "the json says 100 x 80, the file 40 x 50", set()),
 ]
 WARNINGS: list[tuple[str, Change, str, set[str]]] = [
-    ("size-not-integer", image(width=100.0), "width 100.0 is taken as 100", set()),
+    ("size-not-integer", image(width=100.0), "width 100.0 is read as 100", set()),
     ("annotation-id-zero", annotation(id=0), "annotations[0] (id 0, a.jpg)", set()),
     ("category-name", without("categories", "name"), "name must be text, got None", set()),
     ("category-name", category(name=" "), "got ' '", set()),
@@ -309,8 +310,8 @@ def assert_cleanable(summary: CheckSummary) -> None:
 def test_every_kind_has_a_test() -> None:
     elsewhere = {"image-broken", "image-leaked", "categories-differ"}
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
-    assert all(CHECK_KINDS[case[0]].severity == "error" for case in JSON_ERRORS + FILE_ERRORS)
-    assert all(CHECK_KINDS[case[0]].severity == "warning" for case in WARNINGS)
+    assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)
+    assert all(CHECK_KINDS[case[0]].effect == "warning" for case in WARNINGS)
 
 
 def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
@@ -559,7 +560,7 @@ def test_exit_codes_and_report(folder: Path, capsys: pytest.CaptureFixture[str])
         "error image-missing (1): an image is not in the image folder",
         "  images[0] (id 1, A.jpg): not in the image folder, but 'a.jpg' is",
         "",
-        "warning image-unreferenced (1): a file in the image folder is not in the json; it may be of another split",
+        "warning image-unreferenced (1): a file in the image folder is not in the json; it may belong to another split",
         "  'a.jpg'",
         "",
         f"every finding: {report}",

@@ -186,8 +186,8 @@ def change(where: str, at: int = 0, **values: object) -> Document:
         (change("annotations", bbox=[1, 2]), "entry-invalid", "four finite numbers, got [1, 2] (box-invalid)"),
         (change("annotations", category_id=9), "entry-invalid", "category_id 9 is not among"),
         (change("images", file_name="../a.jpg"), "entry-invalid", "must not lead outside the image folder"),
-        (change("images", file_name="b.png"), "stem-repeated", "b.jpg: two images differ in their extension only"),
-        (change("images", file_name="a\n.jpg"), "file-name-unusable", "holds control characters"),
+        (change("images", file_name="b.png"), "stem-repeated", "b.jpg: two images differ only in their extension"),
+        (change("images", file_name="a\n.jpg"), "file-name-unusable", "has control characters"),
     ],
 )
 def test_bad_entries_stop_or_are_skipped(tmp_path: Path, content: Document, kind: str, message: str) -> None:
@@ -299,7 +299,7 @@ def test_folders_and_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="no image is left to write"):
         coco_to_voc(source, tmp_path / "VOC", images=tmp_path / "images", on_error="skip")
     for name in ("a\nb", "a\u2028b", "a\x85b", " dog"):
-        with pytest.raises(ConversionError, match="class names must differ, also without spaces, and not hold control"):
+        with pytest.raises(ConversionError, match="class names must differ, also without spaces, and have no control"):
             converted(change("categories", name=name), tmp_path)
     with pytest.raises(ConversionError, match="id 1 is taken by categories"):
         converted(change("categories", 1, id=1), tmp_path)

@@ -279,7 +279,7 @@ def figures(document: str) -> list[float]:
 def findings_page() -> str:
     """docs/findings.md: what a report may hold, kind by kind, from the tables in the code."""
     conversions = [f"| `{name}` | {kind.effect} | {kind.meaning} |" for name, kind in KINDS.items()]
-    checks = [f"| `{name}` | {kind.severity} | {kind.meaning} |" for name, kind in CHECK_KINDS.items()]
+    checks = [f"| `{name}` | {kind.effect} | {kind.meaning} |" for name, kind in CHECK_KINDS.items()]
     return "\n".join(
         [
             "# Findings\n\nWhat a `--report` may hold; made by `python tests/test_docs.py`.\n",

@@ -13,7 +13,7 @@ from voc_files import HEIGHT, WIDTH, assert_valid, devkit, image_bytes, with_seg
 
 from detaug.converters import voc_to_coco
 from detaug.converters.files.image_headers import ImageError, exif_orientation, read_image_header
-from detaug.converters.voc.pairs import place_box
+from detaug.converters.voc.boxes import to_coco_box
 from detaug.converters.voc.xml import XmlError, parse_voc_xml
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -87,7 +87,7 @@ def test_the_parser_raises_nothing_but_its_error(data: bytes) -> None:
 
 @given(st.tuples(finite, finite, finite, finite), st.sampled_from(["one", "zero"]))
 def test_any_corners_give_a_box_inside_or_none(corners: tuple[float, float, float, float], origin: str) -> None:
-    box, kinds = place_box(corners, origin, (HEIGHT, WIDTH))  # type: ignore[arg-type]
+    box, kinds = to_coco_box(corners, origin, (HEIGHT, WIDTH))  # type: ignore[arg-type]
     if box is None:
         assert {"box-outside", "box-empty"} & set(kinds)
         return
@@ -103,7 +103,7 @@ inside = st.tuples(st.integers(1, WIDTH), st.integers(1, HEIGHT), st.integers(1,
 def test_integer_corners_come_back(corners: tuple[int, int, int, int]) -> None:
     xmin, xmax = sorted(corners[::2])
     ymin, ymax = sorted(corners[1::2])
-    box, _ = place_box((xmin, ymin, xmax, ymax), "one", (HEIGHT, WIDTH))
+    box, _ = to_coco_box((xmin, ymin, xmax, ymax), "one", (HEIGHT, WIDTH))
     assert box is not None
     x, y, width, height = box
     assert (x + 1, y + 1, x + width, y + height) == (xmin, ymin, xmax, ymax)

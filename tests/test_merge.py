@@ -121,7 +121,7 @@ def test_a_folder_in_the_other(tmp_path: Path) -> None:
 
 
 def test_an_image_in_two_files(tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match=r"a\.jpg: is in .*1\.json and in an earlier file; --join puts") as raised:
+    with pytest.raises(ConversionError, match=r"a\.jpg: is in .*1\.json and in an earlier file; --join combines") as raised:
         merged(tmp_path, document(), document())
     assert str(raised.value).count("--join") == 1
     assert "b.jpg: is in" in str(raised.value)

@@ -16,7 +16,10 @@ from voc_files import HEIGHT, WIDTH, assert_valid, image_bytes, rotated_jpeg, wi
 
 from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, coco_to_yolo, yolo_to_coco
+from detaug.converters.coco.rows import read_coco_rows
 from detaug.converters.yolo.files import label_file
+from detaug.converters.yolo.from_coco import label_text
+from detaug.converters.yolo.labels import LabelLog, box_in_image, read_boxes
 
 YAML = "train: images/train\nval: images/val\nnames: [cat, dog]\n"
 
@@ -259,7 +262,7 @@ def test_entries_of_a_list_that_are_not_there(tmp_path: Path) -> None:
         ('train: images/train\nnames: ["c\\u0007t"]', "control characters, got 'c\\\\x07t'"),
         ("train: 7\nnames: [cat]", "train must be a folder, a .txt file or a list of these, got 7"),
         ("train: data.yaml\nnames: [cat]", r"data\.yaml:1: train: data\.yaml is no file"),
-        ("train: labels\nnames: [cat]", "holds no images"),
+        ("train: labels\nnames: [cat]", "has no images"),
     ],
 )
 def test_data_yaml_that_cannot_be_used(tmp_path: Path, yaml: str, message: str) -> None:
@@ -353,10 +356,6 @@ sides = st.integers(1, 8000)
 @settings(max_examples=100, deadline=None)
 @given(st.data(), sides, sides)
 def test_whole_pixels_come_back_from_every_size(data: st.DataObject, width: int, height: int) -> None:
-    from detaug.converters.coco.rows import read_coco_rows
-    from detaug.converters.yolo.from_coco import _labels
-    from detaug.converters.yolo.to_coco import _boxes, _Log
-
     x, y = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
     box = [x, y, data.draw(st.integers(1, width - x)), data.draw(st.integers(1, height - y))]
     content = document()
@@ -364,18 +363,16 @@ def test_whole_pixels_come_back_from_every_size(data: st.DataObject, width: int,
     content["annotations"] = [content["annotations"][0] | {"bbox": box}]
     with tempfile.TemporaryDirectory() as folder:
         rows, _ = read_coco_rows(write(Path(folder) / "a.json", content))
-    log = _Log("a.txt", [])
-    ((number, back),) = _boxes(_labels(rows, 0, [0]).split("\n"), 2, (height, width), log)
+    log = LabelLog("a.txt", [])
+    ((number, back),) = read_boxes(label_text(rows, 0, [0]).split("\n"), 2, (height, width), log)
     assert (number, list(back), log.findings) == (1, box, [])
 
 
 @given(st.integers(1, 9000), st.data())
 def test_a_box_at_the_edge_does_not_end_past_it(width: int, data: st.DataObject) -> None:
-    from detaug.converters.yolo.to_coco import _Log, _placed
-
     relative = 1 - data.draw(st.integers(0, 1000 * width - 100)) / (1000 * width)
-    log = _Log("a.txt", [])
-    box = _placed([1 - relative / 2, 0.5, relative, 1.0], (80, width), 1, log)
+    log = LabelLog("a.txt", [])
+    box = box_in_image([1 - relative / 2, 0.5, relative, 1.0], (80, width), 1, log)
     assert box is not None
     assert box[0] + box[2] <= width
     assert abs(box[2] - relative * width) < 0.001

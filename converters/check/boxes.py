@@ -1,22 +1,19 @@
-"""Boxes that a detector can be trained on and a person should look at: tiny, repeated, far from the usual."""
+"""Find boxes and classes that training can use but a person should look at: tiny, repeated or unusual boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from detaug.converters.coco.table import Ints, Mask, Table
+from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.text import shown
-
-Floats = NDArray[np.float64]
 
 SAME_IOU = 0.9
 IMBALANCE = 100
 FEWEST_FOR_USUAL = 20
-"""Boxes of a class from which on it has a usual size."""
+"""Boxes of a class that it takes to know its usual size."""
 UNUSUAL = 6.0
 """Robust standard deviations, of the logarithms of area and aspect ratio, from the class's median."""
 
@@ -25,7 +22,7 @@ _MOST_NEIGHBOURS = 1000  # boxes of one image compared with each box: a bound on
 
 
 def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[Findings]:
-    """All that boxes and classes give reason to look at. size: the (H, W) pixels that images are resized to."""
+    """Yield findings about boxes and classes. size: the (H, W) pixels that images are resized to."""
     rows = np.flatnonzero(usable_boxes(table))
     if not len(rows):
         yield about_json("objects-none", "training would see background only")
@@ -37,12 +34,12 @@ def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[F
 
 
 def usable_boxes(table: Table) -> Mask:
-    """(A,): the boxes that a detector is trained on."""
-    return table.boxed & table.classed & ~table.crowd
+    """Return (A,) whether a detector is trained on the box."""
+    return table.has_box & table.has_category & ~table.crowd
 
 
 def class_counts(table: Table) -> dict[int, int]:
-    """Boxes to train on, by category id, in the order of the ids."""
+    """Count the boxes to train on by category id, in the order of the ids."""
     ids, counts = np.unique(table.category_ids[usable_boxes(table)], return_counts=True)
     found = dict(zip(ids.tolist(), counts.tolist(), strict=True))
     return {number: found.get(number, 0) for number in table.categories}
@@ -50,24 +47,21 @@ def class_counts(table: Table) -> dict[int, int]:
 
 def _tiny(table: Table, rows: Ints, size: tuple[int, int] | None) -> Iterator[Findings]:
     sides = table.boxes[rows, 2:] - table.boxes[rows, :2]
-    after = sides if size is None else sides * (size[::-1] / table.sizes[table.image_at[rows], ::-1])
+    after = sides if size is None else sides * (size[::-1] / table.sizes[table.image_index[rows], ::-1])
     small = np.flatnonzero(after.min(axis=1) < 1)
-    at = "" if size is None else f" at {size[0]} x {size[1]} (height x width)"
 
     def describe(n: int) -> str:
-        became = "" if size is None else f", {after[n, 0]:.3g} x {after[n, 1]:.3g}{at}"
-        return f"{sides[n, 0]:.4g} x {sides[n, 1]:.4g} pixels{became}"
+        pixels = f"{sides[n, 0]:.4g} x {sides[n, 1]:.4g} pixels"
+        if size is None:
+            return pixels
+        return f"{pixels}, {after[n, 0]:.3g} x {after[n, 1]:.3g} at {size[0]} x {size[1]} (height x width)"
 
     if len(small):
         yield from_messages("box-tiny", "annotations", {int(rows[n]): describe(n) for n in small.tolist()})
 
 
-# ----------------------------------------------------------------------------------------------------------
-# Repeated boxes
-
-
 def _repeated(table: Table, rows: Ints) -> Iterator[Findings]:
-    first, second = _close_pairs(table.boxes[rows], table.image_at[rows])
+    first, second = _close_pairs(table.boxes[rows], table.image_index[rows])
     earlier, later = rows[np.minimum(first, second)], rows[np.maximum(first, second)]
     one_class = table.category_ids[earlier] == table.category_ids[later]
     equal = np.all(table.boxes[earlier] == table.boxes[later], axis=1)
@@ -83,8 +77,8 @@ def _repeated(table: Table, rows: Ints) -> Iterator[Findings]:
 def _pair_findings(table: Table, kind: str, later: Ints, earlier: Ints) -> Iterator[Findings]:
     def describe(row: int, other: int) -> str:
         names = [shown(table.categories[int(table.category_ids[at])]) for at in (row, other)]
-        is_a = f"{names[0]} " if kind != "box-two-classes" else f"{names[0]} where {names[1]} is, "
-        return f"{is_a}{table.row('annotations', row)['bbox']}, like annotations[{other}]"
+        classes = f"{names[0]} where {names[1]} is, " if kind == "box-two-classes" else f"{names[0]} "
+        return f"{classes}{table.row('annotations', row)['bbox']}, like annotations[{other}]"
 
     if len(later):
         messages = {row: describe(row, other) for row, other in zip(later.tolist(), earlier.tolist(), strict=True)}
@@ -92,18 +86,18 @@ def _pair_findings(table: Table, kind: str, later: Ints, earlier: Ints) -> Itera
 
 
 def _close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
-    """Pairs of boxes of one image with IoU of SAME_IOU or more, as positions.
+    """Return the positions of each two boxes of one image whose IoU is at least SAME_IOU.
 
-    In the order of the left edges, a box is compared with the next, the one after it, and so on, all boxes at
-    once, until the left edges alone are too far apart.
+    The boxes are sorted by their left edges. Step k compares every box with the k-th after it, until all left edges are
+    too far apart for the IoU.
     """
     order = np.lexsort((boxes[:, 0], image))
     boxes, image = boxes[order], image[order]
-    reach = boxes[:, 0] + (1 - SAME_IOU) * (boxes[:, 2] - boxes[:, 0])
+    last_left = boxes[:, 0] + (1 - SAME_IOU) * (boxes[:, 2] - boxes[:, 0])
     found, at = [np.zeros((0, 2), np.int64)], np.arange(len(boxes))
     for step in range(1, _MOST_NEIGHBOURS):
         at = at[at + step < len(boxes)]
-        at = at[(image[at + step] == image[at]) & (boxes[at + step, 0] <= reach[at])]
+        at = at[(image[at + step] == image[at]) & (boxes[at + step, 0] <= last_left[at])]
         if not len(at):
             break
         close = at[_iou(boxes[at], boxes[at + step]) >= SAME_IOU]
@@ -113,7 +107,7 @@ def _close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
 
 
 def _iou(first: Floats, second: Floats) -> Floats:
-    """(n, 4) and (n, 4) XYXY -> (n,)"""
+    """Return (n,) the IoU of (n, 4) and (n, 4) XYXY boxes."""
     sides = np.minimum(first[:, 2:], second[:, 2:]) - np.maximum(first[:, :2], second[:, :2])
     overlap = np.clip(sides, 0, None).prod(axis=1)
     areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) for boxes in (first, second)]
@@ -121,13 +115,9 @@ def _iou(first: Floats, second: Floats) -> Floats:
     return np.asarray(overlap / union)
 
 
-# ----------------------------------------------------------------------------------------------------------
-# Usual sizes, classes
-
-
 def _unusual(table: Table, rows: Ints) -> Iterator[Findings]:
     sides = table.boxes[rows, 2:] - table.boxes[rows, :2]
-    area = sides.prod(axis=1) / table.sizes[table.image_at[rows]].prod(axis=1)
+    area = sides.prod(axis=1) / table.sizes[table.image_index[rows]].prod(axis=1)
     aspect = sides[:, 0] / sides[:, 1]
     messages: dict[int, str] = {}
     for number, name in table.categories.items():

@@ -1,4 +1,4 @@
-"""A COCO json without what cannot be used, everything else as it was."""
+"""Write a COCO json without the entries that cannot be used, everything else unchanged."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ Row = dict[str, Any]
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _ROWS_AT_ONCE = 1000
 _REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated"}
-"""Kinds of errors that cost no row: an annotation gets another id, a file's boxes are joined in one image."""
+"""Errors that no row is left out for: an annotation gets another id, the boxes of one file are joined in one image."""
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What `--clean` left out and changed. str() is the line that the command prints."""
+    """The entries that `--clean` left out and changed. str() is the line that the command prints."""
 
     path: Path
     images: int
-    """Left out; those of one file joined in one image not counted."""
+    """Left out; images joined with an earlier one are not counted."""
     annotations: int
     """Left out."""
     with_images: int
-    """Of the annotations left out, those that only their image was the reason for."""
+    """Annotations left out only because their image was."""
     categories: int
     """Left out."""
     renumbered: int
     """Annotations that got another id."""
     joined: int
-    """Images that are a file of an earlier one, whose annotations went there."""
+    """Images with the file of an earlier one, which got their annotations."""
 
     def __str__(self) -> str:
         return f"written: {self.path}, {'; '.join(self._parts()) or 'nothing was left out'}"
@@ -62,42 +62,42 @@ class Cleaned:
 
 
 def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Cleaned:
-    """Write the json without the rows that errors are about, and without the annotations of what is left out.
+    """Write the json without the rows that have errors and without the annotations of images and classes left out.
 
     All other rows stay, with their ids and all their keys. Raises AnnotationError where nothing is left.
     """
     errors = [found for found in findings if found.severity == "error"]
-    kept = {where: _kept(table, errors, where) for where in _LISTS}
-    joined = _joined(table, kept["images"])
-    usable = kept["annotations"] & np.isin(table.category_ids, _ids(table, kept["categories"]))
-    kept["annotations"] = usable & np.append(kept["images"], False)[table.image_at]
-    new_ids = _new_ids(table, errors, kept["annotations"])
-    kept["images"][list(joined)] = False
-    _refuse_empty(table, kept)
-    changes = _changes(table, kept["annotations"], new_ids, joined)
-    write_atomically(path, _text(table.coco.document, kept, changes))
-    left_out = {where: int((~mask).sum()) for where, mask in kept.items()}
+    usable = {where: _without_errors(table, errors, where) for where in _LISTS}
+    joined = _joined(table, usable["images"])
+    with_category = usable["annotations"] & np.isin(table.category_ids, _ids(table, usable["categories"]))
+    usable["annotations"] = with_category & np.append(usable["images"], False)[table.image_index]
+    new_ids = _new_ids(table, errors, usable["annotations"])
+    usable["images"][list(joined)] = False
+    _refuse_empty(table, usable)
+    changes = _changes(table, usable["annotations"], new_ids, joined)
+    write_atomically(path, _text(table.coco.document, usable, changes))
+    left_out = {where: int((~mask).sum()) for where, mask in usable.items()}
     left_out["images"] -= len(joined)
-    with_images = int((usable & ~kept["annotations"]).sum())
+    with_images = int((with_category & ~usable["annotations"]).sum())
     return Cleaned(path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined))
 
 
 _LISTS: tuple[Where, ...] = ("images", "annotations", "categories")
 
 
-def _kept(table: Table, errors: Sequence[Findings], where: Where) -> Mask:
-    """Which rows of a list no error is about."""
-    kept = np.ones(len(table.coco.document[where]), bool)
+def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> Mask:
+    """Return which rows of a list have no error."""
+    usable = np.ones(len(table.coco.document[where]), bool)
     for found in errors:
         if found.where == where and found.kind not in _REPAIRED:
-            kept[found.rows] = False
+            usable[found.rows] = False
             if found.kind in ("image-id-repeated", "category-id-repeated"):
-                kept[_ambiguous(table, found)] = False
-    return kept
+                usable[_ambiguous(table, found)] = False
+    return usable
 
 
 def _ambiguous(table: Table, found: Findings) -> list[int]:
-    """The entries whose id later ones take for something else: what refers to the id may mean either."""
+    """Return the entries whose id later ones use for something else: references to the id may mean either."""
     first: dict[int, int] = {}
     for at in range(len(table.coco.document[found.where])):
         number = table.row(found.where, at).get("id")
@@ -111,27 +111,27 @@ def _meaning(table: Table, where: Where, at: int) -> list[Any]:
     return [table.row(where, at).get(key) for key in ("file_name", "height", "width", "name")]
 
 
-def _joined(table: Table, kept: Mask) -> dict[int, int]:
-    """Images that are the file of an earlier one -> that one; with another size they are no longer kept."""
+def _joined(table: Table, usable: Mask) -> dict[int, int]:
+    """Return images with the file of an earlier one -> that one; those of another size become unusable."""
     first: dict[str, int] = {}
     joined: dict[int, int] = {}
-    for at in np.flatnonzero(kept).tolist():
+    for at in np.flatnonzero(usable).tolist():
         one = first.setdefault(posixpath.normpath(table.file_names[at]), at)
         if one != at and (table.sizes[one] == table.sizes[at]).all():
             joined[at] = one
         elif one != at:
-            kept[at] = False
+            usable[at] = False
     return joined
 
 
-def _ids(table: Table, kept: Mask) -> Ints:
-    return np.array([table.row("categories", int(at))["id"] for at in np.flatnonzero(kept)], np.int64)
+def _ids(table: Table, usable: Mask) -> Ints:
+    return np.array([table.row("categories", int(at))["id"] for at in np.flatnonzero(usable)], np.int64)
 
 
-def _new_ids(table: Table, errors: Sequence[Findings], kept: Mask) -> dict[int, int]:
-    """Ids that no annotation has, for those kept that have none of their own."""
+def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int, int]:
+    """Return ids that no annotation has, for the usable annotations without an id of their own."""
     wrong = [found.rows for found in errors if found.kind in ("annotation-id", "annotation-id-repeated")]
-    rows = sorted({int(at) for each in wrong for at in each if kept[at]})
+    rows = sorted({int(at) for each in wrong for at in each if usable[at]})
     taken = {entry.get("id") for entry in _objects(table) if type(entry.get("id")) is int} if rows else set()
     free = (number for number in count(1) if number not in taken)
     return dict(zip(rows, free, strict=False))
@@ -141,53 +141,49 @@ def _objects(table: Table) -> Iterator[Row]:
     return (entry for entry in table.coco.document["annotations"] if isinstance(entry, dict))
 
 
-def _changes(table: Table, kept: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
-    """The keys of annotations that get another value, by row."""
+def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
+    """Return the keys of annotations that get another value, by row."""
     changes: dict[int, Row] = {at: {"id": number} for at, number in new_ids.items()}
-    for at in np.flatnonzero(kept & np.isin(table.image_at, list(joined))).tolist():
-        image = table.row("images", joined[int(table.image_at[at])])
+    for at in np.flatnonzero(usable & np.isin(table.image_index, list(joined))).tolist():
+        image = table.row("images", joined[int(table.image_index[at])])
         changes[at] = changes.get(at, {}) | {"image_id": image["id"]}
     return changes
 
 
-def _refuse_empty(table: Table, kept: dict[Where, Mask]) -> None:
+def _refuse_empty(table: Table, usable: dict[Where, Mask]) -> None:
     for where in ("images", "categories"):
-        if not kept[where].any():
+        if not usable[where].any():
             raise AnnotationError(f"{table.path}: none of its {where} can be used, so no clean json was written")
 
 
-# ----------------------------------------------------------------------------------------------------------
-# The text
-
-
-def _text(document: Row, kept: dict[Where, Mask], changes: dict[int, Row]) -> Iterator[str]:
-    """The document with the rows that are kept, its keys in their order."""
+def _text(document: Row, usable: dict[Where, Mask], changes: dict[int, Row]) -> Iterator[str]:
+    """Yield the document with its usable rows, its keys in their order."""
     opening = "{"
     for key, value in document.items():
         yield f"{opening}{_encode(key)}:"
-        if key in kept:
-            yield from _rows_text(value, np.flatnonzero(kept[key]).tolist(), changes if key == "annotations" else {})
+        if key in usable:
+            yield from _rows_text(value, np.flatnonzero(usable[key]).tolist(), changes if key == "annotations" else {})
         else:
             yield _encoded(value)
         opening = ",\n"
     yield "}\n"
 
 
-def _rows_text(rows: list[Row], kept: list[int], changes: dict[int, Row]) -> Iterator[str]:
-    """Rows as a json list, a thousand a line."""
+def _rows_text(rows: list[Row], usable: list[int], changes: dict[int, Row]) -> Iterator[str]:
+    """Yield rows as a json list, a thousand on each line."""
     separator = "["
-    for start in range(0, len(kept), _ROWS_AT_ONCE):
-        chosen = kept[start : start + _ROWS_AT_ONCE]
+    for start in range(0, len(usable), _ROWS_AT_ONCE):
+        chosen = usable[start : start + _ROWS_AT_ONCE]
         yield separator
         yield _encoded([rows[at] | changes[at] if at in changes else rows[at] for at in chosen])[1:-1]
         separator = ",\n"
-    yield "]" if kept else "[]"
+    yield "]" if usable else "[]"
 
 
 def _encoded(value: Any) -> str:
     try:
         return _encode(value)
-    except ValueError:  # NaN and Infinity are no json
+    except ValueError:  # json has no NaN and Infinity
         return _encode(_without_nan(value))
 
 

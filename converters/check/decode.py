@@ -1,6 +1,6 @@
 """Find the images that DALI does not decode whole, in a process of its own.
 
-Most broken images make DALI raise an error and end its pipeline. Some end the process, so it is not this one.
+Most broken images make DALI raise an error and end its pipeline. Some end the whole process, so it must be another one.
 """
 
 from __future__ import annotations
@@ -9,59 +9,61 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from detaug.converters.conversion.progress import Progress
 
 _BATCH_SIZE = 32
 _COMMAND = f"from detaug.converters.check.decoder import serve; serve({_BATCH_SIZE})"
 _CRASH = "crashes the decoder: DALI's process ended"
 
 
-def find_undecodable(paths: Sequence[Path], progress: Callable[[int, int], None] | None = None) -> dict[int, str]:
-    """Why images do not decode whole, by position; those that do are not in it.
+def find_undecodable(paths: Sequence[Path], progress: Progress | None = None) -> dict[int, str]:
+    """Return the reasons why images do not decode whole, by position.
 
     Decodes on the CUDA device if there is one, else on all CPU cores.
     """
     broken: dict[str, str] = {}
     names = list(map(str, paths))
-    with _Child() as child:
+    with _DecodingProcess() as process:
         for start in range(0, len(names), _BATCH_SIZE):
             batch = names[start : start + _BATCH_SIZE]
-            broken |= _answers(child, batch)
+            broken |= _answers(process, batch)
             if progress:
                 progress(start + len(batch), len(names))
     return {at: broken[name] for at, name in enumerate(names) if name in broken}
 
 
-def _answers(child: _Child, batch: list[str]) -> dict[str, str]:
-    answer = child.ask(batch)
+def _answers(process: _DecodingProcess, batch: list[str]) -> dict[str, str]:
+    answer = process.ask(batch)
     if answer is not None:
         return answer
     if len(batch) == 1:
         return {batch[0]: _CRASH}
     half = len(batch) // 2
-    return _answers(child, batch[:half]) | _answers(child, batch[half:])
+    return _answers(process, batch[:half]) | _answers(process, batch[half:])
 
 
-class _Child:
-    """The decoding process, started anew when it has ended."""
+class _DecodingProcess:
+    """The decoding process, started again after it has ended."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> _Child:
+    def __enter__(self) -> _DecodingProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
 
     def ask(self, paths: list[str]) -> dict[str, str] | None:
-        """The reasons by path; None if the process ended over them."""
+        """Return the reasons by path; None where one of the images ended the process."""
         process = self._process = self._process or _start()
         try:
-            _say(process, paths)
-            return dict(_hear(process))
+            _send(process, paths)
+            return dict(_receive(process))
         except (EOFError, BrokenPipeError):
             self._stop()
             return None
@@ -78,19 +80,19 @@ def _start() -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     process = subprocess.Popen([sys.executable, "-c", _COMMAND], stdin=pipe, stdout=pipe, text=True, env=environment)
     try:
-        _hear(process)
+        _receive(process)
     except EOFError:
         process.communicate()
-        raise RuntimeError("the decoding process does not start; its message is above") from None
+        raise RuntimeError("the decoding process does not start; see its message above") from None
     return process
 
 
-def _say(process: subprocess.Popen[str], message: Any) -> None:
+def _send(process: subprocess.Popen[str], message: Any) -> None:
     assert process.stdin is not None
     print(json.dumps(message), file=process.stdin, flush=True)
 
 
-def _hear(process: subprocess.Popen[str]) -> Any:
+def _receive(process: subprocess.Popen[str]) -> Any:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.endswith("\n"):

@@ -1,7 +1,7 @@
 """Decode images with DALI, as training does: the process that `decode` starts.
 
-It reads lists of paths from stdin and answers each with the reasons why some of them do not decode whole, both
-as json on one line. The one module here that needs DALI and torch.
+It reads lists of paths from stdin and answers each with the reasons why some of them do not decode whole, both as json
+on one line. It is the only module of the converters that needs DALI and torch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import torch
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
-_TAIL_BYTES = 64  # some cameras write a few bytes behind the end of a JPEG
+_TAIL_BYTES = 64  # some cameras write a few bytes after the end of a JPEG
 _PILLOW_ERRORS = (OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, EOFError)
 
 
 def serve(batch_size: int) -> None:
-    """Answer until stdin ends. The first line says that it has begun."""
+    """Answer until stdin ends. The first line tells the parent that the process has started."""
     answers = os.fdopen(os.dup(1), "w")
-    with tempfile.TemporaryFile() as messages:  # of native libraries, a dozen lines for each broken image
+    with tempfile.TemporaryFile() as messages:  # native libraries write a dozen lines for each broken image
         os.dup2(messages.fileno(), 1)
         os.dup2(messages.fileno(), 2)
         decoder = Decoder(batch_size, messages)
@@ -36,17 +36,17 @@ def serve(batch_size: int) -> None:
 
 
 def _undecodable(decoder: Decoder, paths: list[str]) -> dict[str, str]:
-    """Why images do not decode whole, by path."""
+    """Return the reasons why images do not decode whole, by path."""
     singly = paths if decoder.failure(paths) else []
     failures = {path: failure for path in singly if (failure := decoder.failure([path]))}
     reasons = {path: _pillow_failure(path) or failure for path, failure in failures.items()}
-    # Decoders on a GPU may fill what is missing with gray and say nothing.
+    # Decoders on a GPU may fill the missing part with gray without an error.
     unended = {path: _pillow_failure(path) for path in paths if path not in reasons and _has_no_end(path)}
     return reasons | {path: reason for path, reason in unended.items() if reason}
 
 
 class Decoder:
-    """A DALI pipeline that reads and decodes, built anew after a failure, which ends a pipeline."""
+    """A DALI pipeline that reads and decodes; built again after a failure, which ends a pipeline."""
 
     def __init__(self, batch_size: int, messages: IO[bytes]) -> None:
         self.batch_size, self.messages = batch_size, messages
@@ -65,7 +65,7 @@ class Decoder:
         return pipeline
 
     def failure(self, paths: Sequence[str]) -> str:
-        """Why a batch does not decode; empty if it does."""
+        """Return why a batch does not decode; "" where it does."""
         self.messages.seek(0)
         self.messages.truncate()
         try:
@@ -83,7 +83,7 @@ class Decoder:
 
 
 def _has_no_end(path: str) -> bool:
-    """Whether it is a JPEG without an end-of-image marker at its end."""
+    """Return whether a JPEG lacks its end-of-image marker."""
     with open(path, "rb") as file:
         if file.read(2) != b"\xff\xd8":
             return False

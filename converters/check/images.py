@@ -1,40 +1,47 @@
-"""A COCO json against its image files: missing, other sizes, EXIF rotations, identical images. Headers only."""
+"""Compare a COCO json with its image files: missing, other sizes, EXIF rotations, identical images. Headers only."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import unicodedata
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from detaug.converters.coco.table import Table
-from detaug.converters.files.digests import digest
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageError, ImageHeader, read_image_header
+from detaug.converters.conversion.progress import Progress, with_progress
+from detaug.converters.files.digests import Fingerprint, digest, group_equal, repeated_files
+from detaug.converters.files.image_headers import (
+    IMAGE_EXTENSIONS,
+    ImageError,
+    ImageHeader,
+    read_fingerprint,
+    read_image_header,
+)
 from detaug.converters.files.paths import list_files
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import counted, shown
 
-Progress = Callable[[int, int], None]
 Header: TypeAlias = "ImageHeader | ImageError | None"
-"""Of one image: None if there is no such file, the error if it cannot be read."""
+"""The header of one image: None where the file does not exist, the error where it cannot be read."""
 
-_HEAD_BYTES = 4096  # as many as ImageHeader.head_crc is of
+
+class OtherSplit(NamedTuple):
+    """The json of another split, and the folder of its images."""
+
+    table: Table
+    folder: Path
 
 
 def read_headers(table: Table, folder: Path, progress: Progress | None = None) -> list[Header]:
-    """The header of every image of the json, in its order."""
+    """Read the header of every image of the json, in its order."""
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must hold the images that {table.path} names")
-    headers: list[Header] = []
-    for name in table.file_names:
-        headers.append(_header(folder, name) if name else None)
-        if progress and (len(headers) % 256 == 0 or len(headers) == len(table.file_names)):
-            progress(len(headers), len(table.file_names))
+    names = with_progress(table.file_names, progress, step=256)
+    headers = [_header(folder, name) if name else None for name in names]
     if any(table.file_names) and not any(headers):
         _refuse_other_folder(table, folder)
     return headers
@@ -51,7 +58,7 @@ def _header(folder: Path, name: str) -> Header:
 
 
 def _refuse_other_folder(table: Table, folder: Path) -> None:
-    """Not one image is there: this is a wrong argument, not a data set without images."""
+    """Raise AnnotationError where no image exists: the folder is wrong, rather than every image missing."""
     name = next(filter(None, table.file_names))
     better = folder_that_has(name, folder, table.path)
     raise AnnotationError(
@@ -61,49 +68,45 @@ def _refuse_other_folder(table: Table, folder: Path) -> None:
 
 
 def folder_that_has(name: str, folder: Path, annotations: Path) -> str:
-    """A hint where else an image is: above or in the folder, one or two levels down, or beside the json; "" if not."""
+    """Return a hint where an image is: above the folder, one or two levels below, or beside the json; "" if nowhere."""
     below = [path for pattern in ("*/", "*/*/") for path in sorted(folder.glob(pattern))]
     guesses = (folder.parent, annotations.parent, *below)
     return next((f"; {guess} has it" for guess in guesses if os.path.isfile(guess / name)), "")
 
 
 def check_images(
-    table: Table, folder: Path, headers: Sequence[Header], others: Sequence[tuple[Table, Path]] = ()
+    table: Table, folder: Path, headers: Sequence[Header], others: Sequence[OtherSplit] = ()
 ) -> Iterator[Findings]:
-    """All that the files show without being decoded. others: further splits and where their images are."""
+    """Yield findings about the files that show without decoding them. others: the other splits."""
     listed = list_files(folder, IMAGE_EXTENSIONS)
     yield from _missing(table, headers, listed)
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
-    yield from _unreferenced(table, listed, [other for other, _ in others])
+    yield from _unreferenced(table, listed, [other.table for other in others])
     yield from _identical(table, folder, headers)
-    for other, other_folder in others:
-        yield from _leaked(table, folder, headers, other, other_folder)
-        yield from _categories_differ(table, other)
+    for other in others:
+        yield from _leaked(table, folder, headers, other)
+        yield from _categories_differ(table, other.table)
 
 
-def _some(kind: str, messages: dict[int, str]) -> Iterator[Findings]:
+def _image_findings(kind: str, messages: dict[int, str]) -> Iterator[Findings]:
     if messages:
         yield from_messages(kind, "images", messages)
 
 
-# ----------------------------------------------------------------------------------------------------------
-# Which files
-
-
 def _missing(table: Table, headers: Sequence[Header], listed: Sequence[str]) -> Iterator[Findings]:
     missing = [at for at, name in enumerate(table.file_names) if name and headers[at] is None]
-    near = {_by_eye(name): name for name in listed} if missing else {}
+    listed_by_key = {_similar_key(name): name for name in listed} if missing else {}
     messages = {}
     for at in missing:
-        like = near.get(_by_eye(table.file_names[at]))
-        messages[at] = "not in the image folder" + (f", but {shown(like)} is" if like else "")
-    yield from _some("image-missing", messages)
+        similar = listed_by_key.get(_similar_key(table.file_names[at]))
+        messages[at] = "not in the image folder" + (f", but {shown(similar)} is" if similar else "")
+    yield from _image_findings("image-missing", messages)
 
 
-def _by_eye(name: str) -> str:
-    """The same for names that a person may take for one: other case, folder, extension, %20, backslashes."""
+def _similar_key(name: str) -> str:
+    """Return a key that is equal for names that differ only in case, folder, extension, %20 or backslashes."""
     plain = unicodedata.normalize("NFKC", unquote(name, errors="replace")).replace("\\", "/").casefold()
     return posixpath.splitext(posixpath.basename(plain))[0].strip()
 
@@ -118,33 +121,29 @@ def _unreferenced(table: Table, listed: Sequence[str], others: Sequence[Table]) 
 def _unreadable(headers: Sequence[Header]) -> Iterator[Findings]:
     for kind in ("image-unreadable", "image-format"):
         errors = {at: error for at, error in enumerate(headers) if isinstance(error, ImageError)}
-        yield from _some(kind, {at: str(error) for at, error in errors.items() if error.kind == kind})
-
-
-# ----------------------------------------------------------------------------------------------------------
-# Sizes
+        yield from _image_findings(kind, {at: str(error) for at, error in errors.items() if error.kind == kind})
 
 
 def _sizes(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:
     wrong: dict[str, dict[int, str]] = {"size-wrong": {}, "size-unrotated": {}, "orientation-unclear": {}}
-    sizes = zip(table.sizes.tolist(), table.sized, headers, strict=True)
-    for at, ((height, width), sized, header) in enumerate(sizes):
-        if sized and isinstance(header, ImageHeader) and (fault := _size_fault(width, height, header)):
+    sizes = zip(table.sizes.tolist(), table.has_size, headers, strict=True)
+    for at, ((height, width), has_size, header) in enumerate(sizes):
+        if has_size and isinstance(header, ImageHeader) and (fault := _size_fault(width, height, header)):
             wrong[fault[0]][at] = fault[1]
     for kind, messages in wrong.items():
-        yield from _some(kind, messages)
+        yield from _image_findings(kind, messages)
 
 
 def _size_fault(width: int, height: int, header: ImageHeader) -> tuple[str, str] | None:
-    """(kind, message), None if the size is the file's and its rotation shows in it."""
+    """Return (kind, message); None where the size is the file's and shows its rotation."""
     turned = f"EXIF orientation {header.orientation}"
     if (width, height) == (header.width, header.height):
         shows = header.orientation in (5, 6, 7, 8) and width != height
         return ("orientation-unclear", f"{turned}, {width} x {height}") if _turns(header) and not shows else None
-    says = f"the json says {width} x {height}, the file {header.width} x {header.height}"
+    sizes = f"the json says {width} x {height}, the file {header.width} x {header.height}"
     if (width, height) == header.stored_size:
-        return "size-unrotated", f"{says} with {turned}: its boxes are those of the unrotated image"
-    return "size-wrong", says
+        return "size-unrotated", f"{sizes} with {turned}: its boxes are those of the unrotated image"
+    return "size-wrong", sizes
 
 
 def _turns(header: ImageHeader) -> bool:
@@ -152,55 +151,35 @@ def _turns(header: ImageHeader) -> bool:
 
 
 def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
-    """As measured with DALI 2.4's mixed decoder: a palette of 4 bits comes out white, one of 8 bits right."""
+    """Find small palettes: DALI 2.4's mixed decoder makes one of 4 bits white, and one of 8 bits right (measured)."""
     remedy = "save it as RGB or with a palette of 8 bits"
     bits = {at: header.palette_bits for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
     small = {at: number for at, number in bits.items() if 0 < number < 8}
     messages = {at: f"a palette of {counted(number, 'bit')} per pixel; {remedy}" for at, number in small.items()}
-    yield from _some("palette-small", messages)
-
-
-# ----------------------------------------------------------------------------------------------------------
-# The same image twice
+    yield from _image_findings("palette-small", messages)
 
 
 def _identical(table: Table, folder: Path, headers: Sequence[Header]) -> Iterator[Findings]:
-    messages: dict[int, str] = {}
-    for rows in _alike(headers).values():
-        first: dict[bytes, int] = {}
-        for at in rows if len(rows) > 1 else ():
-            same = first.setdefault(digest(folder / table.file_names[at]), at)
-            if same != at:
-                messages[at] = f"same bytes as images[{same}], {shown(table.file_names[same])}"
-    yield from _some("image-identical", messages)
+    paths = [folder / name for name in table.file_names]
+    pairs = repeated_files(paths, _fingerprints(headers))
+    messages = {at: f"same bytes as images[{first}], {shown(table.file_names[first])}" for at, first in pairs}
+    yield from _image_findings("image-identical", messages)
 
 
-def _alike(headers: Sequence[Header]) -> dict[tuple[int, int], list[int]]:
-    """Images by size and beginning of their files: only these can be identical."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    for at, header in enumerate(headers):
-        if isinstance(header, ImageHeader):
-            groups.setdefault((header.file_bytes, header.head_crc), []).append(at)
-    return groups
+def _fingerprints(headers: Sequence[Header]) -> list[Fingerprint | None]:
+    return [header.fingerprint if isinstance(header, ImageHeader) else None for header in headers]
 
 
-def _leaked(
-    table: Table, folder: Path, headers: Sequence[Header], other: Table, other_folder: Path
-) -> Iterator[Findings]:
-    groups, messages = _alike(headers), dict[int, str]()
-    for name in filter(None, other.file_names):
-        path = other_folder / name
-        candidates = groups.get(_fingerprint(path), ()) if path.is_file() else ()
-        same = digest(path) if candidates else b""
+def _leaked(table: Table, folder: Path, headers: Sequence[Header], other: OtherSplit) -> Iterator[Findings]:
+    groups, messages = group_equal(_fingerprints(headers)), dict[int, str]()
+    for name in filter(None, other.table.file_names):
+        path = other.folder / name
+        candidates = groups.get(read_fingerprint(path), ()) if path.is_file() else ()
+        content = digest(path) if candidates else b""
         for at in candidates:
-            if digest(folder / table.file_names[at]) == same:
-                messages[at] = f"same bytes as {shown(name)} of {other.path}"
-    yield from _some("image-leaked", messages)
-
-
-def _fingerprint(path: Path) -> tuple[int, int]:
-    with open(path, "rb", buffering=0) as file:
-        return os.fstat(file.fileno()).st_size, zlib.crc32(file.read(_HEAD_BYTES))
+            if digest(folder / table.file_names[at]) == content:
+                messages[at] = f"same bytes as {shown(name)} of {other.table.path}"
+    yield from _image_findings("image-leaked", messages)
 
 
 def _categories_differ(table: Table, other: Table) -> Iterator[Findings]:

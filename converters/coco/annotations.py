@@ -1,4 +1,4 @@
-"""COCO json as columns, checked: what training reads, and what it must not read in silence."""
+"""Read and check the annotations of a COCO json for training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco import annotation_cache, examine, table
+from detaug.converters.coco import annotation_cache, columns, examine, table
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -22,7 +22,7 @@ __all__ = ["AnnotationError", "Annotations", "read_annotations"]
 
 @dataclass(frozen=True)
 class Annotations:
-    """A COCO json as columns: N images in the file's order, A boxes grouped by image."""
+    """A checked COCO json as columns: N images in the file's order, A boxes grouped by image."""
 
     path: Path
     image_ids: NDArray[np.int64]
@@ -32,13 +32,13 @@ class Annotations:
     sizes: NDArray[np.int64]
     """(N, 2): (height, width) in pixels."""
     first: NDArray[np.int64]
-    """(N + 1,): the boxes of image i are first[i]:first[i + 1]."""
+    """(N + 1,): boxes[first[i] : first[i + 1]] are those of image i."""
     boxes: NDArray[np.float64]
     """(A, 4) XYXY pixels, inside their images."""
     category_ids: NDArray[np.int64]
     """(A,)"""
     crowd: NDArray[np.bool_]
-    """(A,): iscrowd."""
+    """(A,): whether iscrowd is 1."""
     categories: dict[int, str]
     """id -> name, in the order of the ids."""
 
@@ -46,57 +46,58 @@ class Annotations:
 def read_annotations(path: str | Path, *, cache: bool = True) -> Annotations:
     """Read and check a COCO json.
 
-    Raises AnnotationError for whatever DALI's own reader or a detector would take in silence and wrongly:
-    missing, repeated or non-integer ids, a file name twice or outside the folder, no width and height, no
-    categories, a category or image that is not there, a box that is no box or lies outside its image. These
-    are the errors of `detaug check` that need no image; a box up to 1 pixel outside is cut at the edge.
+    Raises AnnotationError for what DALI's own reader or a detector would read wrongly without an error: missing,
+    repeated or non-integer ids, a file name twice or outside the folder, no width and height, no categories, an
+    unknown category or image, a box without four numbers, without an area or outside its image. These are the errors
+    of `detaug check` that need no image. A box up to 1 pixel outside is cut at the edge.
 
-    `cache`: what was read of a json of 4 MB or more is kept in `.NAME.detaug.npz` beside it, or in
-    ~/.cache/detaug where that cannot be written, and taken from there as long as the json's content is the same.
+    cache: save the columns of a json of 4 MB or more in `.NAME.detaug.npz` beside it, or in ~/.cache/detaug where that
+    folder is not writable, and load them from there as long as the json's content is the same.
     """
     path = Path(path)
     if not (cache and path.is_file() and path.stat().st_size >= annotation_cache.SMALLEST):
         return _checked(path)
     before = path.stat()
     key = annotation_cache.content_key(path, _rules())
-    if (columns := annotation_cache.load_columns(path, key)) is not None:
-        return _from_columns(path, columns)
-    read, after = _checked(path), path.stat()
-    if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):  # not written to meanwhile
-        annotation_cache.save_columns(path, key, _to_columns(read))
-    return read
+    if (saved := annotation_cache.load_columns(path, key)) is not None:
+        return _from_columns(path, saved)
+    checked, after = _checked(path), path.stat()
+    if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):  # nobody has written meanwhile
+        annotation_cache.save_columns(path, key, _to_columns(checked))
+    return checked
 
 
 def _checked(path: Path) -> Annotations:
     table = examine_file(path)
     _raise_on_errors(table)
-    return _by_image(table)
+    return _group_by_image(table)
 
 
 def _rules() -> bytes:
-    """Other code may read a json in another way."""
-    return b"".join(Path(str(file)).read_bytes() for file in (__file__, examine.__file__, table.__file__))
+    """Return the source of the modules that decide what is read: a cache of other code is not valid."""
+    modules = (annotation_cache, columns, examine, table)
+    return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
 def _to_columns(read: Annotations) -> Columns:
     arrays = {name: value for name, value in vars(read).items() if isinstance(value, np.ndarray)}
-    ids = np.array(list(read.categories), np.int64)
-    return {**arrays, "file_names": _joined(read.file_names), "ids": ids, "names": _joined(read.categories.values())}
+    ids, names = np.array(list(read.categories), np.int64), _encoded(read.categories.values())
+    return {**arrays, "file_names": _encoded(read.file_names), "ids": ids, "names": names}
 
 
-def _from_columns(path: Path, columns: Columns) -> Annotations:
-    categories = dict(zip(columns.pop("ids").tolist(), _split(columns.pop("names")), strict=True))
-    file_names = tuple(_split(columns.pop("file_names")))
-    known: Any = {field.name: columns[field.name] for field in fields(Annotations) if field.name in columns}
-    return Annotations(path=path, file_names=file_names, categories=categories, **known)
+def _from_columns(path: Path, saved: Columns) -> Annotations:
+    categories = dict(zip(saved.pop("ids").tolist(), _decoded(saved.pop("names")), strict=True))
+    file_names = tuple(_decoded(saved.pop("file_names")))
+    arrays: Any = {field.name: saved[field.name] for field in fields(Annotations) if field.name in saved}
+    return Annotations(path=path, file_names=file_names, categories=categories, **arrays)
 
 
-def _joined(names: Iterable[str]) -> NDArray[np.uint8]:
-    """Names may hold any character, so they are kept as json."""
+def _encoded(names: Iterable[str]) -> NDArray[np.uint8]:
+    """Return names as the bytes of a json, since a name may contain any character."""
     return np.frombuffer(json.dumps(list(names)).encode(), np.uint8)
 
 
-def _split(column: NDArray[np.generic]) -> list[str]:
+def _decoded(column: NDArray[np.generic]) -> list[str]:
     names: list[str] = json.loads(column.tobytes())
     return names
 
@@ -113,9 +114,9 @@ def _raise_on_errors(table: Table, most: int = 5) -> None:
     raise AnnotationError("\n  ".join([f"{table.path}:", *lines[:most], *rest, remedy]))
 
 
-def _by_image(table: Table) -> Annotations:
-    order = np.argsort(table.image_at, kind="stable")
-    counts = np.bincount(table.image_at, minlength=len(table.image_ids))
+def _group_by_image(table: Table) -> Annotations:
+    order = np.argsort(table.image_index, kind="stable")
+    counts = np.bincount(table.image_index, minlength=len(table.image_ids))
     return Annotations(
         path=table.path,
         image_ids=table.image_ids,

@@ -15,10 +15,8 @@ from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import shown
 
 Ints = NDArray[np.int64]
-
-
+Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
 
 MIN_SIDE = 0.01
 """Pixels; a thinner box has no area that a detector could use."""
@@ -26,16 +24,16 @@ MIN_SIDE = 0.01
 
 @dataclass(frozen=True)
 class Coco:
-    """A COCO json as parsed. Its three lists exist; what is in them is not checked yet."""
+    """A parsed COCO json. It has the three lists; their entries are not checked yet."""
 
     path: Path
     document: dict[str, Any]
     constants: tuple[str, ...] = ()
-    """NaN, Infinity, -Infinity, as often as they stand in the file."""
+    """Every NaN, Infinity and -Infinity in the file."""
 
 
 def load_coco(path: str | Path) -> Coco:
-    """Parse a COCO json. Raises AnnotationError where it is no json or has not the three lists."""
+    """Parse a COCO json. Raises AnnotationError where it is no json or lacks one of the three lists."""
     path = Path(path)
     constants: list[str] = []
 
@@ -63,28 +61,28 @@ def load_coco(path: str | Path) -> Coco:
 class Table:
     """A COCO json as columns in the file's order, N images and A annotations, and what is wrong with it.
 
-    Where a value is wrong its column holds a placeholder: see the masks.
+    Columns have placeholders where a value cannot be used: see the masks.
     """
 
     coco: Coco
     image_ids: Ints
     """(N,)"""
     file_names: list[str]
-    """N; "" where it is not usable."""
+    """N; "" where the name cannot be used."""
     sizes: Ints
-    """(N, 2): (height, width) in pixels; 1 where it is not usable."""
-    sized: Mask
-    """(N,): sizes is the json's."""
-    image_at: Ints
+    """(N, 2): (height, width) in pixels; 1 where it cannot be used."""
+    has_size: Mask
+    """(N,): whether `sizes` is the json's."""
+    image_index: Ints
     """(A,): position of the annotation's image, -1 where there is none."""
-    boxes: NDArray[np.float64]
+    boxes: Floats
     """(A, 4) XYXY pixels, cut at the image's edges."""
-    boxed: Mask
-    """(A,): boxes is a usable box in a known image."""
+    has_box: Mask
+    """(A,): whether `boxes` is a usable box in a known image."""
     category_ids: Ints
     """(A,)"""
-    classed: Mask
-    """(A,): category_ids is the id of a category."""
+    has_category: Mask
+    """(A,): whether `category_ids` is the id of a category."""
     crowd: Mask
     """(A,)"""
     categories: dict[int, str]
@@ -93,21 +91,22 @@ class Table:
 
     @property
     def path(self) -> Path:
+        """Return the json's path."""
         return self.coco.path
 
     def row(self, where: Where, at: int) -> dict[str, Any]:
-        """An entry of one of the lists; {} if it is no object."""
+        """Return an entry of one of the lists; {} where it is no object."""
         entry = self.coco.document[where][at]
         return entry if isinstance(entry, dict) else {}
 
     def file_name(self, where: Where, at: int) -> str:
-        """The image that an entry is, or is in; empty if there is none."""
+        """Return the name of the image that an entry is, or belongs to; "" where there is none."""
         if where == "annotations":
-            where, at = "images", int(self.image_at[at])
+            where, at = "images", int(self.image_index[at])
         return self.file_names[at] if where == "images" and at >= 0 else ""
 
     def entry(self, where: Where, at: int) -> str:
-        """How messages call an entry: "annotations[5] (id 6, a.jpg): "."""
+        """Return the start of a message about an entry: "annotations[5] (id 6, a.jpg): "."""
         if where not in ("images", "annotations", "categories"):
             return ""
         name = shown(self.file_name(where, at))[1:-1]

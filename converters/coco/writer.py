@@ -1,36 +1,57 @@
-"""Writing json: atomically, compactly, and the same bytes for the same content."""
+"""Write COCO json: compactly, and the same bytes for the same content."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.paths import PathLike
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
-_ROWS_AT_ONCE = 1000  # the C encoder wants whole lists; a thousand rows keep memory flat
+_ROWS_AT_ONCE = 1000  # the C encoder takes whole lists; a thousand rows at a time need little memory
 
 Row = Mapping[str, object]
+Box = tuple[float, float, float, float]
+"""COCO's (x, y, width, height), pixels."""
 
 
 def write_coco(
-    path: str | os.PathLike[str],
+    path: PathLike,
     images: Iterable[Row],
     annotations: Iterable[Row],
     categories: Iterable[Row],
     info: Row | None = None,
 ) -> None:
-    """Write a COCO json file. The rows may be generators; they are read once and never held together.
+    """Write a COCO json file. The rows may be generators; only a thousand of them are in memory at a time.
 
     Compact UTF-8, keys in the order of the rows. Raises ValueError for NaN and infinity.
     """
     write_atomically(path, _coco_text(images, annotations, categories, info or {}))
 
 
+def annotation_row(
+    annotation_id: int, image_id: int, category_id: int, box: Box, *, iscrowd: bool = False
+) -> dict[str, object]:
+    """Return one annotation as a row of the json."""
+    return {
+        "id": annotation_id,
+        "image_id": image_id,
+        "category_id": category_id,
+        "bbox": list(map(whole, box)),
+        "area": whole(box[2] * box[3]),
+        "iscrowd": int(iscrowd),
+    }
+
+
+def category_rows(names: Iterable[str]) -> Iterator[Row]:
+    """Yield classes as rows of the json, with the ids 1, 2, ..."""
+    return ({"id": category_id, "name": name} for category_id, name in enumerate(names, 1))
+
+
 def whole(value: float) -> float | int:
-    """The same number, as an int where it is one, so that json says 12 and not 12.0."""
+    """Return a number as an int if it is whole, so that json has 12, not 12.0."""
     return int(value) if value == int(value) else value
 
 
@@ -47,7 +68,7 @@ def _coco_text(
 
 
 def _rows_text(rows: Iterable[Row]) -> Iterator[str]:
-    """Rows as json without the brackets around them, a thousand a line."""
+    """Yield rows as json without the brackets around them, a thousand on each line."""
     rows = iter(rows)
     separator = "\n"
     while batch := list(islice(rows, _ROWS_AT_ONCE)):

@@ -1,1 +1,1 @@
-"""What all conversions share: options, output files, summary."""
+"""Steps that all conversions share: options, output files, summary."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, get_args
 
-Progress = Callable[[int, int], None]
-
-
 WithImages = Literal["none", "copy", "link"]
-
-
 OnError = Literal["stop", "skip"]
 
 
 def check_choice(name: str, value: str, choices: object) -> None:
+    """Raise ValueError for a value that is not one of the choices, a Literal."""
     if value not in get_args(choices):
         raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")

@@ -1,4 +1,4 @@
-"""A folder of many text files and their images: written without ever replacing somebody else's file."""
+"""Write a folder of many text files and their images without replacing a file of another content."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
-from detaug.converters.conversion.choices import Progress, WithImages
+from detaug.converters.conversion.choices import WithImages, check_choice
+from detaug.converters.conversion.progress import Progress, with_progress
 from detaug.converters.files.atomic import replacing, write_atomically
 from detaug.converters.files.digests import digest
 from detaug.converters.findings.errors import ConversionError
@@ -18,9 +18,8 @@ _MOST_SHOWN = 5
 
 
 def check_with_images(with_images: str, images: Path | None) -> None:
-    """Refuse a choice that is none, one without the images' folder, and a folder that is none."""
-    if with_images not in get_args(WithImages):
-        raise ValueError(f"with_images must be one of {', '.join(get_args(WithImages))}, got {with_images!r}")
+    """Raise ValueError for an unknown choice, for one that needs a folder of images, and where that is no folder."""
+    check_choice("with_images", with_images, WithImages)
     if with_images != "none" and images is None:
         raise ValueError(f"with_images {with_images} needs images: the folder that file_name is relative to")
     if images is not None and not images.is_dir():
@@ -28,22 +27,22 @@ def check_with_images(with_images: str, images: Path | None) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be made or written to."""
+    """Raise ConversionError for a folder that cannot be made or written to."""
     if folder.exists() and not folder.is_dir():
         raise ConversionError(f"{folder} is not a folder; give the name of a folder to make")
     existing = folder if folder.exists() else folder.absolute().parent
     if not existing.is_dir():
         raise ConversionError(f"folder {existing} does not exist; make it first")
     if not os.access(existing, os.W_OK):
-        raise ConversionError(f"folder {existing} cannot be written to")
+        raise ConversionError(f"folder {existing} is not writable; choose another folder")
 
 
 def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path]) -> None:
-    """Refuse to replace a file that has other content than it would get: it may be somebody's work.
+    """Raise ConversionError where a file exists with other content: it may be somebody's work.
 
-    texts: path -> content. copies: path -> the image that it would be a copy of, or a link to.
+    texts: path -> content. copies: path -> the image to copy or to link to.
     """
-    other = [path for path, text in texts.items() if os.path.lexists(path) and not _holds(path, text)]
+    other = [path for path, text in texts.items() if os.path.lexists(path) and not _has_content(path, text)]
     other += [path for path, image in copies.items() if os.path.lexists(path) and not _same_content(path, image)]
     if other:
         names = ", ".join(map(str, other[:_MOST_SHOWN])) + (", ..." if len(other) > _MOST_SHOWN else "")
@@ -54,7 +53,7 @@ def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path])
         )
 
 
-def _holds(path: Path, text: str) -> bool:
+def _has_content(path: Path, text: str) -> bool:
     return path.is_file() and path.read_bytes() == text.encode()
 
 
@@ -65,18 +64,16 @@ def _same_content(path: Path, image: Path) -> bool:
 
 
 def write_texts(texts: Mapping[Path, str], progress: Progress | None = None) -> None:
-    """Write each file whole or not at all, in the order given. Files that are there already are left alone."""
+    """Write each file whole or not at all, in the order given. Existing files stay as they are."""
     for folder in {path.parent for path in texts}:
         folder.mkdir(parents=True, exist_ok=True)
-    for count, (path, text) in enumerate(texts.items(), 1):
+    for path, text in with_progress(list(texts.items()), progress):
         if not path.exists():
             write_atomically(path, [text], sync=False)
-        if progress and (count % 64 == 0 or count == len(texts)):
-            progress(count, len(texts))
 
 
-def place_images(copies: Mapping[Path, Path], with_images: WithImages) -> None:
-    """Copy images, or make symbolic links to them. Files that exist already are left alone."""
+def bring_images(copies: Mapping[Path, Path], with_images: WithImages) -> None:
+    """Copy images, or make symbolic links to them. Existing files stay as they are."""
     for path, image in copies.items():
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,14 +11,14 @@ from detaug.converters.findings.finding import Finding
 
 
 def missing_images(names: Mapping[int, str], images: Path | None) -> Iterator[tuple[int, Finding]]:
-    """(position, finding) of each image that is not in the folder; nothing where there is no folder."""
+    """Yield (position, finding) for each image that is not in the folder; nothing without a folder."""
     for at, name in names.items() if images else ():
         if not os.path.isfile(os.path.join(images or "", name)):
             yield at, Finding(name, "image-missing", note=f"is not in {images}")
 
 
 def header_findings(image: str, file: str, header: ImageHeader) -> Iterator[Finding]:
-    """What is odd in an image's header. file: what findings call the image."""
+    """Yield findings about an image's header. file: the image's name in the findings."""
     extension = os.path.splitext(image)[1].lower()
     if extension not in DALI_FORMATS[header.format]:
         yield Finding(file, "image-extension", before=extension, after=header.format)

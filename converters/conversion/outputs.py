@@ -1,4 +1,4 @@
-"""Files that a command reads or writes: what is refused before the work begins, and content by digest."""
+"""Check output files before the work begins."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _INPUT_EXTENSIONS = (".xml", ".txt", ".yaml", ".yml", *IMAGE_EXTENSIONS)
 
 
 def output_files(outputs: Mapping[str, PathLike | None], *inputs: PathLike) -> dict[str, Path]:
-    """The json files that a command will write, by what messages call them; those that are None left out.
+    """Return the json files to write by their names in messages, without those that are None.
 
-    Refuses now what would fail, or overwrite an input, after minutes of work. Raises ConversionError.
+    Raises ConversionError now for what would fail, or overwrite an input, after minutes of work.
     """
     paths = {name: _output_file(Path(path), name, inputs) for name, path in outputs.items() if path is not None}
     seen: dict[str, str] = {}
@@ -33,9 +33,9 @@ def _output_file(path: Path, name: str, inputs: tuple[PathLike, ...]) -> Path:
     if path.suffix.lower() in _INPUT_EXTENSIONS:
         raise ConversionError(f"{name} {path} has the extension of an input file; give the name of a json file")
     if os.path.realpath(path) in map(os.path.realpath, inputs):
-        raise ConversionError(f"{name} must be another file than {path}, which is read; give a new name")
+        raise ConversionError(f"{name} must be another file than {path}, which is an input; give a new name")
     if not path.parent.is_dir():
         raise ConversionError(f"{name} folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise ConversionError(f"{name} folder {path.parent} cannot be written to")
+        raise ConversionError(f"{name} folder {path.parent} is not writable; choose another folder")
     return path

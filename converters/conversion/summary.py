@@ -1,4 +1,4 @@
-"""How a conversion ends: stopped by what it found, or summed up."""
+"""End a conversion: stop at errors, or sum up what was written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from detaug.converters.conversion.choices import OnError
 from detaug.converters.files.atomic import write_json
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding, count_kinds, report_document
@@ -18,11 +19,7 @@ _MOST_NAMES_SHOWN = 8
 
 @dataclass(frozen=True)
 class Summary:
-    """What a conversion did. str() is the text that the command prints.
-
-    output: the file or folder written. image_folder: the folder that the images are in, by the names that the
-    output gives them. class_counts: boxes per class, in the order of the category ids. next_step: the last
-    line of the text, what to do with the output.
+    """The result of a conversion. str() is the text that the command prints.
 
     >>> from detaug.converters import voc_to_coco
     >>> summary = voc_to_coco("demo/VOC", "all.json")
@@ -31,25 +28,53 @@ class Summary:
     """
 
     output: Path
+    """The file or folder written."""
     image_folder: Path
+    """The folder that the output's image names are relative to."""
     images: int
     images_without_boxes: int
     class_counts: dict[str, int]
+    """Boxes of each class, in the order of the category ids."""
     findings: tuple[Finding, ...] = field(repr=False)
     report: Path | None = None
     next_step: str = field(default="", repr=False)
+    """The last line of the text: what to do with the output."""
 
     @property
     def boxes(self) -> int:
+        """Return the number of boxes of all classes."""
         return sum(self.class_counts.values())
 
     @property
     def kind_counts(self) -> dict[str, int]:
-        """How many findings of each kind."""
+        """Count the findings of each kind that occurs."""
         return count_kinds(self.findings)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+
+def stop_on_errors(findings: Sequence[Finding], on_error: OnError, report: Path | None) -> None:
+    """Write the report, if there is to be one; raise ConversionError for errors if on_error is "stop"."""
+    if report:
+        write_json(report, report_document(findings))
+    errors = [finding for finding in findings if finding.effect == "error"]
+    if errors and on_error == "stop":
+        raise ConversionError("\n".join(_problem_lines(errors, report)), errors)
+
+
+def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding]) -> None:
+    """Raise ConversionError where no image is left to write."""
+    if not images:
+        raise ConversionError(f"{source}: no image is left to write; nothing was written", findings)
+
+
+def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[str]:
+    yield from map(str, errors[:_MOST_PROBLEMS_SHOWN])
+    if len(errors) > _MOST_PROBLEMS_SHOWN:
+        where = f"all of them are in {report}" if report else "--report FILE lists all of them"
+        yield f"... and {len(errors) - _MOST_PROBLEMS_SHOWN:,} more; {where}"
+    yield f"{counted(len(errors), 'problem')}, nothing written; repair them, or leave these files out: --on-error skip"
 
 
 def _lines(summary: Summary) -> Iterator[str]:
@@ -60,8 +85,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     for name, count in summary.class_counts.items():
         yield f"  {name:<{width}}  {count:>9,}"
     for kind, count in summary.kind_counts.items():
-        effect = KINDS[kind].effect.replace("error", "skipped")  # where errors are written, they were skipped
-        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_which(summary, kind)}"
+        effect = KINDS[kind].effect.replace("error", "skipped")  # a summary with errors is one of --on-error skip
+        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_class_names(summary, kind)}"
     if "coordinate-zero" in summary.kind_counts:
         yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
     if summary.findings and not summary.report:
@@ -70,26 +95,9 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield summary.next_step or f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
 
 
-def _which(summary: Summary, kind: str) -> str:
-    """The names, where a misspelt class shows in them."""
+def _class_names(summary: Summary, kind: str) -> str:
+    """Return the names of classes where a misspelt one would show."""
     if kind not in ("class-not-listed", "class-unused"):
         return ""
     names = list(dict.fromkeys(str(finding.before) for finding in summary.findings if finding.kind == kind))
     return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
-
-
-def report_and_stop(findings: Sequence[Finding], on_error: str, report: Path | None) -> None:
-    """Write the report, if one is wanted; then raise ConversionError if on_error is "stop" and there are errors."""
-    if report:
-        write_json(report, report_document(findings))
-    errors = [finding for finding in findings if finding.effect == "error"]
-    if errors and on_error == "stop":
-        raise ConversionError("\n".join(_problem_lines(errors, report)), errors)
-
-
-def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[str]:
-    yield from map(str, errors[:_MOST_PROBLEMS_SHOWN])
-    if len(errors) > _MOST_PROBLEMS_SHOWN:
-        where = f"all of them are in {report}" if report else "--report FILE lists all of them"
-        yield f"... and {len(errors) - _MOST_PROBLEMS_SHOWN:,} more; {where}"
-    yield f"{counted(len(errors), 'problem')}, nothing written; repair them, or leave these files out: --on-error skip"

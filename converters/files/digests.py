@@ -1,16 +1,43 @@
-"""Compare files by their content."""
+"""Find files with the same content."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from pathlib import Path
 
 from detaug.converters.files.paths import PathLike
 
+Fingerprint = tuple[int, int]
+"""(length, checksum of the beginning) of a file: see ImageHeader.fingerprint."""
+
 
 def digest(path: PathLike) -> bytes:
-    """16 bytes that are the same for files with the same content, and for no others."""
-    summed = blake2b(digest_size=16)
+    """Return 16 bytes that are equal only for files with the same content."""
+    state = blake2b(digest_size=16)
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
-            summed.update(block)
-    return summed.digest()
+            state.update(block)
+    return state.digest()
+
+
+def group_equal(fingerprints: Sequence[Fingerprint | None]) -> dict[Fingerprint, list[int]]:
+    """Return the positions of each fingerprint. Only files with the same one can be identical."""
+    groups: dict[Fingerprint, list[int]] = {}
+    for position, fingerprint in enumerate(fingerprints):
+        if fingerprint is not None:
+            groups.setdefault(fingerprint, []).append(position)
+    return groups
+
+
+def repeated_files(paths: Sequence[Path], fingerprints: Sequence[Fingerprint | None]) -> Iterator[tuple[int, int]]:
+    """Yield (position, earlier position) of files with the same bytes; a file without a fingerprint is left out.
+
+    Reads only files whose fingerprint occurs twice.
+    """
+    for positions in group_equal(fingerprints).values():
+        first: dict[bytes, int] = {}
+        for position in positions if len(positions) > 1 else ():
+            earlier = first.setdefault(digest(paths[position]), position)
+            if earlier != position:
+                yield position, earlier

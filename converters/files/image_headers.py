@@ -1,18 +1,19 @@
-"""Image headers: the size as DALI displays it, without decoding a pixel.
+"""Read image headers: the size as DALI displays it, without decoding a pixel.
 
-DALI's decoders (2.4) apply the EXIF orientation of JPEG, PNG, WebP and TIFF and ignore XMP's. They take the
-first two bytes of the tag's value whatever its type, ignore values outside 1..8, and in a JPEG with several
-EXIF segments the last one counts. Pillow differs in each of these, so the orientation is read here.
+DALI's decoders (2.4) apply the EXIF orientation of JPEG, PNG, WebP and TIFF and ignore XMP's. They read the first two
+bytes of the tag's value whatever its type, ignore values outside 1 to 8, and use the last EXIF segment of a JPEG that
+has several. Pillow differs in each of these points, so the orientation is read here.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import warnings
 import zlib
 from typing import BinaryIO, NamedTuple
 
-# By extension, as they are searched for. Which of two images with one stem is taken follows this order.
+# The order decides between two images with the same stem.
 IMAGE_EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".jp2",
     ".ppm", ".pgm", ".pnm", ".gif",
@@ -46,19 +47,24 @@ _PILLOW_ERRORS = (
 
 
 class ImageHeader(NamedTuple):
-    """width, height: pixels as displayed, orientation applied. stored_size: (width, height) before it.
-
-    palette_bits: of a PNG with a palette, the bits per pixel: 1, 2, 4 or 8; 0 for every other image.
-    """
+    """The size, orientation and format of an image file."""
 
     width: int
+    """Pixels as displayed, orientation applied; height too."""
     height: int
     stored_size: tuple[int, int]
+    """(width, height) in pixels before the orientation is applied."""
     orientation: int
     format: str
     file_bytes: int
     head_crc: int
     palette_bits: int = 0
+    """Bits per pixel of a PNG with a palette: 1, 2, 4 or 8; 0 for every other image."""
+
+    @property
+    def fingerprint(self) -> tuple[int, int]:
+        """Return (length, checksum of the beginning): equal for equal files, and rarely for others."""
+        return self.file_bytes, self.head_crc
 
 
 class ImageError(ValueError):
@@ -70,10 +76,10 @@ class ImageError(ValueError):
 
 
 def read_image_header(path: str) -> ImageHeader:
-    """The header of an image file: size in pixels as displayed, EXIF orientation, format.
+    """Read the header of an image file: size in pixels as displayed, EXIF orientation, format.
 
-    Reads the first kilobytes, never a pixel. Raises ImageError where the header is broken or the format is
-    not one that DALI decodes.
+    Reads the first kilobytes, never a pixel. Raises ImageError for a broken header and for a format that DALI does not
+    decode.
     """
     try:
         with open(path, "rb", buffering=0) as file:
@@ -82,23 +88,34 @@ def read_image_header(path: str) -> ImageHeader:
         raise ImageError("image-unreadable", f"cannot be read: {error.strerror or error}") from error
 
 
+def read_fingerprint(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Read ImageHeader.fingerprint of a file of any kind. Raises OSError."""
+    with open(path, "rb", buffering=0) as file:
+        return os.fstat(file.fileno()).st_size, zlib.crc32(file.read(_HEAD_BYTES))
+
+
 def _read_header(file: BinaryIO) -> ImageHeader:
     head = file.read(_HEAD_BYTES)
     found = _scan(head, file)
     if found is None:
         raise ImageError("image-unreadable", _why_unreadable(head))
-    format_name, (width, height), orientation = found
-    if format_name not in DALI_FORMATS:
-        raise ImageError("image-format", f"is {format_name}, which DALI does not decode; save it as JPEG or PNG")
+    if found.format not in DALI_FORMATS:
+        raise ImageError("image-format", f"is {found.format}, which DALI does not decode; save it as JPEG or PNG")
+    width, height = found.stored_size
     if width < 1 or height < 1:
-        raise ImageError("image-unreadable", f"its header says {width} x {height} pixels")
-    shown = (height, width) if orientation in (5, 6, 7, 8) else (width, height)
-    file_bytes = file.seek(0, 2)
-    bits = head[24] if format_name == "PNG" and head[25] == _PNG_PALETTE else 0
-    return ImageHeader(*shown, (width, height), orientation, format_name, file_bytes, zlib.crc32(head), bits)
+        raise ImageError("image-unreadable", f"has a header of {width} x {height} pixels")
+    displayed = (height, width) if found.orientation in (5, 6, 7, 8) else (width, height)
+    bits = head[24] if found.format == "PNG" and head[25] == _PNG_PALETTE else 0
+    return ImageHeader(
+        *displayed, found.stored_size, found.orientation, found.format, file.seek(0, 2), zlib.crc32(head), bits
+    )
 
 
-_Scanned = tuple[str, tuple[int, int], int]
+class _Scanned(NamedTuple):
+    format: str
+    stored_size: tuple[int, int]
+    """(width, height) in pixels, before the orientation is applied."""
+    orientation: int
 
 
 def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
@@ -126,7 +143,7 @@ def _scan_jpeg_file(file: BinaryIO) -> _Scanned | None:
 
 
 def _scan_jpeg(data: bytes) -> _Scanned | None:
-    """Walk the segments of a JPEG up to its first scan; None if that is not within data."""
+    """Walk the segments of a JPEG up to its first scan. Returns None where that is not within data."""
     position, size, orientation = 2, None, 1
     while position + 9 <= len(data) and data[position] == 0xFF:
         marker = data[position + 1]
@@ -134,7 +151,7 @@ def _scan_jpeg(data: bytes) -> _Scanned | None:
             position += 1
             continue
         if marker == 0xDA:
-            return None if size is None else ("JPEG", size, orientation)
+            return None if size is None else _Scanned("JPEG", size, orientation)
         length = int.from_bytes(data[position + 2 : position + 4], "big")
         if length < 2 or marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # markers without a length; DALI refuses them too
             return None
@@ -148,7 +165,7 @@ def _scan_jpeg(data: bytes) -> _Scanned | None:
 
 
 def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
-    """Walk all chunks of a PNG, since eXIf may stand behind the pixels."""
+    """Walk all chunks of a PNG, since eXIf may come after the pixels."""
     if len(head) < 33 or head[12:16] != b"IHDR":
         return None
     position, orientation, seen = 33, 1, False
@@ -157,7 +174,7 @@ def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
         chunk = file.read(8)
         if len(chunk) < 8 or chunk[4:] == b"IEND":
             width, height = struct.unpack_from(">II", head, 16)
-            return "PNG", (width, height), orientation
+            return _Scanned("PNG", (width, height), orientation)
         length = int.from_bytes(chunk[:4], "big")
         if chunk[4:] == b"eXIf":
             if seen:
@@ -168,9 +185,9 @@ def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
 
 
 def exif_orientation(tiff: bytes) -> int:
-    """The orientation in an EXIF block, from its TIFF header on, as DALI reads it; 1 if there is none.
+    """Return the orientation in an EXIF block, from its TIFF header on, as DALI reads it; 1 where there is none.
 
-    May be a value outside 1..8, which DALI ignores. A directory that runs past the block is ignored whole.
+    May be a value outside 1 to 8, which DALI ignores. A directory that ends after the block is ignored.
     """
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
     if order is None or len(tiff) < 8:
@@ -190,14 +207,14 @@ def exif_orientation(tiff: bytes) -> int:
 
 
 def _scan_with_pillow(file: BinaryIO) -> _Scanned | None:
-    from PIL import Image  # here, since few images need it
+    from PIL import Image  # slow to import, and few images need it
 
     file.seek(0)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a large image: only its header is read
+            warnings.simplefilter("ignore")  # about large images: only the header is read
             image = Image.open(file, formats=_PILLOW_FORMATS)
-            return image.format or "", *_size_and_orientation(image)
+            return _Scanned(image.format or "", *_size_and_orientation(image))
     except (*_PILLOW_ERRORS, Image.DecompressionBombError):
         return None
 

@@ -1,4 +1,4 @@
-"""List the files of a folder, and compare their names."""
+"""List the files of a folder, and compare file names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ PathLike = str | os.PathLike[str]
 
 
 def list_files(folder: Path, extensions: Iterable[str]) -> list[str]:
-    """Files below folder with one of the extensions, in any case, relative to it, sorted.
+    """Return the files below a folder with one of the extensions, in any case: relative paths, sorted.
 
-    Hidden files and folders are passed over (macOS leaves ._name.jpg beside name.jpg), and so is what is not
-    a regular file.
+    Leaves out hidden files and folders (macOS writes ._name.jpg beside name.jpg) and what is not a regular file.
     """
     wanted = tuple(extensions)
     return sorted(name for name in _walk(str(folder)) if name.lower().endswith(wanted))
@@ -25,7 +24,7 @@ def _walk(top: str) -> Iterator[str]:
     while waiting:
         prefix = waiting.pop()
         status = os.stat(os.path.join(top, prefix))
-        if (status.st_dev, status.st_ino) in seen:  # a symbolic link back up
+        if (status.st_dev, status.st_ino) in seen:  # a symbolic link to a folder above
             continue
         seen.add((status.st_dev, status.st_ino))
         with os.scandir(os.path.join(top, prefix)) as entries:
@@ -39,10 +38,15 @@ def _walk(top: str) -> Iterator[str]:
 
 
 def stem_of(name: str) -> str:
-    """A relative path without its extension: train/a.b.jpg -> train/a.b."""
+    """Return a relative path without its extension: train/a.b.jpg -> train/a.b."""
     return os.path.splitext(name)[0]
 
 
+def last_part(path: str) -> str:
+    """Return the file name of a path with slashes or, as Windows writes it, backslashes."""
+    return path.strip().replace("\\", "/").rpartition("/")[2]
+
+
 def folded(name: str) -> str:
-    """For comparing names by eye: without case, and the same for composed and decomposed letters."""
+    """Return a name for comparison without case, the same for composed and decomposed letters."""
     return name.casefold() if name.isascii() else unicodedata.normalize("NFC", name).casefold()

@@ -1,23 +1,18 @@
-"""Text files, and text that fits on one line of them."""
+"""Read text files, and check text that is to be written."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
+
+MAX_TEXT_BYTES = 8 << 20
 
 _CONTROL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def is_plain(text: str) -> bool:
-    """Whether text can stand on one line of UTF-8, in XML too: no control or line break, no lone surrogate."""
-    return not _CONTROL.search(text)
-
-
-MAX_TEXT_BYTES = 8 << 20
-
-
 def read_text(path: Path) -> str:
-    """A text file, UTF-8 with or without BOM, of at most 8 MiB. Raises OSError, ValueError."""
+    """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError, ValueError."""
     with open(path, "rb") as file:
         data = file.read(MAX_TEXT_BYTES + 1)
     if len(data) > MAX_TEXT_BYTES:
@@ -26,3 +21,18 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
+
+
+def is_plain(text: str) -> bool:
+    """Return whether text fits on one line of UTF-8 and XML: no control or line break, no lone surrogate."""
+    return not _CONTROL.search(text)
+
+
+def joined_spaces(text: str) -> str:
+    """Return text without spaces around it and with one space between words, as converters write class names."""
+    return " ".join(text.split())
+
+
+def name_key(name: str) -> str:
+    """Return a key that is equal for names that differ at most in case, spaces or Unicode form."""
+    return joined_spaces(unicodedata.normalize("NFKC", name).casefold())

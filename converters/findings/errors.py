@@ -8,7 +8,7 @@ from detaug.converters.findings.finding import Finding
 
 
 class ConversionError(ValueError):
-    """Input that cannot be converted. str() has one line per problem and the remedy; nothing was written.
+    """Input that cannot be converted. str() has one line for each problem and the remedy; nothing was written.
 
     >>> from detaug.converters import ConversionError, voc_to_coco
     >>> try:
@@ -24,4 +24,4 @@ class ConversionError(ValueError):
 
 
 class AnnotationError(ValueError):
-    """A COCO json that would train a detector on something else than it says. Names file, entry and remedy."""
+    """A COCO json that training would stop at or learn wrongly from. The message names file, entry and remedy."""

@@ -1,4 +1,4 @@
-"""What a conversion repaired, dropped or could not use: one record, and every kind of it in one table."""
+"""What a conversion repaired, dropped or could not use: one record for each finding."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from detaug.converters.findings.kinds import KINDS, Effect
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found in one file.
+    """One finding in one file.
 
-    file: path relative to the data set's root.  kind: a key of KINDS.  object_index: position of the object
-    among the XML's <object> elements, from 0.  line: in the file, from 1.  before: as found; for boxes
-    [xmin, ymin, xmax, ymax] as in the XML.  after: as written; for boxes COCO's [x, y, width, height].
+    file: path relative to the data set's root. kind: a key of KINDS. object_index: position of the object among the
+    XML's <object> elements, from 0. line: in the file, from 1. before: as found; for boxes [xmin, ymin, xmax, ymax] as
+    in the XML. after: as written; for boxes COCO's [x, y, width, height]. note: a message, instead of the kind's meaning.
 
     >>> from detaug.converters import Finding
     >>> finding = Finding("Annotations/7.xml", "box-empty", object_index=2, line=31, before=[5, 5, 5, 9])
@@ -37,27 +37,33 @@ class Finding:
 
     @property
     def effect(self) -> Effect:
+        """Return what the finding's kind does to the result."""
         return KINDS[self.kind].effect
 
     def as_dict(self) -> dict[str, object]:
-        """The fields as json holds them."""
+        """Return the fields as json holds them."""
         return asdict(self)
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        position = self.file if self.line is None else f"{self.file}:{self.line}"
+        start = f"{position}: " if position else ""  # no file: about the data set as a whole
         which = "" if self.object_index is None else f"object {self.object_index}: "
-        start = f"{place}: " if place else ""  # some are about the data set as a whole
         return f"{start}{which}{self.note or KINDS[self.kind].meaning} [{self.kind}]"
 
 
+def has_error(findings: Iterable[Finding]) -> bool:
+    """Return whether one of the findings is an error."""
+    return any(finding.effect == "error" for finding in findings)
+
+
 def count_kinds(findings: Iterable[Finding]) -> dict[str, int]:
-    """How many findings of each kind, in the order of KINDS."""
+    """Count the findings of each kind that occurs, in the order of KINDS."""
     counts = Counter(finding.kind for finding in findings)
     return {kind: counts[kind] for kind in KINDS if kind in counts}
 
 
 def report_document(findings: Iterable[Finding]) -> dict[str, object]:
-    """What --report writes: counts, the meaning of each kind that occurs, and every finding."""
+    """Return the content of --report: counts, the meaning of each kind that occurs, and every finding."""
     findings = list(findings)
     counts = count_kinds(findings)
     return {

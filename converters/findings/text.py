@@ -1,4 +1,4 @@
-"""Numbers and values as messages show them."""
+"""Format numbers and values for messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _repr.maxlist = 8
 
 
 def shown(value: object) -> str:
-    """Any json value on one line of bounded length, with control characters escaped."""
+    """Return the repr of a json value on one line of bounded length, with control characters escaped."""
     return _repr.repr(value)
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """1 box, 2,000 boxes."""
+    """Return a number with its noun: 1 box, 2,000 boxes."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,6 +1,6 @@
-"""One Pascal VOC XML, from its bytes to its objects as they stand there. Safe on hostile input.
+"""Parse one Pascal VOC XML into its objects as written. Safe on hostile input.
 
-Nothing outside the bytes is ever read: no DTD, no entity, no network. Memory is bounded by the two limits.
+Nothing else is read: no DTD, no entity, no network. The two limits bound the memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in ("ascii", "utf
 
 
 class VocObject(NamedTuple):
-    """One <object>: name as written; corners (xmin, ymin, xmax, ymax) as written; flags as text or None."""
+    """One <object>, its values as written; None for an element that is missing."""
 
     object_index: int
     line: int
@@ -32,7 +32,7 @@ class VocObject(NamedTuple):
 
 
 class VocAnnotation(NamedTuple):
-    """One XML: filename as written; size (width, height) or None where <size> is missing or unusable."""
+    """The content of one XML. size: (width, height) pixels, None where <size> is missing or cannot be used."""
 
     filename: str
     size: tuple[float, float] | None
@@ -40,7 +40,7 @@ class VocAnnotation(NamedTuple):
 
 
 class XmlError(ValueError):
-    """An XML that cannot be used: the kind of finding, a message, where."""
+    """An XML that cannot be used: the kind of finding, the message, and the position."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class XmlError(ValueError):
 
 
 def read_voc_xml(path: str) -> VocAnnotation:
-    """Read one VOC XML file. Raises XmlError for whatever makes it unusable."""
+    """Read one VOC XML file. Raises XmlError where it cannot be used."""
     return parse_voc_xml(_read_bytes(path))
 
 
 def parse_voc_xml(data: bytes) -> VocAnnotation:
-    """The content of one VOC XML. Raises XmlError for whatever makes it unusable."""
+    """Parse the content of one VOC XML. Raises XmlError where it cannot be used."""
     root = _parse(data)
     if root.tag != "annotation":
         raise XmlError("xml-not-voc", f"the root element is <{root.tag}>, not <annotation>", line=root.sourceline)
@@ -89,7 +89,7 @@ def _parse(data: bytes) -> Any:
         raise _syntax_error(error) from error
     except ValueError as error:  # embedded NUL and the like
         raise XmlError("xml-broken", f"does not parse: {error}") from error
-    if root.getroottree().docinfo.internalDTD is not None:  # in an encoding that the search above does not know
+    if root.getroottree().docinfo.internalDTD is not None:  # in an encoding that the search above does not cover
         raise _doctype_error()
     return root
 
@@ -110,7 +110,7 @@ def _parser() -> Any:
 
 
 def _doctype_error() -> XmlError:
-    return XmlError("xml-doctype", "holds a DOCTYPE, which VOC files do not need and attacks do; remove it")
+    return XmlError("xml-doctype", "has a DOCTYPE, which VOC files do not need and attacks use; remove it")
 
 
 def _syntax_error(error: Any) -> XmlError:
@@ -143,7 +143,7 @@ def _object(element: Any, index: int) -> VocObject:
 
 
 def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> dict[str, Any]:
-    """The wanted direct children by tag, in whatever order they stand (decision 6)."""
+    """Return the wanted direct children by tag, in any order (decision 6)."""
     found: dict[str, Any] = {}
     for child in element:
         tag = child.tag

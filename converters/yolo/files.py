@@ -1,4 +1,4 @@
-"""The files of a YOLO data set in Ultralytics' layout: data.yaml, its splits, which labels belong to which image."""
+"""Find the files of a YOLO data set in Ultralytics' layout: data.yaml, its splits, the labels of each image."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import list_files
-from detaug.converters.files.text import is_plain, read_text
+from detaug.converters.files.paths import PathLike, list_files
+from detaug.converters.files.text import is_plain, joined_spaces, read_text
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 
@@ -19,24 +19,27 @@ _OTHER_NAMES = {"val": ("val", "validation", "valid")}  # Ultralytics takes "val
 
 
 class DataYaml(NamedTuple):
-    """A data.yaml. root: the folder that its splits are relative to. class_names: by class number, from 0."""
+    """The content of a data.yaml."""
 
     path: Path
     root: Path
+    """The folder that the splits are relative to."""
     class_names: tuple[str, ...]
+    """By class number, from 0."""
     splits: dict[str, tuple[str, ...]]
 
 
 class SplitImages(NamedTuple):
-    """The images of a split: names relative to folder, in the split's order, and what was wrong with its entries."""
+    """The images of a split, and findings about its entries."""
 
     folder: Path
     names: list[str]
+    """Relative to the folder, in the split's order."""
     findings: list[Finding]
 
 
 def find_data_yaml(path: Path) -> Path:
-    """The file itself, or the data.yaml (or the only .yaml) of a folder."""
+    """Return the file itself, or the data.yaml (or the only .yaml) of a folder."""
     if path.is_file():
         return path
     if not path.is_dir():
@@ -44,15 +47,14 @@ def find_data_yaml(path: Path) -> Path:
     found = sorted(child for child in path.iterdir() if child.suffix.lower() in (".yaml", ".yml"))
     named = [child for child in found if child.stem.lower() == "data"] or found
     if len(named) != 1:
-        names = (
-            f"several: {', '.join(child.name for child in found)}" if found else "none, with train: and names: in it"
-        )
+        several = f"several: {', '.join(child.name for child in found)}"
+        names = several if found else "none, with train: and names: in it"
         raise ConversionError(f"{path} must hold one data.yaml, there are {names}; give the file")
     return named[0]
 
 
 def read_data_yaml(path: Path) -> DataYaml:
-    """Read a data.yaml. Raises ConversionError for whatever makes it unusable."""
+    """Read a data.yaml. Raises ConversionError where it cannot be used."""
     content = load_yaml(path)
     folder = path.absolute().parent
     named = content.get("path")
@@ -62,8 +64,8 @@ def read_data_yaml(path: Path) -> DataYaml:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """A yaml file whose content is a mapping. Only plain values are made of it, never objects."""
-    import yaml  # type: ignore[import-untyped]  # here, since only YOLO needs it
+    """Read a yaml file whose content is a mapping of plain values; tags that would make objects are errors."""
+    import yaml  # type: ignore[import-untyped]  # slow to import, and only YOLO needs it
 
     try:
         content = yaml.safe_load(read_text(path))
@@ -96,11 +98,11 @@ def _class_names(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 def _class_name(name: Any, path: Path) -> str:
     if type(name) in (int, float):
         return str(name)
-    if not isinstance(name, str):  # no, yes, on, off, null and dates are no text in yaml
+    if not isinstance(name, str):  # yaml reads no, yes, on, off, null and dates as other types
         raise ConversionError(f'{path}: names must be text, got {name!r}; put it into quotes: "{name}"')
-    spaced = " ".join(name.split())
+    spaced = joined_spaces(name)
     if not spaced or not is_plain(spaced):
-        raise ConversionError(f"{path}: names must not be empty nor hold control characters, got {name!r}")
+        raise ConversionError(f"{path}: names must not be empty or have control characters, got {name!r}")
     return spaced
 
 
@@ -115,21 +117,17 @@ def _splits(content: Mapping[str, Any], path: Path) -> dict[str, tuple[str, ...]
     return splits
 
 
-# ----------------------------------------------------------------------------------------------------------
-# Images
-
-
 def find_images(data: DataYaml, split: str) -> SplitImages:
-    """The images of a split: those in its folders, subfolders included, and those that its .txt files list."""
+    """Return the images of a split: those in its folders, subfolders included, and those that its .txt files list."""
     key = next((key for key in _OTHER_NAMES.get(split, (split,)) if key in data.splits), None)
     if key is None:
-        there = ", ".join(data.splits) or "none"
-        raise ConversionError(f"{data.path} has no split {split!r}; there are {there}")
+        existing = ", ".join(data.splits) or "none"
+        raise ConversionError(f"{data.path} has no split {split!r}; there are {existing}")
     findings: list[Finding] = []
     sources = [_resolve(data, entry) for entry in data.splits[key]]
     files = [file for source in sources for file in _images_of(source, data, findings)]
     if not files and not findings:
-        raise ConversionError(f"{data.path}: {', '.join(map(str, sources))} holds no images")
+        raise ConversionError(f"{data.path}: {', '.join(map(str, sources))} has no images")
     tops = [str(source) for source in sources if source.is_dir()] + [
         os.path.dirname(file) for source in sources if source.is_file() for file in files
     ]
@@ -148,11 +146,11 @@ def _without_repeats(files: Sequence[str], folder: str, findings: list[Finding])
 
 
 def _resolve(data: DataYaml, entry: str) -> Path:
-    """As Ultralytics does: relative to the root, and ../train/images as train/images where only that is there."""
+    """Return the path of an entry as Ultralytics does: below the root, and ../train/images also as train/images."""
     candidates = [data.root / entry, *([data.root / entry[3:]] if entry.startswith("../") else [])]
     found = next((path for path in candidates if path.exists()), None)
     if found is None:
-        raise ConversionError(f"{data.path}: {entry} is not in {data.root}; correct path: or give another split")
+        raise ConversionError(f"{data.path}: {entry} is not in {data.root}; correct path: or choose another split")
     return Path(os.path.normpath(found))
 
 
@@ -178,21 +176,15 @@ def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[F
                 findings.append(Finding(str(source), "split-entry-missing", line=number, before=entry, note=note))
 
 
-# ----------------------------------------------------------------------------------------------------------
-# Labels
-
-
-def label_file(image: str) -> str:
-    """The label file of an image, by Ultralytics' rule: the last /images/ of its path /labels/, and .txt."""
+def label_file(image: PathLike) -> str:
+    """Return the label file of an image, by Ultralytics' rule: the last /images/ of its path becomes /labels/."""
     stem = os.path.splitext(os.path.abspath(image))[0]
     return re.sub(r"^(.*)/images/", r"\1/labels/", stem, count=1, flags=re.DOTALL) + ".txt"
 
 
 def unused_labels(folder: Path, images: Sequence[str]) -> list[str]:
-    """Label files without an image, in the folders that label files of these images are in."""
-    used = {label_file(os.path.join(folder, name)) for name in images}
-    folders = {os.path.dirname(path) for path in used}
-    found = [
-        os.path.join(top, name) for top in sorted(folders) if os.path.isdir(top) for name in sorted(os.listdir(top))
-    ]
+    """Return the label files without an image, in the folders with label files of these images."""
+    used = {label_file(folder / name) for name in images}
+    folders = sorted(filter(os.path.isdir, {os.path.dirname(path) for path in used}))
+    found = [os.path.join(top, name) for top in folders for name in sorted(os.listdir(top))]
     return [path for path in found if path.endswith(".txt") and path not in used and not path.endswith(_NOT_LABELS)]

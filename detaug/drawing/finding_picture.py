@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from detaug.converters.check.check import CheckFinding, CheckSummary
+from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.coco.table import Table
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.embed import shorten

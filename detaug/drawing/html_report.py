@@ -14,7 +14,8 @@ from typing import Any
 
 from PIL import Image
 
-from detaug.converters.check.check import CheckFinding, CheckSummary, check_coco
+from detaug.converters.check.check import check_coco
+from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.kinds import CHECK_KINDS

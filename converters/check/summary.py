@@ -1,0 +1,144 @@
+"""The result of a check: counts, findings, the printed text and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from detaug.converters.check.clean import Cleaned
+from detaug.converters.coco.table import Table
+from detaug.converters.findings.entries import Findings
+from detaug.converters.findings.kinds import CHECK_KINDS, Severity
+from detaug.converters.findings.text import counted, shown
+
+_EXAMPLES = 3
+_MOST_CLASSES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """One finding of a check."""
+
+    kind: str
+    severity: Severity
+    entry: str
+    """Such as annotations[5]; "" for the json as a whole and for files of the folder."""
+    id: int | str | None
+    file_name: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class CheckSummary:
+    """The result of a check. str() is the text that the command prints."""
+
+    annotations: Path
+    image_folder: Path
+    images: int
+    images_without_boxes: int
+    class_counts: dict[str, int]
+    """Boxes to train on of each class, in the order of the category ids."""
+    kind_counts: dict[str, int]
+    """Findings of each kind that occurs, errors first."""
+    cleaned: Cleaned | None
+    report: Path | None
+    table: Table = field(repr=False)
+    """The json as columns."""
+    groups: tuple[Findings, ...] = field(repr=False)
+    """The findings, one record for each kind and list, errors first."""
+
+    @property
+    def errors(self) -> int:
+        """Count the findings that training would stop at, or learn wrongly from."""
+        return self._count("error")
+
+    @property
+    def warnings(self) -> int:
+        """Count the findings that a person should look at."""
+        return self._count("warning")
+
+    @property
+    def findings(self) -> Iterator[CheckFinding]:
+        """Yield every finding, by kind, errors first."""
+        for group in self.groups:
+            yield from (_finding(self.table, group, row) for row in group.rows.tolist())
+
+    def _count(self, severity: Severity) -> int:
+        return sum(count for kind, count in self.kind_counts.items() if CHECK_KINDS[kind].effect == severity)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _finding(table: Table, group: Findings, row: int) -> CheckFinding:
+    in_list = group.where in ("images", "annotations", "categories")
+    number = table.row(group.where, row).get("id") if in_list else None
+    return CheckFinding(
+        kind=group.kind,
+        severity=group.severity,
+        entry=f"{group.where}[{row}]" if in_list else "",
+        id=number if type(number) in (int, str) else None,
+        file_name=table.file_name(group.where, row) or None,
+        message=group.describe(row),
+    )
+
+
+def report_document(summary: CheckSummary) -> dict[str, object]:
+    """Return the content of --report: counts, the meaning of each kind that occurs, and every finding."""
+    kinds = {kind: CHECK_KINDS[kind] for kind in summary.kind_counts}
+    return {
+        "annotations": str(summary.annotations),
+        "image_folder": str(summary.image_folder),
+        "images": summary.images,
+        "class_counts": summary.class_counts,
+        "errors": summary.errors,
+        "warnings": summary.warnings,
+        "counts": summary.kind_counts,
+        "kinds": {name: {"severity": kind.effect, "meaning": kind.meaning} for name, kind in kinds.items()},
+        "findings": [asdict(finding) for finding in summary.findings],
+    }
+
+
+def _lines(summary: CheckSummary) -> Iterator[str]:
+    boxes = sum(summary.class_counts.values())
+    yield f"{summary.annotations}, images in {summary.image_folder}"
+    yield (
+        f"{counted(summary.images, 'image')} ({summary.images_without_boxes:,} without boxes), "
+        f"{counted(boxes, 'box', 'boxes')} in {counted(len(summary.class_counts), 'class', 'classes')}"
+    )
+    yield from _class_lines(summary.class_counts)
+    for group in summary.groups:
+        yield ""
+        yield from _group_lines(summary.table, group)
+    yield ""
+    yield from _last_lines(summary)
+
+
+def _group_lines(table: Table, group: Findings) -> Iterator[str]:
+    yield f"{group.severity} {group.kind} ({len(group):,}): {CHECK_KINDS[group.kind].meaning}"
+    yield from (f"  {table.entry(group.where, row)}{group.describe(row)}" for row in group.rows[:_EXAMPLES].tolist())
+    if len(group) > _EXAMPLES:
+        yield f"  and {len(group) - _EXAMPLES:,} more"
+
+
+def _class_lines(counts: dict[str, int]) -> Iterator[str]:
+    names = {name: shown(name)[1:-1] for name in list(counts)[:_MOST_CLASSES]}
+    width = max(map(len, names.values()), default=0)
+    yield from (f"  {short:<{width}}  {counts[name]:>9,}" for name, short in names.items())
+    if len(counts) > len(names):
+        yield f"  and {len(counts) - len(names):,} more classes"
+
+
+def _last_lines(summary: CheckSummary) -> Iterator[str]:
+    if summary.cleaned:
+        yield str(summary.cleaned)
+    if summary.report:
+        yield f"every finding: {summary.report}"
+    counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
+    if not summary.errors:
+        yield f"{counts}: ready for training"
+    elif summary.cleaned:
+        yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
+    else:
+        yield f"{counts}: training would stop or learn wrongly; --clean FILE writes a json without what is wrong"

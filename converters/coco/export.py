@@ -1,0 +1,95 @@
+"""Convert a COCO json into a folder of annotation files and images: the steps that all such formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from detaug.converters.coco.rows import CocoRows, check_class_names, leave_out, read_coco_rows, stem_findings
+from detaug.converters.conversion.choices import OnError, WithImages, check_choice
+from detaug.converters.conversion.folder import (
+    bring_images,
+    check_folder,
+    check_with_images,
+    refuse_other_content,
+    write_texts,
+)
+from detaug.converters.conversion.images import missing_images
+from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.progress import Progress
+from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
+from detaug.converters.files.paths import PathLike
+from detaug.converters.findings.finding import Finding
+
+
+@dataclass(frozen=True)
+class FolderExport:
+    """The checked arguments of one conversion, and its steps in their order: read, stop_on_errors, write, summary."""
+
+    source: Path
+    folder: Path
+    images: Path | None
+    with_images: WithImages
+    on_error: OnError
+    report: Path | None
+
+    @property
+    def brings_images(self) -> bool:
+        """Return whether images are copied or linked."""
+        return self.images is not None and self.with_images != "none"
+
+    def read(self) -> tuple[CocoRows, list[Finding]]:
+        """Read the json. Returns the images and boxes that annotation files can be written for, and findings."""
+        rows, findings = read_coco_rows(self.source)
+        check_class_names(rows)
+        names = {at: rows.file_name(at) for at in rows.images.tolist()}
+        rows, faults = leave_out(rows, [*stem_findings(rows), *missing_images(names, self.images)])
+        return rows, [*findings, *faults]
+
+    def stop_on_errors(self, rows: CocoRows, findings: Sequence[Finding]) -> None:
+        """Write the report; raise ConversionError for errors, unless they are to be skipped, and where nothing is left."""
+        stop_on_errors(findings, self.on_error, self.report)
+        refuse_nothing_left(len(rows.images), self.source, findings)
+
+    def write(
+        self, rows: CocoRows, texts: Mapping[Path, str], image_folder: Path, progress: Progress | None = None
+    ) -> None:
+        """Write the annotation files, and the images into `image_folder`. Raises ConversionError rather than replace."""
+        copies = {}
+        if self.images is not None and self.brings_images:
+            names = map(rows.file_name, rows.images.tolist())
+            copies = {image_folder / name: self.images / name for name in names}
+        refuse_other_content(texts, copies)
+        bring_images(copies, self.with_images)
+        write_texts(texts, progress)
+
+    def summary(self, rows: CocoRows, findings: Sequence[Finding], image_folder: Path, next_step: str) -> Summary:
+        """Return the summary of what was written."""
+        return Summary(
+            output=self.folder,
+            image_folder=image_folder,
+            images=len(rows.images),
+            images_without_boxes=rows.images_without_boxes(),
+            class_counts=rows.class_counts(),
+            findings=tuple(findings),
+            report=self.report,
+            next_step=next_step,
+        )
+
+
+def folder_export(
+    annotations: PathLike,
+    output: PathLike,
+    images: PathLike | None,
+    with_images: WithImages,
+    on_error: OnError,
+    report: PathLike | None,
+) -> FolderExport:
+    """Check the arguments of a conversion into a folder. Raises ConversionError and ValueError."""
+    source, folder, image_folder = Path(annotations), Path(output), None if images is None else Path(images)
+    check_choice("on_error", on_error, OnError)
+    check_with_images(with_images, image_folder)
+    paths = output_files({"report": report}, source)
+    check_folder(folder)
+    return FolderExport(source, folder, image_folder, with_images, on_error, paths.get("report"))

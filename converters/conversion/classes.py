@@ -1,0 +1,36 @@
+"""Class names: read a list of them, and find names that are nearly equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from detaug.converters.files.text import name_key
+from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.finding import Finding
+
+
+def read_class_names(text: str) -> list[str]:
+    """Return class names from "a,b,c" or from a text file with one name on each line.
+
+    >>> from detaug.converters import read_class_names
+    >>> read_class_names("cat, dog, zebra")
+    ['cat', 'dog', 'zebra']
+    """
+    path = Path(text)
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    elif path.suffix == ".txt" or "/" in text:
+        raise ConversionError(f"classes file {text} does not exist; give a file or names with commas between them")
+    else:
+        lines = text.split(",")
+    return [line.strip() for line in lines if line.strip()]
+
+
+def alike_classes(names: Iterable[str]) -> Iterator[Finding]:
+    """Yield a finding for each name that differs from an earlier one at most in case, spaces or Unicode form."""
+    earlier: dict[str, str] = {}
+    for name in names:
+        other = earlier.setdefault(name_key(name), name)
+        if other != name:
+            yield Finding("", "class-alike", before=name, after=other)

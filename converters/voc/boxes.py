@@ -1,0 +1,47 @@
+"""Convert the corners of a VOC box to COCO's box."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from detaug.converters.coco.table import MIN_SIDE
+from detaug.converters.coco.writer import Box
+
+Origin = Literal["one", "zero"]
+"""Whether pixels count from 1 and boxes include their last one (VOC), or from 0 with an exclusive end."""
+Corners = tuple[float, float, float, float]
+"""(xmin, ymin, xmax, ymax), as in the XML."""
+
+
+class CocoBox(NamedTuple):
+    """The box inside its image, None where nothing is left of it; and the kinds of findings about it."""
+
+    box: Box | None
+    kinds: tuple[str, ...]
+
+
+def to_coco_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> CocoBox:
+    """Convert VOC's corners to COCO's (x, y, width, height) inside an image of size (H, W); pixels.
+
+    Decisions 1 and 7.
+    """
+    xmin, ymin, xmax, ymax = corners
+    height, width = size
+    kinds = []
+    if xmin > xmax or ymin > ymax:
+        kinds.append("box-reversed")
+        xmin, xmax, ymin, ymax = min(xmin, xmax), max(xmin, xmax), min(ymin, ymax), max(ymin, ymax)
+    first = 1 if origin == "one" else 0
+    edges = (xmin - first, ymin - first, xmax, ymax)
+    left, top, right, bottom = max(edges[0], 0), max(edges[1], 0), min(xmax, width), min(ymax, height)
+    if right - left < MIN_SIDE or bottom - top < MIN_SIDE:
+        return CocoBox(None, (*kinds, "box-outside" if _is_outside(edges, size) else "box-empty"))
+    if (left, top, right, bottom) != edges:
+        kinds.append("box-clipped")
+    return CocoBox((left, top, right - left, bottom - top), tuple(kinds))
+
+
+def _is_outside(edges: Corners, size: tuple[int, int]) -> bool:
+    left, top, right, bottom = edges
+    is_thin = right - left < MIN_SIDE or bottom - top < MIN_SIDE
+    return not is_thin or left >= size[1] or top >= size[0] or right <= 0 or bottom <= 0

@@ -1,0 +1,55 @@
+"""Find the folders of a Pascal VOC data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from detaug.converters.findings.errors import ConversionError
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders of a data set: the devkit's layout, or images beside their XML below root."""
+
+    root: Path
+    annotations: Path
+    images: Path
+
+    @cached_property
+    def xml_prefix(self) -> str:
+        """Return the start of an XML's name in findings: the folder's path, relative to root if below it."""
+        return _prefix(self.root, self.annotations)
+
+    @cached_property
+    def image_prefix(self) -> str:
+        """Return the start of an image's name in findings."""
+        return _prefix(self.root, self.images)
+
+
+def _prefix(root: Path, folder: Path) -> str:
+    path = (folder.relative_to(root) if folder.is_relative_to(root) else folder).as_posix()
+    return "" if path == "." else f"{path}/"
+
+
+def find_folders(root: Path, images: Path | None = None, annotations: Path | None = None) -> Folders:
+    """Return ROOT/Annotations with ROOT/JPEGImages (or ROOT/images) where they exist, else ROOT for both."""
+    for folder in filter(None, (root, images, annotations)):
+        if not folder.is_dir():
+            raise ConversionError(f"{folder} is not a folder; give the folder that holds the VOC data set")
+    children = {path.name.lower(): path for path in sorted(root.iterdir(), reverse=True) if path.is_dir()}
+    if annotations is None:
+        annotations = children.get("annotations", root)
+    if images is None:
+        beside = children.get("images", root) if annotations != root else root
+        images = children.get("jpegimages", beside)
+    if annotations == images == root:
+        _refuse_devkit_parent(root)
+    return Folders(root, annotations, images)
+
+
+def _refuse_devkit_parent(root: Path) -> None:
+    parts = sorted(path.parent.name for path in root.glob("*/Annotations") if (path.parent / "JPEGImages").is_dir())
+    if parts:
+        raise ConversionError(f"{root} holds the data sets {', '.join(parts)}; convert each: {root / parts[0]}")

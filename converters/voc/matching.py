@@ -1,0 +1,88 @@
+"""Find the image that belongs to each XML (decision 3)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.paths import folded, stem_of
+
+_PREFERENCE = {extension: rank for rank, extension in enumerate(IMAGE_EXTENSIONS)}
+
+SAME_STEM, OTHER_CASE, OTHER_FOLDER, BY_FILENAME = range(4)
+"""How the images of a pair were found, best first: by the stem, the stem in another case, the stem in another folder,
+<filename>."""
+
+
+class Pair(NamedTuple):
+    """An XML and the images that may belong to it, best first; names relative to their folders.
+
+    An image without XML has xml None.
+    """
+
+    xml: str | None
+    images: tuple[str, ...]
+    rank: int = SAME_STEM
+
+
+class ImageNames:
+    """The image files of one folder, found by stem or by file name; no path in an XML is ever opened."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = sorted(names)
+        self.by_stem = _grouped(self.names, stem_of)
+
+    @cached_property
+    def _by_folded_stem(self) -> dict[str, tuple[str, ...]]:
+        return _grouped(self.names, lambda name: folded(stem_of(name)))
+
+    @cached_property
+    def _by_bare_stem(self) -> dict[str, tuple[str, ...]]:
+        return _grouped(self.names, lambda name: folded(stem_of(name.rpartition("/")[2])))
+
+    def with_stem(self, stem: str) -> tuple[tuple[str, ...], int]:
+        """Return the images of a stem (a relative path without extension), best first, and the Pair's rank."""
+        if found := self.by_stem.get(stem):
+            return found, SAME_STEM
+        if found := self._by_folded_stem.get(folded(stem)):
+            return found, OTHER_CASE
+        return self._by_bare_stem.get(folded(stem.rpartition("/")[2]), ()), OTHER_FOLDER
+
+    def with_filename(self, filename: str, folder: str) -> tuple[str, ...]:
+        """Return the images that an XML in this folder may mean by <filename>, of which only the last part counts."""
+        name = re.split(r"[\\/]", filename.strip())[-1]
+        has_extension = name.lower().endswith(IMAGE_EXTENSIONS)
+        stem = f"{folder}/{stem_of(name) if has_extension else name}".lstrip("/")
+        found, _ = self.with_stem(stem) if name else ((), SAME_STEM)
+        exact = tuple(image for image in found if folded(image.rpartition("/")[2]) == folded(name))
+        return exact or found
+
+
+def _grouped(names: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        groups[key(name)] = (*groups.get(key(name), ()), name)
+    return {stem: found if len(found) == 1 else tuple(sorted(found, key=_preference)) for stem, found in groups.items()}
+
+
+def _preference(name: str) -> tuple[int, str]:
+    return _PREFERENCE.get(os.path.splitext(name)[1].lower(), len(_PREFERENCE)), name
+
+
+def pair_by_stem(xmls: Iterable[str], images: ImageNames) -> list[Pair]:
+    """Return each XML with the images of its stem, which may be none."""
+    return [Pair(xml, *images.with_stem(stem_of(xml))) for xml in xmls]
+
+
+def settle_claims(pairs: Iterable[Pair]) -> set[str]:
+    """Return the XML files whose image belongs to an XML that found it in a better way."""
+    owner: dict[str, str] = {}
+    losers = set()
+    for pair in sorted(pairs, key=lambda pair: (pair.rank, pair.xml or "")):
+        if pair.xml and pair.images and owner.setdefault(pair.images[0], pair.xml) != pair.xml:
+            losers.add(pair.xml)
+    return losers
