@@ -81,6 +81,11 @@ def losses(output: Path) -> list[tuple[int, float, float]]:
     return [(line["step"], line["lr"], line["loss"]) for line in lines(output) if "loss" in line]
 
 
+def weights(output: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = torch.load(output / "model.pt", weights_only=True)["model"]
+    return found
+
+
 # ---------------------------------------------------------------- files and lines
 
 
@@ -149,9 +154,7 @@ def test_a_training_that_is_killed_resumes_exactly(folder: tuple[Folder, Path], 
     resumed = run(painted, out / "killed", resume=True)
     assert losses(out / "killed") == losses(trained.output), f"killed at step {step}"
     assert resumed["evaluation"] == trained.result["evaluation"]
-    one, other = (
-        torch.load(each / "model.pt", weights_only=True)["model"] for each in (trained.output, out / "killed")
-    )
+    one, other = (weights(each) for each in (trained.output, out / "killed"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -265,8 +268,7 @@ def test_float16_skips_a_step_that_overflows(folder: tuple[Folder, Path], monkey
     go("whole", out / "whole")
     go("broken off", out / "run")
     go("resumed", out / "run", resume=True)
-    weights = models["whole"].seen
-    moved = [not torch.equal(one, other) for one, other in pairwise(weights)]
+    moved = [not torch.equal(one, other) for one, other in pairwise(models["whole"].seen)]
     assert not moved[9]
     assert all(moved[10:])
     assert losses(out / "run") == losses(out / "whole")
@@ -318,7 +320,7 @@ def test_two_processes_train_as_one_with_the_doubled_batch(folder: tuple[Folder,
     torchrun(painted, out / "two", "plain")
     train_plain(*painted, out / "one", batch_size=8)
     assert losses(out / "two") == [pytest.approx(each, rel=1e-5) for each in losses(out / "one")]
-    one, two = (torch.load(out / name / "model.pt", weights_only=True)["model"] for name in ("one", "two"))
+    one, two = (weights(out / name) for name in ("one", "two"))
     torch.testing.assert_close(two, one)
 
 
@@ -423,7 +425,7 @@ def test_without_torchvision_the_command_says_what_to_install(
 
 @pytest.fixture
 def shown(painted: Folder, tmp_path_factory: Any, monkeypatch: Any) -> Any:
-    """Return a function that trains the tiny model by the command and returns the output on a terminal and in a file."""
+    """Return a function that runs the command with the tiny model and returns the text on a terminal and in a file."""
     out, (ours, theirs) = tmp_path_factory.mktemp("out"), pty.openpty()
     monkeypatch.setattr("detaug.training.train", partial(train, make_model=tiny()))
     monkeypatch.setattr("detaug.training.progress.BAR_EVERY", 0.0)

@@ -8,8 +8,8 @@ from detaug import presets
 from detaug.loading.loader import Loader
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
-from detaug.ops.op import Op
 from detaug.ops.normalize import Normalize
+from detaug.ops.op import Op
 from detaug.ops.recipe_file import load_recipe
 from detaug.ops.resize import Resize
 from detaug.presets import Triple
