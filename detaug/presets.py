@@ -1,12 +1,13 @@
-"""Recipes: lists of ops, to use as they are or to copy and change."""
+"""Ready-made recipes: lists of ops to use as they are, or to copy and change."""
 
 from __future__ import annotations
 
+from detaug.ops.color_ops import RandomPhotometricDistort
 from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomZoomOut
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.mixing import Mosaic
+from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.pixels import Normalize, RandomPhotometricDistort
 from detaug.ops.resize import Resize
 
 Triple = tuple[float, float, float]
@@ -18,10 +19,10 @@ UNIT_STD: Triple = (1.0, 1.0, 1.0)
 
 
 def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
-    """SSD's training recipe (Liu et al. 2016), as torchvision's reference "ssd" has it, at 300 x 300.
+    """Return SSD's training recipe (Liu et al. 2016) at 300 x 300, as in torchvision's reference "ssd".
 
-    Images come out in 0..1 by default: torchvision's detectors normalise inside. Give `mean` and `std` for a
-    model that does not.
+    By default images are in 0..1, because torchvision's detectors normalise them; give `mean` and `std` for a model
+    that does not.
 
     >>> [type(op).__name__ for op in da.presets.ssd300()]
     ['RandomZoomOut', 'RandomIoUCrop', 'RandomHorizontalFlip', 'Resize', 'RandomPhotometricDistort', 'Normalize']
@@ -37,9 +38,9 @@ def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
 
 
 def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
-    """RetinaNet's training recipe (Lin et al. 2017): flip, shorter side 800, longer side at most 1333.
+    """Return RetinaNet's training recipe (Lin et al. 2017): flip, shorter side 800, longer side at most 1333.
 
-    The loader pads a batch's images at the right and the bottom to one size, a multiple of 32.
+    The loader pads the images of a batch at the right and the bottom to one size, a multiple of 32.
 
     >>> [type(op).__name__ for op in da.presets.retinanet()]
     ['RandomHorizontalFlip', 'Resize', 'Normalize']
@@ -48,12 +49,12 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
 
 
 def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int | None = None) -> list[Op]:
-    """Letterbox to 640 x 640, mosaic, colour: after Ultralytics' training recipe for YOLO models.
+    """Return a recipe after Ultralytics' for YOLO models: letterbox to 640 x 640, mosaic, colour.
 
-    `until_epoch`: from this epoch on without mosaic; Ultralytics' `close_mosaic=10` is `epochs - 10`. The batch needs
-    two images or more. What differs from Ultralytics' defaults: the partners of a mosaic come from the batch, not from
-    the whole data set; the mosaic is 640 x 640 and not the random window, scaled by 0.5 to 1.5, of one of 1280 x 1280
-    (put a `RandomAffine` or `ScaleJitter` in front for that); the colour is SSD's distortion, not gains of HSV.
+    `until_epoch`: no mosaic from this epoch on; Ultralytics' `close_mosaic=10` is `epochs - 10`. A batch needs at least
+    two images. Differences from Ultralytics' defaults: a mosaic's partners come from the batch, not from the whole data
+    set; the mosaic is 640 x 640, not a random window of one of 1280 x 1280, scaled by 0.5 to 1.5 (put a `RandomAffine`
+    or `ScaleJitter` in front for that); the colour op is SSD's distortion, not gains in HSV.
 
     >>> [type(op).__name__ for op in da.presets.yolo640(until_epoch=90)]
     ['RandomHorizontalFlip', 'Resize', 'Mosaic', 'RandomPhotometricDistort', 'Normalize']
@@ -70,7 +71,7 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
 def evaluation(
     size: int | tuple[int, int], mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, max_size: int | None = None
 ) -> list[Op]:
-    """Nothing random. `size`: (H, W), or the shorter side and `max_size` for the longer one, as `Resize` takes them.
+    """Return a recipe without randomness. `size`: (H, W), or the shorter side, with `max_size` for the longer one.
 
     >>> [type(op).__name__ for op in da.presets.evaluation((300, 300))]
     ['Resize', 'Normalize']

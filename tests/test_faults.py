@@ -68,11 +68,11 @@ def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, tog
     assert ids(one_epoch(loader, skips=0)) == ids(batches)
 
 
-@pytest.mark.parametrize("layout", ["CHW", "channels_last"])
-def test_what_stood_in_leaves_no_padding(painted: Folder, layout: str, device: str) -> None:
+@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
+def test_what_stood_in_leaves_no_padding(painted: Folder, memory_format: str, device: str) -> None:
     """05, the second of its batch, is broken, and 06 stands in, which is wider than 04."""
     BREAK["truncated"](painted[0] / "05.png")
-    recipe = [da.Resize(96), da.Normalize(layout=layout)]
+    recipe = [da.Resize(96), da.Normalize(memory_format=memory_format)]
     options = {"train": False, "device": device, "pad_to_multiple": 1, "return_params": True}
     loader = da.Loader(da.CocoReader(*painted), recipe, 2, **SETTINGS | options)
     batch = one_epoch(loader, skips=1)[2]

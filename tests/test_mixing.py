@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from coded import NOWHERE, Piece, coded, coded_batch, origins, pieces
+from painted_files import write_coco
 from PIL import Image
-from test_loader import write_coco
 
 import detaug as da
 
@@ -327,7 +327,7 @@ def test_what_cannot_be_mixed_is_refused(op: da.Op, painted_files: tuple[Path, P
         coded_batch(0, 1).then(RESIZE, op)
     with pytest.raises(ValueError, match="batch_size must be at least 2, got 1"):
         da.Loader(reader, [RESIZE, op], batch_size=1, device="cpu")
-    with pytest.raises(ValueError, match="none of which puts images together"):
+    with pytest.raises(ValueError, match="none of which mixes images of the batch"):
         da.RandomApply([op])
 
 

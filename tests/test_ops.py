@@ -240,7 +240,7 @@ def test_zoom_out_draws_what_its_docstring_says() -> None:
         (lambda: da.RandomIoUCrop(thresholds=()), "thresholds must be one or more IoUs"),
         (lambda: da.RandomIoUCrop(scaling=(0.9, 0.3)), "scaling must be"),
         (lambda: da.RandomIoUCrop(min_visibility=2), "min_visibility must be"),
-        (lambda: da.RandomIoUCrop(attempts=0), "attempts must be at least 1"),
+        (lambda: da.RandomIoUCrop(attempts=0), "attempts must be a whole number of at least 1"),
         (lambda: da.Resize((0, 300)), "size must be"),
         (lambda: da.Resize((300,)), "size must be"),
         (lambda: da.Resize(True), "size must be"),

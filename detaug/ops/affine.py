@@ -1,8 +1,8 @@
-"""Rotation, affine and perspective maps: ops that turn the view.
+"""Rotation, affine and perspective maps: ops that turn or shear the view.
 
-Boxes become the hulls of their turned corners, as in torchvision, or of the turned ellipses inside them
-(`outline="ellipse"`), which are tighter for round objects (Kalra et al. 2021, "Towards Rotation Invariance in
-Object Detection").
+A box becomes the hull of its turned corners, as in torchvision, or of the turned ellipse inside it
+(`outline="ellipse"`), which is tighter for round objects (Kalra et al. 2021, "Towards Rotation Invariance in Object
+Detection").
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from detaug.boxes import polygons
 from detaug.boxes.views import Floats, Views
-from detaug.ops.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, is_numbers
+from detaug.ops.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, is_number, is_numbers
 from detaug.ops.op import Arrays, GeometricOp
 
 Outline = Literal["box", "ellipse"]
@@ -23,10 +23,10 @@ OUTLINES = {"box": polygons.UNIT_SQUARE, "ellipse": polygons.UNIT_ELLIPSE}
 
 @dataclass(frozen=True)
 class RandomRotation(GeometricOp):
-    """Turn about the middle by an angle drawn from `degrees`, counter-clockwise, with probability `p`.
+    """Turn about the centre by an angle drawn from `degrees`, counter-clockwise, with probability `p`.
 
     `degrees`: (smallest, largest), or one number d for (-d, d), as in torchvision's `RandomRotation`. With
-    `expand` the view grows to show the whole image, else its corners are cut off. `fill`: RGB 0..255.
+    `expand` the view grows to contain the whole image, else the image's corners are cut off. `fill`: RGB 0..255.
 
     `outline`: a box becomes the hull of its turned corners, "box", or of the turned ellipse inside it, "ellipse",
     which is tighter for round objects. DALI: rotate, bbox_rotate.
@@ -44,25 +44,25 @@ class RandomRotation(GeometricOp):
     fill: RGB = FILL
     outline: Outline = "box"
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_degrees(self.degrees)
         check_p(self.p)
         _check_turn(self.fill, self.outline)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        angle = rng.uniform(*_both_ways(self.degrees), n)
+        angle = rng.uniform(*_bounds(self.degrees), n)
         return {"angle": np.where(rng.random(n) < self.p, angle, 0)}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         linear = rotation(-drawn["angle"])
         height, width = (np.abs(linear) @ views.size[:, ::-1, None])[:, ::-1, 0].T
         size = np.stack([height, width], axis=1) if self.expand else views.size
-        return _turn(views, about_middle(linear, views.size, size), size, self.fill, self.outline)
+        return _turn(views, about_centre(linear, views.size, size), size, self.fill, self.outline)
 
 
 @dataclass(frozen=True)
 class RandomAffine(GeometricOp):
-    """Rotate, translate, scale and shear about the middle, torchvision's `RandomAffine`, with probability `p`.
+    """Rotate, translate, scale and shear about the centre with probability `p` (torchvision's `RandomAffine`).
 
     `degrees`: (smallest, largest) or one number d for (-d, d), clockwise as in torchvision's RandomAffine (whose
     RandomRotation turns the other way). `translate`: largest shift as a fraction of (width, height). `scale`:
@@ -85,7 +85,7 @@ class RandomAffine(GeometricOp):
     fill: RGB = FILL
     outline: Outline = "box"
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_degrees(self.degrees)
         shifts = is_numbers(self.translate, 2) and all(0 <= shift <= 1 for shift in self.translate)
         check("translate", self.translate, shifts, "two fractions of width and height in 0..1")
@@ -98,16 +98,16 @@ class RandomAffine(GeometricOp):
 
     @property
     def _shear(self) -> tuple[float, ...]:
-        if isinstance(self.shear, int | float):
+        if is_number(self.shear):
             return (-abs(self.shear), abs(self.shear), 0.0, 0.0)
-        return (*self.shear, 0.0, 0.0) if len(self.shear) == 2 else self.shear
+        return (*self.shear, 0.0, 0.0) if is_numbers(self.shear, 2) else self.shear  # type: ignore[misc, return-value]
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         applied = rng.random(n) < self.p
         low_x, high_x, low_y, high_y = self._shear
         shear = rng.uniform((low_x, low_y), (high_x, high_y), (n, 2))
         return {
-            "angle": np.where(applied, rng.uniform(*_both_ways(self.degrees), n), 0),
+            "angle": np.where(applied, rng.uniform(*_bounds(self.degrees), n), 0),
             "translate": applied[:, None] * rng.uniform(-1, 1, (n, 2)) * self.translate,
             "scale": np.where(applied, rng.uniform(*self.scale, n), 1),
             "shear": applied[:, None] * shear,
@@ -115,14 +115,14 @@ class RandomAffine(GeometricOp):
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         linear = rotation(drawn["angle"]) @ shearing(drawn["shear"]) * drawn["scale"][:, None, None]
-        change = about_middle(linear, views.size, views.size)
+        change = about_centre(linear, views.size, views.size)
         change[:, :2, 2] += np.round(drawn["translate"] * views.size[:, ::-1])
         return _turn(views, change, views.size, self.fill, self.outline)
 
 
 @dataclass(frozen=True)
 class RandomPerspective(GeometricOp):
-    """Move each corner of the image inwards, up to `distortion_scale` / 2 of each side, with probability `p`.
+    """Move each corner of the image inwards by up to `distortion_scale` / 2 of each side, with probability `p`.
 
     torchvision's `RandomPerspective`. The batch's `matrix` is then (N, 3, 3). `distortion_scale`: at least 0 and
     below 1. `fill`: RGB 0..255. `outline`: see `RandomRotation`. DALI: experimental.warp_perspective.
@@ -138,8 +138,9 @@ class RandomPerspective(GeometricOp):
     fill: RGB = FILL
     outline: Outline = "box"
 
-    def __post_init__(self) -> None:
-        check("distortion_scale", self.distortion_scale, 0 <= self.distortion_scale < 1, "at least 0 and below 1")
+    def check_arguments(self) -> None:
+        inside = is_number(self.distortion_scale, 0, 1) and self.distortion_scale < 1
+        check("distortion_scale", self.distortion_scale, inside, "at least 0 and below 1")
         check_p(self.p)
         _check_turn(self.fill, self.outline)
 
@@ -161,13 +162,13 @@ def _turn(
 
 
 def rotation(degrees: Floats) -> Floats:
-    """(N, 2, 2): clockwise, y down."""
+    """Return rotations (N, 2, 2), clockwise where y points down."""
     cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     return np.stack([np.stack([cos, -sin], axis=1), np.stack([sin, cos], axis=1)], axis=1)
 
 
 def shearing(degrees: Floats) -> Floats:
-    """(N, 2, 2): torchvision's, shear along y after shear along x, with its signs."""
+    """Return shears (N, 2, 2), along x and then along y, with torchvision's signs. `degrees`: (N, 2)."""
     x, y = np.tan(np.radians(degrees)).T
     one = np.ones_like(x)
     along_x = np.stack([np.stack([one, -x], axis=1), np.stack([0 * one, one], axis=1)], axis=1)
@@ -175,8 +176,8 @@ def shearing(degrees: Floats) -> Floats:
     return np.asarray(along_y @ along_x)
 
 
-def about_middle(linear: Floats, size: Floats, new_size: Floats) -> Floats:
-    """(N, 3, 3): the linear map (N, 2, 2) of pixels, from the middle of one view to the middle of the other."""
+def about_centre(linear: Floats, size: Floats, new_size: Floats) -> Floats:
+    """Return (N, 3, 3): linear maps (N, 2, 2) of pixels that take the centre of one view to the centre of the other."""
     change = np.tile(np.eye(3), (len(linear), 1, 1))
     change[:, :2, :2] = linear
     change[:, :2, 2] = new_size[:, ::-1] / 2 - (linear @ size[:, ::-1, None] / 2)[..., 0]
@@ -184,7 +185,7 @@ def about_middle(linear: Floats, size: Floats, new_size: Floats) -> Floats:
 
 
 def _square_to(corners: Floats) -> Floats:
-    """(N, 3, 3): the projective map of the unit square to four corners (N, 4, 2). Source: Heckbert 1989, 2.2.3."""
+    """Return projective maps (N, 3, 3) of the unit square to four corners (N, 4, 2). Source: Heckbert 1989, 2.2.3."""
     p0, p1, p2, p3 = corners.transpose(1, 2, 0)
     right, down, off = p1 - p2, p3 - p2, p0 - p1 + p2 - p3
     g, h = _cross(off, down) / _cross(right, down), _cross(right, off) / _cross(right, down)
@@ -198,14 +199,14 @@ def _cross(a: Floats, b: Floats) -> Floats:
     return np.asarray(a[0] * b[1] - a[1] * b[0])
 
 
-def _both_ways(degrees: float | Range) -> Range:
-    return (degrees[0], degrees[1]) if isinstance(degrees, tuple | list) else (-abs(degrees), abs(degrees))
+def _bounds(degrees: float | Range) -> Range:
+    """Return (smallest, largest) angle; one number d is (-d, d)."""
+    return degrees if isinstance(degrees, tuple) else (-abs(degrees), abs(degrees))
 
 
 def _check_degrees(degrees: float | Range) -> None:
-    numbers = is_numbers(degrees, 2) or is_numbers([degrees], 1)
-    right = numbers and _both_ways(degrees)[0] <= _both_ways(degrees)[1]
-    check("degrees", degrees, right, "(smallest, largest), or one number for both ways")
+    in_order = is_numbers(degrees, 2) and degrees[0] <= degrees[1]  # type: ignore[index]
+    check("degrees", degrees, in_order or is_number(degrees), "(smallest, largest), or one number d for (-d, d)")
 
 
 def _check_turn(fill: RGB, outline: str) -> None:

@@ -25,28 +25,38 @@ def check(name: str, value: Any, holds: bool, rule: str) -> None:
 
 
 def is_number(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> TypeGuard[float]:
-    """Return whether the value is a number of Python or NumPy in low..high. Booleans and NaN are not numbers."""
-    return (is_whole(value) or isinstance(value, float | np.floating)) and bool(low <= value <= high)
+    """Return whether the value is a finite number of Python or NumPy in low..high. Booleans are not numbers."""
+    number = is_whole(value) or isinstance(value, float | np.floating)
+    return number and bool(low <= value <= high) and abs(value) < _INFINITE
 
 
 def is_whole(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> TypeGuard[int]:
-    """Return whether the value is an integer of Python or NumPy in low..high. Booleans are not."""
+    """Return whether the value is an integer of Python or NumPy in low..high. Booleans are not integers."""
     integer = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
     return integer and bool(low <= value <= high)
 
 
 def is_numbers(value: Any, count: int | None = None) -> bool:
     """Return whether the value is a tuple or list of `count` finite numbers; None: of at least one."""
-    if not isinstance(value, tuple | list) or not value or count not in (None, len(value)):
-        return False
-    return all(is_number(each) and np.isfinite(each) for each in value)
+    return _is_list(value, count) and all(is_number(each) for each in value)
+
+
+def is_wholes(value: Any, count: int | None = None, low: float = -_INFINITE) -> bool:
+    """Return whether the value is a tuple or list of `count` integers from `low` on; None: of at least one."""
+    return _is_list(value, count) and all(is_whole(each, low) for each in value)
+
+
+def _is_list(value: Any, count: int | None) -> bool:
+    return isinstance(value, tuple | list) and bool(value) and count in (None, len(value))
 
 
 def to_python(value: Any) -> Any:
     """Return NumPy scalars as Python's numbers and lists as tuples, at any depth; other values as they are."""
-    if isinstance(value, tuple | list):
+    if type(value) in (tuple, list):
         return tuple(to_python(each) for each in value)
-    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating) else value
+    if isinstance(value, np.floating):
+        return float(value)
+    return value.item() if isinstance(value, np.bool_ | np.integer) else value
 
 
 def check_p(p: Any) -> None:

@@ -1,10 +1,10 @@
-"""RandAugment and TrivialAugment: each image draws some ops and how strong they are.
+"""RandAugment and TrivialAugmentWide: each image draws some ops and their strengths.
 
-Ops, their strengths and draws are torchvision's (`transforms/v2/_auto_augment.py`), which refuses boxes; here they
-follow. Shears, shifts and turns move the view before `Resize`; the recipe runs the colour ops right behind it, from
-the same draw, on the images that drew them, and what no image drew does not run. So the fill beside the image is
-coloured with it, and sharpness works on output pixels. Contrast turns about 128, not about the image's mean gray,
-equalisation is OpenCV's (see `RandomEqualize`), pixels are resampled once, by `Resize`. The image's type stays.
+Ops, strengths and draws are torchvision's (`transforms/v2/_auto_augment.py`), which does not support boxes; here boxes
+follow. Shears, shifts and rotations move the view before `Resize`; the colour ops run directly after it, with the same
+draw, on the images that drew them. So the fill around the image is coloured too, and sharpness works on output pixels.
+Contrast scales about 128, not about the image's mean gray, equalisation is OpenCV's (see `RandomEqualize`), pixels are
+resampled once, by `Resize`. The image's type stays.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from nvidia.dali import fn, types
 
 from detaug.boxes.views import Floats, Ints, Views
 from detaug.ops import color
-from detaug.ops.affine import about_middle, rotation, shearing
-from detaug.ops.arguments import FILL, RGB, check, check_rgb
+from detaug.ops.affine import about_centre, rotation, shearing
+from detaug.ops.arguments import FILL, RGB, check, check_rgb, is_whole
+from detaug.ops.color_ops import map_colors
 from detaug.ops.dali_internals import apply_where, keep_type
+from detaug.ops.filters import RandomAutocontrast, RandomEqualize, as_bytes, clamp, sharpness_kernel
 from detaug.ops.op import Arrays, GeometricOp, Node, Nodes, PixelOp
-from detaug.ops.pixels import RandomAutocontrast, RandomEqualize, as_bytes, clamped, color_mapped, sharpness_kernel
 
 MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
 LINEAR = ("Brightness", "Color", "Contrast")
@@ -31,28 +32,30 @@ SIGNED = (*MOVES, *LINEAR, "Sharpness")
 
 
 class Largest(NamedTuple):
-    """The strengths in the last bin; the first one is 0. Solarize goes from 1 to 0 in both policies."""
+    """The strengths in the last bin; those in the first are 0. Solarize goes from 1 to 0."""
 
     shear: float
     """The tangent of the angle."""
     shift: float
-    """Of the side where `relative`, else pixels."""
+    """A share of the image's side if `relative`, else pixels."""
     relative: bool
     degrees: float
     factor: float
     """What is added to 1: brightness, saturation, contrast, sharpness."""
     bits: int
-    """How many of eight go."""
+    """How many of the eight bits are removed."""
 
     def strengths(self, bins: int) -> Floats:
-        """(ops, bins)."""
+        """Return the strengths of all ops and bins, (ops, bins)."""
         up, none = np.linspace(0, 1, bins), np.zeros(bins)
         moves = [self.shear * up] * 2 + [self.shift * up] * 2 + [self.degrees * up]
         bits = 8 - np.round(np.arange(bins) / ((bins - 1) / self.bits))
         return np.stack([none, *moves, *[self.factor * up] * 4, bits, 1 - up, none, none])
 
 
-class _Policy(GeometricOp):
+class _AutoAugment(GeometricOp):
+    """Draws ops and strengths, and moves the views. A subclass chooses the bin of each strength."""
+
     largest: ClassVar[Largest]
     fill: RGB
     num_ops: int
@@ -60,10 +63,10 @@ class _Policy(GeometricOp):
 
     @property
     def after_resize(self) -> PixelOp:
-        return _Colors(self.num_ops)
+        return _ColorOps(self.num_ops)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
-        """(n, num_ops): how strong each op is."""
+        """Draw (n, num_ops): the bin of each op's strength."""
         raise NotImplementedError(f"{type(self).__name__} must define bins(rng, n)")
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -73,19 +76,19 @@ class _Policy(GeometricOp):
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         for op, strength in zip(drawn["op"].T, drawn["strength"].T, strict=True):
-            views = self._step(views, op, strength)
+            views = self._move_once(views, op, strength)
         return views
 
-    def _step(self, views: Views, op: Ints, strength: Floats) -> Views:
+    def _move_once(self, views: Views, op: Ints, strength: Floats) -> Views:
         moved = np.flatnonzero(is_any(MOVES, op))
-        rows = moved if len(moved) else np.zeros(1, np.int64)  # what is true of all images is wanted in every case
-        change = self._change(op[rows], strength[rows], views.size[rows])
-        return views.replace_rows(moved, views[rows].warp(change, views.size[rows], self.fill).clip())
+        images = moved if len(moved) else np.zeros(1, np.int64)  # one, so that `fill` and `turned` are always set
+        change = self._change(op[images], strength[images], views.size[images])
+        return views.replace_rows(moved, views[images].warp(change, views.size[images], self.fill).clip())
 
     def _change(self, op: Ints, strength: Floats, size: Floats) -> Floats:
-        """(n, 3, 3), of pixels: shears about the top left, turns about the middle, shifts by whole pixels."""
+        """Return maps of pixels (n, 3, 3): shear about the top left, rotation about the centre, whole-pixel shift."""
         shear_x, shear_y, shift_x, shift_y, degrees = (np.where(is_any((name,), op), strength, 0) for name in MOVES)
-        change = about_middle(rotation(-degrees), size, size)
+        change = about_centre(rotation(-degrees), size, size)
         change[:, :2, :2] @= shearing(np.degrees(np.arctan(np.stack([shear_x, shear_y], axis=1))))
         shift = np.stack([shift_x, shift_y], axis=1) * (size[:, ::-1] if self.largest.relative else 1)
         change[:, :2, 2] += np.trunc(shift)
@@ -93,14 +96,14 @@ class _Policy(GeometricOp):
 
 
 @dataclass(frozen=True)
-class RandAugment(_Policy):
-    """`num_ops` of 14 ops, one after the other, all of strength `magnitude` (Cubuk et al. 2019).
+class RandAugment(_AutoAugment):
+    """Run `num_ops` of 14 ops in order, all with strength `magnitude` (Cubuk et al. 2019).
 
-    torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts
-    of 150/331 of the side, turns of 30 degrees, factors of 1 - 0.9 and 1 + 0.9, 4 bits. It stands before `Resize`;
-    this module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it
-    costs about five times as much as decoding; most of it is the fill of what an earlier move cut off, pixel by pixel
-    along slanted edges (none with `num_ops=1`), the rest colour ops.
+    torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts of
+    150/331 of the side, rotations of 30 degrees, factors of 1 - 0.9 and 1 + 0.9, 4 bits. `fill`: RGB 0..255. It comes
+    before `Resize`. Unlike torchvision's, colour ops follow `Resize`, contrast scales about 128, and equalisation is
+    OpenCV's. On the CPU it costs about five times as much as decoding: mostly for filling what an earlier move cut off,
+    pixel by pixel along slanted edges (none with `num_ops=1`), the rest for colour ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> after = samples.then(da.RandAugment(), da.Resize((100, 200)))
@@ -118,10 +121,10 @@ class RandAugment(_Policy):
 
     largest = Largest(shear=0.3, shift=150 / 331, relative=True, degrees=30, factor=0.9, bits=4)
 
-    def __post_init__(self) -> None:
-        check("num_ops", self.num_ops, type(self.num_ops) is int and self.num_ops >= 1, "a whole number of at least 1")
+    def check_arguments(self) -> None:
+        check("num_ops", self.num_ops, is_whole(self.num_ops, 1), "a whole number of at least 1")
         _check_bins(self.num_magnitude_bins)
-        inside = type(self.magnitude) is int and 0 <= self.magnitude < self.num_magnitude_bins
+        inside = is_whole(self.magnitude, 0, self.num_magnitude_bins - 1)
         check("magnitude", self.magnitude, inside, f"a whole number in 0..{self.num_magnitude_bins - 1}")
         check_rgb("fill", self.fill)
 
@@ -130,13 +133,13 @@ class RandAugment(_Policy):
 
 
 @dataclass(frozen=True)
-class TrivialAugmentWide(_Policy):
-    """One of 14 ops, its strength drawn from `num_magnitude_bins` (Müller, Hutter 2021), torchvision's.
+class TrivialAugmentWide(_AutoAugment):
+    """Run one of 14 ops, with a strength drawn from `num_magnitude_bins` (Müller, Hutter 2021; torchvision's).
 
-    The strongest are shears of 0.99, shifts of 32 pixels of the view before `Resize`, turns of 135 degrees, factors
-    of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and much for boxes. It stands before `Resize`; this
-    module says where it differs from torchvision's. `fill`: RGB 0..255. On the CPU it costs about as much as decoding,
-    as its colour ops do.
+    The strongest are shears of 0.99, shifts of 32 pixels of the view before `Resize`, rotations of 135 degrees, factors
+    of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and strong for boxes. `fill`: RGB 0..255. It comes before
+    `Resize` and differs from torchvision's as `RandAugment` does. On the CPU it costs about as much as decoding, for
+    its colour ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = samples.then(da.TrivialAugmentWide(), da.Resize((100, 200)))
@@ -154,7 +157,7 @@ class TrivialAugmentWide(_Policy):
     largest = Largest(shear=0.99, shift=32, relative=False, degrees=135, factor=0.99, bits=6)
     num_ops: ClassVar[int] = 1  # type: ignore[misc]
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_bins(self.num_magnitude_bins)
         check_rgb("fill", self.fill)
 
@@ -163,15 +166,15 @@ class TrivialAugmentWide(_Policy):
 
 
 @dataclass(frozen=True)
-class _Colors(PixelOp):
-    """The colour ops that a policy drew."""
+class _ColorOps(PixelOp):
+    """The colour ops that RandAugment or TrivialAugmentWide drew."""
 
     num_ops: int
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         op, strength = drawn["op"], drawn["strength"]
         return views, {
-            "apply": np.stack([is_any(names, op) for names, _, _ in CHANGES], axis=2),
+            "apply": np.stack([is_any(each.ops, op) for each in CHANGES], axis=2),
             "color": _color(op, strength),
             "kernel": sharpness_kernel(1 + strength.ravel()).reshape(*op.shape, 3, 3),
             "mask": 256 - (1 << (8 - np.where(is_any(("Posterize",), op), strength, 8).astype(np.int64))),
@@ -180,51 +183,60 @@ class _Colors(PixelOp):
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         for step in range(self.num_ops):
-            for at, (_, wanted, change) in enumerate(CHANGES):
-                nodes = {wanted: planned[wanted][step]} if wanted else {}
-                image = apply_where(planned["apply"][step, at], image, nodes, keep_type(change))
+            for at, each in enumerate(CHANGES):
+                nodes = {each.input: planned[each.input][step]} if each.input else {}
+                image = apply_where(planned["apply"][step, at], image, nodes, keep_type(each.change))
         return image
 
 
 def is_any(names: tuple[str, ...], op: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Is the op one of `names`? Of the shape of `op`, positions in OPS."""
+    """Return whether each op is one of `names`. `op`: indices in OPS, of any shape."""
     return np.isin(op, [OPS.index(name) for name in names])
 
 
 def _color(op: Ints, strength: Floats) -> Floats:
-    """(n, num_ops, 3, 4)."""
+    """Return the linear colour maps (n, num_ops, 3, 4)."""
     brightness, saturation, contrast = (1 + np.where(is_any((name,), op), strength, 0).ravel() for name in LINEAR)
     maps = color.chain(color.brightness(brightness), color.saturation(saturation), color.contrast(contrast))
     return maps.reshape(*op.shape, 3, 4)
 
 
-def _mapped(image: Node, nodes: Nodes) -> Node:
-    return color_mapped(image, nodes["color"])
+def _map_colors(image: Node, nodes: Nodes) -> Node:
+    return map_colors(image, nodes["color"])
 
 
-def _sharpened(image: Node, nodes: Nodes) -> Node:
-    return clamped(fn.filter(image, nodes["kernel"].gpu() if image.device == "gpu" else nodes["kernel"]))
+def _sharpen(image: Node, nodes: Nodes) -> Node:
+    return clamp(fn.filter(image, nodes["kernel"].gpu() if image.device == "gpu" else nodes["kernel"]))
 
 
-def _posterized(image: Node, nodes: Nodes) -> Node:
+def _posterize(image: Node, nodes: Nodes) -> Node:
     return as_bytes(image) & fn.cast(nodes["mask"], dtype=types.UINT8)
 
 
-def _solarized(image: Node, nodes: Nodes) -> Node:
+def _solarize(image: Node, nodes: Nodes) -> Node:
     image = fn.cast(image, dtype=types.FLOAT)
     return image + fn.cast(image >= nodes["threshold"], dtype=types.FLOAT) * (255.0 - 2.0 * image)
 
 
-CHANGES: tuple[tuple[tuple[str, ...], str, Callable[[Node, Nodes], Node]], ...] = (
-    (LINEAR, "color", _mapped),
-    (("Sharpness",), "kernel", _sharpened),
-    (("Posterize",), "mask", _posterized),
-    (("Solarize",), "threshold", _solarized),
-    (("AutoContrast",), "", RandomAutocontrast().change),
-    (("Equalize",), "", RandomEqualize().change),
+class _Change(NamedTuple):
+    """A change of pixels."""
+
+    ops: tuple[str, ...]
+    """The ops that it does."""
+    input: str
+    """The planned array that it takes; "": none."""
+    change: Callable[[Node, Nodes], Node]
+
+
+CHANGES = (
+    _Change(LINEAR, "color", _map_colors),
+    _Change(("Sharpness",), "kernel", _sharpen),
+    _Change(("Posterize",), "mask", _posterize),
+    _Change(("Solarize",), "threshold", _solarize),
+    _Change(("AutoContrast",), "", RandomAutocontrast().change),
+    _Change(("Equalize",), "", RandomEqualize().change),
 )
-"""The ops that do it, which of the planned arrays it takes, the change."""
 
 
 def _check_bins(bins: int) -> None:
-    check("num_magnitude_bins", bins, type(bins) is int and bins >= 2, "a whole number of at least 2")
+    check("num_magnitude_bins", bins, is_whole(bins, 2), "a whole number of at least 2")

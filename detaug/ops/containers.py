@@ -1,6 +1,6 @@
-"""Which ops run: with a probability, one of several, or in random order. What an image did not draw costs nothing.
+"""Ops that contain ops: run them with a probability, run one of them, or run them in random order.
 
-Of pixel ops the image keeps its type: what one that makes it float32 leaves is rounded.
+An op costs nothing for images that did not draw it. Pixel ops leave the image's type as it is: float32 is rounded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from detaug.ops.op import Arrays, Node, Nodes, Op
 T = TypeVar("T")
 
 
-class _Control(Op):
-    """Ops of one stage; a subclass says which images each op is for, and in which order they may run."""
+class _Container(Op):
+    """Contains ops of one stage. They run as a sequence of steps; a subclass chooses the images of each step."""
 
     ops: Sequence[Op]
 
     @property
     def stage(self) -> str:  # type: ignore[override]
-        """That of the ops."""
+        """The stage of its ops."""
         return self.ops[0].stage
 
     @property
@@ -37,19 +37,19 @@ class _Control(Op):
 
     @property
     def sequence(self) -> tuple[int, ...]:
-        """The positions of the ops, in the order in which they may run."""
+        """The index of the op of each step. An op may be in several, of which each image takes one."""
         return tuple(range(len(self.ops)))
 
     def choose(self, rng: np.random.Generator, n: int) -> Bools:
-        """(n, S): is each op of the sequence for the image?"""
+        """Draw (n, S): whether each image takes each of the S steps."""
         raise NotImplementedError(f"{type(self).__name__} must define choose(rng, n)")
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
         drawn: Arrays = {"chosen": self.choose(rng, len(views))}
-        for step, at in enumerate(self.sequence):
-            rows = _rows(drawn["chosen"][:, step])
-            own = self.ops[at].draw_for(views[rows], rng)
-            drawn |= {f"{step}.{name}": _spread(array, rows, len(views)) for name, array in own.items()}
+        for step, op_index in enumerate(self.sequence):
+            images = _images_of(drawn["chosen"][:, step])
+            own = self.ops[op_index].draw_for(views[images], rng)
+            drawn |= {f"{step}.{name}": _scatter(array, images, len(views)) for name, array in own.items()}
             views, _ = self._plan_step(step, views, drawn)
         return drawn
 
@@ -61,34 +61,34 @@ class _Control(Op):
         return views, inputs
 
     def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        """The views after a step, and what its op is to be fed, for all images."""
+        """Return the views after a step, and the inputs of its op for all images."""
         chosen, op = drawn["chosen"][:, step], self.ops[self.sequence[step]]
-        rows = _rows(chosen)
-        part, planned = op.plan(views[rows], {name: array[rows] for name, array in values_of_step(step, drawn).items()})
-        return views.replace_rows(np.flatnonzero(chosen), part), {
-            name: _spread(array, rows, len(views)) for name, array in planned.items()
-        }
+        images = _images_of(chosen)
+        own = {name: array[images] for name, array in values_of_step(step, drawn).items()}
+        moved, planned = op.plan(views[images], own)
+        inputs = {name: _scatter(array, images, len(views)) for name, array in planned.items()}
+        return views.replace_rows(np.flatnonzero(chosen), moved), inputs
 
     def constants(self, device: str) -> Nodes:
-        """What the ops are to find in `planned` beside it, as `paint` must get it: made outside of all branches."""
-        each = ((step, getattr(self.ops[at], "constants", None)) for step, at in enumerate(self.sequence))
-        return {f"{step}.{name}": node for step, made in each if made for name, node in made(device).items()}
+        """Return the ops' constants, which must be made outside of all branches of the graph."""
+        makers = ((step, getattr(self.ops[index], "constants", None)) for step, index in enumerate(self.sequence))
+        return {f"{step}.{name}": node for step, make in makers if make for name, node in make(device).items()}
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         if self.stage == "view":
             return image
         planned = self.constants(image.device) | planned
-        for step, at in enumerate(self.sequence):
-            paint = keep_type(partial(self.ops[at].dali_graph, views=views))
-            image = apply_where(planned["chosen"][step], image, values_of_step(step, planned), paint)
+        for step, op_index in enumerate(self.sequence):
+            change = keep_type(partial(self.ops[op_index].dali_graph, views=views))
+            image = apply_where(planned["chosen"][step], image, values_of_step(step, planned), change)
         return image
 
 
 @dataclass(frozen=True)
-class RandomApply(_Control):
-    """All of `ops`, one after the other, with probability `p`; else none of them (torchvision's `RandomApply`).
+class RandomApply(_Container):
+    """Run all of `ops` in order with probability `p`, else none of them (torchvision's `RandomApply`).
 
-    The ops are all of one kind: geometric, or pixel ops.
+    The ops are either all geometric ops or all pixel ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> turn = da.RandomApply([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)], p=0.5)
@@ -102,7 +102,7 @@ class RandomApply(_Control):
     ops: Sequence[Op]
     p: float = 0.5
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_ops(self.ops)
         check_p(self.p)
 
@@ -111,10 +111,10 @@ class RandomApply(_Control):
 
 
 @dataclass(frozen=True)
-class RandomChoice(_Control):
-    """One of `ops`, drawn with the weights `probabilities` or all alike (torchvision's `RandomChoice`).
+class RandomChoice(_Container):
+    """Run one of `ops`, drawn with the weights `probabilities`; None: equal ones (torchvision's `RandomChoice`).
 
-    The ops are all of one kind: geometric, or pixel ops.
+    The ops are either all geometric ops or all pixel ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> flip = da.RandomChoice([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)])
@@ -128,7 +128,7 @@ class RandomChoice(_Control):
     ops: Sequence[Op]
     probabilities: Sequence[float] | None = None
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_ops(self.ops)
         weights = self.probabilities or [1.0] * len(self.ops)
         right = is_numbers(weights, len(self.ops)) and min(weights) >= 0 and sum(weights) > 0
@@ -141,10 +141,10 @@ class RandomChoice(_Control):
 
 
 @dataclass(frozen=True)
-class RandomOrder(_Control):
-    """All of `ops` in a random order (torchvision's `RandomOrder`).
+class RandomOrder(_Container):
+    """Run all of `ops` in a random order (torchvision's `RandomOrder`).
 
-    The ops are all of one kind: geometric, or pixel ops.
+    The ops are either all geometric ops or all pixel ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> ops = da.RandomOrder([da.Pad(10), da.CenterCrop((100, 200))])
@@ -158,7 +158,7 @@ class RandomOrder(_Control):
 
     ops: Sequence[Op]
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_ops(self.ops)
 
     @property
@@ -166,7 +166,7 @@ class RandomOrder(_Control):
         return tuple(range(len(self.ops))) * len(self.ops)
 
     def choose(self, rng: np.random.Generator, n: int) -> Bools:
-        order = rng.permuted(np.tile(np.arange(len(self.ops)), (n, 1)), axis=1)  # (n, place)
+        order = rng.permuted(np.tile(np.arange(len(self.ops)), (n, 1)), axis=1)  # (n, position)
         return np.asarray((order[:, :, None] == np.arange(len(self.ops))).reshape(n, -1))
 
 
@@ -174,23 +174,23 @@ def _check_ops(ops: Any) -> None:
     several = isinstance(ops, tuple | list) and bool(ops) and all(isinstance(op, Op) for op in ops)
     check("ops", ops, several, "one or more ops")
     kind = {op.stage for op in ops} in ({"view"}, {"pixels"}) and not any(op.mixes for op in ops)
-    check("ops", ops, kind, "all geometric ops or all pixel ops, none of which puts images together")
+    check("ops", ops, kind, "all geometric ops or all pixel ops, none of which mixes images of the batch")
     check("ops", ops, not any(op.after_resize for op in ops), "ops without a second part after Resize")
 
 
-def _rows(chosen: Bools) -> Ints:
-    """The images that an op is for; or any one, since what an op says of all images is wanted in every case."""
+def _images_of(chosen: Bools) -> Ints:
+    """Return the indices of the chosen images; if there are none, one index, to learn the names and types of arrays."""
     return np.flatnonzero(chosen) if chosen.any() else np.zeros(1, np.int64)
 
 
-def _spread(array: NDArray[Any], rows: Ints, n: int) -> NDArray[Any]:
-    """(n, ...): `array` at `rows`, zeros elsewhere."""
+def _scatter(array: NDArray[Any], images: Ints, n: int) -> NDArray[Any]:
+    """Return (n, ...): the array at the indices `images`, zeros elsewhere."""
     full = np.zeros((n, *array.shape[1:]), array.dtype)
-    full[rows] = array
+    full[images] = array
     return full
 
 
 def values_of_step(step: int, named: Mapping[str, T]) -> dict[str, T]:
-    """What the op at `step` of the sequence drew or planned, by its own names."""
+    """Return what the op of a container's step drew or planned, by the op's own names."""
     prefix = f"{step}."
     return {name[len(prefix) :]: value for name, value in named.items() if name.startswith(prefix)}

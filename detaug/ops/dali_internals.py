@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from nvidia.dali import backend, fn, tensors, types
+from nvidia.dali import Pipeline, backend, fn, tensors, types
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
@@ -45,6 +45,11 @@ def to_torch(tensor: Any, device: torch.device) -> Tensor:
     without a stream would make it wait once more, which costs ten times the rest.
     """
     return from_dlpack(tensor.__dlpack__(stream=-1) if device.type == "cuda" else tensor)
+
+
+def shut_down(pipeline: Pipeline) -> None:
+    """End a pipeline and its threads now. DALI does it when the pipeline is garbage-collected, in any thread."""
+    pipeline._shutdown()
 
 
 def release_unused_memory() -> None:

@@ -1,6 +1,9 @@
-"""Ops that paint over parts of the image; boxes keep what is left of them in sight.
+"""Ops that cover parts of the image, and what they leave of the boxes.
 
-`parts` is the one place that knows what rectangles leave of a box; `detaug/mixing.py` uses it as well.
+What several rectangles leave of a box has no closed form, since they may overlap. `_covered_part` solves it on the grid
+of all their edges: along x and along y it sorts the edges of box and rectangles; the cells between two neighbouring
+edges are then wholly covered or wholly free. Summing cells gives the visible area, the first and the last free cell
+give the hull of what is left. That is exact, and K rectangles take (2 K + 1)^2 cells, for few boxes: most meet none.
 """
 
 from __future__ import annotations
@@ -11,56 +14,70 @@ import numpy as np
 from nvidia.dali import fn
 
 from detaug.boxes.views import Bools, Floats, Views
-from detaug.ops.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, check_share
+from detaug.ops.arguments import (
+    FILL,
+    RGB,
+    Range,
+    check,
+    check_p,
+    check_range,
+    check_rgb,
+    check_share,
+    is_number,
+    is_wholes,
+)
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 
 
 def cover(views: Views, rectangles: Floats, max_hidden: float) -> Views:
-    """The views with `rectangles`, (N, K, 4) XYXY in output pixels, laid over them.
+    """Cover the views with `rectangles`, (N, K, 4) XYXY in output pixels.
 
-    A box becomes the hull of what is left of it, `visible` its share. A box of which more than `max_hidden` of the
-    area is covered is dropped, and so is one of which something thinner than a pixel is left.
+    A box shrinks to the hull of what is left of it, and `visible` by its share. It is dropped if more than `max_hidden`
+    of its area is covered, or if what is left is thinner than a pixel.
     """
-    return views.shrink_boxes(*parts(views, rectangles, inside=False), 1 - max_hidden)
+    return views.shrink_boxes(*covered_parts(views, rectangles, inside=False), 1 - max_hidden)
 
 
-def parts(views: Views, rectangles: Floats, *, inside: bool) -> tuple[Floats, Floats]:
-    """What of each box lies in `rectangles` together, (N, K, 4) XYXY in output pixels; or, not `inside`, what does not.
+def covered_parts(views: Views, rectangles: Floats, *, inside: bool) -> tuple[Floats, Floats]:
+    """Find the part of each box inside the union of `rectangles`, (N, K, 4) XYXY in output pixels; or outside of it.
 
-    (N, M, 4) the hull of that part in output pixels, (N, M) its share of the box's area.
+    Returns (N, M, 4), the hull of that part in output pixels, and (N, M), its share of the box's area.
     """
     boxes = views.pixel_boxes()
     hull, share = np.where(inside, 0, boxes), np.full(views.labels.shape, 0.0 if inside else 1.0)
     low = np.maximum(boxes[:, :, None, :2], rectangles[:, None, :, :2])
     high = np.minimum(boxes[:, :, None, 2:], rectangles[:, None, :, 2:])
     meets = np.asarray((low < high).all(3)).any(2)
-    image, column = np.nonzero(meets & (views.labels >= 0))  # most boxes meet none
-    hull[image, column], share[image, column] = _part(boxes[image, column], rectangles[image], inside)
+    image, column = np.nonzero(meets & (views.labels >= 0))  # most boxes meet no rectangle
+    hull[image, column], share[image, column] = _covered_part(boxes[image, column], rectangles[image], inside)
     return hull, share
 
 
-def _part(boxes: Floats, rectangles: Floats, inside: bool) -> tuple[Floats, Floats]:
-    """The same for boxes (B, 4), each with rectangles of its own (B, K, 4): on the grid of all their edges."""
-    boxes, rectangles = boxes.T.copy(), np.moveaxis(rectangles, 0, 2).copy()  # NumPy is quick along the last axis
+def _covered_part(boxes: Floats, rectangles: Floats, inside: bool) -> tuple[Floats, Floats]:
+    """Do the same for boxes (B, 4), each with its own rectangles (B, K, 4), on the grid of all their edges."""
+    boxes, rectangles = boxes.T.copy(), np.moveaxis(rectangles, 0, 2).copy()  # the short axes first: see `views.py`
     clipped = rectangles.clip(boxes[[0, 1, 0, 1]], boxes[[2, 3, 2, 3]])
     (x, within_x), (y, within_y) = (_grid(boxes[axis::2], clipped[:, axis::2]) for axis in (0, 1))
     covered = (within_y[:, :, None] & within_x[:, None]).any(0)  # (rows, columns, B)
     lengths_y, lengths_x = np.diff(y, axis=0)[:, None], np.diff(x, axis=0)
-    wanted = (covered == inside) & (lengths_y > 1e-6) & (lengths_x > 1e-6)  # thinner is rounding's
+    wanted = (covered == inside) & (lengths_y > 1e-6) & (lengths_x > 1e-6)  # thinner comes from rounding
     share = (wanted * lengths_x * lengths_y).sum((0, 1)) / np.prod(boxes[2:] - boxes[:2], axis=0)
     (x0, x1), (y0, y1) = (_ends(edges, wanted.any(axis)) for edges, axis in ((x, 0), (y, 1)))
     return np.stack([x0, y0, x1, y1], axis=1), share
 
 
 def _grid(box: Floats, rectangles: Floats) -> tuple[Floats, Bools]:
-    """One axis, of (2, B) and (K, 2, B): all edges in order (E, B), and (K, E - 1, B): what is between two, covered?"""
+    """Make the grid of one axis from (2, B) and (K, 2, B): the sorted edges (E, B), and which cells each covers.
+
+    The latter are (K, E - 1, B).
+    """
     edges = np.sort(np.concatenate([box, rectangles.reshape(2 * len(rectangles), box.shape[1])]), axis=0)
     middle = (edges[1:] + edges[:-1]) / 2
     return edges, np.asarray((rectangles[:, :1] < middle) & (middle < rectangles[:, 1:]))
 
 
 def _ends(edges: Floats, wanted: Bools) -> tuple[Floats, Floats]:
-    """The first and the last edge of the intervals that are wanted, (E - 1, B); 0 and 0 where none is."""
+    """Return the first and the last edge (B,) of the wanted cells, (E - 1, B); 0 and 0 where there is none."""
     first = np.where(wanted, edges[:-1], np.inf).min(0)
     last = np.where(wanted, edges[1:], -np.inf).max(0)
     some = wanted.any(0)
@@ -70,7 +87,9 @@ def _ends(edges: Floats, wanted: Bools) -> tuple[Floats, Floats]:
 # -------------------------------------------------------------------------------------------------- ops
 
 
-class _Hiding(PixelOp):
+class _Erasing(PixelOp):
+    """Fills rectangles with `value`. A subclass plans "holes", (N, 2, 2 K): corners (y, x), and (height, width)."""
+
     value: RGB
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
@@ -79,15 +98,15 @@ class _Hiding(PixelOp):
 
 
 @dataclass(frozen=True)
-class RandomErasing(_Hiding):
-    """Paint one random rectangle over the image, with probability `p` (Zhong et al. 2017; torchvision's RandomErasing).
+class RandomErasing(_Erasing):
+    """Cover one random rectangle of the image, with probability `p` (Zhong et al. 2017; torchvision's RandomErasing).
 
-    `scale`: its area, as a share of the image's. `ratio`: its height / width. torchvision's draw: up to ten sizes
-    until one is smaller than the image, any place with the same chance; if none is, nothing is erased. `value`: RGB
-    0..255 (in torchvision of the normalised image, by default 0, which is the mean colour; so it is here).
+    `scale`: its area, as a share of the image's. `ratio`: its height / width. The draw is torchvision's: up to ten
+    sizes, until one is smaller than the image, at any position with equal chance; if none is, nothing is erased.
+    `value`: RGB 0..255, by default the mean colour, which is torchvision's 0 in the normalised image.
 
-    A box of which the rectangle covers a whole side shrinks to what is left; one of which more than `max_hidden` of
-    the area is covered is dropped. The matrix stays.
+    A box shrinks where the rectangle covers a whole side of it, and is dropped if more than `max_hidden` of its area is
+    covered. The matrix stays.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 90]]] * 3)
     >>> after = samples.then(da.Resize((100, 200)), da.RandomErasing(p=1, scale=(0.3, 0.5)))
@@ -104,7 +123,7 @@ class RandomErasing(_Hiding):
     value: RGB = FILL
     max_hidden: float = 0.7
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
         check_range("scale", self.scale, 0, 1)
         check_range("ratio", self.ratio, 1e-6, 1e6)
@@ -131,15 +150,15 @@ class RandomErasing(_Hiding):
 
 
 @dataclass(frozen=True)
-class GridMask(_Hiding):
-    """Paint a grid of squares over the image, with probability `p` (Chen et al. 2020, GridMask; not turned).
+class GridMask(_Erasing):
+    """Cover a grid of squares of the image, with probability `p` (Chen et al. 2020, GridMask; not turned).
 
-    The squares stand `size` pixels apart, from one's left side to the next one's, drawn from (smallest, largest) in
-    whole output pixels; their side is `ratio` times that, in whole pixels; the grid begins anywhere. `value`: RGB
-    0..255, by default the mean colour, which is what the paper's 0 is after normalisation.
+    `size`: (smallest, largest) distance between the left sides of two squares, in whole output pixels. A square's side
+    is `ratio` times the distance, in whole pixels; the grid begins anywhere. `value`: RGB 0..255, by default the mean
+    colour, which is the paper's 0 after normalisation.
 
-    A box shrinks where a square covers a whole side of it; one of which more than `max_hidden` of the area is covered
-    is dropped, so boxes that lie in a square are dropped. The matrix stays.
+    A box shrinks where a square covers a whole side of it, and is dropped if more than `max_hidden` of its area is
+    covered, as it is inside a square. The matrix stays.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 50, 40]]] * 3)
     >>> after = samples.then(da.Resize((100, 200)), da.GridMask(p=1, size=(60, 80)))
@@ -156,12 +175,11 @@ class GridMask(_Hiding):
     value: RGB = FILL
     max_hidden: float = 0.7
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
-        inside = isinstance(self.ratio, int | float) and 0 < self.ratio < 1
+        inside = is_number(self.ratio, 0, 1) and 0 < self.ratio < 1
         check("ratio", self.ratio, inside, "a side of the squares, as a share of their distance, above 0 and below 1")
-        whole = isinstance(self.size, tuple | list) and len(self.size) == 2 and all(type(s) is int for s in self.size)
-        in_order = whole and 2 <= self.size[0] <= self.size[1]
+        in_order = is_wholes(self.size, 2, low=2) and self.size[0] <= self.size[1]
         check("size", self.size, in_order, "(smallest, largest) distance in whole pixels, at least 2")
         check_rgb("value", self.value)
         check_share("max_hidden", self.max_hidden)
@@ -177,7 +195,7 @@ class GridMask(_Hiding):
         return _masked(views, start, size, side, self.max_hidden), {"holes": self._holes(views, start, size, side)}
 
     def _holes(self, views: Views, start: Floats, size: Floats, side: Floats) -> Floats:
-        """(N, 2, 2 K): the corners y, x of all squares, one after the other, and their heights and widths."""
+        """Return (N, 2, 2 K): the corners y, x of all squares, concatenated, and their heights and widths."""
         counts = [int(np.ceil(most / self.size[0])) + 1 for most in views.size.max(0)]
         steps = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), axis=-1).reshape(-1, 2)  # (K, 2)
         low = start[:, None, ::-1] + steps * size[:, None, None]
@@ -186,15 +204,19 @@ class GridMask(_Hiding):
 
 
 def _masked(views: Views, start: Floats, size: Floats, side: Floats, max_hidden: float) -> Views:
-    """The views behind a grid of squares, of `side` (N,), every `size` (N,) pixels from `start` (N, 2) (x, y) on."""
+    """Cover the views with squares of `side` (N,), one every `size` (N,) pixels from `start` (N, 2) (x, y) on.
+
+    A grid needs no sum over squares: along an axis, the covered length up to a coordinate is that of whole periods plus
+    that of the last one, so a box's covered area is the product of two differences of it.
+    """
     boxes = views.pixel_boxes()
     start, size, side = np.tile(start, 2)[:, None], size[:, None, None], side[:, None, None]
     hidden = np.floor((boxes - start) / size) * side + np.minimum((boxes - start) % size, side)
     length, hidden = boxes[..., 2:] - boxes[..., :2], hidden[..., 2:] - hidden[..., :2]
     within = boxes + np.array([1e-6, 1e-6, -1e-6, -1e-6])
-    phase = (within - start) % size  # of each coordinate, in its square and the gap behind it
-    behind = np.tile((hidden >= length - 1e-6)[..., ::-1], 2)  # whole height, width: the other axis is cut
-    square = within - phase + np.array([1, 1, 0, 0]) * side  # where the square ends, or begins
-    left = np.where(behind & (phase < side), square, boxes)
+    phase = (within - start) % size  # the position of each coordinate in its period: a square and the gap after it
+    whole_side = np.tile((hidden >= length - 1e-6)[..., ::-1], 2)  # the other axis is covered: this one is cut
+    square_edge = within - phase + np.array([1, 1, 0, 0]) * side  # where the square ends, or begins
+    left = np.where(whole_side & (phase < side), square_edge, boxes)
     share = 1 - (hidden / length.clip(1e-9)).prod(2)
     return views.shrink_boxes(left, share, 1 - max_hidden)

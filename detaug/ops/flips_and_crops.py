@@ -1,7 +1,7 @@
-"""Flips, quarter turns, canvases and crops: ops that look at the images in another way.
+"""Flips, quarter turns, canvases and crops: ops that move the view along the axes of the image.
 
-An op is a frozen dataclass: `draw` returns its random numbers for a batch, `move` the views after it; the pixels
-are `Resize`'s. `RandomZoomOut` is a short one to learn from.
+Each is a frozen dataclass: `draw` draws its random numbers for a batch, `move` returns the views after it; `Resize`
+renders the pixels. `RandomZoomOut` is a short example to copy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from detaug.boxes.views import Floats, Views
-from detaug.ops.arguments import FILL, RGB, check, check_p, check_rgb
+from detaug.ops.arguments import FILL, RGB, check, check_p, check_rgb, is_number, is_numbers, is_whole, is_wholes
 from detaug.ops.op import Arrays, GeometricOp
 
 
@@ -22,7 +22,7 @@ class _RandomFlip(GeometricOp):
 
     axis: ClassVar[int]
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -37,7 +37,7 @@ class _RandomFlip(GeometricOp):
 
 
 class RandomHorizontalFlip(_RandomFlip):
-    """Mirror left and right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
+    """Mirror the image left to right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomHorizontalFlip(p=1)(samples).boxes[0])
@@ -48,7 +48,7 @@ class RandomHorizontalFlip(_RandomFlip):
 
 
 class RandomVerticalFlip(_RandomFlip):
-    """Mirror top and bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
+    """Mirror the image top to bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomVerticalFlip(p=1)(samples).boxes[0])
@@ -60,9 +60,9 @@ class RandomVerticalFlip(_RandomFlip):
 
 @dataclass(frozen=True)
 class RandomRotate90(GeometricOp):
-    """Turn by one, two or three quarters, each as likely, with probability `p` (Albumentations' RandomRotate90).
+    """Turn by one, two or three quarters, equally likely, with probability `p` (Albumentations' RandomRotate90).
 
-    Albumentations draws from zero to three quarters; here `p` is the share of images that are turned.
+    Albumentations draws zero to three quarters; here `p` is the share of images that are turned.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> for boxes in da.RandomRotate90(p=1)(samples).boxes:
@@ -75,7 +75,7 @@ class RandomRotate90(GeometricOp):
 
     p: float = 0.5
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -90,10 +90,10 @@ class RandomRotate90(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomZoomOut(GeometricOp):
-    """Put the image at a random place of a canvas up to `max_ratio` times as wide and high, with probability `p`.
+    """Put the image at a random position on a canvas up to `max_ratio` times as wide and high, with probability `p`.
 
-    SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and bbox_paste. The canvas
-    keeps the image's aspect ratio; `fill` is its colour, RGB 0..255.
+    SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and bbox_paste. The canvas has the
+    image's aspect ratio and the colour `fill`, RGB 0..255.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomZoomOut(max_ratio=2, p=1)(samples)
@@ -107,15 +107,17 @@ class RandomZoomOut(GeometricOp):
     p: float = 0.5
     fill: RGB = FILL
 
-    def __post_init__(self) -> None:
-        large = 1 <= self.max_ratio < float("inf")
-        check("max_ratio", self.max_ratio, large, "at least 1 (1 leaves the image as it is)")
+    def check_arguments(self) -> None:
+        check("max_ratio", self.max_ratio, is_number(self.max_ratio, 1), "at least 1 (1 leaves the image as it is)")
         check_p(self.p)
         check_rgb("fill", self.fill)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
-        return {"ratio": ratio, "offset": rng.random((n, 2))}  # place 0: at the left or top, 1: at the right or bottom
+        return {
+            "ratio": ratio,
+            "offset": rng.random((n, 2)),
+        }  # (x, y), 0: at the left or top, 1: at the right or bottom
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         ratio = drawn["ratio"][:, None]
@@ -125,8 +127,10 @@ class RandomZoomOut(GeometricOp):
 
 @dataclass(frozen=True)
 class Pad(GeometricOp):
-    """Add `padding` pixels of `fill` around the image: one number, (left and right, top and bottom), or
-    (left, top, right, bottom), as torchvision's `Pad` takes them. `fill`: RGB 0..255, in torchvision black.
+    """Add `padding` pixels of `fill` around the image (torchvision's `Pad`).
+
+    `padding`: one number, (left and right, top and bottom), or (left, top, right, bottom). `fill`: RGB 0..255;
+    torchvision's default is black.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.Pad((5, 10))(samples)
@@ -137,14 +141,15 @@ class Pad(GeometricOp):
     padding: int | tuple[int, ...]
     fill: RGB = FILL
 
-    def __post_init__(self) -> None:
-        whole = len(self._sides) == 4 and all(type(side) is int and side >= 0 for side in self._sides)
-        check("padding", self.padding, whole, "one, two or four whole numbers of pixels of at least 0")
+    def check_arguments(self) -> None:
+        check(
+            "padding", self.padding, is_wholes(self._sides, 4, low=0), "one, two or four whole numbers of pixels from 0"
+        )
         check_rgb("fill", self.fill)
 
     @property
     def _sides(self) -> tuple[int, ...]:
-        given = tuple(self.padding) if isinstance(self.padding, tuple | list) else (self.padding,)
+        given = self.padding if isinstance(self.padding, tuple) else (self.padding,)
         return given * (4 // len(given)) if len(given) in (1, 2, 4) else given
 
     def move(self, views: Views, drawn: Arrays) -> Views:
@@ -168,8 +173,8 @@ class PadToMultiple(GeometricOp):
     multiple: int
     fill: RGB = FILL
 
-    def __post_init__(self) -> None:
-        check("multiple", self.multiple, type(self.multiple) is int and self.multiple >= 1, "a whole number from 1")
+    def check_arguments(self) -> None:
+        check("multiple", self.multiple, is_whole(self.multiple, 1), "a whole number from 1")
         check_rgb("fill", self.fill)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
@@ -182,10 +187,9 @@ class PadToMultiple(GeometricOp):
 
 @dataclass(frozen=True)
 class CenterCrop(GeometricOp):
-    """The middle `size` (height, width) pixels; `fill`, RGB 0..255, around an image that is smaller.
+    """Crop the middle `size` (height, width) pixels; a smaller image is surrounded by `fill`, RGB 0..255.
 
-    torchvision's `CenterCrop`; DALI: crop. One number is a square. What is cut off a box is clipped, and a box of
-    which nothing is left is dropped.
+    torchvision's `CenterCrop`; DALI: crop. One number is a square. Boxes are clipped, and dropped if nothing is left.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.CenterCrop(120)(samples)  # 40 from the left, which cuts the box; 10 of fill above and below
@@ -196,21 +200,20 @@ class CenterCrop(GeometricOp):
     size: int | tuple[int, int]
     fill: RGB = FILL
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_crop_size(self.size)
         check_rgb("fill", self.fill)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        return _crop(views, _wanted(self.size, views), np.full((len(views), 2), 0.5), self.fill)
+        return _crop(views, _sizes(self.size, views), np.full((len(views), 2), 0.5), self.fill)
 
 
 @dataclass(frozen=True)
 class RandomCrop(GeometricOp):
-    """A window of `size` (height, width) pixels at a random place of the image, with probability `p`.
+    """Crop a window of `size` (height, width) pixels at a random position, with probability `p`.
 
-    torchvision's `RandomCrop(pad_if_needed=True)`: an image that is smaller lies at a random place of a window
-    filled with `fill`, RGB 0..255. One number is a square. What is cut off a box is clipped, and a box of which
-    nothing is left is dropped.
+    torchvision's `RandomCrop(pad_if_needed=True)`: a smaller image lies at a random position in a window of `fill`, RGB
+    0..255. One number is a square. Boxes are clipped, and dropped if nothing is left.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomCrop((60, 120))(samples)
@@ -222,7 +225,7 @@ class RandomCrop(GeometricOp):
     p: float = 1.0
     fill: RGB = FILL
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         _check_crop_size(self.size)
         check_p(self.p)
         check_rgb("fill", self.fill)
@@ -231,16 +234,16 @@ class RandomCrop(GeometricOp):
         return {"crop": rng.random(n) < self.p, "offset": rng.random((n, 2))}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        wanted = np.where(drawn["crop"][:, None], _wanted(self.size, views), views.size)
-        return _crop(views, wanted, drawn["offset"], self.fill)
+        size = np.where(drawn["crop"][:, None], _sizes(self.size, views), views.size)
+        return _crop(views, size, drawn["offset"], self.fill)
 
 
 @dataclass(frozen=True)
 class RandomBoxSafeCrop(GeometricOp):
-    """A random window that holds all boxes whole, with probability `p`.
+    """Crop a random window that contains all boxes, with probability `p`.
 
     Each side of the window lies anywhere between the image's border and the outermost box, as in Albumentations'
-    BBoxSafeRandomCrop without erosion. An image without boxes stays whole.
+    BBoxSafeRandomCrop without erosion. An image without boxes is not cropped.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomBoxSafeCrop()(samples)
@@ -250,7 +253,7 @@ class RandomBoxSafeCrop(GeometricOp):
 
     p: float = 1.0
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -267,16 +270,16 @@ class RandomBoxSafeCrop(GeometricOp):
 
 @dataclass(frozen=True)
 class ScaleJitter(GeometricOp):
-    """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or fill it up to `size` (H, W) pixels.
+    """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or pad it to `size` (H, W) pixels.
 
-    The image is scaled to fit in `size`, times a factor drawn from `scale`, and lies at, or is cropped at, a random
-    place; with probability 1 - `p` it stays as it is. torchvision's `ScaleJitter(target_size, scale_range)` and
-    `FixedSizeCrop(target_size)`, of its references, in one; torchvision fills at the right and the bottom only.
-    Put `Resize(size)` behind it.
+    The image is scaled to fit in `size`, times a factor drawn from `scale`, then cropped or padded with `fill` at a
+    random position, all with probability `p`. It is `ScaleJitter(target_size, scale_range)` and
+    `FixedSizeCrop(target_size)` of torchvision's references in one; torchvision pads only at the right and the bottom.
+    Put `Resize(size)` after it.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = samples.then(da.ScaleJitter((100, 200), scale=(0.5, 2.0)), da.Resize((100, 200)))
-    >>> for boxes in after.boxes:  # nothing of the second is left in view
+    >>> for boxes in after.boxes:  # the second box is out of view
     ...     print(boxes.round().tolist())
     [[0.0, 0.0, 24.0, 19.0]]
     []
@@ -289,11 +292,10 @@ class ScaleJitter(GeometricOp):
     fill: RGB = FILL
     p: float = 1.0
 
-    def __post_init__(self) -> None:
-        check("size", self.size, isinstance(self.size, tuple | list), "(height, width) in whole pixels")
-        _check_crop_size(self.size)
-        low, high = self.scale
-        check("scale", self.scale, 0 < low <= high < float("inf"), "(smallest, largest) above 0")
+    def check_arguments(self) -> None:
+        check("size", self.size, is_wholes(self.size, 2, low=1), "(height, width) in whole pixels")
+        positive = is_numbers(self.scale, 2) and 0 < self.scale[0] <= self.scale[1]
+        check("scale", self.scale, positive, "(smallest, largest) above 0")
         check_rgb("fill", self.fill)
         check_p(self.p)
 
@@ -304,23 +306,23 @@ class ScaleJitter(GeometricOp):
     def move(self, views: Views, drawn: Arrays) -> Views:
         size = np.array(self.size, np.float64)
         fit = (size / views.size).min(1) * drawn["scale"]
-        wanted = np.where(drawn["applied"][:, None], size / fit[:, None], views.size)
-        window = _crop(views, wanted, drawn["offset"], self.fill)
+        window_size = np.where(drawn["applied"][:, None], size / fit[:, None], views.size)
+        window = _crop(views, window_size, drawn["offset"], self.fill)
         return window.at_size(np.where(drawn["applied"][:, None], size, views.size))
 
 
-def _wanted(size: int | tuple[int, int], views: Views) -> Floats:
+def _sizes(size: int | tuple[int, int], views: Views) -> Floats:
+    """Return (N, 2) (height, width) from one number or from (height, width)."""
     return np.tile(np.array(size, np.float64), (len(views), 2 if isinstance(size, int) else 1))
 
 
-def _crop(views: Views, size: Floats, place: Floats, fill: RGB) -> Views:
-    """Windows of `size` (N, 2) (height, width); at `place` (N, 2) (x, y), 0 is left or top, 1 right or bottom."""
+def _crop(views: Views, size: Floats, offset: Floats, fill: RGB) -> Views:
+    """Crop windows of `size` (N, 2) (height, width); `offset` (N, 2) (x, y): 0 is left or top, 1 right or bottom."""
     length = (size / views.size)[:, ::-1]
-    start = np.round(place * (1 - length) * views.size[:, ::-1]) / views.size[:, ::-1]
+    start = np.round(offset * (1 - length) * views.size[:, ::-1]) / views.size[:, ::-1]
     return views.fill_outside(fill).crop_to(start, start + length).clip()
 
 
 def _check_crop_size(size: int | tuple[int, int]) -> None:
-    sides = size if isinstance(size, tuple | list) else (size, size)
-    whole = len(sides) == 2 and all(type(side) is int and side >= 1 for side in sides)
-    check("size", size, whole, "(height, width) or one number for both, in whole pixels")
+    right = is_whole(size, 1) or is_wholes(size, 2, low=1)
+    check("size", size, right, "(height, width) or one number for both, in whole pixels")

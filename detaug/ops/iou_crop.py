@@ -1,4 +1,15 @@
-"""`RandomIoUCrop`: SSD's random crop, searched for a whole batch at once."""
+"""`RandomIoUCrop`: SSD's random crop, searched for many images at once.
+
+SSD tries windows one by one, until one has the drawn IoU with some box: up to 8 x 40 an image, which in Python would
+take longer than decoding. Here rounds of attempts are drawn for all images that have found no window yet: first 4, then
+8, 16 and so on, since most images succeed early. Three things keep a round cheap, and change no probability:
+
+- Thresholds that no window can reach with any box of an image are not tried (`_Objects.best_iou`).
+- Windows whose sides rule the IoU out are dropped before they get a position (`_can_reach`).
+- Boxes are not padded: `pairs` lists each window with each box of its image, and one pass tests all pairs.
+
+Arrays have their short axis (the four coordinates) first: NumPy loops over the last axis.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +19,29 @@ from functools import reduce
 import numpy as np
 
 from detaug.boxes.views import Bools, Floats, Ints, Views, corners, pairs
-from detaug.ops.arguments import Range, check, check_p, check_range, is_numbers
+from detaug.ops.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
 from detaug.ops.op import Arrays, GeometricOp
 
 ROUNDS = 8
-"""Thresholds that are tried for an image, at most."""
+"""The largest number of thresholds that are tried for an image."""
 _NEVER = 2.0
 """An IoU that no window reaches."""
 
 
 @dataclass(frozen=True)
 class RandomIoUCrop(GeometricOp):
-    """Crop a random window that overlaps some object enough, by SSD's rule (DALI: random_bbox_crop).
+    """Crop a random window that overlaps some object enough, by SSD's rule, with probability `p`.
 
-    One of `thresholds`, or "no crop" if `allow_no_crop`, is chosen. Up to `attempts` windows are drawn, of
-    `scaling` times the sides and with an aspect ratio (width / height) in `aspect_ratio`; the first is taken that
-    keeps a box whose IoU with the window reaches the threshold. If none does, another threshold is chosen, at
-    most 8 times; then the image stays whole. Source: Liu et al. 2016, section 2.2, and torchvision's
-    `RandomIoUCrop`, whose option 1.0 is "no crop"; like there, an image without boxes stays whole.
+    One of `thresholds`, or "no crop" if `allow_no_crop`, is chosen. Up to `attempts` windows are drawn, with sides of
+    `scaling` times the image's and an aspect ratio (width / height) in `aspect_ratio`. The first one is taken that
+    keeps a box whose IoU with the window reaches the threshold. If none does, another threshold is chosen, at most 8
+    times; then the image is not cropped. Source: Liu et al. 2016, section 2.2, and torchvision's `RandomIoUCrop`, whose
+    option 1.0 is "no crop"; as there, an image without boxes is not cropped. DALI: random_bbox_crop.
 
-    With probability 1 - `p` nothing of this happens.
+    A box stays if its centre is in the window, or, with `min_visibility`, if at least that fraction of its area is. It
+    is clipped. So an image with boxes keeps at least one.
 
-    A box stays if its centre is in the window, or, with `min_visibility`, if at least that fraction of its
-    area is; what sticks out is cut off. So an image that has boxes keeps one.
-
-    Windows take whole pixels of the source, as torchvision's do; a drawn one is made wider for that.
+    Windows are widened to whole pixels of the source, as torchvision's are.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = da.RandomIoUCrop()(samples)
@@ -52,15 +61,15 @@ class RandomIoUCrop(GeometricOp):
     allow_no_crop: bool = True
     p: float = 1.0
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         ious = is_numbers(self.thresholds) and all(0 <= iou <= 1 for iou in self.thresholds)
         check("thresholds", self.thresholds, ious, "one or more IoUs in 0..1")
         check_range("scaling", self.scaling, 0, 1)
         check("scaling", self.scaling, self.scaling[0] > 0, "above 0")
         check_range("aspect_ratio", self.aspect_ratio, 0, float("inf"))
         check_p(self.p)
-        check("attempts", self.attempts, self.attempts >= 1, "at least 1")
-        visible = self.min_visibility is None or 0 < self.min_visibility <= 1
+        check("attempts", self.attempts, is_whole(self.attempts, 1), "a whole number of at least 1")
+        visible = self.min_visibility is None or (is_number(self.min_visibility, 0, 1) and self.min_visibility > 0)
         check("min_visibility", self.min_visibility, visible, "None (the centre decides) or above 0 and at most 1")
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
@@ -75,30 +84,29 @@ class RandomIoUCrop(GeometricOp):
         return views.crop_to(window[:, :2], window[:, 2:]).clip(keep)
 
     def _search(self, views: Views, rng: np.random.Generator) -> Floats:
-        """(N, 4) XYXY: the windows, the whole view where none was found or wanted.
+        """Return the windows (N, 4) XYXY; the whole view where none was found or "no crop" was drawn.
 
-        An image's attempts are one sequence, `attempts` for each of its thresholds in turn; some of the sequence is
-        drawn at a time, for all images that have found nothing yet.
+        An image's attempts are one sequence, `attempts` for each of its thresholds. A part of the sequence is drawn at
+        a time, for all images that have found no window yet.
         """
         window = np.tile([0.0, 0.0, 1.0, 1.0], (len(views), 1))
         objects = _objects(views)
-        iou = self._thresholds_in_turn(objects, rng)
-        at, count, rows = 0, 4, np.flatnonzero(iou[:, 0] <= 1)
+        iou = self._draw_thresholds(objects, rng)
+        attempt, count, rows = 0, 4, np.flatnonzero(iou[:, 0] <= 1)
         while len(rows):
-            count = min(count, ROUNDS * self.attempts - at)
-            wanted = iou.take(rows, 0).take((at + np.arange(count)) // self.attempts, 1)
-            found, windows = self._attempts(objects, rows, wanted, rng)
+            count = min(count, ROUNDS * self.attempts - attempt)
+            wanted = iou.take(rows, 0).take((attempt + np.arange(count)) // self.attempts, 1)
+            found, windows = self._try_windows(objects, rows, wanted, rng)
             window[objects.image[found]] = windows
-            at, count = at + count, 2 * count
+            attempt, count = attempt + count, 2 * count
             iou[found] = _NEVER
-            rows = rows[iou[rows, at // self.attempts] <= 1]
+            rows = rows[iou[rows, attempt // self.attempts] <= 1]
         return window
 
-    def _thresholds_in_turn(self, objects: _Objects, rng: np.random.Generator) -> Floats:
-        """(N, ROUNDS + 1): the IoU to reach in each round; from "no crop" on it is out of reach.
+    def _draw_thresholds(self, objects: _Objects, rng: np.random.Generator) -> Floats:
+        """Draw (R, ROUNDS + 1): the IoU to reach in each round, out of reach from "no crop" on.
 
-        Thresholds that no window can reach with any box are not worth their attempts: leaving them out changes no
-        probability.
+        Only thresholds are drawn that some window can reach: attempts at others would find nothing.
         """
         thresholds = np.sort(self.thresholds)
         reachable = np.searchsorted(thresholds, objects.best_iou(self.scaling), "right")
@@ -108,24 +116,31 @@ class RandomIoUCrop(GeometricOp):
         iou = np.where(wanted, np.append(thresholds, _NEVER)[choice], _NEVER)
         return np.asarray(np.append(iou, np.full((1, len(options)), _NEVER), axis=0).T)
 
-    def _attempts(self, objects: _Objects, rows: Ints, iou: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Which of `rows` find a window in these attempts, and their windows (n, 4). `iou`: (rows, attempts)."""
+    def _try_windows(self, objects: _Objects, rows: Ints, iou: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Draw windows for `rows`, as many as `iou` (rows, attempts) has columns.
+
+        Returns the rows that found one, and for each the first window (n, 4) that reaches its `iou`.
+        """
         low, high = self.scaling
         sides = low + (high - low) * rng.random((2, *iou.shape))
-        may = np.flatnonzero(self._may_reach(objects, rows, sides, iou))
-        row, iou, sides = rows.take(may // iou.shape[1]), iou.take(may), sides.reshape(2, -1).take(may, 1)
+        possible = np.flatnonzero(self._can_reach(objects, rows, sides, iou))
+        row, iou = rows.take(possible // iou.shape[1]), iou.take(possible)
+        sides = sides.reshape(2, -1).take(possible, 1)
         start = rng.random(sides.shape) * (1 - sides)
         windows = objects.whole_pixels(row, start, start + sides)
-        which, box = pairs(objects.first, row)  # `take` is several times faster than an index in brackets
+        which, box = pairs(objects.first, row)  # `take` is several times faster than indexing
         good = np.flatnonzero(self._reaches(objects.boxes.take(box, 1), windows.take(which, 1), iou.take(which)))
-        first = which[good[::-1]]  # the last one written is an image's first
+        first = which[good[::-1]]  # in reverse order, so that the last one written is a row's first
         chosen = np.full(len(objects.image), -1)
         chosen[row[first]] = first
         found = np.flatnonzero(chosen >= 0)
         return found, windows.take(chosen[found], 1).T
 
-    def _may_reach(self, objects: _Objects, rows: Ints, sides: Floats, iou: Floats) -> Bools:
-        """(rows, attempts): is the aspect ratio as wanted, and can a window of these sides reach the IoU at all?"""
+    def _can_reach(self, objects: _Objects, rows: Ints, sides: Floats, iou: Floats) -> Bools:
+        """Return (rows, attempts): whether the aspect ratio is allowed, and a window of these sides can reach the IoU.
+
+        The IoU of a box and a window is at most the ratio of their widths, heights or areas, the smaller to the larger.
+        """
         low, high = self.aspect_ratio
         width, height = sides
         ratio = width / height * objects.aspect_ratio.take(rows)[:, None]
@@ -136,13 +151,13 @@ class RandomIoUCrop(GeometricOp):
         return fits
 
     def _reaches(self, boxes: Floats, windows: Floats, iou: Floats) -> Bools:
-        """(P,): does the window keep the box, and reach the IoU with it? Both are (4, P) XYXY."""
+        """Return (P,): whether the window keeps the box and reaches the IoU with it. Both are (4, P) XYXY."""
         overlap = _overlap(boxes, windows)
         reached: Bools = overlap * (1 + iou) >= iou * (_area(boxes) + _area(windows))
         return reached & self._stays(boxes, windows)
 
     def _stays(self, boxes: Floats, windows: Floats) -> Bools:
-        """Does the box stay in the window? Both are (4, ...) XYXY."""
+        """Return whether the box stays, by its centre or `min_visibility`. Boxes and windows are (4, ...) XYXY."""
         if self.min_visibility is not None:
             return np.asarray(_overlap(boxes, windows) >= self.min_visibility * _area(boxes))
         (x0, y0, x1, y1), (left, top, right, bottom) = boxes, windows
@@ -152,10 +167,10 @@ class RandomIoUCrop(GeometricOp):
 
 @dataclass(frozen=True)
 class _Objects:
-    """The boxes of the images that have any, without padding: R images, B boxes."""
+    """The boxes of the images that have any, without padding: R rows, one an image, and B boxes."""
 
     image: Ints
-    """(R,): which views they are."""
+    """(R,): the index of the view of each row."""
     aspect_ratio: Floats
     """(R,): width / height of the view, in pixels."""
     boxes: Floats
@@ -165,10 +180,10 @@ class _Objects:
     extremes: Floats
     """(2, 3, R): the smallest and the largest of the boxes' widths, heights and areas."""
     grid: Floats
-    """(2, 2, R): the view's sides in pixels of the source, and where in a pixel they begin, for x, y."""
+    """(2, 2, R): for x, y the view's side in source pixels, and its first pixel coordinate."""
 
     def best_iou(self, scaling: Range) -> Floats:
-        """(R,): no window with sides in `scaling` reaches more with any of the boxes."""
+        """Return (R,): an upper bound of the IoU of windows with sides in `scaling` with any box of the row."""
         low, high = scaling
         width, height = self.boxes[2:] - self.boxes[:2]
         with np.errstate(divide="ignore"):
@@ -176,7 +191,7 @@ class _Objects:
         return _by_row(np.maximum, reduce(np.minimum, limits), self.first)
 
     def whole_pixels(self, rows: Ints, start: Floats, end: Floats) -> Floats:
-        """(4, P) XYXY: the windows from start to end, (2, P), made wider to whole pixels of the source."""
+        """Return the windows start..end, (2, P) each, as (4, P) XYXY, widened to whole pixels of the source."""
         length, phase = self.grid.take(rows, 2)
         first, last = np.floor(start * length + phase + 1e-6), np.ceil(end * length + phase - 1e-6)
         return np.concatenate([(first - phase) / length, (last - phase) / length]).clip(0, 1)
@@ -196,12 +211,13 @@ def _objects(views: Views) -> _Objects:
 
 
 def _by_row(extreme: np.ufunc, values: Floats, first: Ints) -> Floats:
-    """(..., R): the extreme of each row's boxes, of (..., B)."""
+    """Return (..., R): the minimum or maximum over each row's boxes, from (..., B)."""
     return extreme.reduceat(values, first[:-1], axis=-1) if len(first) > 1 else values
 
 
 def _grid(views: Views, image: Ints) -> Floats:
-    if views.turned:  # pixels of the source lie aslant: as good as none
+    """Return `_Objects.grid`; for turned views, whose pixels are not parallel to the window, one too fine to matter."""
+    if views.turned:
         return np.stack([np.full((2, len(image)), 1e6), np.zeros((2, len(image)))])
     begin, end = corners(views.matrix.take(image, 0)).transpose(1, 2, 0)
     return np.stack([np.abs(end - begin), begin * np.sign(end - begin)])
@@ -213,7 +229,7 @@ def _area(boxes: Floats) -> Floats:
 
 
 def _overlap(boxes: Floats, windows: Floats) -> Floats:
-    """The areas that boxes and windows share, (4, ...) XYXY each."""
+    """Return the areas of the intersections of boxes and windows, (4, ...) XYXY each."""
     (x0, y0, x1, y1), (left, top, right, bottom) = boxes, windows
     width = np.minimum(x1, right) - np.maximum(x0, left)
     height = np.minimum(y1, bottom) - np.maximum(y0, top)

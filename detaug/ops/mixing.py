@@ -1,7 +1,7 @@
-"""Ops that put several images of a batch together, after `Resize`.
+"""Ops that mix images of a batch, after `Resize`.
 
-Partners come from the image's own batch, each of the others with the same chance, so the same seed gives the same
-pictures whatever the number of pipelines. The matrix, and with it `Batch.to_source`, remains that of the image itself.
+An image's partners come from its own batch, each of the others with equal chance, so a seed gives the same batches for
+any number of pipelines. The matrix, and with it `Batch.to_source`, stays that of the image itself.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ import numpy as np
 from nvidia.dali import fn
 
 from detaug.boxes.views import Floats, Ints, Views, padded, pairs, part_matrix
-from detaug.ops.arguments import Range, check, check_p, check_range, check_share
-from detaug.ops.erasing import cover, parts
+from detaug.ops.arguments import Range, check, check_p, check_range, check_share, is_number, is_whole
+from detaug.ops.erasing import cover, covered_parts
+from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
-from detaug.ops.pixels import as_bytes
 from detaug.ops.resize import first_of_batch
 
 
 def partners(views: Views, drawn: Floats) -> Ints:
-    """Rows of other images of each image's batch; one that is alone is its own partner. `drawn`: (N, ...) in [0, 1)."""
+    """Return indices (N, ...) of other images of each image's batch; a single image is its own partner.
+
+    `drawn`: (N, ...) in [0, 1).
+    """
     first = first_of_batch(views)
     count = np.searchsorted(views.batch, views.batch, side="right") - first
     own = np.arange(len(views)) - first
@@ -30,26 +33,31 @@ def partners(views: Views, drawn: Floats) -> Ints:
 
 
 class PasteTiles(PixelOp):
-    """Pastes rectangles of the batch's images, later ones over earlier ones."""
+    """Pastes rectangles of the batch's images, later ones over earlier ones, planned as "tiles" (see `_tiles`)."""
 
     mixes: ClassVar[bool] = True
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
-        tiles = planned["tiles"]  # one input: feeding DALI costs more than taking it apart there
+        tiles = planned["tiles"]  # all in one input: a feed costs DALI more than an index in its graph
         return fn.multi_paste(image, in_ids=tiles[0, :, 0], in_anchors=tiles[1], out_anchors=tiles[2], shapes=tiles[3])
 
 
-def _tiles(views: Views, rows: Ints, source: Floats, target: Floats) -> Arrays:
-    """The input of `PasteTiles`: of image `rows` (N, T) the rectangle `source` (N, T, 4), to `target` (N, T, 2)."""
-    index = views.slot[rows]
+def _tiles(views: Views, images: Ints, source: Floats, target: Floats) -> Arrays:
+    """Return the input of `PasteTiles`: T tiles an image.
+
+    `images` (N, T): the image that each tile shows; `source` (N, T, 4) XYXY: its rectangle of that image; `target`
+    (N, T, 2) (x, y): where it goes. "tiles" is (N, 4, T, 2): slot (twice), source corner, target corner, size; (y, x).
+    """
+    index = views.slot[images]
     in_anchor, shape = source[..., 1::-1], (source[..., 2:] - source[..., :2])[..., ::-1]
     tiles = np.stack([np.stack([index, index], axis=2), in_anchor, target[..., ::-1], shape], axis=2).astype(np.int64)
-    empty_first = np.argsort((shape > 0).all(2), axis=1, kind="stable")  # DALI's GPU kernel errs on empty last ones
+    # DALI's GPU kernel pastes wrongly where an empty tile is last
+    empty_first = np.argsort((shape > 0).all(2), axis=1, kind="stable")
     return {"tiles": tiles[np.arange(len(views))[:, None], empty_first].swapaxes(1, 2)}
 
 
-def _whole(views: Views) -> Floats:
-    """(N, 4): the images' rectangles, XYXY pixels."""
+def _whole_rectangles(views: Views) -> Floats:
+    """Return (N, 4): the rectangles of the whole images, XYXY pixels."""
     return np.concatenate([np.zeros((len(views), 2)), views.size[:, ::-1]], axis=1)
 
 
@@ -58,17 +66,17 @@ def _whole(views: Views) -> Floats:
 
 @dataclass(frozen=True)
 class Mosaic(PasteTiles):
-    """2 x 2 tiles with probability `p`: the image and three of its batch (Bochkovskiy et al. 2020, YOLOv4).
+    """Make 2 x 2 tiles of the image and three of its batch, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
 
-    The tiles meet at one point, drawn for x and y from `center`, shares of width and height. Each tile shows a part
-    of an image at full size, nothing is resampled: that part whose corner touches the point in Ultralytics' mosaic,
-    so the tile at the top left shows the bottom right of its image. With `center=(0, 1)` it is the middle of
-    Ultralytics' mosaic of twice the width and height. The image itself is at any of the four places (Ultralytics:
-    at the top left); partners are drawn one by one, so an image may come twice.
+    The tiles meet at one point, whose x and y are drawn from `center`, as shares of width and height. Each tile shows a
+    part of an image at full size, not resampled: the part next to the point in Ultralytics' mosaic, so the top left
+    tile shows the bottom right of its image. With `center=(0, 1)` it is the middle of Ultralytics' mosaic of twice the
+    width and height. The image itself is in any of the four quadrants (Ultralytics: top left); partners are drawn
+    independently, so an image may come twice.
 
-    Boxes are cut off at their tile, and dropped if less than `min_visibility` of their area is in it, or something
-    thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch`, counted from 0, on it
-    does nothing: Ultralytics' `close_mosaic=10` is `until_epoch=epochs - 10`.
+    Boxes are clipped to their tile, and dropped if less than `min_visibility` of their area is in it or what is left is
+    thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch` on, counted from 0, the
+    op does nothing: Ultralytics' `close_mosaic=10` is `until_epoch=epochs - 10`.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
@@ -84,11 +92,11 @@ class Mosaic(PasteTiles):
     min_visibility: float = 0.1
     until_epoch: int | None = None
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
         check_range("center", self.center, 0, 1)
         check_share("min_visibility", self.min_visibility)
-        whole = self.until_epoch is None or (type(self.until_epoch) is int and self.until_epoch >= 0)
+        whole = self.until_epoch is None or is_whole(self.until_epoch, 0)
         check("until_epoch", self.until_epoch, whole, "None or a whole number of epochs")
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -100,26 +108,29 @@ class Mosaic(PasteTiles):
         }
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        """From `until_epoch` on none is drawn: a batch made again does not know its epoch."""
+        """Draw no mosaic from `until_epoch` on. The draw says so, since a replayed batch does not know its epoch."""
         drawn = self.draw(rng, len(views))
         return drawn | {"mosaic": drawn["mosaic"] & (self.until_epoch is None or views.epoch < self.until_epoch)}
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        on = drawn["mosaic"]
+        mosaic = drawn["mosaic"][:, None, None]
         own = np.arange(len(views))[:, None]
-        rows = np.concatenate([own, partners(views, drawn["partners"])], axis=1)
-        place = (drawn["quadrant"][:, None] + np.arange(4)) % 4  # of the own image, then of the partners
-        source, target = _quarters(views, drawn["center"], place)
-        source = np.where(on[:, None, None], source, _only_own(views))
-        target = np.where(on[:, None, None], target, 0)
-        return _in_tiles(views, rows, source, target, self.min_visibility), _tiles(views, rows, source, target)
+        images = np.concatenate([own, partners(views, drawn["partners"])], axis=1)
+        quadrant = (drawn["quadrant"][:, None] + np.arange(4)) % 4  # of the own image, then of the partners
+        source, target = _quadrants(views, drawn["center"], quadrant)
+        source = np.where(mosaic, source, _only_own(views))
+        target = np.where(mosaic, target, 0)
+        return _move_boxes(views, images, source, target, self.min_visibility), _tiles(views, images, source, target)
 
 
-def _quarters(views: Views, center: Floats, place: Ints) -> tuple[Floats, Floats]:
-    """(N, T, 4): what tiles show, (N, T, 2) (x, y): where. `place` (N, T): 0, 1 at the top, 2, 3 below."""
+def _quadrants(views: Views, center: Floats, quadrant: Ints) -> tuple[Floats, Floats]:
+    """Return the tiles' rectangles of their images, (N, T, 4), and where they go, (N, T, 2) (x, y).
+
+    `quadrant` (N, T): 0, 1 at the top, 2, 3 at the bottom.
+    """
     size = views.size[:, None, ::-1]
     middle = np.round(center[:, None] * size)
-    after = np.stack([place % 2, place // 2], axis=2) == 1  # right, below
+    after = np.stack([quadrant % 2, quadrant // 2], axis=2) == 1  # right, bottom
     target = np.where(after, middle, 0)
     shape = np.where(after, size - middle, middle)
     start = np.where(after, 0, size - middle)
@@ -127,22 +138,23 @@ def _quarters(views: Views, center: Floats, place: Ints) -> tuple[Floats, Floats
 
 
 def _only_own(views: Views) -> Floats:
-    """(N, 4, 4): the whole image, and nothing of three others."""
-    return np.stack([_whole(views), *np.zeros((3, len(views), 4))], axis=1)
+    """Return (N, 4, 4): the whole image, and empty rectangles of three others."""
+    return np.stack([_whole_rectangles(views), *np.zeros((3, len(views), 4))], axis=1)
 
 
-def _in_tiles(views: Views, rows: Ints, source: Floats, target: Floats, least: float) -> Views:
-    """The views with the boxes that their tiles show, and the matrix of the first one. Arguments: see `_tiles`.
+def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_visibility: float) -> Views:
+    """Return the views with the boxes that their tiles show, and the matrix of the first tile. See also `_tiles`.
 
-    Box by box, without padding: what a tile shows of an image has few of its boxes.
+    Works on pairs of a tile and a box, without padding: a tile shows few boxes of its image.
     """
     real, size = views.labels >= 0, views.size[:, None, ::-1]
-    tile, box = pairs(np.append(0, np.cumsum(real.sum(1))), rows.ravel())
+    tile, box = pairs(np.append(0, np.cumsum(real.sum(1))), images.ravel())
     window = (source / np.tile(size, 2)).reshape(-1, 4).T.take(tile, 1)
-    image = tile // rows.shape[1]
-    cut, share, stays = _cut(views.boxes[real].T.take(box, 1), window, size[:, 0].T.take(image, 1), least)
+    image = tile // images.shape[1]
+    boxes, sizes = views.boxes[real].T.take(box, 1), size[:, 0].T.take(image, 1)
+    clipped, share, stays = _clip_to_windows(boxes, window, sizes, min_visibility)
     shift = (target - source[..., :2]) / size
-    moved = cut.take(stays, 1).T + np.tile(shift, 2).reshape(-1, 4).take(tile[stays], 0)
+    moved = clipped.take(stays, 1).T + np.tile(shift, 2).reshape(-1, 4).take(tile[stays], 0)
     box, count = box[stays], np.bincount(image[stays], minlength=len(views))
     return replace(
         views,
@@ -154,16 +166,19 @@ def _in_tiles(views: Views, rows: Ints, source: Floats, target: Floats, least: f
     )
 
 
-def _cut(boxes: Floats, windows: Floats, size: Floats, least: float) -> tuple[Floats, Floats, Ints]:
-    """Boxes cut off at windows, (4, P) XYXY relative to images of `size` (2, P) pixels, (x, y).
+def _clip_to_windows(
+    boxes: Floats, windows: Floats, size: Floats, min_visibility: float
+) -> tuple[Floats, Floats, Ints]:
+    """Clip boxes to windows, both (4, P) XYXY relative to images of `size` (2, P) pixels, (x, y).
 
-    Which of them stay, by the rule of `Views.shrink_boxes`, and the share of their areas that is left of those.
+    Returns the clipped boxes (4, P), the share of the area that is left of those that stay, and their indices: those
+    that stay by the rule of `Views.shrink_boxes`.
     """
     low, high = np.maximum(boxes[:2], windows[:2]), np.minimum(boxes[2:], windows[2:])
     left, whole = high - low, boxes[2:] - boxes[:2]
     pixels, area, whole_area = left * size, left[0] * left[1], whole[0] * whole[1]
     sliver = (pixels < 1 - 1e-6) & (pixels < whole * size - 1e-6)
-    stays = np.flatnonzero(((pixels > 1e-6) & ~sliver).all(0) & (area >= (least - 1e-9) * whole_area))
+    stays = np.flatnonzero(((pixels > 1e-6) & ~sliver).all(0) & (area >= (min_visibility - 1e-9) * whole_area))
     return np.concatenate([low, high]), area[stays] / whole_area[stays], stays
 
 
@@ -172,11 +187,12 @@ def _cut(boxes: Floats, windows: Floats, size: Floats, least: float) -> tuple[Fl
 
 @dataclass(frozen=True)
 class MixUp(PixelOp):
-    """The weighted mean of the image and one of its batch, with probability `p` (Zhang et al. 2018).
+    """Average the image and one of its batch with random weights, with probability `p` (Zhang et al. 2018).
 
-    image * lam + partner * (1 - lam), lam drawn from Beta(alpha, alpha); 32 is Ultralytics'. YOLOX takes 0.5, which a
-    large alpha comes close to. The boxes of both stay, each as it was, as in YOLOX and MMDetection, also where an alpha
-    below 1 leaves little to see of one of the two: a `Batch` has no weights. The matrix is that of the image itself.
+    The result is image * lam + partner * (1 - lam), lam drawn from Beta(alpha, alpha); 32 is Ultralytics' alpha. YOLOX
+    has lam = 0.5, as a large alpha nearly has. All boxes of both images stay unchanged, as in YOLOX and MMDetection,
+    also where an alpha below 1 leaves one of the two hardly visible: a `Batch` has no weights. The matrix is that of
+    the image itself.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
@@ -190,7 +206,7 @@ class MixUp(PixelOp):
 
     mixes: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
         check_alpha(self.alpha)
 
@@ -200,9 +216,9 @@ class MixUp(PixelOp):
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         mixed = drawn["share"] < 1
-        rows = np.where(mixed, partners(views, drawn["partner"]), np.arange(len(views)))
-        other = views[rows]
-        planned = {"partner": views.slot[rows], "share": drawn["share"]}
+        images = np.where(mixed, partners(views, drawn["partner"]), np.arange(len(views)))
+        other = views[images]
+        planned = {"partner": views.slot[images], "share": drawn["share"]}
         return views.with_boxes_of(other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))), planned
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
@@ -211,46 +227,43 @@ class MixUp(PixelOp):
 
 
 def check_alpha(alpha: float) -> None:
-    right = isinstance(alpha, int | float) and 0 < alpha < float("inf")
-    check("alpha", alpha, right, "a number above 0, of Beta(alpha, alpha)")
+    check("alpha", alpha, is_number(alpha, 0) and alpha > 0, "a number above 0, for Beta(alpha, alpha)")
 
 
 # ------------------------------------------------------------------------- rectangles of another image
 
 
 class _Overlay(PasteTiles):
-    """Rectangles of one other image, at the same place. A subclass says which."""
+    """Pastes rectangles of one other image at the same position. A subclass chooses them."""
 
     min_visibility: float
     max_hidden: float
 
     def rectangles(self, views: Views, partner: Views, drawn: Arrays) -> Floats:
-        """(N, K, 4) XYXY in whole pixels; empty ones for images that stay as they are."""
+        """Return (N, K, 4) XYXY in whole pixels, empty ones for images that do not change."""
         raise NotImplementedError(f"{type(self).__name__} must define rectangles(views, partner, drawn)")
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        rows = partners(views, drawn["partner"])
-        partner = views[rows]
+        partner_index = partners(views, drawn["partner"])
+        partner = views[partner_index]
         pasted = self.rectangles(views, partner, drawn)
-        visitors = partner.shrink_boxes(*parts(partner, pasted, inside=True), self.min_visibility)
-        source = np.concatenate([_whole(views)[:, None], pasted], axis=1)
-        own, other = (
-            np.tile(each[:, None], (1, count)) for each, count in ((np.arange(len(rows)), 1), (rows, pasted.shape[1]))
-        )
+        added = partner.shrink_boxes(*covered_parts(partner, pasted, inside=True), self.min_visibility)
+        source = np.concatenate([_whole_rectangles(views)[:, None], pasted], axis=1)
+        own, other = np.arange(len(views))[:, None], np.tile(partner_index[:, None], (1, pasted.shape[1]))
         tiles = _tiles(views, np.concatenate([own, other], axis=1), source, source[..., :2])
-        return cover(views, pasted, self.max_hidden).with_boxes_of(visitors), tiles
+        return cover(views, pasted, self.max_hidden).with_boxes_of(added), tiles
 
 
 @dataclass(frozen=True)
 class CutMix(_Overlay):
-    """One random rectangle of another image of the batch over this one, with probability `p` (Yun et al. 2019).
+    """Paste a random rectangle of another image of the batch, with probability `p` (Yun et al. 2019).
 
-    torchvision's draw: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its centre is
-    anywhere, and what would lie outside is cut off. It stands where it stood in the other image, in whole pixels.
+    The draw is torchvision's: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its centre
+    is anywhere, and what would lie outside is cut off. It keeps its position, in whole pixels.
 
-    The other image's boxes join, cut off at the rectangle, if at least `min_visibility` of their area is in it. An
-    own box of which the rectangle covers a whole side shrinks to what is left; one of which more than `max_hidden` of
-    the area is covered is dropped. Something thinner than a pixel is no box. The matrix is the image's own.
+    Boxes of the other image are added, clipped to the rectangle, if at least `min_visibility` of their area is in it. A
+    box of the image itself shrinks where the rectangle covers a whole side of it, and is dropped if more than
+    `max_hidden` of its area is covered. What is thinner than a pixel is dropped. The matrix is the image's own.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]], seed=1)
@@ -266,7 +279,7 @@ class CutMix(_Overlay):
     min_visibility: float = 0.3
     max_hidden: float = 0.7
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
         check_alpha(self.alpha)
         check_share("min_visibility", self.min_visibility)
@@ -286,14 +299,14 @@ class CutMix(_Overlay):
 
 @dataclass(frozen=True)
 class CopyPaste(_Overlay):
-    """Objects of another image of the batch over this one, with probability `p`, as rectangles.
+    """Paste objects of another image of the batch as rectangles, with probability `p`.
 
-    After Ghiasi et al. 2021 (Simple Copy-Paste), who paste masks: here it is the box with all its pixels, in whole
-    pixels around it, where it stood in the other image. `max_boxes` boxes are drawn from those of the other image,
-    with repetition, so it is one to `max_boxes` of them.
+    After Ghiasi et al. 2021 (Simple Copy-Paste), who paste masks; here the whole box is pasted, enlarged to whole
+    pixels, at the same position. `max_boxes` boxes are drawn from those of the other image, with repetition, so one to
+    `max_boxes` of them are pasted.
 
-    Other objects of that image that lie in the pasted rectangles by `min_visibility` of their area or more come
-    along, cut off. Own boxes that are covered shrink or go as in `CutMix`. The matrix is the image's own.
+    Other objects of that image are added, clipped, if at least `min_visibility` of their area is in the pasted
+    rectangles. Covered boxes of the image itself shrink or are dropped as in `CutMix`. The matrix is the image's own.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
@@ -309,9 +322,9 @@ class CopyPaste(_Overlay):
     min_visibility: float = 0.5
     max_hidden: float = 0.7
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         check_p(self.p)
-        check("max_boxes", self.max_boxes, type(self.max_boxes) is int and self.max_boxes >= 1, "a whole number from 1")
+        check("max_boxes", self.max_boxes, is_whole(self.max_boxes, 1), "a whole number from 1")
         check_share("min_visibility", self.min_visibility)
         check_share("max_hidden", self.max_hidden)
 
@@ -321,7 +334,7 @@ class CopyPaste(_Overlay):
 
     def rectangles(self, views: Views, partner: Views, drawn: Arrays) -> Floats:
         boxes, _, counts = partner.packed()
-        boxes = np.concatenate([boxes, np.zeros((len(views), 1, 4))], axis=1)  # one to take where there is none
+        boxes = np.concatenate([boxes, np.zeros((len(views), 1, 4))], axis=1)  # an empty one where there is none
         chosen = np.floor(drawn["chosen"] * counts[:, None]).astype(np.int64)
         boxes = np.take_along_axis(boxes, chosen[..., None], 1)
         around = np.concatenate([np.floor(boxes[..., :2] + 1e-6), np.ceil(boxes[..., 2:] - 1e-6)], axis=2)

@@ -1,20 +1,22 @@
-"""An op: boxes planned with NumPy and pixels changed by DALI or on the CPU, from one draw."""
+"""The base classes of ops: boxes are planned with NumPy, pixels are changed by DALI or on the CPU, from one draw."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detaug.boxes.views import Views
+from detaug.ops.arguments import to_python
 from detaug.ops.cpu_kernels import CpuKernel
 
 Node: TypeAlias = Any
 """A node of a DALI graph; DALI's own type says no more than this."""
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
-"""By name, arrays whose first axis is the batch: what an op draws, or what DALI is fed."""
+"""Arrays by name, whose first axis is the batch: what an op drew, or the inputs of a DALI graph."""
 
 Nodes: TypeAlias = dict[str, Node]
 
@@ -25,81 +27,96 @@ class _Then(Protocol):
 
 S = TypeVar("S", bound=_Then)
 
+_OLD_NAMES = {"paint": "dali_graph", "painter": "cpu_kernel"}
+
 
 class Op:
-    """One step of a recipe, in three parts that share one draw. A subclass is a frozen dataclass.
+    """One step of a recipe: it draws random numbers, plans boxes with them and changes pixels with them.
 
-    Derive from GeometricOp or PixelOp, which need one method beside `draw`.
+    A subclass is a frozen dataclass, and checks its arguments in `check_arguments`. Derive from GeometricOp or PixelOp,
+    which need one method beside `draw`.
 
     >>> for op in da.presets.retinanet():
     ...     print(op.stage, op)
     view RandomHorizontalFlip(p=0.5)
     render Resize(size=800, max_size=1333, letterbox=None, fill=(123.0, 117.0, 104.0))
-    output Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), dtype='float32', layout='CHW')
+    output Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), dtype='float32', memory_format='contiguous')
     """
 
     stage: ClassVar[str]
-    """Where it stands in a recipe: "view", then "render" (Resize), then "pixels", then "output" (Normalize)."""
+    """Its position in a recipe: "view", then "render" (Resize), then "pixels", then "output" (Normalize)."""
 
     uniform: ClassVar[bool] = True
-    """Do all images of a batch have one size after it?"""
+    """Whether all images of a batch have one size after it."""
 
     one_size: ClassVar[bool] = True
-    """And is it the same for all batches?"""
+    """Whether the images of all batches have one size after it."""
 
     mixes: ClassVar[bool] = False
-    """Does it put several images of a batch together? Then the batch needs two or more, of one size."""
+    """Whether it combines images of a batch. The batch then needs at least two, of one size."""
 
     output_layout: ClassVar[str] = "HWC"
-    """DALI's name of the image's layout after it."""
+    """DALI's name for the layout of the image after it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """A class that paints in a way of its own does so on the CPU too, if it says nothing else."""
+        """A class with its own `dali_graph` does not inherit a `cpu_kernel`, which would do something else."""
         super().__init_subclass__(**options)
+        for old, new in _OLD_NAMES.items():
+            if callable(vars(cls).get(old)):
+                raise TypeError(f"{cls.__name__} defines {old}(), which is now called {new}(): rename it")
         if "dali_graph" in vars(cls) and "cpu_kernel" not in vars(cls):
             cls.cpu_kernel = Op.cpu_kernel  # type: ignore[method-assign]
 
+    def __post_init__(self) -> None:
+        """Store arguments as Python's numbers and tuples, so that `repr`, == and saved recipes agree; check them."""
+        for field in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
+            object.__setattr__(self, field.name, to_python(getattr(self, field.name)))
+        self.check_arguments()
+
+    def check_arguments(self) -> None:
+        """Raise ValueError for an argument that breaks a rule: its name, the rule and the value."""
+
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
-        """The colours, RGB 0..255, that it puts beside images."""
+        """Return the colours that it puts around images, RGB 0..255."""
         return ()
 
     @property
     def after_resize(self) -> PixelOp | None:
-        """A second part, that the recipe puts right behind Resize; it plans with the numbers that this op drew."""
+        """Return a pixel op that runs directly after Resize with the numbers that this op drew, if it has one."""
         return None
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        """The random numbers for n images, by name: a batch, or several planned at once.
+        """Draw the random numbers for n images of one or several batches, by name.
 
-        Take them from `rng` only, in `paint` too: DALI's own would depend on the number of pipelines.
+        Take them from `rng` only, also those for `dali_graph`: DALI's own depend on the number of pipelines.
         """
         return {}
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        """The same, for an op whose draw depends on the boxes, or on the epoch."""
+        """Draw the random numbers of an op whose draw depends on the boxes or on the epoch."""
         return self.draw(rng, len(views))
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        """The views after this op, and what `paint` needs to know, by name."""
+        """Return the views after this op, and the inputs of `dali_graph` or of the CPU kernel, by name."""
         raise NotImplementedError(f"{type(self).__name__} must define plan(views, drawn)")
 
     def cpu_kernel(self, views: Views) -> CpuKernel | None:
-        """How to paint one image on the CPU, where that is faster than DALI's operators; else None.
+        """Return a function that changes one image on the CPU, where that is faster than DALI's operators; else None.
 
-        `views`: as in `paint`.
+        `views`: see `dali_graph`.
         """
         return None
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
-        """The image after this op. `planned`: what `plan` returned, as DALI nodes.
+        """Return the image after this op. `planned`: what `plan` returned, as DALI nodes.
 
-        `views`: one made-up view before this op, for what is the same in every batch, such as `fill`.
+        `views`: one example view before this op, for what is the same in every batch, such as `fill`.
         """
         return image
 
     def __call__(self, samples: S) -> S:
-        """Run at once on `da.batch(...)`."""
+        """Run eagerly on `da.batch(...)`."""
         if not hasattr(samples, "then"):
             raise TypeError(f"ops run on da.batch([image], boxes=[...]) or in a Loader, got {type(samples).__name__}")
         return samples.then(self)
@@ -109,8 +126,8 @@ class GeometricOp(Op):
     """Moves the views and leaves the pixels to `Resize`.
 
     A subclass defines `move`, and `draw` if it draws. In `views`, of N images, boxes are (N, M, 4) XYXY relative to the
-    view, labels (N, M); where a label is -1 there is no box, or none any more, and `boxes` holds whatever numbers.
-    `crop_to` goes to another window of it, `warp` turns it, `clip` cuts boxes off at its border.
+    view and labels (N, M); a label of -1 marks padding or a dropped box, whose coordinates mean nothing.
+    `crop_to` takes a window of the view, `warp` turns it, `clip` cuts boxes off at its border.
 
     >>> class LeftHalf(da.GeometricOp):
     ...     def move(self, views, drawn):
@@ -128,7 +145,7 @@ class GeometricOp(Op):
         return (tuple(self.fill),) if hasattr(self, "fill") else ()
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        """The views after this op."""
+        """Return the views after this op."""
         raise NotImplementedError(f"{type(self).__name__} must define move(views, drawn)")
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
@@ -136,9 +153,10 @@ class GeometricOp(Op):
 
 
 class PixelOp(Op):
-    """Changes pixels where they are; the boxes stay. `paint` gets what `draw` returned.
+    """Changes pixels in place; boxes stay. `dali_graph` gets what `draw` returned.
 
-    A subclass defines `paint`, and `draw` if it draws. `image` is a DALI node, (H, W, 3) in 0..255, uint8 or float32.
+    A subclass defines `dali_graph`, and `draw` if it draws. `image` is a DALI node, (H, W, 3) in 0..255, uint8 or
+    float32.
 
     >>> class Darker(da.PixelOp):
     ...     def draw(self, rng, n):

@@ -1,4 +1,4 @@
-"""Recipes as JSON or YAML files: a list of ops by name, each with its arguments.
+"""Save and load recipes as JSON or YAML: a list of ops by name, each with its arguments.
 
 - RandomZoomOut: {max_ratio: 3.0, p: 0.5}
 - RandomApply:
@@ -25,7 +25,7 @@ Types = Mapping[str, type[Op]]
 
 
 def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
-    """Write ops and all their arguments, defaults too, to a file: JSON if it ends in .json, else YAML.
+    """Write ops with all arguments, also defaults, to a file: JSON if its name ends in .json, else YAML.
 
     >>> from pathlib import Path
     >>> da.save_recipe([da.RandomHorizontalFlip(), da.RandomZoomOut(fill=(0, 0, 0))], "recipe.yaml")
@@ -47,9 +47,9 @@ def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
 
 
 def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
-    """The ops of a JSON or YAML file. `ops`: classes of your own that it may name.
+    """Load the ops of a JSON or YAML file. `ops`: classes of your own that it may name.
 
-    Raises ValueError that names the file, the entry and what is wrong with it.
+    Raises ValueError that names the file, the entry and the fault.
 
     >>> da.save_recipe(da.presets.ssd300(), "ssd300.json")
     >>> da.load_recipe("ssd300.json") == da.presets.ssd300()
@@ -61,7 +61,7 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
         entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
         if not isinstance(entries, list):
             raise ValueError(f"a recipe is a list of ops, got {type(entries).__name__}")
-        return [_in_place(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
+        return [_load_entry(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     except (yaml.YAMLError, json.JSONDecodeError) as error:
@@ -71,7 +71,7 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
 
 
 def library() -> dict[str, type[Op]]:
-    """The ops of detaug by name."""
+    """Return the ops of detaug by name."""
     package = import_module("detaug")  # which imports this module
     public = {name: getattr(package, name) for name in package.__all__}
     ops = {name: each for name, each in public.items() if isinstance(each, type) and issubclass(each, Op)}
@@ -88,16 +88,16 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
 
 
-def _in_place(place: str, entry: Any, types: Types) -> Op:
-    """The op of an entry; errors say where it stands."""
+def _load_entry(position: str, entry: Any, types: Types) -> Op:
+    """Make the op of an entry; errors name its position."""
     try:
-        return _op(entry, types)
+        return _make_op(entry, types)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise ValueError(f"{position}: {error}") from None
 
 
-def _op(entry: Any, types: Types) -> Op:
-    """From a name, or from one name with its arguments."""
+def _make_op(entry: Any, types: Types) -> Op:
+    """Make an op from its name, or from a dict of its name and arguments."""
     named = {entry: {}} if isinstance(entry, str) else entry
     if not (isinstance(named, dict) and len(named) == 1 and all(isinstance(each, dict) for each in named.values())):
         raise ValueError(f"an op is a name, or {{name: {{argument: value, ...}}}}; got {entry!r}")
@@ -114,5 +114,5 @@ def _op(entry: Any, types: Types) -> Op:
 
 def _value(argument: str, value: Any, types: Types) -> Any:
     if argument == "ops" and isinstance(value, list):
-        return tuple(_in_place(f"op {at}", each, types) for at, each in enumerate(value, 1))
+        return tuple(_load_entry(f"op {at}", each, types) for at, each in enumerate(value, 1))
     return tuple(_value("", each, types) for each in value) if isinstance(value, list) else value

@@ -1,7 +1,10 @@
-"""`Resize`: where the views become pixels, in one resample.
+"""`Resize` and `RandomShortestSize` render the views: one resample from source pixels to output pixels.
 
-A view that is not turned is one `fn.resize` of its window, exact to a tenth of a pixel. A turned one is first
-shrunk, antialiased, to about the output's resolution, then warped: linear interpolation alone would skip pixels.
+A view that is not turned is one `fn.resize` of its window of the source, exact to a tenth of a pixel. If it reaches
+beyond the image, the resized window goes onto a canvas of fill, at a whole pixel: so the border between image and fill
+is sharp, and the boxes follow the rounding (`_fit_to_canvas`). A turned view is first shrunk, antialiased, to about the
+output's resolution and then warped: linear interpolation alone would skip pixels. What an earlier op cut off a turned
+view is filled afterwards, along the edges of its clip region (`_half_planes`).
 """
 
 from __future__ import annotations
@@ -18,44 +21,44 @@ from nvidia.dali import math as dali_math
 from detaug.boxes import polygons
 from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, corners, inverse, part_matrix, view_matrix
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.arguments import FILL, RGB, check, check_rgb
+from detaug.ops.arguments import FILL, RGB, check, check_rgb, is_whole, is_wholes
 from detaug.ops.noise import LARGEST
 from detaug.ops.op import Arrays, Node, Nodes, Op
 
 
 class Render(Op):
-    """Turns views into pixels; a subclass says of what size."""
+    """Renders views as pixels. A subclass defines the output's size."""
 
     stage = "render"
     letterbox: str | None = None
     fill: RGB = FILL
 
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
-        """(N, 2): (height, width) in whole pixels."""
+        """Return (N, 2): (height, width) in whole pixels."""
         raise NotImplementedError(f"{type(self).__name__} must define output_size(views, drawn)")
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         size = self.output_size(views, drawn)
         if self.letterbox:
-            views = _letterboxed(views, size, 0.5 if self.letterbox == "center" else 0.0, self.fill)
-        views, planned = _turned(views, size) if views.turned else _upright(views, size)
-        return _without_slivers(replace(views, size=size, fill=None).clip()), planned
+            views = _letterbox(views, size, 0.5 if self.letterbox == "center" else 0.0, self.fill)
+        views, planned = _plan_warp(views, size) if views.turned else _plan_resize(views, size)
+        return _drop_slivers(replace(views, size=size, fill=None).clip()), planned
 
     def fill_around(self, views: Views) -> Fill | None:
-        """The colour beside the image; None where the view shows nothing but the image."""
+        """Return the colour around the image, or None where the views show nothing but the image."""
         return self.fill if self.letterbox else views.fill
 
     def cpu_kernel(self, views: Views) -> on_cpu.CpuKernel | None:
         if views.turned:
             return None
         fill = self.fill_around(views)
-        return partial(on_cpu.on_canvas, fill=fill) if fill else on_cpu.resized
+        return partial(on_cpu.resize_onto_canvas, fill=fill) if fill else on_cpu.resize
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
-        region = planned["region"]  # one input of (y, x) pairs: feeding DALI costs more than taking it apart there
-        image, fill = _resized(image, region), self.fill_around(views)
+        region = planned["region"]  # all (y, x) pairs in one input: a feed costs DALI more than an index in its graph
+        image, fill = _resize(image, region), self.fill_around(views)
         if views.turned:
-            return _warped(image, planned, fill or FILL)
+            return _warp(image, planned, fill or FILL)
         if fill is None:
             return image
         anchor, shape = (fn.cast(region[row], dtype=types.INT32) for row in (3, 4))
@@ -64,17 +67,17 @@ class Render(Op):
 
 @dataclass(frozen=True)
 class Resize(Render):
-    """Render the view: one antialiased linear resample to the output's size.
+    """Render the view with one antialiased linear resample to the output's size.
 
-    `size`: (H, W) pixels; or one number, the shorter side, at most `max_size` for the longer one, aspect ratio
-    kept (torchvision's `Resize(size, max_size=...)`); or a list of (H, W), one of which is drawn for each batch.
+    `size`: (H, W) pixels; or one number for the shorter side, with at most `max_size` for the longer one and the same
+    aspect ratio (torchvision's `Resize(size, max_size=...)`); or a list of (H, W), of which each batch draws one.
 
-    (H, W) stretches the view. With `letterbox` "center" or "top-left" its aspect ratio stays and `fill`, RGB
-    0..255, takes the rest (Ultralytics' LetterBox).
+    (H, W) stretches the view. With `letterbox` "center" or "top-left" the aspect ratio stays, and `fill`, RGB 0..255,
+    takes the rest (Ultralytics' LetterBox).
 
-    Where the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix
-    follow that rounding, so they stay exact. A box that lost more than three quarters and is thinner than a
-    pixel, of the output or of the source, is dropped; a whole one stays however small.
+    If the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix follow that
+    rounding, so they stay exact. A box is dropped if it lost more than three quarters of its area and is thinner than a
+    pixel of the output or of the source; a box that lost nothing stays however small.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.Resize((300, 300))(samples).boxes[0].round())
@@ -86,50 +89,49 @@ class Resize(Render):
     """
 
     size: int | tuple[int, int] | Sequence[tuple[int, int]]
-    _: KW_ONLY  # Resize(300, 300) is no size of (300, 300)
+    _: KW_ONLY  # so that Resize(300, 300), which is no (300, 300), is an error
     max_size: int | None = None
     letterbox: Literal["center", "top-left"] | None = None
     fill: RGB = FILL
 
-    def __post_init__(self) -> None:
-        right = all(map(_is_pair, self._several)) if self._several else _is_side(self.size) or _is_pair(self.size)
+    def check_arguments(self) -> None:
+        pairs = all(is_wholes(each, 2, low=1) for each in self._choices)
+        right = pairs if self._choices else is_whole(self.size, 1) or is_wholes(self.size, 2, low=1)
         rule = "(height, width), a list of those, or one number for the shorter side, in whole pixels"
         check("size", self.size, right, rule)
-        pair = not isinstance(self.size, int)
         if self.max_size is not None:
-            check("max_size", self.max_size, not pair, "left out when size is (height, width)")
-            check("max_size", self.max_size, self.max_size >= self.size, f"at least size ({self.size})")  # type: ignore[operator]
+            check("max_size", self.max_size, not self.uniform, "left out when size is (height, width)")
+            check("max_size", self.max_size, is_whole(self.max_size, self.size), f"at least size ({self.size})")  # type: ignore[arg-type]
         known = self.letterbox in (None, "center", "top-left")
         check("letterbox", self.letterbox, known, "None, 'center' or 'top-left'")
-        check("letterbox", self.letterbox, pair or not self.letterbox, "left out when size is one number")
+        check("letterbox", self.letterbox, self.uniform or not self.letterbox, "left out when size is one number")
         check_rgb("fill", self.fill)
 
     @property
-    def _several(self) -> Sequence[Any]:
-        """The sizes to draw from, if there are several."""
+    def _choices(self) -> Sequence[Any]:
+        """Return the sizes to draw from, if there are several."""
         given: Any = self.size
-        listed = isinstance(given, tuple | list) and any(isinstance(each, tuple | list) for each in given)
-        return given if listed else ()
+        return given if isinstance(given, tuple) and any(isinstance(each, tuple) for each in given) else ()
 
     @property
     def uniform(self) -> bool:  # type: ignore[override]
-        """Do all images of a batch have one size after it?"""
+        """Whether all images of a batch have one size after it."""
         return not isinstance(self.size, int)
 
     @property
     def one_size(self) -> bool:  # type: ignore[override]
-        """And is it the same for all batches?"""
-        return not self._several
+        """Whether the images of all batches have one size after it."""
+        return not self._choices
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        return {"size": rng.integers(len(self._several), size=n)} if self._several else {}
+        return {"size": rng.integers(len(self._choices), size=n)} if self._choices else {}
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        return _one_for_each_batch(views, self.draw(rng, len(views)))
+        return _same_for_each_batch(views, self.draw(rng, len(views)))
 
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
-        if self._several:
-            return np.array(self._several, np.float64)[drawn["size"]]
+        if self._choices:
+            return np.array(self._choices, np.float64)[drawn["size"]]
         if isinstance(self.size, int):
             return shorter_side(views.size, np.full(len(views), float(self.size)), self.max_size)
         return np.asarray(np.tile(np.array(self.size, np.float64)[:, None], len(views)).T)
@@ -137,10 +139,10 @@ class Resize(Render):
 
 @dataclass(frozen=True)
 class RandomShortestSize(Render):
-    """Resize the shorter side to one of `min_size`, drawn for each batch; the longer one gets at most `max_size`.
+    """Resize the shorter side to one of `min_size` pixels, drawn for each batch; the longer side to at most `max_size`.
 
-    Both in pixels. Multi-scale training with the aspect ratio kept. torchvision's `RandomShortestSize` draws for each
-    image: here the images of a batch keep one scale, so that little is padded.
+    For multi-scale training; the aspect ratio stays. torchvision's `RandomShortestSize` draws for each image; here the
+    images of a batch have one scale, so that less is padded.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomShortestSize((50, 75, 150))(samples)
@@ -153,17 +155,16 @@ class RandomShortestSize(Render):
 
     uniform = False
 
-    def __post_init__(self) -> None:
-        sizes = isinstance(self.min_size, tuple | list) and bool(self.min_size) and all(map(_is_side, self.min_size))
-        check("min_size", self.min_size, sizes, "one or more shorter sides in whole pixels")
-        if self.max_size is not None:
-            check("max_size", self.max_size, self.max_size >= max(self.min_size), "at least the largest of min_size")
+    def check_arguments(self) -> None:
+        check("min_size", self.min_size, is_wholes(self.min_size, low=1), "one or more shorter sides in whole pixels")
+        large = self.max_size is None or is_whole(self.max_size, max(self.min_size))
+        check("max_size", self.max_size, large, "at least the largest of min_size")
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"size": rng.integers(len(self.min_size), size=n)}
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        return _one_for_each_batch(views, self.draw(rng, len(views)))
+        return _same_for_each_batch(views, self.draw(rng, len(views)))
 
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
         short = np.array(self.min_size, np.float64)[drawn["size"]]
@@ -171,58 +172,51 @@ class RandomShortestSize(Render):
 
 
 def first_of_batch(views: Views) -> Ints:
-    """(N,): the row of the first image of each image's batch."""
+    """Return (N,): for each image, the index of the first image of its batch."""
     return np.searchsorted(views.batch, views.batch)
 
 
-def _one_for_each_batch(views: Views, drawn: Arrays) -> Arrays:
-    """What was drawn for the first image of a batch, for all of them: each can say it when the batch is replayed."""
+def _same_for_each_batch(views: Views, drawn: Arrays) -> Arrays:
+    """Give all images of a batch what its first one drew; a batch that is replayed then has it for each image."""
     first = first_of_batch(views)
     return {name: array[first] for name, array in drawn.items()}
 
 
 def shorter_side(size: Floats, short: Floats, max_size: int | None) -> Floats:
-    """(N, 2) whole pixels: views of `size` with their shorter side at `short` (N,), the longer at most `max_size`."""
+    """Scale `size` (N, 2) to a shorter side of `short` (N,) and a longer one of at most `max_size`, in whole pixels."""
     long = np.floor(short * size.max(1) / size.min(1) + 1e-6)  # torchvision rounds down, twice
     if max_size is not None:
         short = np.where(long > max_size, np.floor(max_size * short / long + 1e-6), short).clip(1)
         long = long.clip(max=max_size)
-    upright = (size[:, 0] > size[:, 1])[:, None]
-    return np.where(upright, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
+    portrait = (size[:, 0] > size[:, 1])[:, None]
+    return np.where(portrait, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
 
 
-def _resized(image: Node, region: Node) -> Node:
+def _resize(image: Node, region: Node) -> Node:
     if image.device == "cpu":
-        return on_cpu.painted(image, [(on_cpu.resized, {"region": region})])
+        return on_cpu.apply_kernels(image, [(on_cpu.resize, {"region": region})])
     return fn.resize(image, roi_start=region[0], roi_end=region[1], size=region[2])
 
 
-def _is_side(side: Any) -> bool:
-    return type(side) is int and side >= 1
-
-
-def _is_pair(size: Any) -> bool:
-    return isinstance(size, tuple | list) and len(size) == 2 and all(map(_is_side, size))
-
-
-def _letterboxed(views: Views, size: Floats, place: float, fill: RGB) -> Views:
-    """Views of the aspect ratio of `size`; `place` 0: the image is at the left or top, 0.5: in the middle."""
+def _letterbox(views: Views, size: Floats, anchor: float, fill: RGB) -> Views:
+    """Return views with the aspect ratio of `size`. `anchor` 0: the image is at the left or top, 0.5: in the middle."""
     ratio = size / views.size
     room = (ratio / ratio.min(1, keepdims=True))[:, ::-1]
-    return views.fill_outside(fill).crop_to(-place * (room - 1), -place * (room - 1) + room)
+    return views.fill_outside(fill).crop_to(-anchor * (room - 1), -anchor * (room - 1) + room)
 
 
-def _without_slivers(views: Views) -> Views:
-    gone = (views.visible < 0.25) & (views.labels >= 0)
-    rows = np.flatnonzero(gone.any(1))
-    if not len(rows):
+def _drop_slivers(views: Views) -> Views:
+    """Drop boxes that lost more than three quarters of their area and are thinner than a pixel."""
+    dropped = (views.visible < 0.25) & (views.labels >= 0)
+    images = np.flatnonzero(dropped.any(1))
+    if not len(images):
         return views
-    gone[rows] &= _thin(views[rows])
-    return views.keep(~gone)
+    dropped[images] &= _thin(views[images])
+    return views.keep(~dropped)
 
 
 def _thin(views: Views) -> Bools:
-    """(N, M): is the box thinner than a pixel of the output or of the source?"""
+    """Return (N, M): whether a box is thinner than a pixel of the output or of the source."""
     boxes = views.pixel_boxes()
     sides = boxes[..., 2:] - boxes[..., :2]
     if views.outlines is not None:  # a slanted sliver's hull is not thin
@@ -233,12 +227,12 @@ def _thin(views: Views) -> Bools:
 
 
 def _to_source(views: Views, size: Floats) -> Floats:
-    """(N, 3, 3): pixels of an output of `size` -> source pixels."""
+    """Return (N, 3, 3): pixels of an output of `size` -> source pixels."""
     return part_matrix(views.matrix, np.zeros_like(size), 1 / size[:, ::-1])
 
 
 def _slope(to_source: Floats, size: Floats) -> Floats:
-    """(N, 2, 2): the source pixels that one output pixel spans, in the middle of the output."""
+    """Return (N, 2, 2): how many source pixels one output pixel spans, at the centre of the output."""
     middle = to_source @ np.concatenate([size[:, ::-1] / 2, np.ones((len(size), 1))], axis=1)[..., None]
     slope = to_source[:, :2, :2] - middle[:, :2] / middle[:, 2:] * to_source[:, 2:, :2]
     return np.asarray(slope / middle[:, 2:])
@@ -247,32 +241,41 @@ def _slope(to_source: Floats, size: Floats) -> Floats:
 # ---------------------------------------------------------------------------------- views not turned
 
 
-def _upright(views: Views, size: Floats) -> tuple[Views, Arrays]:
-    """Views of which the image's part takes whole pixels, and the (y, x) pairs that `paint` needs."""
-    seen, place = _in_float32(views.source_window().round(6)), [size]  # a border of pixels but for rounding is one
-    if views.fill is not None:
-        views, part, offset = _laid_out(views, seen, size)
-        place = [part, -offset[:, ::-1], size]
-    return views, {"region": np.stack([seen[:, 0, ::-1], seen[:, 1, ::-1], *place], axis=1)}
+def _plan_resize(views: Views, size: Floats) -> tuple[Views, Arrays]:
+    """Return the views, rounded where they go onto a canvas, and the input "region".
+
+    "region" is (N, 3, 2): pairs (y, x), namely the window's first and last corner in the source and its output size. On
+    a canvas it is (N, 5, 2): also minus the window's offset on the canvas, and the canvas's size.
+    """
+    window = _in_float32(views.source_window().round(6))  # rounded: a window on the border of a pixel stays there
+    corner, opposite = window[:, 0, ::-1], window[:, 1, ::-1]
+    if views.fill is None:
+        return views, {"region": np.stack([corner, opposite, size], axis=1)}
+    views, window_size, offset = _fit_to_canvas(views, window, size)
+    return views, {"region": np.stack([corner, opposite, window_size, -offset[:, ::-1], size], axis=1)}
 
 
 def _in_float32(array: Floats) -> Floats:
-    """As DALI is told: what is not empty here is not empty there."""
+    """Round to float32, as DALI's input is: a window that is not empty here is then not empty there."""
     return array.astype(np.float32).astype(np.float64)
 
 
-def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, Floats]:
-    """Where the `seen` part of the source goes in an output of `size`, in whole pixels.
+def _fit_to_canvas(views: Views, window: Floats, size: Floats) -> tuple[Views, Floats, Floats]:
+    """Place the `window` of the source, (N, 2, 2), in an output of `size` in whole pixels.
 
-    Returns the views moved to fit, (N, 2) the part's (height, width), and (N, 2) its offset (x, y).
+    The window's length and offset are rounded to pixels of the output. Cropping the views so that the window covers
+    exactly those pixels moves boxes and matrix along, so that nothing is off by the rounding. A view that shows nothing
+    of the image gets an offset outside of the canvas.
+
+    Returns the views, and (N, 2) each the window's (height, width) and its offset (x, y) in output pixels.
     """
     size_xy = size[:, ::-1]
-    (begin, end), (first, last) = (each.transpose(1, 0, 2) for each in (corners(views.matrix), seen))
+    (begin, end), (first, last) = (each.transpose(1, 0, 2) for each in (corners(views.matrix), window))
     start, stop = (first - begin) / (end - begin), (last - begin) / (end - begin)  # relative to the view
     length = np.round((stop - start) * size_xy).clip(1, size_xy)
     room = size_xy - length
     offset = np.where(stop > 1 - 1e-6, room, np.round(start * size_xy).clip(0, room))
-    nothing = (stop <= start).any(1, keepdims=True)  # the view shows no part of the image at all
+    nothing = (stop <= start).any(1, keepdims=True)  # the view shows nothing of the image
     step = np.where(nothing, 1, stop - start) / length
     first = np.where(nothing, 0, start - step * offset)
     last = np.where(nothing, 1, first + step * size_xy)
@@ -282,11 +285,15 @@ def _laid_out(views: Views, seen: Floats, size: Floats) -> tuple[Views, Floats, 
 # -------------------------------------------------------------------------------------- turned views
 
 
-def _turned(views: Views, size: Floats) -> tuple[Views, Arrays]:
-    """The part of the source to shrink, to which size, and the map from output pixels to what was shrunk."""
+def _plan_warp(views: Views, size: Floats) -> tuple[Views, Arrays]:
+    """Return the views and the inputs: "region", the window of the source to shrink, and "matrix", for the warp.
+
+    "region" is (N, 4, 2): pairs (y, x), the window's corners, its size when shrunk, and the output's size. "matrix" is
+    (N, 3, 3): output pixels -> pixels of the shrunk window.
+    """
     to_source = _to_source(views, size)
-    start, end = np.swapaxes(_needed(views, to_source), 0, 1)
-    scale = np.linalg.norm(np.linalg.inv(_slope(to_source, size)), axis=1)  # output pixels a source pixel in x, y
+    start, end = np.swapaxes(_source_window(views, to_source), 0, 1)
+    scale = np.linalg.norm(np.linalg.inv(_slope(to_source, size)), axis=1)  # output pixels per source pixel in x, y
     shrunk = np.ceil((end - start) * np.minimum(scale, 1) - 1e-6).clip(1)
     matrix = inverse(view_matrix(start, end))
     matrix[:, :2] *= shrunk[..., None]
@@ -299,8 +306,8 @@ def _turned(views: Views, size: Floats) -> tuple[Views, Arrays]:
     )
 
 
-def _needed(views: Views, to_source: Floats) -> Floats:
-    """(N, 2, 2): what is in view and some pixels around it, in whole source pixels, inside what is shown."""
+def _source_window(views: Views, to_source: Floats) -> Floats:
+    """Return (N, 2, 2): what is in view and some pixels around it, in whole source pixels, in the source bounds."""
     quad = views.source_corners()
     margin = 2 + 2 * np.abs(to_source[:, :2, :2]).sum(2)
     low, high = views.source_bounds[:, 0], views.source_bounds[:, 1]
@@ -309,7 +316,7 @@ def _needed(views: Views, to_source: Floats) -> Floats:
 
 
 def _half_planes(polygon: Floats) -> Arrays:
-    """(N, 3, V) a, b, c of each edge of a polygon (N, V, 2): (x, y) lies a * x + b * y + c pixels inside it."""
+    """Return (N, 3, V) a, b, c for the edges of polygons (N, V, 2): (x, y) lies a * x + b * y + c pixels inside one."""
     after = np.roll(polygon, -1, 1)
     edge, around = after - polygon, (polygon[..., 0] * after[..., 1] - after[..., 0] * polygon[..., 1]).sum(1)
     length = np.linalg.norm(edge, axis=2)
@@ -319,14 +326,14 @@ def _half_planes(polygon: Floats) -> Arrays:
     return {"edges": np.stack([a, b, c], axis=1)}
 
 
-def _warped(image: Node, planned: Nodes, fill: Fill) -> Node:
+def _warp(image: Node, planned: Nodes, fill: Fill) -> Node:
     size = planned["region"][3]
     image = fn.experimental.warp_perspective(image, matrix=planned["matrix"], size=size, fill_value=list(fill))
-    return _filled_outside(image, planned, fill) if "edges" in planned else image
+    return _fill_outside(image, planned, fill) if "edges" in planned else image
 
 
-def _filled_outside(image: Node, planned: Nodes, fill: Fill) -> Node:
-    """The image with `fill` outside of the half planes, with edges as smooth as a resample's."""
+def _fill_outside(image: Node, planned: Nodes, fill: Fill) -> Node:
+    """Fill what is outside of the half planes, with edges as smooth as a resample's."""
     edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
     centres = types.Constant(np.arange(0.5, LARGEST, dtype=np.float32)[:, None], device=image.device)
     y, x = (fn.slice(centres, 0, fn.cast(planned["region"][3][axis], dtype=types.INT32), axes=[0]) for axis in (0, 1))

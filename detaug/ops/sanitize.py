@@ -1,4 +1,4 @@
-"""Rules for which boxes are worth keeping, beyond cutting off what is out of sight."""
+"""`SanitizeBoundingBoxes` drops boxes by size, shape and visibility."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from detaug.boxes.views import Views
-from detaug.ops.arguments import check, check_share
+from detaug.ops.arguments import check, check_share, is_number
 from detaug.ops.op import Arrays, PixelOp
 
 
 @dataclass(frozen=True)
 class SanitizeBoundingBoxes(PixelOp):
-    """Drop boxes, with their labels, that are too small, too thin or too little of their object. Pixels stay.
+    """Drop boxes, with their labels, that are too small, too thin or show too little of their object. Pixels stay.
 
-    The ops before it leave no invalid box; this is the one place for stricter rules. It stands after `Resize`, and
-    counts in output pixels. A box stays if its width and height are at least `min_size` pixels and its area at least
-    `min_area` square pixels (torchvision's `SanitizeBoundingBoxes`), if at least `min_visibility` of the object's
-    area, 0..1, is left of all that cropped or hid it (Albumentations' `BboxParams(min_visibility=...)`), and if its
-    longer side is at most `max_aspect_ratio` times the shorter one (Albumentations, Ultralytics' `ar_thr=100`).
+    Other ops already leave valid boxes only; this one is for stricter rules. It comes after `Resize` and counts output
+    pixels. A box stays if its width and height are at least `min_size` pixels and its area at least `min_area` square
+    pixels (torchvision's `SanitizeBoundingBoxes`), if crops and covers left at least `min_visibility` of the object's
+    area, 0..1 (Albumentations' `BboxParams(min_visibility=...)`), and if its longer side is at most `max_aspect_ratio`
+    times the shorter one (Albumentations, Ultralytics' `ar_thr=100`).
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], [[[20, 10, 60, 50], [0, 0, 3, 40]]], labels=[[1, 2]])
     >>> print(samples.then(da.Resize((100, 200)), da.SanitizeBoundingBoxes(min_size=5)).labels)
@@ -31,12 +31,12 @@ class SanitizeBoundingBoxes(PixelOp):
     min_visibility: float = 0.0
     max_aspect_ratio: float = float("inf")
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> None:
         for name in ("min_size", "min_area"):
             value = getattr(self, name)
-            check(name, value, isinstance(value, int | float) and 0 <= value < float("inf"), "a number from 0")
+            check(name, value, is_number(value, 0), "a number from 0")
         check_share("min_visibility", self.min_visibility)
-        right = isinstance(self.max_aspect_ratio, int | float) and self.max_aspect_ratio >= 1
+        right = is_number(self.max_aspect_ratio, 1) or self.max_aspect_ratio == float("inf")
         check("max_aspect_ratio", self.max_aspect_ratio, right, "a number of at least 1, longer / shorter side")
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
@@ -44,6 +44,6 @@ class SanitizeBoundingBoxes(PixelOp):
         sides = boxes[..., 2:] - boxes[..., :2]
         short, long = sides.min(2), sides.max(2)
         large = (short >= self.min_size - 1e-6) & (short * long >= self.min_area - 1e-6)
-        seen = views.visible >= self.min_visibility - 1e-9
+        visible = views.visible >= self.min_visibility - 1e-9
         thin = long / short.clip(1e-9) > self.max_aspect_ratio * (1 + 1e-9)
-        return views.keep(np.asarray(large & seen & ~thin)), {}
+        return views.keep(np.asarray(large & visible & ~thin)), {}

@@ -17,7 +17,7 @@ RESIZE = da.Resize(SIZE)
 
 @pytest.mark.parametrize(("min_size", "min_area"), [(1.0, 1.0), (10.0, 1.0), (1.0, 300.0), (7.5, 150.0)])
 def test_small_boxes_go_as_torchvisions_do(min_size: float, min_area: float) -> None:
-    from test_reference import tv_tensors, v2
+    from test_against_torchvision import tv_tensors, v2
 
     samples = coded_batch(0, 32, SIZE).then(RESIZE)
     after, op = samples.then(da.SanitizeBoundingBoxes(min_size, min_area)), v2.SanitizeBoundingBoxes(min_size, min_area)

@@ -12,7 +12,7 @@ from painted_files import Folder, same
 
 import detaug as da
 from detaug.boxes.views import Views
-from detaug.ops.cpu_kernels import _single_threads
+from detaug.ops.cpu_kernels import make_thread_pool
 from detaug.ops.op import Node, Nodes
 
 BLACK = (0.0, 0.0, 0.0)
@@ -73,7 +73,7 @@ def test_loaders_made_at_once_leave_the_number_of_torchs_threads() -> None:
     torch.set_num_threads(2)
     try:
         for _ in range(20):
-            together = [Thread(target=_single_threads, args=(3,)) for _ in range(6)]
+            together = [Thread(target=make_thread_pool, args=(3,)) for _ in range(6)]
             for thread in together:
                 thread.start()
             for thread in together:

@@ -227,13 +227,13 @@ class TestNormalize:
         expected = (PHOTO.transpose(2, 0, 1) / 255 - np.reshape(self.mean, (3, 1, 1))) / np.reshape(self.std, (3, 1, 1))
         assert np.abs(image - expected).max() < 1e-5
 
-    def test_types_and_layouts(self, device: str) -> None:
+    def test_types_and_memory_formats(self, device: str) -> None:
         for dtype, exact in (("float32", 1e-6), ("float16", 1e-3)):
-            for layout in ("CHW", "channels_last"):
-                op = da.Normalize(dtype=dtype, layout=layout)
+            for memory_format in ("contiguous", "channels_last"):
+                op = da.Normalize(dtype=dtype, memory_format=memory_format)
                 image = da.batch([PHOTO], device=device).then(da.Resize(SIZE), op).images[0]
                 assert image.dtype == np.dtype(dtype)
-                image = image if layout == "channels_last" else image.transpose(1, 2, 0)
+                image = image if memory_format == "channels_last" else image.transpose(1, 2, 0)
                 assert np.abs(image - PHOTO / 255).max() < exact
         image = da.batch([PHOTO], device=device).then(da.Resize(SIZE), da.Normalize(dtype="uint8")).images[0]
         assert np.array_equal(image.transpose(1, 2, 0), PHOTO)
@@ -242,8 +242,8 @@ class TestNormalize:
     def test_the_loader_yields_nchw_in_channels_last_memory(self, resize: da.Op, bccd: Any, device: str) -> None:
         reader = da.CocoReader(*bccd)
         plain, last = (
-            next(iter(da.Loader(reader, [resize, da.Normalize(layout=layout)], 4, device=device, train=False))).images
-            for layout in ("CHW", "channels_last")
+            next(iter(da.Loader(reader, [resize, normalize], 4, device=device, train=False))).images
+            for normalize in (da.Normalize(), da.Normalize(memory_format="channels_last"))
         )
         assert last.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(plain, last)
@@ -355,7 +355,7 @@ class TestPhotometricDistort:
         (lambda: da.SaltAndPepperNoise((0.5, 2)), "amount must be"),
         (lambda: da.Normalize(dtype="float64"), "dtype must be"),
         (lambda: da.Normalize(mean=(0.5, 0.5, 0.5), dtype="uint8"), "dtype must be 'float32' or 'float16' with a mean"),
-        (lambda: da.Normalize(layout="HWC"), "layout must be"),
+        (lambda: da.Normalize(memory_format="HWC"), "memory_format must be 'contiguous' or 'channels_last', got 'HWC'"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(make: Any, message: str) -> None:

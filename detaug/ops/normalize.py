@@ -1,0 +1,97 @@
+"""`Normalize`, the last op of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from nvidia.dali import fn, types
+
+from detaug.boxes.views import Views
+from detaug.ops import cpu_kernels as on_cpu
+from detaug.ops.arguments import check, is_numbers
+from detaug.ops.op import Node, Nodes, PixelOp
+
+
+@dataclass(frozen=True)
+class Normalize(PixelOp):
+    """Return (image / 255 - mean) / std, channels first. It is the last op of a recipe.
+
+    `mean`, `std`: three numbers each, for images in 0..1, as in torchvision; divide those for 0..255 by 255. The
+    defaults give images in 0..1, as torchvision's detectors expect: they normalise themselves. `dtype`: "float32",
+    "float16" or, with the default mean and std, "uint8", which leaves 0..255; or torch's dtype. `memory_format`:
+    "contiguous" or "channels_last", or torch's memory format. The batch's images are (N, 3, H, W) in both.
+
+    >>> samples = da.batch([np.full((4, 6, 3), 255, np.uint8)])  # white
+    >>> normalize = da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)
+    >>> image = samples.then(da.Resize((4, 6)), normalize).images[0]
+    >>> print(image.shape, image[:, 0, 0].round(2))
+    (3, 4, 6) [2.25 2.43 2.64]
+    """
+
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    dtype: Literal["float32", "float16", "uint8"] | torch.dtype = "float32"
+    memory_format: Literal["contiguous", "channels_last"] | torch.memory_format = "contiguous"
+
+    stage = "output"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _name(self.dtype))
+        object.__setattr__(self, "memory_format", _name(self.memory_format))
+        super().__post_init__()
+
+    def check_arguments(self) -> None:
+        shares = is_numbers(self.mean, 3) and all(0 <= value <= 1 for value in self.mean)
+        check("mean", self.mean, shares, f"three numbers in 0..1: {_OF_SHARES}")
+        positive = is_numbers(self.std, 3) and all(0 < value <= 1 for value in self.std)
+        check("std", self.std, positive, f"three numbers above 0, at most 1: {_OF_SHARES}")
+        check("dtype", self.dtype, self.dtype in _DTYPES, "'float32', 'float16' or 'uint8'")
+        plain = tuple(self.mean) == (0, 0, 0) and tuple(self.std) == (1, 1, 1)
+        check("dtype", self.dtype, self.dtype != "uint8" or plain, "'float32' or 'float16' with a mean or std")
+        known = self.memory_format in ("contiguous", "channels_last")
+        check("memory_format", self.memory_format, known, "'contiguous' or 'channels_last'")
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether it leaves images (H, W, 3)."""
+        return self.memory_format == "channels_last"
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The type of the values after it."""
+        return getattr(torch, str(self.dtype))  # type: ignore[no-any-return]
+
+    @property
+    def output_layout(self) -> str:  # type: ignore[override]
+        """DALI's name for the layout of the image after it."""
+        return "HWC" if self.channels_last else "CHW"
+
+    def cpu_kernel(self, views: Views) -> on_cpu.CpuKernel:
+        mean, std = (torch.from_numpy(np.array(values, np.float32)).view(3, 1, 1) for values in self.of_bytes())
+        return partial(on_cpu.normalize, mean=mean, std=std, dtype=self.torch_dtype)
+
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
+        mean, std = self.of_bytes()
+        canvas = {"crop": planned["canvas"], **_TO_CANVAS} if "canvas" in planned else {}
+        dtype, layout = _DTYPES[str(self.dtype)], self.output_layout
+        return fn.crop_mirror_normalize(image, mean=mean, std=std, dtype=dtype, output_layout=layout, **canvas)
+
+    def of_bytes(self) -> tuple[list[float], list[float]]:
+        """Return mean and std for images in 0..255; for "uint8" they are 0 and 1."""
+        scale = 1 if self.dtype == "uint8" else 255
+        return [value * scale for value in self.mean], [value * scale for value in self.std]
+
+
+def _name(value: Any) -> Any:
+    """Return the name of torch's dtype or memory format: "float32", "channels_last"; other values as they are."""
+    is_torchs = isinstance(value, torch.dtype | torch.memory_format)
+    return str(value).removeprefix("torch.").removesuffix("_format") if is_torchs else value
+
+
+_OF_SHARES = "red, green, blue, for images in 0..1 (mean and std for images in 0..255: divide both by 255)"
+_TO_CANVAS = {"crop_pos_x": 0.0, "crop_pos_y": 0.0, "out_of_bounds_policy": "pad", "fill_values": 0.0}
+_DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}

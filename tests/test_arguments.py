@@ -1,0 +1,188 @@
+"""Arguments of all ops and presets: NumPy's numbers, lists, booleans; and the old names of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import detaug as da
+from detaug.ops.arguments import is_number, is_numbers, is_whole, is_wholes, to_python
+from detaug.ops.recipe_file import library
+
+FLIPS = (da.RandomHorizontalFlip(p=0.25), da.RandomVerticalFlip(p=1.0))
+EXAMPLES = [
+    da.CLAHE(3.0, (4, 8), 0.5),
+    da.CenterCrop((20, 30)),
+    da.CenterCrop(20),
+    da.ColorJitter(0.5, (0.5, 2.0), 0.25, (-0.25, 0.5), 0.5),
+    da.CopyPaste(0.5, 2, 0.25, 0.75),
+    da.CutMix(0.5, 2.0, 0.25, 0.75),
+    da.GaussianBlur(5, (0.5, 1.5), 0.5),
+    da.GaussianNoise(0.125, 0.5, 0.5),
+    da.GridMask(0.5, 0.25, (20, 30), (1.0, 2.0, 3.0), 0.5),
+    da.JPEG((10, 20), 0.5),
+    da.MixUp(0.5, 2.0),
+    da.Mosaic(0.5, (0.25, 0.5), 0.5, 3),
+    da.Normalize((0.5, 0.25, 0.125), (0.5, 0.25, 0.125)),
+    da.Pad((1, 2, 3, 4), (1.0, 2.0, 3.0)),
+    da.Pad(3),
+    da.PadToMultiple(32, (1.0, 2.0, 3.0)),
+    da.RandAugment(3, 5, 11, (1.0, 2.0, 3.0)),
+    da.RandomAdjustSharpness(2.0, 0.5),
+    da.RandomAffine(10.0, (0.25, 0.5), (0.5, 1.5), (-5.0, 5.0, -2.0, 2.0), 0.5, (1.0, 2.0, 3.0)),
+    da.RandomAffine((-10.0, 5.0), shear=5.0),
+    da.RandomApply(FLIPS, 0.25),
+    da.RandomAutocontrast(0.25),
+    da.RandomBoxSafeCrop(0.25),
+    da.RandomChannelPermutation(0.25),
+    da.RandomChoice(FLIPS, (1.0, 3.0)),
+    da.RandomCrop((20, 30), 0.5, (1.0, 2.0, 3.0)),
+    da.RandomEqualize(0.25),
+    da.RandomErasing(0.5, (0.25, 0.5), (0.5, 2.0), (1.0, 2.0, 3.0), 0.5),
+    da.RandomGrayscale(0.25),
+    da.RandomHSV(0.25, 0.5, 0.125, 0.5),
+    da.RandomHorizontalFlip(0.25),
+    da.RandomInvert(0.25),
+    da.RandomIoUCrop((0.25, 0.5), (0.5, 1.0), (0.5, 2.0), 20, 0.25, True, 0.5),
+    da.RandomOrder(FLIPS),
+    da.RandomPerspective(0.25, 0.5, (1.0, 2.0, 3.0)),
+    da.RandomPhotometricDistort((0.5, 1.5), (0.5, 1.5), (0.5, 1.5), (-0.25, 0.25), 0.25, False),
+    da.RandomPosterize(4, 0.25),
+    da.RandomRotate90(0.25),
+    da.RandomRotation((-10.0, 20.0), 0.5, True, (1.0, 2.0, 3.0)),
+    da.RandomShortestSize((20, 30), 50),
+    da.RandomSolarize(128.0, 0.25),
+    da.RandomVerticalFlip(0.25),
+    da.RandomZoomOut(3.0, 0.25, (1.0, 2.0, 3.0)),
+    da.Resize((20, 30), fill=(1.0, 2.0, 3.0)),
+    da.Resize(((20, 30), (40, 50))),
+    da.Resize(20, max_size=30),
+    da.SaltAndPepperNoise((0.25, 0.5), 0.25),
+    da.SanitizeBoundingBoxes(2.0, 3.0, 0.25, 4.0),
+    da.ScaleJitter((20, 30), (0.5, 2.0), (1.0, 2.0, 3.0), 0.5),
+    da.TrivialAugmentWide(11, (1.0, 2.0, 3.0)),
+]
+
+Convert = Callable[[Any], Any]
+
+
+def arguments(op: da.Op) -> dict[str, Any]:
+    return {field.name: getattr(op, field.name) for field in fields(op)}  # type: ignore[arg-type]
+
+
+def converted(value: Any, convert: Convert) -> Any:
+    """The value with its numbers and booleans converted, at any depth, and its tuples as lists."""
+    if isinstance(value, tuple):
+        return [converted(each, convert) for each in value]
+    return convert(value) if isinstance(value, int | float) else value
+
+
+def as_numpy(value: Any) -> Any:
+    """The smallest type of NumPy that has this value: they are of several."""
+    return np.min_scalar_type(value).type(value)
+
+
+def with_one_boolean(value: Any) -> Iterator[Any]:
+    """Copies of the value in each of which one number is True."""
+    if isinstance(value, tuple):
+        for at, each in enumerate(value):
+            yield from ((*value[:at], other, *value[at + 1 :]) for other in with_one_boolean(each))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield True
+
+
+def test_every_op_is_here() -> None:
+    assert {type(op) for op in EXAMPLES} == set(library().values())
+
+
+@pytest.mark.parametrize("op", EXAMPLES, ids=repr)
+def test_numpys_numbers_are_stored_as_pythons(op: da.Op, tmp_path: Path) -> None:
+    made = type(op)(**{name: converted(value, as_numpy) for name, value in arguments(op).items()})
+    assert made == op
+    assert repr(made) == repr(op)
+    da.save_recipe([made], tmp_path / "numpy.yaml")
+    da.save_recipe([op], tmp_path / "python.yaml")
+    assert (tmp_path / "numpy.yaml").read_text() == (tmp_path / "python.yaml").read_text()
+    assert da.load_recipe(tmp_path / "numpy.yaml") == [op]
+
+
+@pytest.mark.parametrize("op", EXAMPLES, ids=repr)
+def test_booleans_are_not_numbers(op: da.Op) -> None:
+    """An error names the argument; it may also name another one that no longer fits."""
+    for name, value in arguments(op).items():
+        for wrong in with_one_boolean(value):
+            with pytest.raises(ValueError, match=r"^\w+ must be .*, got .*True"):
+                type(op)(**{**arguments(op), name: wrong})
+
+
+def test_presets_take_numpys_numbers() -> None:
+    mean, std = np.full(3, 0.5), np.full(3, 0.25, np.float32)
+    for make in (da.presets.ssd300, da.presets.retinanet, da.presets.yolo640):
+        assert repr(make(tuple(mean), tuple(std))) == repr(make((0.5,) * 3, (0.25,) * 3))
+    evaluation = da.presets.evaluation(np.int64(300), max_size=np.int32(500))
+    assert repr(evaluation) == repr(da.presets.evaluation(300, max_size=500))
+    assert repr(da.presets.yolo640(until_epoch=np.int64(3))) == repr(da.presets.yolo640(until_epoch=3))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+def test_normalize_takes_torchs_dtypes(dtype: Any) -> None:
+    assert repr(da.Normalize(dtype=getattr(torch, dtype))) == repr(da.Normalize(dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [(torch.contiguous_format, "contiguous"), (torch.channels_last, "channels_last")]
+)
+def test_normalize_takes_torchs_memory_formats(given: torch.memory_format, name: Any) -> None:
+    assert repr(da.Normalize(memory_format=given)) == repr(da.Normalize(memory_format=name))
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "whole"),
+    [
+        (3, True, True),
+        (np.uint8(3), True, True),
+        (10**400, True, True),
+        (3.0, True, False),
+        (np.float16(3), True, False),
+        (True, False, False),
+        (np.True_, False, False),
+        (float("nan"), False, False),
+        (float("inf"), False, False),
+        ("3", False, False),
+        (None, False, False),
+        (np.timedelta64(3), False, False),
+        (np.array([3]), False, False),
+    ],
+    ids=repr,
+)
+def test_what_is_a_number(value: Any, number: bool, whole: bool) -> None:
+    assert (is_number(value), is_whole(value)) == (number, whole)
+    assert (is_numbers([value]), is_wholes((value,))) == (number, whole)
+
+
+def test_bounds_and_counts() -> None:
+    assert is_number(0.5, 0, 1)
+    assert not is_number(1.5, 0, 1)
+    assert is_whole(4, 4, 4)
+    assert not is_whole(3, 4)
+    assert is_numbers([1, 2], 2)
+    assert not is_numbers([1, 2], 3)
+    assert not is_numbers(())
+    assert not is_wholes([1, 0], 2, low=1)
+
+
+def test_numbers_become_pythons_at_any_depth() -> None:
+    found = to_python([np.float32(0.5), (np.int8(2), [np.True_]), "text", None])
+    assert repr(found) == "(0.5, (2, (True,)), 'text', None)"
+
+
+@pytest.mark.parametrize(("old", "new"), [("paint", "dali_graph"), ("painter", "cpu_kernel")])
+def test_the_old_name_of_a_method_is_refused(old: str, new: str) -> None:
+    with pytest.raises(TypeError, match=rf"Own defines {old}\(\), which is now called {new}\(\): rename it"):
+        type("Own", (da.PixelOp,), {old: lambda self, *given: given[0]})
