@@ -27,7 +27,8 @@ from PIL import Image
 
 import detaug as da
 from detaug.boxes.views import whole_images
-from detaug.loading.pipeline import Lane, resolve_device
+from detaug.loading.devices import resolve_device
+from detaug.loading.pipeline import PipelineWorker
 from detaug.loading.planner import PLANNED_AT_ONCE
 from detaug.ops.op import Node, Op
 from detaug.ops.recipe import Recipe
@@ -112,7 +113,7 @@ def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
 def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Namespace) -> tuple[float, float]:
     """Images a second, and microseconds an image: of the CPU, or of the wall clock where there is a GPU."""
     device = resolve_device(options.device)
-    lane = Lane(lambda: [recipe.dali_graph(source(device.type))], options.batch_size, options.threads, device, IN_WORK)
+    lane = PipelineWorker(lambda: [recipe.dali_graph(source(device.type))], options.batch_size, options.threads, device, IN_WORK)
     inputs = plans(recipe, options.batch_size)
     for _ in range(IN_WORK):
         lane.start(next(inputs))
@@ -126,7 +127,7 @@ def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Names
     return images / wall, (cpu if device.type == "cpu" else wall) / images * 1e6
 
 
-def _turn(lane: Lane, inputs: Iterator[dict[str, Any]]) -> None:
+def _turn(lane: PipelineWorker, inputs: Iterator[dict[str, Any]]) -> None:
     lane.finish()
     if lane.device.type == "cuda":
         torch.cuda.synchronize(lane.device)

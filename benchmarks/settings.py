@@ -41,7 +41,7 @@ def compare(job: Job, others: list[Settings], cores: list[int], turns: int, fold
     for (some, how), results in found.items():
         decoding, loading = rates_of(results)
         cpu = statistics.median(result["cpu_s_per_1000"] for _, result in results)
-        together = f"{how.depth} times {how.together}, engine {how.hw_decoder_load}"
+        together = f"{how.depth} times {how.batches_per_group}, engine {how.hw_decoder_load}"
         print(f"batch {job.batch_size}, {some} cores, {how.pipelines} pipelines, {how.threads} threads, {together}:")
         print(f"  loader {text(loading)}, {cpu:.2f} CPU s/1000, {ratio(loading, first)} of the first")
         print(f"  decode {text(decoding)}, loader / decode {ratio(loading, decoding)}", flush=True)

@@ -1,5 +1,8 @@
 """Run the command: `python -m detaug`."""
 
+import sys
+
 from detaug.cli.main import main
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,10 +15,11 @@ from nvidia.dali import fn
 from detaug.boxes.views import Floats, Views, pad_rows, start_offsets, whole_images
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
-from detaug.gpu.fused_kernel import OneKernel, kernel_of
-from detaug.loading.pipeline import Lane, resolve_device
+from detaug.gpu.fused_kernel import FusedKernel, kernel_for
+from detaug.loading.devices import resolve_device
+from detaug.loading.pipeline import PipelineWorker
+from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Node, Op
-from detaug.ops.pixels import Normalize
 from detaug.ops.recipe import Plan, Recipe
 from detaug.ops.resize import Render
 
@@ -119,22 +120,23 @@ class Samples:
     @cached_property
     def images(self) -> list[Array]:
         """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
-        if kernel := kernel_of(self._recipe, self.device):
-            return self._painted_by(kernel)
-        lane = Lane(self._graph, len(self), 1, self.device)
-        lane.start({"image": list(self.source_images), **self.plan.inputs})
-        (images,) = lane.finish()
-        on_cpu = images.as_cpu()
-        return [np.array(on_cpu.at(at)) for at in range(len(self))]
+        if kernel := kernel_for(self._recipe, self.device):
+            return self._render(kernel)
+        worker = PipelineWorker(self._graph, len(self), 1, self.device)
+        worker.start({"image": list(self.source_images), **self.plan.inputs})
+        on_cpu = worker.finish()[0].as_cpu()
+        images = [np.array(on_cpu.at(at)) for at in range(len(self))]
+        worker.close()
+        return images
 
-    def _painted_by(self, kernel: OneKernel) -> list[Array]:
+    def _render(self, kernel: FusedKernel) -> list[Array]:
         sources = torch.from_numpy(np.concatenate([image.ravel() for image in self.source_images]))
         shapes, sizes = np.array([image.shape for image in self.source_images]), self.plan.views.size.astype(int)
-        table = kernel.table(np.arange(len(self)), shapes[:, :2], self.plan.inputs)
-        (on_gpu,) = kernel.with_offsets([table], [start_offsets(shapes.prod(1))])
+        parameters = kernel.tile_parameters(np.arange(len(self)), shapes[:, :2], self.plan.inputs)
+        (on_gpu,) = kernel.to_device([parameters], [start_offsets(shapes.prod(1))])
         height, width = sizes.max(0).tolist()
-        together = kernel.paint(sources.to(self.device), on_gpu, (height, width)).cpu()
-        images = [image[:, :h, :w] for image, (h, w) in zip(together, sizes.tolist(), strict=True)]
+        rendered = kernel.render(sources.to(self.device), on_gpu, (height, width)).cpu()
+        images = [image[:, :h, :w] for image, (h, w) in zip(rendered, sizes.tolist(), strict=True)]
         channels_first = self._recipe.pixel_steps[-1].op.output_layout == "CHW"
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]
 

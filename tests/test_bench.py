@@ -200,7 +200,7 @@ def test_a_gpu_gets_many_small_batches_or_few_large_ones(
     batch_size: int, pixels: int, together: int, depth: int, depth_one_by_one: int
 ) -> None:
     cuda = torch.device("cuda", 0)
-    assert choose_settings(cuda, batch_size, pixels) == Settings(2, 2, depth, together=together)
+    assert choose_settings(cuda, batch_size, pixels) == Settings(2, 2, depth, batches_per_group=together)
     assert choose_settings(cuda, batch_size, pixels, may_join=False) == Settings(2, 2, depth_one_by_one)
 
 
@@ -209,18 +209,18 @@ def test_a_gpu_gets_many_small_batches_or_few_large_ones(
 )
 def test_the_cpu_gets_small_batches_together(batch_size: int, pixels: int, together: int) -> None:
     cpu, threads = torch.device("cpu"), len(os.sched_getaffinity(0))
-    assert choose_settings(cpu, batch_size, pixels) == Settings(1, threads, together=together)
+    assert choose_settings(cpu, batch_size, pixels) == Settings(1, threads, batches_per_group=together)
     assert choose_settings(cpu, batch_size, pixels, may_join=False) == Settings(1, threads)
 
 
 def test_what_is_given_goes_before_the_file_and_the_file_before_the_defaults(tmp_path: Path) -> None:
-    write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6, together=8))
+    write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6, batches_per_group=8))
     device = torch.device("cpu")
     assert choose_settings(device, 32, 90000).threads == len(os.sched_getaffinity(0))
-    assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6, together=8)
+    assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6, batches_per_group=8)
     assert choose_settings(device, 32, 90000, tmp_path / "s.json", may_join=False) == Settings(4, 5, 6)
     (tmp_path / "depth.json").write_text('{"settings": {"depth": 8}}')  # of a version that made no batches together
-    assert choose_settings(torch.device("cuda", 0), 32, 90000, tmp_path / "depth.json") == Settings(2, 2, 8, together=1)
+    assert choose_settings(torch.device("cuda", 0), 32, 90000, tmp_path / "depth.json") == Settings(2, 2, 8, batches_per_group=1)
 
 
 @pytest.mark.parametrize(

@@ -151,10 +151,10 @@ def test_batches_that_are_made_together_are_what_they_are_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Three, then one, which is planned with them, then two."""
-    monkeypatch.setattr("detaug.loading.planner.PLANNED_AT_ONCE", 16)
+    monkeypatch.setattr("detaug.loading.planner.BLOCK_IMAGES", 16)
     reader, options = da.CocoReader(*painted), {"device": device, "train": train, "cache": cache}
     alone, together, resumed = (
-        da.Loader(reader, recipe, batch_size=4, settings=settings_file(painted, together=count), **options)
+        da.Loader(reader, recipe, batch_size=4, settings=settings_file(painted, batches_per_group=count), **options)
         for count in (1, 3, 3)
     )
     batches = [*alone, *alone]
@@ -174,7 +174,7 @@ def test_a_batch_stays_as_it_was_while_the_loader_goes_on(painted: Folder, devic
 
 def test_a_batch_that_is_changed_in_place_changes_no_other(painted: Folder, device: str) -> None:
     """Nor does autograd take it for that, which would refuse to go back through the other."""
-    reader, settings = da.CocoReader(*painted), settings_file(painted, together=3)
+    reader, settings = da.CocoReader(*painted), settings_file(painted, batches_per_group=3)
     alone = list(da.Loader(reader, BLACK_SSD, 4, device=device))
     first, second, third = islice(da.Loader(reader, BLACK_SSD, 4, device=device, settings=settings), 3)
     scale = torch.ones((), requires_grad=True)
@@ -191,7 +191,7 @@ def test_breaking_off_starts_a_new_epoch_the_next_time(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     whole = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu")
     epochs = [list(whole), list(whole)]
-    settings = settings_file(painted, pipelines=3, together=2)
+    settings = settings_file(painted, pipelines=3, batches_per_group=2)
     broken = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", settings=settings)
     for batch in broken:
         assert same(batch, epochs[0][0])
@@ -303,7 +303,7 @@ def test_images_of_several_sizes_are_padded_at_the_right_and_the_bottom(painted:
         [],
         [da.Normalize()],
         [da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)],
-        [da.Normalize(layout="channels_last", dtype="float16")],
+        [da.Normalize(memory_format="channels_last", dtype="float16")],
     ],
     ids=["none", "plain", "mean", "channels_last"],
 )

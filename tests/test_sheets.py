@@ -14,7 +14,7 @@ from PIL import Image
 
 import detaug as da
 from detaug.cli.main import main
-from detaug.drawing import boxes, class_color, page
+from detaug.drawing import boxes, class_color, page, save_picture
 from detaug.drawing import text as lettering
 from detaug.sheets import (
     Detections,
@@ -23,7 +23,6 @@ from detaug.sheets import (
     draws_sheet,
     ops_sheet,
     samples_sheet,
-    save_sheet,
     steps_sheet,
 )
 from detaug.sheets.photos import read_photos
@@ -374,9 +373,9 @@ def test_a_sheet_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "replace", interrupt)
+    monkeypatch.setattr("os.replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        save_sheet(Image.new("RGB", (8, 8)), tmp_path / "x.png")
+        save_picture(Image.new("RGB", (8, 8)), tmp_path / "x.png")
     assert [path.name for path in tmp_path.iterdir()] == ["x.png"]
     assert (tmp_path / "x.png").read_text() == "old"
 

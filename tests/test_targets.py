@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_reference import import_torchvision
+from reference import import_torchvision
 from torch import Tensor
 
 import detaug as da

@@ -1,50 +1,26 @@
-"""The commands that convert annotations: parse, call one function of the library, print."""
+"""The commands that convert and merge annotations."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-FOLDER = click.Path(file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-@contextmanager
-def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on stderr, as a function (done, total); None where stderr is not a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
-        yield show
+from detaug.cli import options
+from detaug.cli.options import AT_LEAST_1, FOLDER, print_unless, progress_bar
 
 
 @click.command()
 @click.argument("root", type=FOLDER)
-@click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+@options.output_json
 @click.option("--split", metavar="NAME", help="Only the images of ROOT/ImageSets/Main/NAME.txt, in its order.")
 @click.option(
     "--classes",
     metavar="a,b,c|FILE",
     help="Class names in the order of their ids, or a file, one a line; others are dropped.  [default: all]",
 )
-@click.option(
-    "--origin",
-    type=click.Choice(["one", "zero"]),
-    default="one",
-    show_default=True,
-    help="Pixels count from 1 and boxes include the last (VOC), or from 0 and they exclude it.",
-)
+@options.origin
 @click.option(
     "--difficult",
     type=click.Choice(["keep", "crowd", "drop"]),
@@ -59,19 +35,13 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
     show_default=True,
     help="Images without XML: keep them as images without boxes, or leave them out.",
 )
-@click.option(
-    "--on-error",
-    type=click.Choice(["stop", "skip"]),
-    default="stop",
-    show_default=True,
-    help="Files that cannot be used: list them all and stop, or leave them out.",
-)
+@options.on_error
 @click.option("--images", type=FOLDER, help="The folder of the images.  [default: ROOT/JPEGImages, else ROOT]")
 @click.option("--annotations", type=FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to read with.")
-@click.option("--report", type=FILE, help="A json file for everything repaired, dropped or refused.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **options: Any) -> None:
+@click.option("--jobs", type=AT_LEAST_1, default=1, show_default=True, help="Processes to read with.")
+@options.report
+@options.quiet
+def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **more: Any) -> None:
     """Convert a Pascal VOC data set to COCO json.
 
     ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included.
@@ -83,52 +53,26 @@ def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **op
 
     class_names = None if classes is None else read_class_names(classes)
     with progress_bar("reading", quiet) as progress:
-        summary = voc_to_coco(root, output, classes=class_names, progress=progress, **options)
-    if not quiet:
-        click.echo(str(summary))
-
-
-_on_error = click.option(
-    "--on-error",
-    type=click.Choice(["stop", "skip"]),
-    default="stop",
-    show_default=True,
-    help="What cannot be used: list all of it and stop, or leave it out.",
-)
-_with_images = click.option(
-    "--with-images",
-    type=click.Choice(["none", "copy", "link"]),
-    default="none",
-    show_default=True,
-    help="Leave the images where they are, copy them into OUT_FOLDER, or make symbolic links there.",
-)
-_image_folder = click.option("--images", type=FOLDER, help="The folder that the json's file names are relative to.")
-_report = click.option("--report", type=FILE, help="A json file for everything repaired, dropped or refused.")
-_quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+        summary = voc_to_coco(root, output, classes=class_names, progress=progress, **more)
+    print_unless(quiet, summary)
 
 
 @click.command()
-@click.argument("annotations", metavar="FILE.json", type=FILE)
-@click.argument("output", metavar="OUT_FOLDER", type=FOLDER)
+@options.annotations
+@options.output_folder
 @click.option("--split", metavar="NAME", help="The split to write: ImageSets/Main/NAME.txt.  [default: FILE]")
-@click.option(
-    "--origin",
-    type=click.Choice(["one", "zero"]),
-    default="one",
-    show_default=True,
-    help="Count pixels from 1 and include a box's last (VOC), or from 0 and exclude it.",
-)
-@_image_folder
-@_with_images
-@_on_error
-@_report
-@_quiet
-def convert_coco_to_voc(annotations: Path, output: Path, quiet: bool, **options: Any) -> None:
+@options.origin
+@options.image_folder
+@options.with_images
+@options.on_error
+@options.report
+@options.quiet
+def convert_coco_to_voc(annotations: Path, output: Path, quiet: bool, **more: Any) -> None:
     """Convert a COCO json to Pascal VOC.
 
-    Writes Annotations, ImageSets/Main/NAME.txt and classes.txt into OUT_FOLDER, which may hold other splits
-    already: no file is ever replaced by other content. convert-voc with that split and those classes gives
-    the same boxes, ids and names again.
+    Writes Annotations, ImageSets/Main/NAME.txt and classes.txt into OUT_FOLDER. It may hold other splits already, but
+    no file is replaced by other content. convert-voc with that split and those classes gives the same boxes, ids and
+    names again.
 
     \b
     detaug convert-coco-to-voc train.json VOC --images photos --with-images link
@@ -136,19 +80,18 @@ def convert_coco_to_voc(annotations: Path, output: Path, quiet: bool, **options:
     from detaug.converters import coco_to_voc
 
     with progress_bar("writing", quiet) as progress:
-        summary = coco_to_voc(annotations, output, progress=progress, **options)
-    if not quiet:
-        click.echo(str(summary))
+        summary = coco_to_voc(annotations, output, progress=progress, **more)
+    print_unless(quiet, summary)
 
 
 @click.command()
 @click.argument("data", metavar="ROOT|data.yaml", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+@options.output_json
 @click.option("--split", metavar="NAME", default="train", show_default=True, help="train, val or test of data.yaml.")
-@_on_error
-@_report
-@_quiet
-def convert_yolo(data: Path, output: Path, quiet: bool, **options: Any) -> None:
+@options.on_error
+@options.report
+@options.quiet
+def convert_yolo(data: Path, output: Path, quiet: bool, **more: Any) -> None:
     """Convert YOLO labels to COCO json.
 
     ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names. Rows of labels are
@@ -160,14 +103,13 @@ def convert_yolo(data: Path, output: Path, quiet: bool, **options: Any) -> None:
     from detaug.converters import yolo_to_coco
 
     with progress_bar("reading", quiet) as progress:
-        summary = yolo_to_coco(data, output, progress=progress, **options)
-    if not quiet:
-        click.echo(str(summary))
+        summary = yolo_to_coco(data, output, progress=progress, **more)
+    print_unless(quiet, summary)
 
 
 @click.command()
-@click.argument("annotations", metavar="FILE.json", type=FILE)
-@click.argument("output", metavar="OUT_FOLDER", type=FOLDER)
+@options.annotations
+@options.output_folder
 @click.option(
     "--split",
     type=click.Choice(["train", "val", "test"]),
@@ -175,16 +117,16 @@ def convert_yolo(data: Path, output: Path, quiet: bool, **options: Any) -> None:
     show_default=True,
     help="The split of data.yaml to write.",
 )
-@_image_folder
-@_with_images
-@_on_error
-@_report
-@_quiet
-def convert_coco_to_yolo(annotations: Path, output: Path, quiet: bool, **options: Any) -> None:
+@options.image_folder
+@options.with_images
+@options.on_error
+@options.report
+@options.quiet
+def convert_coco_to_yolo(annotations: Path, output: Path, quiet: bool, **more: Any) -> None:
     """Convert a COCO json to YOLO labels.
 
-    Writes labels/SPLIT and data.yaml into OUT_FOLDER, in Ultralytics' layout. A data.yaml that an earlier run
-    made gets the split added; no other file is ever replaced by other content.
+    Writes labels/SPLIT and data.yaml into OUT_FOLDER, in Ultralytics' layout. The split is added to a data.yaml that
+    this command wrote before; no other file is replaced by other content.
 
     \b
     detaug convert-coco-to-yolo train.json yolo --images photos --with-images link
@@ -192,35 +134,33 @@ def convert_coco_to_yolo(annotations: Path, output: Path, quiet: bool, **options
     from detaug.converters import coco_to_yolo
 
     with progress_bar("writing", quiet) as progress:
-        summary = coco_to_yolo(annotations, output, progress=progress, **options)
-    if not quiet:
-        click.echo(str(summary))
+        summary = coco_to_yolo(annotations, output, progress=progress, **more)
+    print_unless(quiet, summary)
 
 
 @click.command()
-@click.argument("annotations", metavar="A.json B.json ...", type=FILE, nargs=-1, required=True)
-@click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+@click.argument("annotations", metavar="A.json B.json ...", type=options.FILE, nargs=-1, required=True)
+@options.output_json
 @click.option(
     "--images",
     type=FOLDER,
     multiple=True,
     help="The folder of a file's images, once for each file in their order.  [default: one folder for all]",
 )
-@click.option("--join", is_flag=True, help="Put the boxes of an image that is in several files together.")
-@_on_error
-@_report
-@_quiet
-def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **options: Any) -> None:
+@click.option("--join", is_flag=True, help="Combine the boxes of an image that is in several files.")
+@options.on_error
+@options.report
+@options.quiet
+def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any) -> None:
     """Merge COCO json files into one.
 
-    Ids are given anew and classes are joined by name. With --images for each file, the merged file names are
-    relative to the deepest folder that holds all of them; without, they stay as they are.
+    Ids are new, and classes are joined by name. With --images for each file, the merged file names are relative to the
+    deepest folder that holds all of them; without, they stay as they are.
 
     \b
-    detaug merge 2007.json 2012.json -o both.json --images VOC2007/JPEGImages --images VOC2012/JPEGImages
+    detaug merge 2007.json 2012.json -o both.json \\
+        --images VOC2007/JPEGImages --images VOC2012/JPEGImages
     """
     from detaug.converters import merge_coco
 
-    summary = merge_coco(annotations, output, **options)
-    if not quiet:
-        click.echo(str(summary))
+    print_unless(quiet, merge_coco(annotations, output, **more))

@@ -16,9 +16,10 @@ from detaug import presets
 from detaug.converters import voc_to_coco
 from detaug.converters.check.check import check_coco
 from detaug.demo.shapes import make_voc
-from detaug.loading.loader import Loader
+from detaug.drawing import save_picture
 from detaug.loading.devices import resolve_device
-from detaug.sheets import draws_sheet, save_sheet
+from detaug.loading.loader import Loader
+from detaug.sheets import draws_sheet
 from detaug.sources.coco_reader import CocoReader
 
 __all__ = ["GO_ON", "Speed", "demo"]
@@ -117,7 +118,7 @@ def _check(folder: Path, out: Path, say: Callable[[str], None]) -> None:
 def _draw_sheet(reader: CocoReader, seed: int, path: Path) -> None:
     """The first images are of different scenes."""
     rows = range(min(4, len(reader)))
-    save_sheet(draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()"), path)
+    save_picture(draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()"), path)
 
 
 def _name(device: torch.device) -> str:

@@ -6,6 +6,7 @@ from detaug.drawing.colors import class_color as class_color
 from detaug.drawing.finding_picture import finding_picture as finding_picture
 from detaug.drawing.html_report import check_to_html as check_to_html
 from detaug.drawing.images import to_image as to_image
+from detaug.drawing.save import save_picture as save_picture
 from detaug.drawing.sheet import Tile as Tile
 from detaug.drawing.sheet import make_sheet as make_sheet
 
@@ -17,5 +18,6 @@ __all__ = [
     "finding_picture",
     "hatch",
     "make_sheet",
+    "save_picture",
     "to_image",
 ]

@@ -25,7 +25,7 @@ from detaug.converters.files.atomic import write_atomically
 from detaug.evaluation import voc_ap
 from detaug.evaluation.voc_ap import Floats, Ints
 from detaug.loading.batch import Batch
-from detaug.loading.pipeline import resolve_device
+from detaug.loading.devices import resolve_device
 from detaug.sources.coco_reader import CocoReader
 
 COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")

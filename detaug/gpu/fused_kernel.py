@@ -1,12 +1,13 @@
-"""Painting on a GPU in one kernel: a Resize that does not turn, a mosaic, a linear map of colours, Normalize.
+"""Render whole batches on a GPU in one kernel: a Resize that does not turn, a mosaic, linear colour, Normalize.
 
-DALI needs three or four kernels for that, each of which reads and writes all pixels, takes all of the GPU, and so stops
-decoding for as long.
+DALI needs three or four kernels for this. Each reads and writes all pixels and takes the whole GPU, so decoding stops
+for as long.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -18,104 +19,104 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.boxes.views import Fill, Ints
-from detaug.gpu.streams import on_device
+from detaug.gpu.streams import to_device
 from detaug.ops.arguments import FILL
+from detaug.ops.color_ops import ColorMap
 from detaug.ops.mixing import PasteTiles
+from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
-from detaug.ops.pixels import ColorMap, Normalize
 from detaug.ops.recipe import Recipe
 from detaug.ops.resize import Render, Resize
 
-TILE = (8, 64)
-"""(rows, columns) of the output that a program of the kernel paints at once: the fastest of eight on an H200."""
+BLOCK = (8, 64)
+"""(rows, columns) of the output that a program of the kernel renders at once: the fastest of eight on an H200."""
 
-PROGRAMS = 4
-"""For each of the GPU's processors: those that decode find room beside them."""
+PROGRAMS_PER_PROCESSOR = 4
+"""Programs for each of the GPU's multiprocessors: few enough to leave room for the decoder's kernels."""
 
 OPTIONS = {"enable_fp_fusion": True}
-"""Triton 3.9 warns where this is not said, since 3.10 has another default."""
+"""Triton 3.9 warns without it, because 3.10 changes the default."""
+
+_EVERYWHERE = 1e9
+"""Pixels: beyond any image."""
 
 
 @dataclass(frozen=True)
-class OneKernel:
-    """Paints what a recipe planned, from decoded images to a batch, in one pass over the batch."""
+class FusedKernel:
+    """Renders what a recipe planned, from decoded images to a batch, in one pass over the output."""
 
     region: str
-    """The input of the recipe that says where what goes."""
+    """Name of the recipe's input with the regions that Resize renders."""
     tiles: str | None
-    """The one that says what is pasted of which images, if there is one."""
+    """Name of the input with the tiles that are pasted, if the recipe pastes."""
     color: str | None
-    """The one with the linear maps of colour, likewise."""
+    """Name of the input with the linear colour maps, if the recipe has one."""
     fill: Fill
     normalize: Normalize
     device: torch.device
 
-    def table(self, at: Ints, sizes: Ints, inputs: Arrays) -> Ints:
-        """What the kernel is told of N images of T parts each, (N, T, C), before it is known where their bytes begin.
+    def tile_parameters(self, slots: Ints, sizes: Ints, inputs: Arrays) -> Ints:
+        """Return the kernel's parameters of N images with T tiles each, (N, T, C), without the offsets of their bytes.
 
-        `at` (N,): which of the images of its run each is; `sizes` (N, 2): height, width; `inputs`: `Recipe.plan`'s.
+        `slots` (N,): the position of each image in its group; `sizes` (N, 2): height, width; `inputs`: `Recipe.plan`'s.
         """
-        from detaug.gpu.triton_kernel import ROW  # Triton is there where there is a GPU
+        from detaug.gpu.triton_kernel import TILE  # Triton is installed where there is a GPU
 
-        table, region = np.zeros((len(sizes), 1), ROW), inputs[self.region]
-        table["region"][:, 0, : region.shape[1]] = region
-        if region.shape[1] == 3:  # the window takes all of the image
-            table["region"][:, 0, 4] = region[:, 2]
-        table["shown"][:, :, 1] = _ALL
-        table["size"][:, 0], table["offset"][:, 0], table["fill"] = sizes, at, np.round(self.fill)
+        parameters, region = np.zeros((len(sizes), 1), TILE), inputs[self.region]
+        parameters["region"][:, 0, : region.shape[1]] = region
+        if region.shape[1] == 3:  # the region fills the whole image
+            parameters["region"][:, 0, 4] = region[:, 2]
+        parameters["shown"][:, :, 1] = _EVERYWHERE
+        parameters["size"][:, 0], parameters["offset"][:, 0] = sizes, slots
+        parameters["fill"] = np.round(self.fill)
         if self.tiles:
-            table = _pasted(table, at, inputs[self.tiles])
+            parameters = _pasted_tiles(parameters, slots, inputs[self.tiles])
         mean, std = self.normalize.of_bytes()
-        table["color"][:, 0] = inputs[self.color] if self.color else np.eye(3, 4)
-        table["mean"], table["scale"] = mean, np.divide(1, std)
-        return table.view(np.int64).reshape(*table.shape, -1)
+        parameters["color"][:, 0] = inputs[self.color] if self.color else np.eye(3, 4)
+        parameters["mean"], parameters["scale"] = mean, np.divide(1, std)
+        return parameters.view(np.int64).reshape(*parameters.shape, -1)
 
-    def with_offsets(self, tables: list[Ints], offsets: list[Ints]) -> list[Tensor]:
-        """Tables of runs on the device, copied there at once, whose images' bytes begin at `offsets`, (N,) of each."""
-        table = np.concatenate(tables)
-        table[..., -1] = np.concatenate([at[each[..., -1]] for each, at in zip(tables, offsets, strict=True)])
-        return list(on_device(table, self.device).split_with_sizes([len(each) for each in tables]))
+    def to_device(self, parameters: Sequence[Ints], offsets: Sequence[Ints]) -> list[Tensor]:
+        """Copy the parameters of several groups to the device at once, with the byte `offsets` (N,) of their images."""
+        joined = np.concatenate(parameters)
+        slots = [each[..., -1] for each in parameters]
+        joined[..., -1] = np.concatenate([offset[slot] for slot, offset in zip(slots, offsets, strict=True)])
+        return list(to_device(joined, self.device).split_with_sizes([len(each) for each in parameters]))
 
-    def paint(self, sources: Tensor, table: Tensor, canvas: tuple[int, int]) -> Tensor:
-        """(N, 3, *canvas): the images of N rows of `table`, at the left and top, zeros beside them.
+    def render(self, sources: Tensor, parameters: Tensor, canvas: tuple[int, int]) -> Tensor:
+        """Return (N, 3, *canvas): the images at the top left, zeros beside them.
 
-        `sources`: bytes, in which each source has (height, width, 3) from its offset on.
+        `sources`: the bytes of the source images, (height, width, 3) each, from their offsets on. `parameters`:
+        (N, T, C), as `to_device` returns them.
         """
-        from detaug.gpu.triton_kernel import paint
+        from detaug.gpu.triton_kernel import render
 
-        images, parts, _ = table.shape
-        layout = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
-        shape, dtype = (images, 3, *canvas), getattr(torch, self.normalize.dtype)
-        out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=layout)
-        with _current(self.device):
-            paint[_programs(self.device),](
-                sources, table.view(torch.float32), table, out, images, parts, *canvas, *out.stride(), *TILE, **OPTIONS
-            )
+        images, tiles, _ = parameters.shape
+        memory_format = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
+        shape, dtype = (images, 3, *canvas), getattr(torch, str(self.normalize.dtype))
+        out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
+        with _as_current(self.device):
+            render[_programs(self.device),](
+                sources, parameters.view(torch.float32), parameters, out, images, tiles, *canvas, *out.stride(), *BLOCK,
+                **OPTIONS,
+            )  # fmt: skip
         return out
 
 
-def kernel_of(recipe: Recipe, device: torch.device) -> OneKernel | None:
-    """The kernel that paints all of the recipe on this device, if there is one."""
-    kernel = one_kernel(recipe, device) if device.type == "cuda" else None
+def kernel_for(recipe: Recipe, device: torch.device) -> FusedKernel | None:
+    """Return the kernel that renders all of the recipe on this device, if there is one."""
+    kernel = fuse(recipe, device) if device.type == "cuda" else None
     return kernel if kernel and _triton_works(device) else None
 
 
-def may_join(recipe: Recipe, kernel: OneKernel | None) -> bool:
-    """Can a pipeline work on several batches as one? Their images have one size, or get theirs behind the pipeline."""
-    return recipe.one_size or kernel is not None
-
-
-def one_kernel(recipe: Recipe, device: torch.device) -> OneKernel | None:
-    """The kernel that paints all of the recipe, if there is one, whatever the device is."""
-    kinds = [
-        next((kind for kind in _KNOWN if type(step.op).dali_graph is kind.dali_graph), None)
-        for step in recipe.pixel_steps
-    ]
+def fuse(recipe: Recipe, device: torch.device) -> FusedKernel | None:
+    """Return the kernel that renders all of the recipe, if it can, whatever the device."""
+    kinds = [_known_kind(step.op) for step in recipe.pixel_steps]
     steps: dict[Any, Any] = dict(zip(kinds, recipe.pixel_steps, strict=True))
-    if kinds != [kind for kind in _KNOWN if kind in steps] or steps[Render].views.turned:
+    if kinds != [kind for kind in _KNOWN_OPS if kind in steps] or steps[Render].views.turned:
         return None
-    tiles, color, normalize = (steps.get(kind) for kind in _KNOWN[1:])
-    return OneKernel(
+    tiles, color, normalize = (steps.get(kind) for kind in _KNOWN_OPS[1:])
+    return FusedKernel(
         region=steps[Render].inputs["region"],
         tiles=tiles.inputs["tiles"] if tiles else None,
         color=color.inputs["color"] if color else None,
@@ -125,18 +126,23 @@ def one_kernel(recipe: Recipe, device: torch.device) -> OneKernel | None:
     )
 
 
-_KNOWN: tuple[type[Op], ...] = (Render, PasteTiles, ColorMap, Normalize)
-"""What the kernel does, in this order; an op may have a `paint` of its own, then it is none of them."""
-
-_ALL = 1e9
-"""Pixels: beyond any image."""
+_KNOWN_OPS: tuple[type[Op], ...] = (Render, PasteTiles, ColorMap, Normalize)
+"""The ops that the kernel renders, in this order."""
 
 
-def _pasted(table: NDArray[Any], at: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
-    """(N, T): the rows (N, 1) of whole images as parts of those into which they are pasted; see `mixing.PasteTiles`."""
+def _known_kind(op: Op) -> type[Op] | None:
+    """Return the op's class among the known ones; None for a subclass with a `dali_graph` of its own."""
+    return next((kind for kind in _KNOWN_OPS if type(op).dali_graph is kind.dali_graph), None)
+
+
+def _pasted_tiles(parameters: NDArray[Any], slots: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
+    """Return (N, T): tiles, made of the whole images in `parameters` (N, 1), for the images that they are pasted into.
+
+    `tiles`: the input of `mixing.PasteTiles`.
+    """
     source, target, shape = tiles[:, 1], tiles[:, 2], tiles[:, 3]
-    rows = tiles[:, 0, :, 0] + (np.arange(len(at)) - at)[:, None]  # `tiles` counts from the first image of the run
-    pasted: NDArray[Any] = table.view(np.int64).take(rows, 0).view(table.dtype)[..., 0]  # as numbers: ten times as fast
+    images = tiles[:, 0, :, 0] + (np.arange(len(slots)) - slots)[:, None]  # `tiles` counts from the start of the group
+    pasted: NDArray[Any] = parameters.view(np.int64).take(images, 0).view(parameters.dtype)[..., 0]  # 10 x as fast
     pasted["region"][:, :, 3] += source - target
     pasted["shown"][:, :, 0], pasted["shown"][:, :, 1] = target, target + shape
     return pasted
@@ -144,17 +150,17 @@ def _pasted(table: NDArray[Any], at: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
 
 @cache
 def _triton_works(device: torch.device) -> bool:
-    """Does it build the kernel here? It needs a C compiler."""
-    kernel, pixel = one_kernel(Recipe((Resize((1, 1)),)), device), torch.zeros(3, dtype=torch.uint8, device=device)
+    """Try the kernel on one pixel; without a C compiler Triton cannot build it. Warn if it fails."""
+    kernel, pixel = fuse(Recipe((Resize((1, 1)),)), device), torch.zeros(3, dtype=torch.uint8, device=device)
     assert kernel
     whole = {kernel.region: np.array([[[0, 0], [1, 1], [1, 1]]])}
     try:
-        table = kernel.table(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
-        (on_gpu,) = kernel.with_offsets([table], [np.zeros(1, np.int64)])
-        kernel.paint(pixel, on_gpu, (1, 1))
-    except Exception as error:  # noqa: BLE001 whatever it is, DALI can do it
+        parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
+        (on_gpu,) = kernel.to_device([parameters], [np.zeros(1, np.int64)])
+        kernel.render(pixel, on_gpu, (1, 1))
+    except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
         warnings.warn(
-            f"DALI's operators paint, which takes longer, since Triton does not work here ({error}); it needs a C "
+            f"DALI's operators render, which is slower, because Triton does not work here ({error}); it needs a C "
             "compiler and Python's headers: gcc and python3-dev, as Debian and Ubuntu call them",
             stacklevel=2,
         )
@@ -164,9 +170,11 @@ def _triton_works(device: torch.device) -> bool:
 
 @cache
 def _programs(device: torch.device) -> int:
-    return PROGRAMS * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+    if device.type == "cpu":
+        return 1
+    return PROGRAMS_PER_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _current(device: torch.device) -> AbstractContextManager[object]:
-    """Triton runs kernels on torch's current device."""
+def _as_current(device: torch.device) -> AbstractContextManager[object]:
+    """Make it torch's current device, where Triton runs kernels."""
     return nullcontext() if device.type == "cpu" else torch.cuda.device(device.index)

@@ -1,4 +1,4 @@
-"""What goes to a CUDA device, and what is made on one of its streams and used on another."""
+"""Copies to a CUDA device, and tensors that are made on one CUDA stream and used on another."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 
-def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
-    """The array there, copied by the current stream; nobody waits for it. On the CPU it is the array's own memory.
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Copy an array to the device on the current stream, without waiting. On the CPU, share the array's memory.
 
-    NumPy moves it into pinned memory: torch would use all cores for more than 32,768 numbers, and its threads spin for
-    a while when they are done, where others have work for the cores.
+    NumPy copies into pinned memory first: for more than 32,768 numbers torch would use all cores, and its threads spin
+    for a while afterwards, on cores that the decoders need.
     """
     tensor = torch.from_numpy(array)
     if device.type == "cpu":
@@ -23,33 +24,36 @@ def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
     return pinned.to(device, non_blocking=True)
 
 
-class MadeOn:
-    """The stream that is a device's current one, and all that it has been given to do. On the CPU this is nothing."""
+class StreamGuard:
+    """Mark what the current CUDA stream has been given so far, so that another stream can wait for it.
+
+    Make one directly after the tensors that it guards. On the CPU it does nothing.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.stream = torch.cuda.current_stream(device.index) if device.type == "cuda" else None
         self.event = self.stream.record_event() if self.stream else None
 
-    def hand_over(self, *tensors: torch.Tensor) -> None:
-        """Tensors that were made on it, to the stream that is current by now, if that is another one.
+    def wait(self, *tensors: Tensor) -> None:
+        """Let the current stream wait for these tensors, and keep their memory until that stream is done with them.
 
-        That one waits for them, and their memory, which must be torch's, is not used again before it is done with them.
+        The memory must be torch's.
         """
-        if self.event and (now := self._other_stream()):
-            now.wait_event(self.event)
+        if self.event and (current := self._other_stream()):
+            current.wait_event(self.event)
             for tensor in tensors:
-                tensor.record_stream(now)
+                tensor.record_stream(current)
 
-    def hand_over_copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same for one whose memory is not torch's, which is free again when this stream is done with it."""
+    def wait_for_copy(self, tensor: Tensor) -> Tensor:
+        """Return the tensor, or for another stream a copy: for memory that is not torch's, which DALI reuses."""
         if not self._other_stream():
             return tensor
         with torch.cuda.stream(self.stream):
-            copy, made_on = tensor.clone(), MadeOn(tensor.device)
-        made_on.hand_over(copy)
+            copy, guard = tensor.clone(), StreamGuard(tensor.device)
+        guard.wait(copy)
         return copy
 
     def _other_stream(self) -> torch.cuda.Stream | None:
-        """The current one, if it is another."""
-        now = torch.cuda.current_stream(self.stream.device_index) if self.stream else None
-        return now if now != self.stream else None
+        """Return the current stream if it is not the one of this guard."""
+        current = torch.cuda.current_stream(self.stream.device_index) if self.stream else None
+        return current if current != self.stream else None

@@ -1,4 +1,11 @@
-"""Triton's kernel: a window of each image resized, its colours mapped and normalised, in one pass over the output."""
+"""The Triton kernel: crop, resize, paste, map colours and normalise, in one pass over the output.
+
+Each program renders blocks of output pixels. For every pixel it goes backwards: through the tiles of the image, the
+last one on top, to the place in the source, and takes a weighted mean there. The filter is a triangle, two pixels of
+the source or of the output wide, whichever are larger: linear interpolation that is antialiased when the image shrinks.
+Source pixels outside of the region have no weight, as if the image had been cropped first. Nothing is stored in
+between, so the pixels are read once and written once.
+"""
 
 from __future__ import annotations
 
@@ -6,93 +13,93 @@ import numpy as np
 import triton
 import triton.language as tl
 
-ROW = np.dtype(
+TILE = np.dtype(
     [
-        ("region", "f4", (5, 2)),  # (y, x): two corners of the window, its output size, -offset, the image's size
-        ("shown", "f4", (2, 2)),  # (y, x): the corners of what this part shows of it, in the output
+        ("region", "f4", (5, 2)),  # (y, x): two corners in the source, size in the output, -offset there, image size
+        ("shown", "f4", (2, 2)),  # (y, x): the corners, in the output, of what this tile shows
         ("size", "f4", 2),  # (height, width) of the source
         ("fill", "f4", 3),
         ("color", "f4", (3, 4)),
         ("mean", "f4", 3),
         ("scale", "f4", 3),  # 1 / std
-        ("offset", "i8"),  # where the source's (height, width, 3) bytes begin; the last
+        ("offset", "i8"),  # the byte at which the source's (height, width, 3) pixels start; must be the last field
     ],
     align=True,
 )
-"""What the kernel is told of a part of an image. The window is mirrored where its second corner comes first."""
+"""Kernel parameters of one tile. The region is mirrored along an axis where its second corner comes first."""
 
-# in numbers of 4 bytes, two of which are an offset
-LENGTH = tl.constexpr(ROW.itemsize // 4)
+# positions of the fields, counted in numbers of 4 bytes; the offset has two of these
+LENGTH = tl.constexpr(TILE.itemsize // 4)
 SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, OFFSET = (
-    tl.constexpr(ROW.fields[name][1] // 4)  # type: ignore[index]
+    tl.constexpr(TILE.fields[name][1] // 4)  # type: ignore[index]
     for name in ("shown", "size", "fill", "color", "mean", "scale", "offset")
 )
 
 
-@triton.jit(do_not_specialize=["images", "height", "image_stride"])  # for them alone it would be built once more
-def paint(
-    sources, table, offsets, out, images, parts, height, width,
+@triton.jit(do_not_specialize=["images", "height", "image_stride"])  # else Triton compiles again for other values
+def render(
+    sources, parameters, offsets, out, images, tiles, height, width,
     image_stride, channel_stride, row_stride, pixel_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """`out`, (images, 3, height, width), in tiles of ROWS x COLUMNS pixels, of which each program takes several.
+    """Write `out`, (images, 3, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
-    `sources`: the bytes of all sources. `table`: a `ROW` for each of the parts of each image, later ones over earlier
-    ones, as float32; `offsets`: the same as int64. Colour, mean and scale are the first part's.
+    `sources`: the bytes of all source images. `parameters`: a `TILE` for each tile of each image, later ones over
+    earlier ones, as float32; `offsets`: the same memory as int64. Colour, mean and scale are the first tile's.
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
-    for tile in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
-        image, y, x = (tile // (down * across)).to(tl.int64), tile // across % down * ROWS, tile % across * COLUMNS
+    for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
+        image, y, x = (block // (down * across)).to(tl.int64), block // across % down * ROWS, block % across * COLUMNS
         y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
-        first = image * parts * LENGTH
+        first = image * tiles * LENGTH
         r = tl.zeros([ROWS, COLUMNS], tl.float32)
         g, b = r, r
-        for part in range(parts):
-            at = first + part * LENGTH
+        for tile in range(tiles):
+            at = first + tile * LENGTH
             source = sources + tl.load(offsets + (at + OFFSET) // 2)
-            r, g, b = _with_part(table + at, source, y, x, r, g, b)
-        row = table + first
-        in_image = (y < tl.load(row + 8))[:, None] & (x < tl.load(row + 9))[None, :]
-        there = (y < height)[:, None] & (x < width)[None, :]
+            r, g, b = _paste(parameters + at, source, y, x, r, g, b)
+        whole = parameters + first
+        in_image = (y < tl.load(whole + 8))[:, None] & (x < tl.load(whole + 9))[None, :]
+        in_canvas = (y < height)[:, None] & (x < width)[None, :]
         to = out + image * image_stride + y[:, None] * row_stride + x[None, :] * pixel_stride
         for channel in tl.static_range(3):
-            mapped = _mapped(row + COLOR + 4 * channel, r, g, b)
-            value = (mapped - tl.load(row + MEAN + channel)) * tl.load(row + SCALE + channel)
-            tl.store(to + channel * channel_stride, tl.where(in_image, value, 0.0).to(out.dtype.element_ty), there)
+            mapped = _mapped(whole + COLOR + 4 * channel, r, g, b)
+            value = (mapped - tl.load(whole + MEAN + channel)) * tl.load(whole + SCALE + channel)
+            tl.store(to + channel * channel_stride, tl.where(in_image, value, 0.0).to(out.dtype.element_ty), in_canvas)
 
 
 @triton.jit
-def _with_part(row, source, y, x, r, g, b):
-    """R, G and B with this part over them: its window of the source, and the fill beside that."""
-    middle_y, reach_y, in_window_y, shown_y = _axis(row, y)
-    middle_x, reach_x, in_window_x, shown_x = _axis(row + 1, x)
-    in_window, shown = in_window_y[:, None] & in_window_x[None, :], shown_y[:, None] & shown_x[None, :]
-    red, green, blue = _resized(source, row, middle_y, reach_y, middle_x, reach_x, in_window & shown)
-    r = tl.where(shown, tl.where(in_window, red, tl.load(row + FILL)), r)
-    g = tl.where(shown, tl.where(in_window, green, tl.load(row + FILL + 1)), g)
-    b = tl.where(shown, tl.where(in_window, blue, tl.load(row + FILL + 2)), b)
+def _paste(tile, source, y, x, r, g, b):
+    """Return R, G and B with this tile over them: its region of the source, and the fill beside that."""
+    middle_y, reach_y, in_region_y, shown_y = _axis(tile, y)
+    middle_x, reach_x, in_region_x, shown_x = _axis(tile + 1, x)
+    in_region, shown = in_region_y[:, None] & in_region_x[None, :], shown_y[:, None] & shown_x[None, :]
+    red, green, blue = _resized(source, tile, middle_y, reach_y, middle_x, reach_x, in_region & shown)
+    r = tl.where(shown, tl.where(in_region, red, tl.load(tile + FILL)), r)
+    g = tl.where(shown, tl.where(in_region, green, tl.load(tile + FILL + 1)), g)
+    b = tl.where(shown, tl.where(in_region, blue, tl.load(tile + FILL + 2)), b)
     return r, g, b
 
 
 @triton.jit
-def _axis(row, at):
-    """Along one axis, for output pixels `at`: the middle of each in the source; how far the filter reaches from there;
-    does the window show it; does the part?
+def _axis(tile, at):
+    """Return along one axis, for output pixels `at`: their middles in the source, how far the filter reaches from
+    there, whether they are in the region, and whether the tile shows them.
     """
-    first, length, in_window = tl.load(row), tl.load(row + 4), at + tl.load(row + 6)
-    step = (tl.load(row + 2) - first) / length
-    middle, reach = first + (in_window + 0.5) * step, tl.maximum(tl.abs(step), 1.0)
-    shown = (at >= tl.load(row + SHOWN)) & (at < tl.load(row + SHOWN + 2))
-    return middle, reach, (in_window >= 0) & (in_window < length), shown
+    first, length, in_region = tl.load(tile), tl.load(tile + 4), at + tl.load(tile + 6)
+    step = (tl.load(tile + 2) - first) / length
+    middle, reach = first + (in_region + 0.5) * step, tl.maximum(tl.abs(step), 1.0)
+    shown = (at >= tl.load(tile + SHOWN)) & (at < tl.load(tile + SHOWN + 2))
+    return middle, reach, (in_region >= 0) & (in_region < length), shown
 
 
 @triton.jit
-def _resized(source, row, middle_y, reach_y, middle_x, reach_x, wanted):
-    """R, G and B in whole numbers: means of the window weighed by a triangle, of two pixels of source or output."""
-    top, bottom = _window(row, tl.load(row + SIZE))
-    left, right = _window(row + 1, tl.load(row + SIZE + 1))
-    stride = tl.load(row + SIZE + 1).to(tl.int32)
+def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted):
+    """Return R, G and B in whole numbers: means of source pixels, weighted by the triangle."""
+    top, bottom = _bounds(tile, tl.load(tile + SIZE))
+    left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
+    stride = tl.load(tile + SIZE + 1).to(tl.int32)
     first_y, first_x = _first_tap(middle_y, reach_y), _first_tap(middle_x, reach_x)
-    rows = tl.ceil(2 * reach_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)  # none where none is wanted
+    rows = tl.ceil(2 * reach_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)  # none if no pixel is wanted
     columns = tl.ceil(2 * reach_x).to(tl.int32)
     r = tl.zeros(wanted.shape, tl.float32)
     g, b, total_y, total_x = r, r, middle_y * 0, middle_x * 0
@@ -113,9 +120,9 @@ def _resized(source, row, middle_y, reach_y, middle_x, reach_x, wanted):
 
 
 @triton.jit
-def _window(row, side):
-    """The first source pixel of it and the one behind its last, in an image of `side` pixels."""
-    one, other = tl.load(row), tl.load(row + 2)
+def _bounds(tile, side):
+    """Return the first source pixel of the region and the one after its last, in an image of `side` pixels."""
+    one, other = tl.load(tile), tl.load(tile + 2)
     low = tl.minimum(tl.maximum(tl.floor(tl.minimum(one, other)), 0.0), side - 1)
     high = tl.minimum(tl.maximum(tl.ceil(tl.maximum(one, other)), low + 1), side)
     return low.to(tl.int32), high.to(tl.int32)
@@ -128,7 +135,7 @@ def _first_tap(middle, reach):
 
 @triton.jit
 def _weight(tap, middle, reach, low, high):
-    """Of a source pixel; 0 for one that is not in the window."""
+    """Return the weight of a source pixel; 0 outside of the region."""
     return tl.where((tap >= low) & (tap < high), tl.maximum(reach - tl.abs(tap + 0.5 - middle), 0.0), 0.0)
 
 
@@ -145,5 +152,5 @@ def _mapped(color, r, g, b):
 
 @triton.jit
 def _whole(value):
-    """Rounded, and clipped to 0..255."""
+    """Round, and clip to 0..255."""
     return tl.minimum(tl.maximum(tl.floor(value + 0.5), 0.0), 255.0)

@@ -1,22 +1,26 @@
-"""Which images of a batch cannot be used, and why: each is read alone, by DALI as in training."""
+"""Find unreadable images and the reason, and decide whether an epoch goes on without them."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
 
-from detaug.loading.pipeline import DALI_ERRORS, Lane
-from detaug.sources.coco_reader import CocoReader, Rows, decoded
+from detaug.boxes.views import Bools, Ints
+from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
+from detaug.sources.coco_reader import CocoReader, decoded
 
-Faults = dict[int, str]
-"""Row -> what is wrong with the image there, with its path."""
+BadFiles = dict[int, str]
+"""By the image's index in the source, what is wrong with its file, with the path."""
 
 
 class DataError(ValueError):
-    """An image that cannot be used, met in the middle of an epoch. Names the file and the remedy.
+    """An image that cannot be used, found in the middle of an epoch. The message names the file and the remedy.
 
     >>> import shutil
     >>> from pathlib import Path
@@ -30,60 +34,121 @@ class DataError(ValueError):
     """
 
 
-def find_faults(reader: CocoReader, rows: Rows, device: torch.device) -> Faults:
-    """The images at `rows` that are gone, do not decode, or have another size than the json says."""
-    faults, lane = Faults(), _lane(device)
-    for row in np.unique(rows):
+class BadFilesFound(Exception):
+    """Raised inside the loader when a pipeline met files that cannot be used."""
+
+    def __init__(self, files: BadFiles) -> None:
+        super().__init__(first_three(files))
+        self.files = files
+
+
+class SkippedImages:
+    """The images that were skipped so far, and whether more may be: `Loader`'s `on_error` and `max_skipped`."""
+
+    def __init__(self, reader: CocoReader, images: int, *, skip: bool, max_skipped: float) -> None:
+        self._reader, self._images, self._skip, self._max_skipped = reader, images, skip, max_skipped
+        self._indices: dict[int, None] = {}
+        self._found_by_cache: dict[int, None] = {}
+
+    @property
+    def indices(self) -> list[int]:
+        """The indices of the images, in the order in which they were found."""
+        return list(self._indices)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files, in the same order."""
+        return tuple(self._reader.path(index) for index in self._indices)
+
+    def mask(self) -> Bools:
+        """Return (n,) True for the images that are skipped."""
+        mask = np.zeros(len(self._reader), bool)
+        mask[self.indices] = True
+        return mask
+
+    def add(self, files: BadFiles) -> None:
+        """Skip these images with a warning. Raises DataError if they may not be skipped, or too many were."""
+        names = first_three(files)
+        if not self._skip:
+            raise DataError(f"{names}; {remedy(self._reader)}")
+        self._indices |= dict.fromkeys(files)
+        if len(self._indices) > self._max_skipped * self._images:
+            lost = f"{len(self._indices)} of {self._images} images cannot be used"
+            limit = f"more than max_skipped={self._max_skipped}"
+            raise DataError(f"{lost}, {limit}, the last: {names}; {remedy(self._reader)}")
+        for reason in files.values():
+            warnings.warn(f"{reason}; skipped", stacklevel=2)
+
+    def add_for_good(self, files: BadFiles) -> None:
+        """Skip images that the cache does not hold, whatever state is loaded later."""
+        self.add(files)
+        self._found_by_cache |= dict.fromkeys(files)
+
+    def check_allowed(self, indices: Sequence[int]) -> None:
+        """Raise ValueError for a state that skipped images, if this loader may not."""
+        if indices and not self._skip:
+            raise ValueError(f"this state skipped {len(indices)} images; give the loader on_error='skip' too")
+
+    def restore(self, indices: Iterable[int]) -> None:
+        """Skip the images of a saved state, and those that the cache does not hold."""
+        self._indices = dict.fromkeys([*indices, *self._found_by_cache])
+
+
+def find_bad_files(reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
+    """Decode each image alone, as in training, and return those that are missing, unreadable or of another size."""
+    found, worker = BadFiles(), _decoding_worker(device)
+    for index in np.unique(indices):
         try:
-            lane.start(reader.inputs(row[None], device.type))
-            (shape,) = lane.finish()
-        except DALI_ERRORS as error:  # after which a pipeline is of no more use
-            faults[int(row)] = _why(reader, row, error)
-            lane = _lane(device)
+            worker.start(reader.inputs(index[None], device.type))
+            (shape,) = worker.finish()
+        except DALI_ERRORS as error:  # a pipeline cannot be used after an error
+            found[int(index)] = _why(reader, index, error)
+            worker = _decoding_worker(device)
         else:
-            faults |= wrong_sizes(reader, row[None], np.asarray(shape.as_tensor()))
-    return faults
+            found |= wrong_sizes(reader, index[None], np.asarray(shape.as_tensor()))
+    return found
 
 
-def faults_behind(error: Exception, reader: CocoReader, rows: Rows, device: torch.device) -> Faults:
-    """The images at `rows` that stopped a pipeline. Raises DataError if it was none of them, which then says so."""
-    if faults := find_faults(reader, rows, device):
-        return faults
-    raise DataError(f"DALI stopped, though each image of the batch decodes alone: {reason(error)}") from error
+def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
+    """Return the files that stopped a pipeline. Raises DataError with the pipeline's message if it was none of them."""
+    if found := find_bad_files(reader, indices, device):
+        return found
+    raise DataError(f"DALI stopped, though each image of the batch decodes alone: {shorten(error)}") from error
 
 
-def wrong_sizes(reader: CocoReader, rows: Rows, shapes: Rows) -> Faults:
-    """The images whose file has another size than the json says. `shapes`: (n, 3) (height, width, 3) of the files."""
-    wrong = shapes[:, :2] != reader.sizes[rows]
+def wrong_sizes(reader: CocoReader, indices: Ints, shapes: Ints) -> BadFiles:
+    """Return the images whose file has another size than the json says. `shapes`: (n, 3) height, width, channels."""
+    wrong = shapes[:, :2] != reader.sizes[indices]
     if not wrong.any():
         return {}
-    return {int(rows[at]): _wrong_size(reader, rows[at], *shapes[at, :2]) for at in np.flatnonzero(wrong.any(1))}
+    bad = np.flatnonzero(wrong.any(1))
+    return {int(indices[at]): _wrong_size(reader, int(indices[at]), *shapes[at, :2]) for at in bad}
 
 
-def named(faults: Faults) -> str:
-    """The first three of them."""
-    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
-    return "; ".join(islice(faults.values(), 3)) + more
+def first_three(files: BadFiles) -> str:
+    """Return the first three reasons, and how many more there are."""
+    more = f"; and {len(files) - 3} more" if len(files) > 3 else ""
+    return "; ".join(islice(files.values(), 3)) + more
 
 
-def reason(error: Exception) -> str:
-    """The line that matters of DALI's long messages."""
+def shorten(error: Exception) -> str:
+    """Return the line of DALI's long message that says what happened."""
     lines = [line.strip() for line in str(error).partition("encountered:")[2].splitlines() or str(error).splitlines()]
     return next((line for line in lines if line), "no reason given")
 
 
 def remedy(reader: CocoReader) -> str:
-    """The command that makes a json without the broken images."""
+    """Return the command that writes a json without the broken images."""
     return f"detaug check {reader.annotations} {reader.images} --decode --clean OUT.json leaves out what is broken"
 
 
-def _lane(device: torch.device) -> Lane:
-    return Lane(lambda: [decoded(device.type).shape()], 1, 1, device)
+def _decoding_worker(device: torch.device) -> PipelineWorker:
+    return PipelineWorker(lambda: [decoded(device.type).shape()], 1, 1, device)
 
 
-def _why(reader: CocoReader, row: int, error: Exception) -> str:
-    """Pillow's reason, which people can read, where it has one too."""
-    path = reader.path(row)
+def _why(reader: CocoReader, index: int, error: Exception) -> str:
+    """Return the reason, in Pillow's words where it has one, since DALI's are hard to read."""
+    path = reader.path(index)
     try:
         with Image.open(path) as image:
             image.load()
@@ -92,14 +157,14 @@ def _why(reader: CocoReader, row: int, error: Exception) -> str:
     except (OSError, SyntaxError, ValueError) as failure:
         return f"{path}: does not decode ({failure})"
     width, height = image.size[:: -1 if image.getexif().get(0x0112, 1) >= 5 else 1]
-    if (height, width) != tuple(reader.sizes[row]):
-        return _wrong_size(reader, row, height, width)
-    return f"{path}: does not decode ({reason(error)})"
+    if (height, width) != tuple(reader.sizes[index]):
+        return _wrong_size(reader, index, height, width)
+    return f"{path}: does not decode ({shorten(error)})"
 
 
-def _wrong_size(reader: CocoReader, row: int, height: int, width: int) -> str:
-    should = reader.sizes[row]
+def _wrong_size(reader: CocoReader, index: int, height: int, width: int) -> str:
+    expected = reader.sizes[index]
     return (
-        f"{reader.path(row)} has {width} x {height} pixels, {reader.annotations} says {should[1]} x {should[0]}, "
+        f"{reader.path(index)} has {width} x {height} pixels, {reader.annotations} says {expected[1]} x {expected[0]}, "
         "so its boxes would be misplaced"
     )

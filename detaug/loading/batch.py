@@ -17,7 +17,7 @@ Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """N augmented images with their boxes, padded to the M boxes of the fullest one.
+    """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
 
     images, boxes, labels and mask are on the loader's device; image_id, size, image_size and matrix stay on the CPU.
 
@@ -44,29 +44,29 @@ class Batch:
     size: Tensor
     """(N, 2) int64: (height, width) of the source image, as displayed."""
     image_size: Tensor
-    """(N, 2) int64: (height, width) of the image in `images`; what lies right of it or below is padding."""
+    """(N, 2) int64: (height, width) of the image within `images`; right of it and below is padding."""
     matrix: Tensor
     """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
     counts: tuple[int, ...]
-    """N: the number of boxes of each image."""
+    """The number of boxes of each of the N images."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
-    """For each op, by name what it drew, arrays whose first axis is N; None unless the loader has return_params."""
+    """For each op what it drew, by name: arrays whose first axis is N. None unless the loader has return_params."""
 
     def __len__(self) -> int:
         return len(self.images)
 
     def _repr_png_(self) -> bytes:
-        """For notebooks; padding is hatched. `detaug.sheets.batch_sheet(ops=...)` undoes a Normalize."""
+        """Draw the batch for notebooks, padding hatched. `detaug.sheets.batch_sheet(ops=...)` undoes a Normalize."""
         boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
         return notebook_png(list(self.images), boxes, labels, self.image_size.tolist())
 
     def targets(self) -> list[dict[str, Tensor]]:
-        """N dicts as torchvision's detectors take them: boxes (M_i, 4), labels (M_i,), image_id. Views, no copies."""
+        """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies."""
         rows = zip(self.boxes, self.labels, self.image_id, self.counts, strict=True)
         return [{"boxes": b[:count], "labels": k[:count], "image_id": i} for b, k, i, count in rows]
 
     def to_source(self, boxes: Boxes) -> Boxes:
-        """Boxes in output pixels -> source pixels; nothing is clipped.
+        """Return boxes given in output pixels in source pixels, without clipping.
 
         `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them.
         """
@@ -77,7 +77,7 @@ class Batch:
         return [_move(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch with every tensor on `device`."""
+        """Return the batch with every tensor on `device`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
         return Batch(**{**values, **moved})
@@ -87,7 +87,7 @@ class Batch:
 
 
 def _move(boxes: Tensor, matrix: Tensor) -> Tensor:
-    """(N, K, 4) XYXY through (N, 2, 3), or projectively (N, 3, 3): the hull of the moved corners, float32 at least."""
+    """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3)."""
     if not boxes.is_floating_point() or boxes.element_size() < 4:
         boxes = boxes.float()
     matrix = matrix.to(boxes)

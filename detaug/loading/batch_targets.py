@@ -1,4 +1,4 @@
-"""What batches say of their images, all that is known before any of them is read, as tensors where they have them."""
+"""Build target tensors before decoding: boxes, labels and sizes of whole blocks of batches at once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from math import prod
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.boxes.views import Ints, Views, start_offsets
-from detaug.gpu.streams import MadeOn, on_device
+from detaug.boxes.views import Floats, Ints, Views, start_offsets
+from detaug.gpu.streams import StreamGuard, to_device
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """Of one batch of N images; the fields are `Batch`'s. `size` and `matrix` are on the CPU."""
+class BatchTargets:
+    """The targets of one batch of N images. The fields are those of `Batch`; `size` and `matrix` are on the CPU."""
 
     boxes: Tensor
     labels: Tensor
@@ -24,67 +25,64 @@ class Outcome:
     counts: tuple[int, ...]
     size: Tensor
     matrix: Tensor
-    made_on: MadeOn
-    """The stream of `boxes`, `labels` and `mask`."""
+    guard: StreamGuard
+    """Guards `boxes`, `labels` and `mask`."""
 
-    def __getitem__(self, rows: Ints) -> Outcome:
-        """Some of the images, padded to the boxes of the fullest one among them."""
-        counts = tuple(self.counts[row] for row in rows.tolist())
-        at, most = torch.from_numpy(rows), max(counts, default=0)
-        here = at.to(self.boxes.device)
-        boxes, labels, mask = (each[here, :most] for each in (self.boxes, self.labels, self.mask))
-        return Outcome(boxes, labels, mask, counts, self.size[at], self.matrix[at], self.made_on)
+    def __getitem__(self, images: Ints) -> BatchTargets:
+        """Select some of the images, padded to their own largest number of boxes."""
+        counts = tuple(self.counts[image] for image in images.tolist())
+        on_cpu, most = torch.from_numpy(images), max(counts, default=0)
+        on_device = on_cpu.to(self.boxes.device)
+        boxes, labels, mask = (each[on_device, :most] for each in (self.boxes, self.labels, self.mask))
+        return BatchTargets(boxes, labels, mask, counts, self.size[on_cpu], self.matrix[on_cpu], self.guard)
 
 
-def outcomes(views: Views, parts: list[slice], device: torch.device) -> list[Outcome]:
-    """Of batches that were planned together, each a part of the views.
+def build_targets(views: Views, batches: list[slice], device: torch.device) -> list[BatchTargets]:
+    """Return the targets of batches that were planned together, each a slice of the views.
 
-    What goes to the device goes there for all of them at once: a copy costs more than its bytes.
+    All boxes go to the device in one copy: a copy costs more than its bytes.
     """
-    real_boxes, real_labels, counts = views.unpadded()
-    lengths = [part.stop - part.start for part in parts]
-    most = np.maximum.reduceat(counts, [part.start for part in parts])
-    at, rows = _places(counts, np.repeat(most, lengths))
-    all_boxes, all_labels = np.zeros((rows, 4), np.float32), np.full(rows, -1)
-    all_boxes[at], all_labels[at] = real_boxes, real_labels
-    boxes, labels = on_device(all_boxes, device), on_device(all_labels, device)  # of one batch behind the other
-    size, matrix = np.ascontiguousarray(views.size, np.int64), np.ascontiguousarray(views.to_output(), np.float32)
-    shapes = list(zip(lengths, most.tolist(), strict=True))  # of each batch, padded
-    of_each_batch = zip(
-        parts,
-        _split(boxes, [(*shape, 4) for shape in shapes]),
-        _split(labels, shapes),
-        _split(labels >= 0, shapes),
-        strict=True,
-    )
-    made_on = MadeOn(device)
+    boxes, labels, counts = views.unpadded()
+    lengths = [batch.stop - batch.start for batch in batches]
+    most = np.maximum.reduceat(counts, [batch.start for batch in batches])
+    padded_boxes, padded_labels = _pad(boxes, labels, counts, np.repeat(most, lengths))
+    on_device = to_device(padded_boxes, device), to_device(padded_labels, device)
+    shapes = list(zip(lengths, most.tolist(), strict=True))
+    split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
+    split_labels, split_mask = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
+    size = np.ascontiguousarray(views.size, np.int64)
+    matrix = np.ascontiguousarray(views.to_output(), np.float32)
+    guard = StreamGuard(device)
     return [
-        Outcome(
-            boxes,
-            labels,
-            mask,
-            tuple(counts[part].tolist()),
-            torch.from_numpy(size[part]),
-            torch.from_numpy(matrix[part]),
-            made_on,
+        BatchTargets(
+            boxes=split_boxes[at],
+            labels=split_labels[at],
+            mask=split_mask[at],
+            counts=tuple(counts[batch].tolist()),
+            size=torch.from_numpy(size[batch]),
+            matrix=torch.from_numpy(matrix[batch]),
+            guard=guard,
         )
-        for part, boxes, labels, mask in of_each_batch
+        for at, batch in enumerate(batches)
     ]
 
 
-def _places(counts: Ints, room: Ints) -> tuple[Ints, int]:
-    """The rows of boxes that lie one behind the other, `counts` (N,) of each image, in as much `room` (N,) for each.
+def _pad(boxes: Floats, labels: Ints, counts: Ints, room: Ints) -> tuple[NDArray[np.float32], Ints]:
+    """Return boxes (R, 4) float32 and labels (R,), concatenated, with `room` (N,) rows for each image.
 
-    And how many rows there are.
+    `boxes` (B, 4) and `labels` (B,) hold `counts` (N,) rows of each image. Padding is 0 in boxes, -1 in labels.
     """
     padding_before = start_offsets(room - counts)
-    return np.arange(counts.sum()) + np.repeat(padding_before, counts), int(room.sum())
+    rows = np.arange(counts.sum()) + np.repeat(padding_before, counts)
+    padded_boxes, padded_labels = np.zeros((room.sum(), 4), np.float32), np.full(room.sum(), -1)
+    padded_boxes[rows], padded_labels[rows] = boxes, labels
+    return padded_boxes, padded_labels
 
 
-def _split(together: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """Tensors of these shapes, one behind the other in one piece of memory.
+def _split(joined: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """Split a tensor into consecutive tensors of these shapes.
 
-    `data`: autograd takes them for tensors on their own; if one is changed in place, the others stay usable to it.
+    `data`: autograd treats each as a tensor of its own, so one can be changed in place without invalidating the others.
     """
-    pieces = together.view(-1).split_with_sizes([prod(shape) for shape in shapes])
+    pieces = joined.view(-1).split_with_sizes([prod(shape) for shape in shapes])
     return [piece.view(shape).data for piece, shape in zip(pieces, shapes, strict=True)]

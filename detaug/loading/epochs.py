@@ -1,79 +1,108 @@
-"""Which images an epoch's batches hold: a function of the seed and the epoch, and of nothing else."""
+"""The order of an epoch: which images each batch holds, from the seed and the epoch alone."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
 
-Rows = NDArray[np.int64]
+from detaug.boxes.views import Bools, Floats, Ints
 
 
-def train_batches(
-    factors: NDArray[np.float64] | None,
-    groups: Rows,
-    batch_size: int,
-    shard: tuple[int, int],
-    seed: int,
-    epoch: int,
-) -> list[Rows]:
-    """Shuffled full batches of this shard; all shards have equally many, in every epoch.
+@dataclass(frozen=True, eq=False)
+class EpochOrder:
+    """The batches of one shard, epoch by epoch. The arguments are `Loader`'s."""
 
-    `factors`: (n,) how often each image comes, on average; None is once. `groups`: (n,) images of different groups
-    are never in one batch. What is filled up comes from the start of the epoch, or of the group.
+    batch_size: int
+    shard: tuple[int, int]
+    """(rank, world size)."""
+    seed: int
+    train: bool
+    groups: Ints
+    """(n,) images of different groups are never in one batch."""
+    factors: Floats | None = None
+    """(n,) how often each image comes in an epoch, on average; None is once."""
+
+    @property
+    def images(self) -> int:
+        """The number of images of the source."""
+        return len(self.groups)
+
+    def batches(self, epoch: int) -> list[Ints]:
+        """Return the indices of the images of each batch of an epoch."""
+        if self.train:
+            return training_batches(self.factors, self.groups, self.batch_size, self.shard, self.seed, epoch)
+        return evaluation_batches(self.images, self.batch_size, self.shard)
+
+    def images_of_shard(self) -> int:
+        """Return how many different images this shard can meet."""
+        return self.images if self.train else sum(map(len, self.batches(0)))
+
+    def with_stand_ins(self, batches: list[Ints], skipped: Bools) -> list[Ints]:
+        """Return the same batches with another image of the epoch in the place of each `skipped` (n,) one."""
+        return replace_skipped(skipped, batches, self.groups, self.batch_size if self.train else 1)
+
+
+def training_batches(
+    factors: Floats | None, groups: Ints, batch_size: int, shard: tuple[int, int], seed: int, epoch: int
+) -> list[Ints]:
+    """Return shuffled full batches of this shard; all shards have equally many.
+
+    `factors` (n,): how often each image comes, on average; None is once. `groups` (n,): images of different groups are
+    never in one batch. Missing images are taken from the start of the epoch, or of the group.
     """
     rank, world = shard
     rng = np.random.default_rng([0, seed, epoch])
     kinds = np.unique(groups)
     if len(kinds) == 1:
-        order, images = _order(np.arange(len(groups)), factors, rng)
+        order, images = _shuffled(np.arange(len(groups)), factors, rng)
         return list(np.resize(order, (-(-images // (batch_size * world)), world, batch_size))[:, rank])
     parts = []
     for kind in kinds:
-        order, images = _order(np.flatnonzero(groups == kind), factors, rng)
+        order, images = _shuffled(np.flatnonzero(groups == kind), factors, rng)
         parts.append(np.resize(order, (-(-images // batch_size), batch_size)))
     batches = rng.permutation(np.concatenate(parts))
     return list(np.resize(batches, (-(-len(batches) // world), world, batch_size))[:, rank])
 
 
-def _order(rows: Rows, factors: NDArray[np.float64] | None, rng: np.random.Generator) -> tuple[Rows, int]:
-    """`rows` shuffled, each about `factors` times, and how many that makes at most, in any epoch.
+def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -> tuple[Ints, int]:
+    """Shuffle `indices`, each repeated about `factors` times; and return the largest length in any epoch.
 
-    A factor is rounded up or down at random, so that the mean is right, and all of them together to one of two
-    neighbouring whole numbers.
+    A factor is rounded up or down at random, so that its mean is right; the total varies by at most one.
     """
-    shuffled = rng.permutation(rows)
+    shuffled = rng.permutation(indices)
     if factors is None:
-        return shuffled, len(rows)
+        return shuffled, len(indices)
     total = np.cumsum(factors[shuffled])
     times = np.diff(np.floor(total + rng.random()), prepend=0).astype(np.int64)
     if not times.any():
         times[np.argmax(factors[shuffled])] = 1
-    return rng.permutation(np.repeat(shuffled, times)), int(np.ceil(factors[rows].sum() - 1e-6))
+    return rng.permutation(np.repeat(shuffled, times)), int(np.ceil(factors[indices].sum() - 1e-6))
 
 
-def evaluation_batches(n: int, batch_size: int, shard: tuple[int, int]) -> list[Rows]:
-    """This shard's images in the json's order, each image in exactly one batch of one shard; none is empty."""
+def evaluation_batches(n: int, batch_size: int, shard: tuple[int, int]) -> list[Ints]:
+    """Return this shard's images in the source's order, each image in exactly one batch of one shard; none is empty."""
     rank, world = shard
-    rows = np.arange(rank, n, world)
-    return [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
+    indices = np.arange(rank, n, world)
+    return [indices[start : start + batch_size] for start in range(0, len(indices), batch_size)]
 
 
-def without(skipped: NDArray[np.bool_], batches: list[Rows], groups: Rows, hop: int) -> list[Rows]:
-    """The same batches with another image of the epoch, and of the group, in each place of a `skipped` one.
+def replace_skipped(skipped: Bools, batches: list[Ints], groups: Ints, hop: int) -> list[Ints]:
+    """Return the same batches with a good image of the epoch, and of the group, in the place of each skipped one.
 
-    `skipped` and `groups`: (n,); one image at least must be good. It is the next good image from `hop`
-    places on, so that it depends on which images are broken, not on when that is found.
+    `skipped` and `groups`: (n,); at least one image must be good. The stand-in is the next good image, starting `hop`
+    positions later, so it depends on which images are broken and not on when that is found.
     """
     order = np.concatenate(batches)
     bad, result = skipped[order], order.copy()
     for kind in np.unique(groups[order[bad]]):
-        places = np.flatnonzero(bad & (groups[order] == kind))
+        positions = np.flatnonzero(bad & (groups[order] == kind))
         good = np.flatnonzero(~bad & (groups[order] == kind))
         good = good if len(good) else np.flatnonzero(~bad)
-        result[places] = order[good[np.searchsorted(good, places + hop) % len(good)]]
+        result[positions] = order[good[np.searchsorted(good, positions + hop) % len(good)]]
     return np.split(result, np.cumsum([len(batch) for batch in batches])[:-1])
 
 
-def plan_rng(seed: int, epoch: int, first: int, rank: int) -> np.random.Generator:
-    """The generator for the batches that are planned together, from step `first` on; not the shuffle's."""
-    return np.random.default_rng([1, seed, epoch, first, rank])
+def draw_rng(seed: int, epoch: int, first_step: int, rank: int) -> np.random.Generator:
+    """Return the generator of the draws for the block of batches that starts at `first_step`; not the shuffle's."""
+    return np.random.default_rng([1, seed, epoch, first_step, rank])

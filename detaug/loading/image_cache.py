@@ -1,4 +1,4 @@
-"""Images decoded once and kept in the memory of the device, for `Loader(cache="device")`."""
+"""Keep decoded images in the memory of the device, for `Loader(cache="device")`."""
 
 from __future__ import annotations
 
@@ -8,151 +8,147 @@ from typing import Any
 
 import numpy as np
 import torch
-from nvidia.dali import fn, tensors, types
+from nvidia.dali import tensors
 from torch.utils.dlpack import from_dlpack
 
-from detaug.loading.bad_files import Faults, faults_behind, wrong_sizes
-from detaug.loading.pipeline import DALI_ERRORS, Lane
+from detaug.boxes.views import Ints
+from detaug.loading.bad_files import BadFiles, files_behind, wrong_sizes
+from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.settings import Settings
 from detaug.ops.op import Node
-from detaug.sources.coco_reader import CocoReader, Rows, decoded
+from detaug.sources.coco_reader import CocoReader, decoded
 
-AT_ONCE = 64
-"""Images that are decoded together."""
+DECODE_BATCH = 64
+"""Images that are decoded as one batch."""
 
-ALIGNED = 256
-"""Bytes: an image begins at a multiple, as in memory of its own."""
+ALIGNMENT = 256
+"""Bytes: each image starts at a multiple, as an allocation of its own would."""
 
 
-class DecodedImages:
-    """The images at `rows`, (H, W, 3) uint8 RGB, decoded when this is made.
+class ImageCache:
+    """Decoded images, (H, W, 3) uint8 RGB, in one piece of memory on the device.
 
-    `skip` is told of images that cannot be used; they are left out, unless it raises. Raises ValueError where the
-    images need more memory than there is.
+    `skip` is called with the files that cannot be used; they are left out, unless it raises. Raises ValueError if the
+    images need more memory than is free.
 
-    `at` (n,): where in the memory of all of them each image of the json begins, in bytes, -1 for one that is not kept.
+    `offsets` (n,): the byte at which each image of the source starts; -1 for an image that is not cached.
     """
 
     def __init__(
-        self, reader: CocoReader, rows: Rows, device: torch.device, settings: Settings, skip: Callable[[Faults], None]
+        self,
+        reader: CocoReader,
+        indices: Ints,
+        device: torch.device,
+        settings: Settings,
+        skip: Callable[[BadFiles], None],
     ) -> None:
-        rows = np.unique(rows)
-        _check_room(reader, rows, device)
-        room = -(-3 * reader.pixels[rows] // ALIGNED) * ALIGNED
+        indices = np.unique(indices)
+        _check_memory(reader, indices, device)
+        room = -(-3 * reader.pixels[indices] // ALIGNMENT) * ALIGNMENT
         self._memory = torch.empty(int(room.sum()), dtype=torch.uint8, device=device)
-        parts = self._memory.split_with_sizes(room.tolist())
-        sizes = reader.sizes[rows].tolist()
-        self._pixels = {
-            row: part[: height * width * 3].view(height, width, 3)
-            for row, part, (height, width) in zip(rows.tolist(), parts, sizes, strict=True)
-        }
-        self._images: dict[int, Any] = {}
-        self.at = np.full(len(reader), -1)
-        on_gpu = device.type == "cuda"
-        self._together: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
-        while len(rows):
-            faults = self._decode(reader, rows, device, settings)
-            if faults:
-                skip(faults)
-            rows = rows[(self.at[rows] < 0) & ~np.isin(rows, [*faults])]
-        if on_gpu:
+        self._pixels = _image_views(self._memory, indices, room, reader.sizes[indices])
+        self._dali_images: dict[int, Any] = {}
+        self.offsets = np.full(len(reader), -1)
+        while len(indices):
+            bad = self._decode(reader, indices, device, settings)
+            if bad:
+                skip(bad)
+            indices = indices[(self.offsets[indices] < 0) & ~np.isin(indices, [*bad])]
+        if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    def inputs(self, rows: Rows) -> dict[str, Any]:
-        """What `kept` must be fed for the images at `rows`, by input name. Raises ValueError for one not here."""
-        check_kept(self.at, rows)
-        return {"image": self._together([self._image(row) for row in rows.tolist()], "HWC", contiguous=False)}
+    def check(self, indices: Ints) -> None:
+        """Raise ValueError for an image that is not cached."""
+        missing = indices[self.offsets[indices] < 0]
+        if len(missing):
+            why = "it was skipped, or belongs to another shard; cache=None reads it"
+            raise ValueError(f"image {missing[0]} of the json is not in the cache: {why}")
 
-    def _image(self, row: int) -> Any:
-        """DALI's view of it, made when it is needed: who paints from `memory` needs none."""
-        if row not in self._images:
-            self._images[row] = _of_dali(self._pixels[row])
-        return self._images[row]
+    def tensor_list(self, indices: Ints) -> Any:
+        """Return the images as a DALI tensor list, without a copy. Raises ValueError for one that is not cached."""
+        self.check(indices)
+        on_gpu = self._memory.device.type == "cuda"
+        make: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
+        return make([self._dali_image(index) for index in indices.tolist()], "HWC", contiguous=False)
 
     def memory(self) -> torch.Tensor:
-        """The bytes of all of them, for the current stream."""
+        """Return the bytes of all images, for use on the current stream."""
         if self._memory.device.type == "cuda":
             self._memory.record_stream(torch.cuda.current_stream(self._memory.device.index))
         return self._memory
 
-    def _decode(self, reader: CocoReader, rows: Rows, device: torch.device, how: Settings) -> Faults:
-        """Decode and keep, up to a batch that has images which cannot be used: what is wrong with them."""
-        lanes = deque(decoding_lanes(AT_ONCE, device, how) * how.depth)  # each as often as it takes batches in work
-        to_do = deque(np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)))
-        running: deque[tuple[Rows, Lane]] = deque()
-        while to_do or running:
-            if to_do and len(running) < len(lanes):
-                lanes[0].start(reader.inputs(to_do[0], device.type))
-                running.append((to_do.popleft(), lanes[0]))
-                lanes.rotate(-1)
-            elif faults := self._keep(reader, running):
-                return faults
+    def free(self) -> None:
+        """Give the memory back. The cache cannot be used afterwards."""
+        self._memory = self._memory.new_empty(0)
+        self._pixels.clear()
+        self._dali_images.clear()
+
+    def _dali_image(self, index: int) -> Any:
+        if index not in self._dali_images:
+            pixels = self._pixels[index]
+            self._dali_images[index] = (
+                tensors.TensorGPU(pixels, "HWC", pixels.device.index)
+                if pixels.device.type == "cuda"
+                else tensors.TensorCPU(pixels.numpy(), "HWC")
+            )
+        return self._dali_images[index]
+
+    def _decode(self, reader: CocoReader, indices: Ints, device: torch.device, settings: Settings) -> BadFiles:
+        """Decode and store images; stop at the first bad batch and return what is wrong with it."""
+        workers = deque(decoding_workers(DECODE_BATCH, device, settings) * settings.depth)
+        waiting = deque(np.split(indices, range(DECODE_BATCH, len(indices), DECODE_BATCH)))
+        in_flight: deque[tuple[Ints, PipelineWorker]] = deque()
+        while waiting or in_flight:
+            if waiting and len(in_flight) < len(workers):
+                workers[0].start(reader.inputs(waiting[0], device.type))
+                in_flight.append((waiting.popleft(), workers[0]))
+                workers.rotate(-1)
+            elif bad := self._store_next(reader, in_flight):
+                return bad
         return {}
 
-    def _keep(self, reader: CocoReader, running: deque[tuple[Rows, Lane]]) -> Faults:
-        """Wait for the batch that was started first, and keep its images."""
-        rows, lane = running[0]
+    def _store_next(self, reader: CocoReader, in_flight: deque[tuple[Ints, PipelineWorker]]) -> BadFiles:
+        """Wait for the batch that was started first, and store its images."""
+        indices, worker = in_flight[0]
         try:
-            (images,) = lane.finish()
+            (images,) = worker.finish()
         except DALI_ERRORS as error:
-            return faults_behind(error, reader, np.concatenate([each for each, _ in running]), lane.device)
-        running.popleft()
-        faults = wrong_sizes(reader, rows, np.array(images.shape()))
-        for at, row in enumerate(rows.tolist()):
-            if row not in faults:
-                self.at[row] = self._pixels[row].copy_(from_dlpack(images[at])).storage_offset()
-        return faults
+            return files_behind(error, reader, np.concatenate([each for each, _ in in_flight]), worker.device)
+        in_flight.popleft()
+        bad = wrong_sizes(reader, indices, np.array(images.shape()))
+        for at, index in enumerate(indices.tolist()):
+            if index not in bad:
+                self.offsets[index] = self._pixels[index].copy_(from_dlpack(images[at])).storage_offset()
+        return bad
 
 
-def check_kept(at: Rows, rows: Rows) -> None:
-    """Raises ValueError for an image of those at `rows` that is not kept. `at`: `DecodedImages.at`."""
-    if not (kept := at[rows] >= 0).all():
-        why = "it was skipped, or is another shard's; cache=None reads it"
-        raise ValueError(f"image {rows[~kept][0]} of the json is not kept: {why}")
-
-
-class NoLane:
-    """In the place of a `Lane`, where images are painted from where they lie: nothing to start or to wait for."""
-
-    def start(self, inputs: dict[str, Any]) -> None: ...
-
-    def finish(self) -> list[Any]:
-        return []
-
-
-def kept(device: str) -> Node:
-    """(H, W, 3) uint8 RGB images on `device`, fed by `DecodedImages.inputs`."""
-    on_cpu = device == "cpu"  # on a GPU DALI would share only batches that lie in one piece, and might write into them
-    place = "cpu" if on_cpu else "gpu"
-    return fn.external_source(name="image", device=place, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)
-
-
-def decoding_lanes(batch_size: int, device: torch.device, how: Settings) -> list[Lane]:
-    """Pipelines that decode and do nothing else, fed by `CocoReader.inputs`."""
+def decoding_workers(batch_size: int, device: torch.device, settings: Settings) -> list[PipelineWorker]:
+    """Return pipelines that only decode, fed with `CocoReader.inputs`."""
 
     def graph() -> list[Node]:
-        return [decoded(device.type, how.hw_decoder_load)]
+        return [decoded(device.type, settings.hw_decoder_load)]
 
-    return [Lane(graph, batch_size, how.threads, device, how.depth) for _ in range(how.pipelines)]
-
-
-def _of_dali(pixels: torch.Tensor) -> Any:
-    if pixels.device.type == "cpu":
-        return tensors.TensorCPU(pixels.numpy(), "HWC")
-    return tensors.TensorGPU(pixels, "HWC", pixels.device.index)
+    threads, depth = settings.threads, settings.depth
+    return [PipelineWorker(graph, batch_size, threads, device, depth) for _ in range(settings.pipelines)]
 
 
-def _check_room(reader: CocoReader, rows: Rows, device: torch.device) -> None:
-    needed, free = 3 * int(reader.pixels[rows].sum()), _free(device)
+def _image_views(memory: torch.Tensor, indices: Ints, room: Ints, sizes: Ints) -> dict[int, torch.Tensor]:
+    """Return by index the (H, W, 3) image at the start of each of consecutive pieces of `room` (n,) bytes."""
+    pieces = zip(indices.tolist(), memory.split_with_sizes(room.tolist()), sizes.tolist(), strict=True)
+    return {index: piece[: h * w * 3].view(h, w, 3) for index, piece, (h, w) in pieces}
+
+
+def _check_memory(reader: CocoReader, indices: Ints, device: torch.device) -> None:
+    needed, free = 3 * int(reader.pixels[indices].sum()), _free_memory(device)
     if needed > free:
         raise ValueError(
-            f"cache='device' needs {needed / 1e9:.1f} GB for {len(rows)} decoded images, {device} has "
+            f"cache='device' needs {needed / 1e9:.1f} GB for {len(indices)} decoded images, {device} has "
             f"{free / 1e9:.1f} GB left; leave cache out, or make the images smaller"
         )
 
 
-def _free(device: torch.device) -> int:
-    """Bytes; those too that torch keeps from tensors that are gone, such as a closed loader's images."""
+def _free_memory(device: torch.device) -> int:
+    """Return the free bytes, with those that torch holds in reserve, for example from a closed loader."""
     if device.type == "cuda":
         reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + reserve

@@ -1,4 +1,4 @@
-"""How the process and DALI keep memory that is free, and give it back."""
+"""Keep freed memory for the next batches, and give it back."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ import ctypes
 import os
 from functools import cache
 
+import torch
+
+from detaug.ops.dali_internals import release_unused_memory
+
+_LIBC = ctypes.CDLL(None)
+
+_MALLOC_OPTIONS = {-1: 1 << 30, -2: 64 << 20, -3: 32 << 20}
+"""M_TRIM_THRESHOLD; M_TOP_PAD, as large as a thread's heap; M_MMAP_THRESHOLD, the largest value that glibc accepts."""
+
 
 @cache
 def keep_freed_memory() -> None:
-    """Have glibc keep what the images of a batch took for those of the next, unless the environment says how it works.
+    """Let glibc keep the memory of one batch's images for the next, unless the environment configures malloc.
 
-    It would give it back to the system, which clears each page that it hands out again. Now each thread of the process
-    keeps the most that it took.
+    Otherwise glibc returns it to the system, which clears every page that it hands out again. The price: each thread of
+    the process keeps its peak.
     """
-    said = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
+    configured = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
         name.startswith("MALLOC_") for name in os.environ
     )
-    if not said and (mallopt := getattr(_libc, "mallopt", None)):
-        for option, number in _KEEP.items():
+    if not configured and (mallopt := getattr(_LIBC, "mallopt", None)):
+        for option, number in _MALLOC_OPTIONS.items():
             mallopt(option, number)
 
 
-def give_freed_memory_back() -> None:
-    """To the system, after all, but for the last piece of each thread's."""
-    if malloc_trim := getattr(_libc, "malloc_trim", None):
+def give_memory_back(device: torch.device) -> None:
+    """Free what DALI, and on the CPU glibc, keep of pipelines that no longer exist."""
+    if device.type == "cuda":
+        release_unused_memory()
+    elif malloc_trim := getattr(_LIBC, "malloc_trim", None):
         malloc_trim(0)
-
-
-_libc = ctypes.CDLL(None)
-
-_KEEP = {-1: 1 << 30, -2: 64 << 20, -3: 32 << 20}
-"""M_TRIM_THRESHOLD; M_TOP_PAD, as large as a thread's piece of memory; M_MMAP_THRESHOLD, the most that it takes."""

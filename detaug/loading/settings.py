@@ -1,4 +1,4 @@
-"""How the loader spreads its work: settings that change its speed and nothing that it yields."""
+"""Settings change the loader's speed and nothing that it yields: pipelines, threads, batches in flight."""
 
 from __future__ import annotations
 
@@ -7,44 +7,85 @@ import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from detaug.ops.arguments import check
+from detaug.gpu.fused_kernel import FusedKernel
+from detaug.ops.arguments import check, is_number, is_whole
+from detaug.ops.recipe import Recipe
+from detaug.sources.coco_reader import CocoReader
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What `detaug tune` looks for."""
+    """The settings that `detaug tune` varies."""
 
     pipelines: int
-    """DALI pipelines that take turns."""
+    """DALI pipelines; they take groups of batches by turns."""
     threads: int
-    """CPU threads of each."""
+    """CPU threads of each pipeline."""
     depth: int = 2
-    """How often each pipeline has batches in work: with one, it would stand still while its last is collected."""
-    together: int = 1
-    """Batches that a pipeline works on as one, where it can: what small ones cost adds up."""
+    """Groups that each pipeline processes at once: with one, it would stand still while its output is collected."""
+    batches_per_group: int = 1
+    """Batches that a pipeline processes as one, where it can: small batches share the fixed costs."""
     hw_decoder_load: float = 1.0
-    """The share of a batch's JPEGs that goes to the GPU's JPEG engine, the rest to its other cores."""
+    """The share of a batch's JPEGs that the GPU's JPEG engine decodes; its other cores decode the rest."""
 
     def __post_init__(self) -> None:
-        for name in ("pipelines", "threads", "depth", "together"):
+        for name in ("pipelines", "threads", "depth", "batches_per_group"):
             value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number of at least 1")
-        share = isinstance(self.hw_decoder_load, int | float) and 0 <= self.hw_decoder_load <= 1
+            check(name, value, is_whole(value) and value >= 1, "a whole number of at least 1")
+        share = is_number(self.hw_decoder_load) and 0 <= self.hw_decoder_load <= 1
         check("hw_decoder_load", self.hw_decoder_load, share, "a share in 0..1")
 
 
-TOGETHER_ON_GPU = 256
-"""Images of 300 x 300 that a pipeline works on as one, several batches: they share what a run costs Python.
-A larger one, which takes more memory, counts for more: up to 2."""
-TOGETHER_ON_CPU = 128
-"""The same there, a larger one up to 3: at the end of a batch the threads wait for each other."""
-IN_WORK = 768
-"""Images of 300 x 300 that a GPU is given at once in batches one by one: with fewer it waits for Python. A larger one
-counts for up to 2."""
-PIXELS_IN_WORK = 350_000_000
-"""Of images made, 4.2 GB as float32; more only if two batches for each pipeline have more."""
+GROUP_IMAGES_ON_GPU = 256
+"""Images of 300 x 300 in a group: its batches share the cost of a run in Python. A larger image counts for up to 2."""
+GROUP_IMAGES_ON_CPU = 128
+"""The same on the CPU, where threads wait for each other at the end of a group. A larger image counts for up to 3."""
+IMAGES_IN_FLIGHT = 768
+"""Images of 300 x 300 that a GPU gets at once in batches that cannot be grouped; with fewer it waits for Python. A
+larger image counts for up to 2."""
+PIXELS_IN_FLIGHT = 350_000_000
+"""Output pixels at most, 4.2 GB as float32; more only if two batches for each pipeline have more."""
+
+
+def settings_for(
+    reader: CocoReader,
+    recipe: Recipe,
+    kernel: FusedKernel | None,
+    device: torch.device,
+    batch_size: int,
+    file: str | os.PathLike[str] | None = None,
+    *,
+    pipelines: int | None = None,
+    threads: int | None = None,
+) -> Settings:
+    """Return `choose_settings` for these images after this recipe."""
+    return choose_settings(
+        device,
+        batch_size,
+        pixels_in_flight(reader, recipe, kernel),
+        file,
+        can_group=can_group(recipe, kernel),
+        pipelines=pipelines,
+        threads=threads,
+    )
+
+
+def can_group(recipe: Recipe, kernel: FusedKernel | None) -> bool:
+    """Can a pipeline process several batches as one? Their images have one size, or are resized behind the pipeline."""
+    return recipe.one_size or kernel is not None
+
+
+def pixels_in_flight(reader: CocoReader, recipe: Recipe, kernel: FusedKernel | None) -> int:
+    """Return about how many pixels an image has after the recipe.
+
+    With a kernel, which renders images that wait decoded, at least as many as take the source's memory as float32.
+    """
+    some = reader.views(np.arange(8) % len(reader))
+    rendered = int(recipe.plan(some, np.random.default_rng(0)).views.size.prod(1).max())
+    return max(rendered, int(reader.pixels.mean()) // 4) if kernel else rendered
 
 
 def choose_settings(
@@ -53,44 +94,44 @@ def choose_settings(
     pixels: int,
     file: str | os.PathLike[str] | None = None,
     *,
-    may_join: bool = True,
+    can_group: bool = True,
     pipelines: int | None = None,
     threads: int | None = None,
 ) -> Settings:
-    """Those given, else those of a file that `detaug tune` wrote, else what suits the device.
+    """Return the settings that are given, else those of a file that `detaug tune` wrote, else the device's defaults.
 
-    `pixels`: of an image after the recipe. `may_join`: can a pipeline work on several batches together?
+    `pixels`: of an image after the recipe. `can_group`: can a pipeline process several batches as one?
     """
-    on_cpu = device.type == "cpu"
-    chosen = asdict(_on_cpu(batch_size, pixels) if on_cpu else _on_gpu(batch_size, pixels, may_join))
-    chosen |= {"together": 1, **read_settings(file)} if file is not None else {}
+    defaults = _on_cpu(batch_size, pixels) if device.type == "cpu" else _on_gpu(batch_size, pixels, can_group)
+    chosen = asdict(defaults)
+    chosen |= {"batches_per_group": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
-    return Settings(**(chosen if may_join else chosen | {"together": 1}))
+    return Settings(**(chosen if can_group else chosen | {"batches_per_group": 1}))
 
 
 def _on_cpu(batch_size: int, pixels: int) -> Settings:
-    together = _up_to_8(TOGETHER_ON_CPU / (batch_size * _weight(pixels, 3)), least=1)
-    return Settings(1, threads=len(os.sched_getaffinity(0)), together=together)
+    batches = _limited(GROUP_IMAGES_ON_CPU / (batch_size * _weight(pixels, 3)), least=1)
+    return Settings(1, threads=len(os.sched_getaffinity(0)), batches_per_group=batches)
 
 
-def _on_gpu(batch_size: int, pixels: int, may_join: bool) -> Settings:
-    images, most = batch_size * _weight(pixels, 2), PIXELS_IN_WORK / (batch_size * pixels)
-    together = _up_to_8(min(TOGETHER_ON_GPU / images, most / 6), least=1) if may_join else 1
-    depth = 3 if together > 1 else _up_to_8(min(IN_WORK / images, most) / 2, least=2)
-    return Settings(pipelines=2, threads=2, depth=depth, together=together)
+def _on_gpu(batch_size: int, pixels: int, can_group: bool) -> Settings:
+    images, most = batch_size * _weight(pixels, 2), PIXELS_IN_FLIGHT / (batch_size * pixels)
+    batches = _limited(min(GROUP_IMAGES_ON_GPU / images, most / 6), least=1) if can_group else 1
+    depth = 3 if batches > 1 else _limited(min(IMAGES_IN_FLIGHT / images, most) / 2, least=2)
+    return Settings(pipelines=2, threads=2, depth=depth, batches_per_group=batches)
 
 
 def _weight(pixels: int, most: int) -> float:
-    """How many images of 300 x 300 one counts for."""
+    """Return for how many images of 300 x 300 one counts."""
     return min(max(pixels / (300 * 300), 1), most)
 
 
-def _up_to_8(number: float, least: int) -> int:
+def _limited(number: float, least: int) -> int:
     return int(min(max(number, least), 8))
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
-    """Raises FileNotFoundError where there is no file, ValueError for one that `detaug tune` did not write."""
+    """Read the settings of a file. Raises FileNotFoundError, or ValueError for one that `detaug tune` did not write."""
     known = {field.name for field in fields(Settings)}
     remedy = f"detaug tune ANNOTATIONS.json IMAGES -o {os.fspath(file)} writes one"
     try:
@@ -106,5 +147,5 @@ def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
 
 
 def write_settings(file: str | os.PathLike[str], settings: Settings) -> None:
-    """For `Loader(..., settings=file)`."""
+    """Write a file for `Loader(..., settings=file)`."""
     Path(file).write_text(json.dumps({"settings": asdict(settings)}, indent=2) + "\n", encoding="utf-8")

@@ -8,7 +8,6 @@ from detaug.sheets.detections import detections_sheet as detections_sheet
 from detaug.sheets.preview import preview_file as preview_file
 from detaug.sheets.recipe_sheets import draws_sheet as draws_sheet
 from detaug.sheets.recipe_sheets import steps_sheet as steps_sheet
-from detaug.sheets.save import save_sheet as save_sheet
 from detaug.sheets.selection import objects_of as objects_of
 from detaug.sheets.selection import select_images as select_images
 
@@ -21,7 +20,6 @@ __all__ = [
     "ops_sheet",
     "preview_file",
     "samples_sheet",
-    "save_sheet",
     "select_images",
     "steps_sheet",
 ]

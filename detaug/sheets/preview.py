@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from detaug import presets
+from detaug.drawing.save import check_output, save_picture
 from detaug.drawing.text import letters_without_font
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import load_recipe
 from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
-from detaug.sheets.save import check_output, save_sheet
 from detaug.sheets.selection import How, select_images
 from detaug.sources.coco_reader import CocoReader
 
@@ -56,7 +56,7 @@ def preview_file(
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
     chosen, notes = [each.row for each in selected], [each.note for each in selected]
-    save_sheet(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
+    save_picture(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
 
 

@@ -1,4 +1,4 @@
-"""`CocoReader`: a checked COCO json and its image folder, and the DALI ops that read them."""
+"""`CocoReader`: a checked COCO json with its image folder, and the DALI nodes that read and decode the images."""
 
 from __future__ import annotations
 
@@ -18,20 +18,17 @@ from detaug.converters.coco.annotations import AnnotationError, read_annotations
 
 Node: TypeAlias = Any
 
-Rows = NDArray[np.int64]
-"""(n,) positions of images in the json's list."""
-
 
 class CocoReader:
-    """Images of a folder with the boxes of a COCO json, checked before anything is built on them.
+    """Images of a folder with the boxes of a COCO json, checked when it is made.
 
-    `images`: the folder that the json's file names are relative to. `annotations`: the json; its mistakes are errors
-    here that name the entry (AnnotationError, a ValueError; see `read_annotations` of the converters), and
-    so is a file that is missing. Regions marked `iscrowd` are not objects to train on and are left out.
+    `images`: the folder that the json's file names are relative to. `annotations`: the json. A mistake in it raises
+    AnnotationError, a ValueError that names the entry, and so does a missing file. Regions marked `iscrowd` are not
+    objects to train on and are left out.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 
-    `cache`: keep what was read of a json of 4 MB or more beside it, so that the next start is quicker.
+    `cache`: store the parsed content of a json of 4 MB or more beside it, which makes the next start faster.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> print(len(reader), "images of", reader.class_names)
@@ -64,7 +61,7 @@ class CocoReader:
         keep = ~data.crowd
         self._boxes = _relative(data.boxes, data.sizes, data.first)[keep]
         self._labels: Ints = np.searchsorted(self.category_ids, data.category_ids[keep])
-        self._first = np.concatenate([[0], np.cumsum(keep)])[data.first]
+        self._box_offsets = np.concatenate([[0], np.cumsum(keep)])[data.first]
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -73,14 +70,14 @@ class CocoReader:
         objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
         return f"CocoReader({str(self.images)!r}, {str(self.annotations)!r})  # {objects}"
 
-    def views(self, rows: Rows) -> Views:
-        """The whole images at `rows`, with their boxes."""
-        count, (_, at) = self._first[rows + 1] - self._first[rows], pairs(self._first, rows)
+    def views(self, indices: Ints) -> Views:
+        """Return the whole images at these positions in the json's list, with their boxes."""
+        count, (_, at) = self._box_offsets[indices + 1] - self._box_offsets[indices], pairs(self._box_offsets, indices)
         boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
-        return whole_images(boxes, labels, self.sizes[rows].astype(np.float64))
+        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
 
-    def rows(self, image_ids: Ints) -> Rows:
-        """Where the images with these ids are in the json's list. Raises ValueError for an id that is not there."""
+    def indices_of(self, image_ids: Ints) -> Ints:
+        """Return the positions of the images with these ids. Raises ValueError for an unknown id."""
         order = np.argsort(self.image_ids)
         at = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(self) - 1)]
         unknown = image_ids[self.image_ids[at] != image_ids]
@@ -88,47 +85,44 @@ class CocoReader:
             raise ValueError(f"{self.annotations} has no image with id {unknown[0]}")
         return np.asarray(at)
 
-    def paths(self, rows: Rows) -> NDArray[np.uint8]:
-        """(n, longest path) bytes, padded with zeros: where the images at `rows` lie."""
-        return self._paths[rows]
+    def inputs(self, indices: Ints, device: str) -> dict[str, NDArray[Any]]:
+        """Return what `decoded` is fed for these images, by input name."""
+        sizes = {"size": self.sizes[indices].astype(np.int32)} if device == "cpu" else {}
+        return {"path": self._paths[indices], **sizes}
 
-    def inputs(self, rows: Rows, device: str) -> dict[str, NDArray[Any]]:
-        """What `decoded` must be fed for the images at `rows`, by input name."""
-        sizes = {"size": self.sizes[rows].astype(np.int32)} if device == "cpu" else {}
-        return {"path": self.paths(rows), **sizes}
+    def path(self, index: int) -> Path:
+        """Return the file of an image."""
+        return self._folder / self.file_names[index]
 
-    def path(self, row: int) -> Path:
-        """Where the image at `row` lies."""
-        return self._folder / self.file_names[row]
-
-    def labels(self) -> tuple[Rows, Ints]:
-        """Which labels each image has, each pair once: (P,) positions of images and (P,) labels."""
+    def labels(self) -> tuple[Ints, Ints]:
+        """Return each pair of an image and a label that it has, once: (P,) indices of images and (P,) labels."""
         classes = len(self.class_names)
-        images = np.repeat(np.arange(len(self)), np.diff(self._first))
-        rows, labels = np.divmod(np.unique(images * classes + self._labels), classes)
-        return rows, labels
+        images = np.repeat(np.arange(len(self)), np.diff(self._box_offsets))
+        indices, labels = np.divmod(np.unique(images * classes + self._labels), classes)
+        return indices, labels
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for the same images, boxes and classes in the same order."""
-        columns = (self.image_ids, self.sizes, self._first, self._boxes, self._labels)
+        """A hash that is equal for the same images, boxes and classes in the same order."""
+        columns = (self.image_ids, self.sizes, self._box_offsets, self._boxes, self._labels)
         names = "\0".join([*self.file_names, *self.class_names, *map(str, self.category_ids)])
         content = b"".join([*(column.tobytes() for column in columns), names.encode("utf-8", "surrogateescape")])
         return hashlib.sha256(content).hexdigest()[:16]
 
 
 def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
-    """(H, W, 3) uint8 RGB images on `device` from the files that `CocoReader.inputs` names, EXIF orientation applied.
+    """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
 
-    On the CPU another size than the json's is an error of the pipeline, since DALI's resize would end the process
-    where a view lies outside of a smaller image. On a GPU `hw_decoder_load` of the JPEGs go to its JPEG engine.
+    It is fed with `CocoReader.inputs`. On the CPU a file of another size than the json's is an error of the pipeline:
+    DALI's resize would end the process where a view lies outside of a smaller image. On a GPU the share
+    `hw_decoder_load` of the JPEGs goes to its JPEG engine.
     """
-    encoded = fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # maps stop all threads for a moment
+    encoded = fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # mmap stalls all threads
     if device == "cpu":
         sizes = fn.external_source(name="size")
         shape = fn.peek_image_shape(encoded, dtype=types.INT32)
         length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != sizes[0]) + (shape[1] != sizes[1])
-        encoded = fn.slice(encoded, 0, fn.cast(length, dtype=types.INT32), axes=[0])  # beyond the file is an error
+        encoded = fn.slice(encoded, 0, fn.cast(length, dtype=types.INT32), axes=[0])  # beyond the file: an error
         return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
     return fn.decoders.image(
         encoded,
@@ -141,7 +135,7 @@ def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
 
 
 def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
-    """(N, longest path) uint8, padded with zeros: the system ends a path at the first zero."""
+    """Return (N, longest path) uint8, padded with zeros, at which the system ends a path."""
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must hold the images that {annotations} names")
     if not names:
@@ -158,7 +152,7 @@ def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDAr
     return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)
 
 
-def _relative(boxes: Floats, sizes: Ints, first: Ints) -> Floats:
-    """(A, 4) XYXY pixels -> relative to each box's image."""
-    size = np.repeat(sizes[:, ::-1], np.diff(first), axis=0)
+def _relative(boxes: Floats, sizes: Ints, box_offsets: Ints) -> Floats:
+    """Return (A, 4) XYXY boxes in pixels relative to the size of their images."""
+    size = np.repeat(sizes[:, ::-1], np.diff(box_offsets), axis=0)
     return boxes / np.tile(size, 2)

@@ -6,9 +6,10 @@ from dataclasses import asdict
 
 import torch
 
+from detaug.drawing import save_picture
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.loader import Loader
-from detaug.sheets import Detections, detections_sheet, save_sheet
+from detaug.sheets import Detections, detections_sheet
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
 
@@ -36,4 +37,4 @@ def evaluate(training: Training, val: Loader) -> None:
         training.log.write([{"step": training.step, "epoch": epoch, "evaluation": training.evaluation}])
         title = f"{training.options.model}, step {training.step}"
         sheet = detections_sheet(val.reader, detections[:PICTURES], title)
-        save_sheet(sheet, training.options.output / "predictions.png")
+        save_picture(sheet, training.options.output / "predictions.png")

@@ -56,7 +56,7 @@ def one_epoch(loader: Iterable[Any], skips: int) -> list[Any]:
 @pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("how", BREAK)
 def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, together: int, device: str) -> None:
-    reader, settings = da.CocoReader(*painted), settings_file(painted, together=together)
+    reader, settings = da.CocoReader(*painted), settings_file(painted, batches_per_group=together)
     whole = list(da.Loader(reader, RECIPE, 4, train=False, device=device))
     BREAK[how](painted[0] / "13.png")
     loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "device": device, "settings": settings})
@@ -89,7 +89,7 @@ def test_what_stood_in_leaves_no_padding(painted: Folder, memory_format: str, de
 def test_training_takes_another_image_of_the_epoch(
     painted: Folder, how: str, together: int, recipe: list[da.Op], device: str
 ) -> None:
-    reader, settings = da.CocoReader(*painted), settings_file(painted, together=together)
+    reader, settings = da.CocoReader(*painted), settings_file(painted, batches_per_group=together)
     intact = da.Loader(reader, recipe, 4, device=device)
     whole = [*intact, *intact]
     for name in ("13.png", "02.png"):
@@ -119,7 +119,7 @@ def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(
         BREAK["garbage"](painted[0] / f"{at:02}.png")
     loaders = []
     for count in (1, 3):
-        how = {"pipelines": count, "settings": settings_file(painted, threads=count, together=count)}
+        how = {"pipelines": count, "settings": settings_file(painted, threads=count, batches_per_group=count)}
         loaders.append(da.Loader(reader, recipe, 4, train=train, **{**SETTINGS, **how}))
     first, second = ([*one_epoch(loader, skips=7), *one_epoch(loader, skips=0)] for loader in loaders)
     assert all(same(a, b) for a, b in zip(first, second, strict=True))
@@ -224,7 +224,7 @@ def test_too_many_broken_files_are_an_error(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     for at in range(0, 15, 5):
         BREAK["garbage"](painted[0] / f"{at:02}.png")
-    one_by_one = settings_file(painted, together=1)
+    one_by_one = settings_file(painted, batches_per_group=1)
     loader = da.Loader(reader, RECIPE, 4, train=False, **{**SETTINGS, "max_skipped": 2 / 21, "settings": one_by_one})
     message = r"3 of 21 images cannot be used, more than max_skipped.*\d\d\.png.*detaug check"
     with pytest.warns(UserWarning, match="skipped"), pytest.raises(da.DataError, match=message):
@@ -260,7 +260,7 @@ def test_what_is_no_images_fault_is_not_skipped(painted: Folder, monkeypatch: py
     loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, **SETTINGS)
     with monkeypatch.context() as patch:
         patch.setattr("nvidia.dali.Pipeline.outputs", out_of_memory)
-        patch.setattr("detaug.loading.bad_files.find_faults", lambda *_: {})
+        patch.setattr("detaug.loading.bad_files.find_bad_files", lambda *_: {})
         with pytest.raises(da.DataError, match="each image of the batch decodes alone: CUDA allocation failed"):
             list(loader)
     assert len(list(loader)) == 6

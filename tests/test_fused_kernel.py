@@ -22,13 +22,11 @@ from PIL import Image
 import detaug as da
 from detaug.boxes.views import Views, start_offsets
 from detaug.eager import Samples
-from detaug.gpu import fused_kernel as on_gpu
-from detaug.gpu.fused_kernel import kernel_of, one_kernel
-from detaug.gpu.streams import on_device
-from detaug.loading.image_cache import decoding_lanes
-from detaug.loading.loader import pixels_in_work
-from detaug.loading.pipeline import in_one_piece
-from detaug.loading.settings import Settings, choose_settings
+from detaug.gpu import fused_kernel
+from detaug.gpu.fused_kernel import fuse, kernel_for
+from detaug.gpu.streams import to_device
+from detaug.loading.image_cache import decoding_workers
+from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
 from detaug.ops.op import Node, Nodes
 from detaug.ops.recipe import Recipe
 
@@ -42,7 +40,7 @@ pytest.importorskip("triton")
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes as long for a large one as for a small one."""
     if DEVICE.type == "cpu":
-        monkeypatch.setattr("detaug.gpu.fused_kernel.TILE", (256, 256))
+        monkeypatch.setattr("detaug.gpu.fused_kernel.BLOCK", (256, 256))
 
 
 Array = NDArray[np.uint8]
@@ -68,15 +66,15 @@ def by_kernel(images: Sequence[Array], *ops: da.Op, pad: int = 0, beside: int = 
 
 def samples_by_kernel(samples: Samples, pad: int = 0, beside: int = 0) -> NDArray[np.float64]:
     """(N, 3, H, W) by the kernel, on a canvas `pad` larger than the largest image; `beside` lies around the sources."""
-    images, kernel = samples.source_images, one_kernel(Recipe(samples.ops), DEVICE)
+    images, kernel = samples.source_images, fuse(Recipe(samples.ops), DEVICE)
     assert kernel
     between = np.full(1000, beside, np.uint8)
     memory = np.concatenate([between, *chain.from_iterable((image.ravel(), between) for image in images)])
     begin = start_offsets(np.array([1000 + image.size for image in images])) + 1000
     height, width = samples.plan.views.size.max(0).astype(int) + pad
     sizes = np.array([image.shape[:2] for image in images])
-    (table,) = kernel.with_offsets([kernel.table(np.arange(len(images)), sizes, samples.plan.inputs)], [begin])
-    made = kernel.paint(torch.from_numpy(memory).to(DEVICE), table, (int(height), int(width)))
+    (tiles,) = kernel.to_device([kernel.tile_parameters(np.arange(len(images)), sizes, samples.plan.inputs)], [begin])
+    made = kernel.render(torch.from_numpy(memory).to(DEVICE), tiles, (int(height), int(width)))
     assert made.dtype == getattr(torch, kernel.normalize.dtype)
     return made.cpu().double().numpy()
 
@@ -105,7 +103,7 @@ RECIPES = {
     "cutmix": [da.Resize((50, 60)), da.CutMix(p=1), da.Normalize(da.presets.IMAGENET_MEAN)],
     "normalised": [*SSD, da.ColorJitter(0.5), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)],
     "float16": [da.Resize((60, 80)), da.Normalize(dtype="float16")],
-    "channels last": [da.Resize((60, 80)), da.Normalize(da.presets.IMAGENET_MEAN, layout="channels_last")],
+    "channels last": [da.Resize((60, 80)), da.Normalize(da.presets.IMAGENET_MEAN, memory_format="channels_last")],
 }
 
 
@@ -186,35 +184,35 @@ class Black(da.ColorJitter):
     ids=repr,
 )
 def test_other_recipes_are_dalis(ops: list[da.Op]) -> None:
-    assert one_kernel(Recipe(tuple(ops)), DEVICE) is None
+    assert fuse(Recipe(tuple(ops)), DEVICE) is None
 
 
 @pytest.mark.parametrize("preset", ["ssd300", "retinanet", "yolo640", "evaluation"])
 def test_presets_are_the_kernels(preset: str) -> None:
     size = [(300, 300)] if preset == "evaluation" else []
-    assert one_kernel(Recipe(tuple(getattr(da.presets, preset)(*size))), DEVICE)
+    assert fuse(Recipe(tuple(getattr(da.presets, preset)(*size))), DEVICE)
 
 
 def test_an_op_that_paints_nothing_does_not_matter() -> None:
     drops_boxes = da.SanitizeBoundingBoxes(min_size=5)
     ops = [da.Resize((17, 23)), drops_boxes, da.ColorJitter(0.5), drops_boxes, da.Normalize()]
-    assert one_kernel(Recipe(tuple(ops)), DEVICE)
+    assert fuse(Recipe(tuple(ops)), DEVICE)
     assert np.abs(np.stack(da.batch(IMAGES).then(*ops).images) - by_kernel(IMAGES, *ops)).max() < 3.5 / 255
 
 
 def test_none_is_needed_on_the_cpu() -> None:
-    assert kernel_of(Recipe(tuple(da.presets.ssd300())), torch.device("cpu")) is None
+    assert kernel_for(Recipe(tuple(da.presets.ssd300())), torch.device("cpu")) is None
 
 
 def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("Failed to find C compiler")
 
-    monkeypatch.setattr("detaug.gpu.fused_kernel.OneKernel.paint", fails)
-    on_gpu._triton_works.cache_clear()
+    monkeypatch.setattr("detaug.gpu.fused_kernel.FusedKernel.render", fails)
+    fused_kernel._triton_works.cache_clear()
     with pytest.warns(UserWarning, match=r"Failed to find C compiler.*gcc and python3-dev"):
-        assert not on_gpu._triton_works(DEVICE)
-    on_gpu._triton_works.cache_clear()
+        assert not fused_kernel._triton_works(DEVICE)
+    fused_kernel._triton_works.cache_clear()
 
 
 # ------------------------------------------------------------------------------------------- in the loader
@@ -223,7 +221,7 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU too, a loader has its images painted by the kernel."""
-    monkeypatch.setattr("detaug.loading.loader.kernel_of", one_kernel)
+    monkeypatch.setattr("detaug.loading.loader.kernel_for", one_kernel)
 
 
 def close(a: da.Batch, b: da.Batch) -> bool:
@@ -236,7 +234,7 @@ IN_LOADER = {
     "one size": [*SSD[:-1], da.Resize((150, 140)), da.RandomPhotometricDistort()],
     "several sizes": [da.RandomHorizontalFlip(), da.Resize(150, max_size=180), da.Normalize(da.presets.IMAGENET_MEAN)],
     "mosaic": [da.Resize((150, 140), letterbox="center"), da.Mosaic()],
-    "channels last": [da.Resize((150, 150)), da.Normalize(layout="channels_last")],
+    "channels last": [da.Resize((150, 150)), da.Normalize(memory_format="channels_last")],
 }
 """Nearly all of them larger than the source: Triton's interpreter takes its time for each of the pixels of a mean."""
 
@@ -248,7 +246,7 @@ def both(request: pytest.FixtureRequest, painted: Folder, monkeypatch: pytest.Mo
     def make(**options: Any) -> tuple[da.Loader, da.Loader]:
         reader, recipe = da.CocoReader(*painted), IN_LOADER[request.param]
         others = da.Loader(reader, recipe, 4, device="cpu", **options)
-        monkeypatch.setattr("detaug.loading.loader.kernel_of", one_kernel)
+        monkeypatch.setattr("detaug.loading.loader.kernel_for", one_kernel)
         return da.Loader(reader, recipe, 4, device=DEVICE, **options), others
 
     return make
@@ -267,9 +265,9 @@ def test_large_files_that_wait_decoded_leave_memory_free(side: int, gigabytes: f
     Image.new("RGB", (side, side)).save(tmp_path / "0.png")
     reader = da.CocoReader(*write_coco(tmp_path, [("0.png", (side, side), np.zeros((0, 4)))]))
     recipe = Recipe(tuple(da.presets.ssd300()))
-    pixels = pixels_in_work(reader, recipe, one_kernel(recipe, DEVICE))
+    pixels = pixels_in_flight(reader, recipe, fuse(recipe, DEVICE))
     how = choose_settings(torch.device("cuda", 0), 32, pixels)
-    images = how.pipelines * how.depth * how.together * 32
+    images = how.pipelines * how.depth * how.batches_per_group * 32
     assert images >= 128
     assert images * side**2 * 3 < gigabytes * 1e9
 
@@ -281,19 +279,19 @@ def test_batches_made_together_are_those_made_alone(
 ) -> None:
     reader = da.CocoReader(*painted)
     alone, joined = (
-        da.Loader(reader, IN_LOADER[name], 4, device=DEVICE, settings=settings_file(painted, together=each))
+        da.Loader(reader, IN_LOADER[name], 4, device=DEVICE, settings=settings_file(painted, batches_per_group=each))
         for each in (1, together)
     )
-    assert joined.settings.together == together
+    assert joined.settings.batches_per_group == together
     for _ in range(2):
         assert all(same(a, b) for a, b in zip(alone, joined, strict=True))
 
 
 def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
     reader, rows = da.CocoReader(*painted), np.arange(7)
-    (lane,) = decoding_lanes(7, DEVICE, Settings(1, 1, depth=1))
-    lane.start(reader.inputs(rows, DEVICE.type))
-    (images,) = lane.finish()
+    (worker,) = decoding_workers(7, DEVICE, Settings(1, 1, depth=1))
+    worker.start(reader.inputs(rows, DEVICE.type))
+    (images,) = worker.finish()
     assert len({tuple(shape) for shape in images.shape()}) > 1
     lengths = [reader.sizes[row].prod() * 3 for row in rows]
     sources, begin = in_one_piece(images, sum(lengths), DEVICE), start_offsets(np.array(lengths))
@@ -305,10 +303,10 @@ def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
 def test_a_batch_again(
     cache: Literal["device"] | None, name: str, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("detaug.loading.planner.PLANNED_AT_ONCE", 16)
+    monkeypatch.setattr("detaug.loading.planner.BLOCK_IMAGES", 16)
     options: dict[str, Any] = {"device": DEVICE, "cache": cache, "return_params": True}
     loader = da.Loader(
-        da.CocoReader(*painted), IN_LOADER[name], 4, settings=settings_file(painted, together=2), **options
+        da.CocoReader(*painted), IN_LOADER[name], 4, settings=settings_file(painted, batches_per_group=2), **options
     )
     assert all(same(batch, loader.replay(batch)) for batch in loader)
 
@@ -349,7 +347,7 @@ def test_batches_may_be_taken_on_other_streams(painted: Folder, recipe: str, beh
     if DEVICE.type == "cpu":
         pytest.skip("no CUDA device on this machine")
     ops = IN_LOADER.get(recipe, [da.RandomRotation(20), da.Resize((40, 50))])
-    settings = settings_file(painted, together=3)
+    settings = settings_file(painted, batches_per_group=3)
     expected, taken = (da.Loader(da.CocoReader(*painted), ops, 4, device="cuda", settings=settings) for _ in range(2))
     streams, epochs = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()], 8
     copies, batches = [], chain.from_iterable(taken for _ in range(epochs))
@@ -373,10 +371,10 @@ def test_what_goes_to_the_device_takes_one_core() -> None:
     if DEVICE.type == "cpu":
         pytest.skip("no CUDA device on this machine")
     array = np.arange(200_000.0)
-    assert np.array_equal(on_device(array, DEVICE).cpu().numpy(), array)
+    assert np.array_equal(to_device(array, DEVICE).cpu().numpy(), array)
     others = time.process_time() - time.thread_time()
     for _ in range(100):
-        on_device(array, DEVICE)
+        to_device(array, DEVICE)
         time.sleep(0.001)
     torch.cuda.synchronize()
     assert time.process_time() - time.thread_time() - others < 0.05

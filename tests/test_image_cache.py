@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,10 +14,25 @@ from painted_files import Folder, paint_files, same, write_coco
 from PIL import Image
 
 import detaug as da
-from detaug.loading import image_cache as decoded_images
+from detaug.loading import image_cache
+from detaug.loading.image_cache import ImageCache
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 TURNED = [da.RandomRotation(20, fill=(0, 0, 0)), da.Resize((40, 50)), da.ColorJitter(0.5), da.Normalize()]
+
+
+@pytest.fixture
+def caches(monkeypatch: pytest.MonkeyPatch) -> list[ImageCache]:
+    """The caches that loaders make, in their order."""
+    made: list[ImageCache] = []
+
+    class Recorded(ImageCache):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr("detaug.loading.loader.ImageCache", Recorded)
+    return made
 
 
 def ids(batches: list[da.Batch]) -> list[int]:
@@ -54,10 +69,12 @@ class Breaks(da.RandomHorizontalFlip):
     draws: ClassVar[int] = 0
 
 
-def test_an_exception_that_is_kept_does_not_hold_the_images(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detaug.loading.planner.PLANNED_AT_ONCE", 8)
+def test_an_exception_that_is_kept_does_not_hold_the_images(
+    painted: Folder, caches: list[ImageCache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("detaug.loading.planner.BLOCK_IMAGES", 8)
     loader = da.Loader(da.CocoReader(*painted), [Breaks(), da.Resize((40, 50))], 4, device="cpu", cache="device")
-    images = weakref.ref(loader._decoded)
+    images = weakref.ref(caches.pop().memory())
     with pytest.raises(ZeroDivisionError) as error:
         list(loader)
     loader.close()
@@ -65,13 +82,13 @@ def test_an_exception_that_is_kept_does_not_hold_the_images(painted: Folder, mon
     assert images() is None
 
 
-def test_shards_keep_what_they_evaluate(painted: Folder, device: str) -> None:
+def test_shards_keep_what_they_evaluate(painted: Folder, caches: list[ImageCache], device: str) -> None:
     reader = da.CocoReader(*painted)
     shards = [
         da.Loader(reader, RECIPE, 4, train=False, shard=(rank, 2), device=device, cache="device") for rank in (0, 1)
     ]
     assert sorted(ids([batch for shard in shards for batch in shard])) == list(range(21))
-    assert [(shard._decoded.at >= 0).sum() for shard in shards if shard._decoded] == [11, 10]
+    assert [(cache.offsets >= 0).sum() for cache in caches] == [11, 10]
 
 
 @pytest.mark.parametrize("train", [True, False])
@@ -122,11 +139,15 @@ def test_an_image_that_is_not_kept_cannot_be_replayed(painted: Folder) -> None:
     ]
     batch = next(iter(of_rank[0]))
     assert same(of_rank[0].replay(batch), batch)
-    with pytest.raises(ValueError, match=r"image 0 of the json is not kept: .* another shard's; cache=None reads it"):
+    with pytest.raises(
+        ValueError, match=r"image 0 of the json is not in the cache: .* another shard; cache=None reads it"
+    ):
         of_rank[1].replay(batch)
 
 
-def test_images_of_odd_sizes_begin_where_memory_of_their_own_would(tmp_path: Path, device: str) -> None:
+def test_images_of_odd_sizes_begin_where_memory_of_their_own_would(
+    tmp_path: Path, caches: list[ImageCache], device: str
+) -> None:
     sizes = [(97, 131), (1, 7), (33, 5), (61, 61)]
     for at, (height, width) in enumerate(sizes):
         noise = np.random.default_rng(at).integers(0, 256, (height, width, 3), np.uint8)
@@ -135,13 +156,14 @@ def test_images_of_odd_sizes_begin_where_memory_of_their_own_would(tmp_path: Pat
     for recipe in (RECIPE, TURNED):
         reader = da.CocoReader(*folder)
         read, kept = (da.Loader(reader, recipe, 4, device=device, cache=cache) for cache in (None, "device"))
-        assert kept._decoded
-        assert all(pixels.data_ptr() % 64 == 0 for pixels in kept._decoded._pixels.values())
+        (cache,) = caches
+        caches.clear()
+        assert ((cache.memory().data_ptr() + cache.offsets) % 64 == 0).all()
         assert all(same(a, b) for a, b in zip(read, kept, strict=True))
 
 
 def test_what_does_not_fit_is_refused(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoded_images, "_free", lambda device: 1000)
+    monkeypatch.setattr(image_cache, "_free_memory", lambda device: 1000)
     with pytest.raises(ValueError, match=r"needs 0\.0 GB for 21 decoded images, cpu has 0\.0 GB left; leave cache out"):
         da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu", cache="device")
 
@@ -168,4 +190,4 @@ def test_what_torch_holds_in_reserve_is_free(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 5000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3000)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 500)
-    assert decoded_images._free(torch.device("cuda", 0)) == 3500
+    assert image_cache._free_memory(torch.device("cuda", 0)) == 3500

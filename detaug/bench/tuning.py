@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from detaug.bench.contestants import Job, make_loader
-from detaug.gpu.fused_kernel import kernel_of, may_join
+from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.loader import Loader
-from detaug.loading.pipeline import resolve_device
-from detaug.loading.settings import Settings, write_settings
+from detaug.loading.devices import resolve_device
+from detaug.loading.settings import Settings, can_group, write_settings
 
 WORTH_IT = 1.03
 """Times as fast that other settings must be to be preferred to the defaults: less is noise."""
@@ -76,7 +76,7 @@ def tune(
         return rates.get(settings, 0.0)
 
     best = default
-    for name, values in _choices(chosen, may_join(loader.recipe, kernel_of(loader.recipe, chosen))).items():
+    for name, values in _choices(chosen, can_group(loader.recipe, kernel_for(loader.recipe, chosen))).items():
         best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
     return _confirmed(loader, default, best, each, len(rates), output, say)
 
@@ -104,17 +104,17 @@ def _confirmed(
     return Tuned(winner, found[winner], found[default], tried, str(loader.device), loader.batch_size, where)
 
 
-def _choices(device: torch.device, may_join: bool) -> dict[str, list[Any]]:
+def _choices(device: torch.device, groups: bool) -> dict[str, list[Any]]:
     """What to try of each setting, the one that matters most first."""
     cores = len(os.sched_getaffinity(0))
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
     threads = [each for each in (1, 2, 3, 4) if each <= cores]
-    together = {"together": [1, 2, 4, 8]} if may_join else {}
+    group_sizes = {"batches_per_group": [1, 2, 4, 8]} if groups else {}
     return {
         "pipelines": [1, 3, 4],
         "threads": threads,
-        **together,
+        **group_sizes,
         "depth": [1, 3, 4, 8],
         "hw_decoder_load": [0.65, 0.8, 0.95],
     }
@@ -125,7 +125,7 @@ def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
     loader.close()
     loader.settings = settings
     batches = (batch for _ in iter(int, 1) for batch in loader)
-    for _ in range(2 * settings.pipelines * settings.depth * settings.together):
+    for _ in range(2 * settings.pipelines * settings.depth * settings.batches_per_group):
         next(batches)
     images, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:

@@ -19,7 +19,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 """Pillow's options by extension."""
 
 
-def save_sheet(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
+def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
     """Write a picture, whole or not at all, in the format of its extension: .png, .jpg, .webp.
 
     Raises ValueError for another extension, OSError where the folder cannot be written to.

@@ -1,0 +1,133 @@
+"""`detaug bench`: compare the loader with decoding alone and with other loaders of the same recipe, on one machine.
+
+Each measurement has a process of its own, and the loaders take turns, so that a slow minute of the machine affects
+all of them. Their batches are compared before anything is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from detaug.bench.jobs import Job
+from detaug.bench.measure import Result
+from detaug.loading.devices import resolve_device
+
+LOADERS = {
+    "loader": "detaug.bench.loaders:loader",
+    "decode": "detaug.bench.loaders:decode",
+    "cached": "detaug.bench.loaders:cached",
+    "by hand": "detaug.bench.dali_by_hand:by_hand",
+    "torchvision": "detaug.bench.torchvision_loader:torchvision",
+}
+"""Module and function of each loader, by its name in the table. "cached" is measured only on request."""
+
+PRESETS_OF_ALL = ("ssd300", "retinanet")
+"""Presets that "by hand" and "torchvision" have too."""
+
+
+def bench(
+    annotations: str | Path,
+    images: str | Path,
+    *,
+    batch_size: int = 32,
+    device: str | None = None,
+    preset: str = "ssd300",
+    seconds: float = 5.0,
+    turns: int = 3,
+    workers: tuple[int, ...] = (),
+    others: Mapping[str, str] | None = None,
+    only: tuple[str, ...] = (),
+    say: Callable[[str], None] = lambda line: None,
+    after_turn: Callable[[Result], None] = lambda result: None,
+) -> Result:
+    """Measure the loader, decoding alone, DALI by hand and torchvision's transforms, taking turns.
+
+    `seconds`: timed in each of `turns` turns. `workers`: numbers of DataLoader workers, one row for each; () is
+    the number of cores, at most 16. `others`: more loaders, by name "module:function". `only`: names of the loaders to
+    measure; "cached", the loader with images decoded once, is measured only if named. `after_turn`: is called with the
+    results so far after each turn. Raises ValueError where two loaders do not make the same kind of batches.
+    """
+    device = str(resolve_device(device))
+    job = Job(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
+    jobs = _jobs(job, workers or (min(16, len(os.sched_getaffinity(0))),), others or {}, only)
+    say("comparing batches")
+    short = {name: in_own_process(where, replace(each, seconds=0.0)) for name, (where, each) in jobs.items()}
+    check_alike({name: result["batch"] for name, result in short.items()}, preset)
+    rows: dict[str, list[Result]] = {name: [] for name in jobs}
+    result = {"job": asdict(job), "machine": machine(device), "turns": 0, "rows": rows}
+    for turn in range(turns):
+        for name, (where, each) in jobs.items():
+            rows[name].append(in_own_process(where, each))
+            say(f"turn {turn + 1} of {turns}: {name} {rows[name][-1]['images_per_s']:,.0f} images/s")
+        result["turns"] = turn + 1
+        after_turn(result)
+    return result
+
+
+def _jobs(
+    job: Job, workers: tuple[int, ...], others: Mapping[str, str], only: tuple[str, ...]
+) -> dict[str, tuple[str, Job]]:
+    """Return "module:function" and job of each row of the table."""
+    names = {name: where for name, where in LOADERS.items() if name != "torchvision" or find_spec("torchvision")}
+    jobs: dict[str, tuple[str, Job]] = {}
+    for name, where in {**names, **others}.items():
+        if name in ("torchvision", *others):
+            jobs |= {f"{name}, {each} workers": (where, replace(job, workers=each)) for each in workers}
+        else:
+            jobs[name] = where, job
+    left_out = {"cached"} if job.preset in PRESETS_OF_ALL else {"cached", "by hand", "torchvision"}
+    wanted = only or {"torchvision", *names, *others} - left_out
+    return {name: each for name, each in jobs.items() if name.partition(",")[0] in wanted}
+
+
+def in_own_process(where: str, job: Job) -> Result:
+    """Measure one loader in a new process. Raises ValueError with its last line if it fails."""
+    command = [sys.executable, "-m", "detaug.bench.measure", where, json.dumps(asdict(job))]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False)
+    if done.returncode:
+        raise ValueError(f"{where} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    result: Result = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def check_alike(batches: Mapping[str, Result], preset: str) -> None:
+    """Raise ValueError unless batches have one shape, type and range, and boxes inside their images."""
+    made = {name: each for name, each in batches.items() if each}
+    shapes = {tuple(each["shape"]) for each in made.values()}
+    one_size = len(shapes) <= 1 or preset == "retinanet"  # its batches have the sizes of their images
+    for name, each in made.items():
+        right = each["dtype"] == "torch.float32" and each["low"] >= -0.01 and 0.2 < each["high"] <= 1.01
+        if not (one_size and right and each["boxes"] and not each["wrong_boxes"]):
+            raise ValueError(
+                f"{name} makes other batches than the rest, so its speed means nothing: {each}; all: {made}"
+            )
+
+
+def machine(device: str) -> Result:
+    """Return the processor, the GPU and the versions of the libraries."""
+    from nvidia import dali
+
+    model = [line.partition(": ")[2] for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    gpu = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else None
+    versions = {"dali": dali.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    names = {"cpu": next(iter(model), "unknown"), "cores": len(os.sched_getaffinity(0)), "gpu": gpu}
+    return {**names, **versions, "python": sys.version.split()[0], "date": time.strftime("%Y-%m-%d")}
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,61 @@
+"""detaug's loader, with and without a cache, and decoding alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import count, cycle
+from typing import Any
+
+import numpy as np
+
+from detaug.bench.jobs import Job, MadeBatch, new_images
+from detaug.gpu.fused_kernel import kernel_for
+from detaug.loading.devices import resolve_device
+from detaug.loading.image_cache import decoding_workers
+from detaug.loading.loader import Loader
+from detaug.loading.pipeline import PipelineWorker
+from detaug.loading.settings import settings_for
+from detaug.ops.recipe import make_recipe
+from detaug.sources.coco_reader import CocoReader
+
+
+def loader(job: Job) -> Iterator[MadeBatch]:
+    """`da.Loader`."""
+    return _epochs(make_loader(job), job)
+
+
+def cached(job: Job) -> Iterator[MadeBatch]:
+    """`da.Loader(cache="device")`; the time to the first batch includes decoding all images once."""
+    return _epochs(make_loader(job, cache="device"), job)
+
+
+def make_loader(job: Job, **options: Any) -> Loader:
+    reader = CocoReader(job.images, job.annotations)
+    return Loader(reader, job.recipe(), job.batch_size, device=job.device, settings=job.settings, **options)
+
+
+def _epochs(loader: Loader, job: Job) -> Iterator[MadeBatch]:
+    images = len(loader.reader)
+    for _ in count():
+        for step, batch in enumerate(loader):
+            yield MadeBatch(batch.images, batch.boxes, batch.labels, new_images(images, step, job.batch_size))
+
+
+def decode(job: Job) -> Iterator[MadeBatch]:
+    """Decode only, with the loader's pipelines, threads and way of feeding them: no loader can be faster."""
+    reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
+    recipe = make_recipe(job.recipe())
+    settings = settings_for(reader, recipe, kernel_for(recipe, device), device, job.batch_size, job.settings)
+    order = np.random.default_rng(0).permutation(len(reader))
+    steps = -(-len(order) // job.batch_size)
+    batches = cycle(enumerate(np.resize(order, (steps, job.batch_size))))
+    running: deque[tuple[PipelineWorker, list[int]]] = deque()
+    for worker in cycle(decoding_workers(job.batch_size * settings.batches_per_group, device, settings)):
+        if len(running) == settings.pipelines * settings.depth:
+            first, counts = running.popleft()
+            first.finish()
+            yield from (MadeBatch(None, None, None, new) for new in counts)
+        group = [next(batches) for _ in range(settings.batches_per_group)]
+        worker.start(reader.inputs(np.concatenate([rows for _, rows in group]), device.type))
+        running.append((worker, [new_images(len(order), step, job.batch_size) for step, _ in group]))

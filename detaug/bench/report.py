@@ -1,0 +1,104 @@
+"""The result of `detaug bench` as a table and as a chart."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from PIL import Image, ImageDraw, ImageFont
+
+from detaug.bench.measure import Result
+from detaug.drawing.save import save_picture
+
+
+# ---------------------------------------------------------------- table
+
+
+def format_table(result: Result) -> str:
+    """Return a table: medians over the turns, the range of the rates, and the median ratio to the first row."""
+    rows, job = result["rows"], result["job"]
+    first = next(iter(rows))
+    where = result["machine"]["gpu"] or result["machine"]["cpu"]
+    lines = [f"{job['preset']}, batch {job['batch_size']}, {result['turns']} turns of {job['seconds']:g} s, {where}"]
+    columns = ("images/s", "range", f"{first}/this", "CPU s/1000", "p50 ms", "p99 ms", "first s", "GPU MB")
+    lines.append(f"{'':24}" + "".join(f"{name:>{_width(name)}}" for name in columns))
+    for name, turns in rows.items():
+        values = _values(turns, rows[first], has_gpu=result["machine"]["gpu"] is not None)
+        cells = "".join(f"{value:>{_width(column)}}" for value, column in zip(values, columns, strict=True))
+        lines.append(f"{name:24}{cells}")
+    return "\n".join(lines)
+
+
+def _values(turns: list[Result], first: list[Result], *, has_gpu: bool) -> list[str]:
+    rates = [turn["images_per_s"] for turn in turns]
+    ratio = statistics.median(a["images_per_s"] / b for a, b in zip(first, rates, strict=True))
+    return [
+        f"{_median(turns, 'images_per_s'):,.0f}",
+        f"{min(rates):,.0f}..{max(rates):,.0f}",
+        f"{ratio:.2f}",
+        f"{_median(turns, 'cpu_s_per_1000'):.2f}",
+        f"{_median(turns, 'p50_ms'):.1f}",
+        f"{_median(turns, 'p99_ms'):.1f}",
+        f"{_median(turns, 'first_batch_s'):.2f}",
+        f"{_median(turns, 'gpu_mb'):,.0f}" if has_gpu else "-",
+    ]
+
+
+def _median(turns: list[Result], name: str) -> float:
+    return float(statistics.median(turn[name] for turn in turns))
+
+
+def _width(column: str) -> int:
+    return 18 if column == "range" else max(9, len(column) + 2)
+
+
+# ---------------------------------------------------------------- chart
+
+
+WIDTH, ROW, TOP, LEFT, RIGHT = 960, 44, 84, 230, 250
+INK, GRAY, FIRST, OTHER = (20, 20, 20), (110, 110, 110), (0, 114, 178), (170, 178, 186)
+
+
+class Scale(NamedTuple):
+    """The rate of the first row, and the pixels of one image a second."""
+
+    first: float
+    pixels: float
+
+
+def draw_chart(result: Result, output: str | Path) -> None:
+    """Draw a bar for each row: the median of its images a second, the range as a line, the first row in colour."""
+    rows, job, machine = result["rows"], result["job"], result["machine"]
+    image = Image.new("RGB", (WIDTH, TOP + ROW * len(rows) + 20), "white")
+    draw = ImageDraw.Draw(image)
+    where = machine["gpu"] or machine["cpu"]
+    draw.text((20, 16), f"{job['preset']}, batch {job['batch_size']}: images a second", INK, _font(24))
+    draw.text((20, 48), f"{where}, {machine['cores']} cores; {machine['date']}; detaug bench", GRAY, _font(15))
+    rates = {name: [turn["images_per_s"] for turn in turns] for name, turns in rows.items()}
+    first = statistics.median(next(iter(rates.values())))
+    scale = Scale(first, (WIDTH - LEFT - RIGHT) / max(map(max, rates.values())))
+    for at, (name, each) in enumerate(rates.items()):
+        _bar(draw, TOP + at * ROW, name, each, scale, OTHER if at else FIRST)
+    save_picture(image, output)
+
+
+def _bar(draw: ImageDraw.ImageDraw, y: int, name: str, rates: list[float], scale: Scale, color: Any) -> None:
+    middle, median = y + ROW // 2 - 4, statistics.median(rates)
+    low, high = (LEFT + each * scale.pixels for each in (min(rates), max(rates)))
+    draw.text((20, middle), name, INK, _font(17), anchor="lm")
+    draw.rectangle((LEFT, y, LEFT + median * scale.pixels, y + ROW - 10), fill=color)
+    draw.line((low, middle, high, middle), fill=INK, width=2)
+    draw.text((high + 10, middle), _comparison(median, scale.first), INK, _font(17), anchor="lm")
+
+
+def _comparison(median: float, first: float) -> str:
+    if median == first:
+        return f"{median:,.0f}"
+    if median > first:
+        return f"{median:,.0f}  ({median / first:,.2f} x faster)"
+    return f"{median:,.0f}  ({first / median:,.2f} x slower)"
+
+
+def _font(size: int) -> Any:
+    return ImageFont.load_default(size)

@@ -1,0 +1,98 @@
+"""The commands that look at a data set: check, preview, demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from detaug.cli import options
+from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, Size, print_unless, progress_bar
+
+
+@click.command()
+@options.annotations
+@options.images
+@click.option("--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one.")
+@click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find shared images.")
+@click.option("--size", metavar="HxW", type=Size(), help="What training resizes to, for tiny boxes: 300x300.")
+@click.option("--clean", type=FILE, help="A json file to write, without what cannot be used.")
+@click.option("--report", type=FILE, help="A json file for every finding.")
+@click.option("--html", type=FILE, help="A page for a browser: counts, charts, a picture of each finding.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors of usage.")
+def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **more: Any) -> int:
+    """Find what is wrong with a data set, before training does.
+
+    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The exit code is 1 if training
+    would stop or learn something wrong, 0 if there are at most warnings, 2 if FILE.json is no COCO json at all.
+
+    \b
+    detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
+    """
+    from detaug.converters import check_coco
+    from detaug.drawing import check_to_html
+
+    with progress_bar("checking", quiet) as progress:
+        if html is None:
+            summary = check_coco(annotations, images, progress=progress, **more)
+        else:
+            summary = check_to_html(annotations, images, html, progress=progress, **more)
+    print_unless(quiet, summary)
+    if html is not None:
+        print_unless(quiet, f"written: {html}")
+    return int(summary.errors > 0)
+
+
+@click.command()
+@options.annotations
+@options.images
+@click.option("-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
+@click.option("--preset", help="The recipe: a function of detaug.presets.  [default: ssd300]")
+@click.option("--recipe", type=FILE, help="Or a recipe of your own: a JSON or YAML file.")
+@click.option("--rows", type=AT_LEAST_1, default=4, show_default=True, help="Images to show.")
+@click.option("--columns", type=AT_LEAST_1, help="Draws of each image.  [default: 4]")
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Of the images and draws.")
+@click.option("--steps", is_flag=True, help="Instead of draws, the image after each op, what it did and what it drew.")
+@click.option(
+    "--size",
+    type=click.IntRange(min=16),
+    default=300,
+    show_default=True,
+    help="The longer side of each picture, in pixels.",
+)
+@click.option("--only", metavar="CLASS", help="Images with objects of this class.")
+@click.option("--smallest", "how", flag_value="smallest", help="Images with the smallest boxes.")
+@click.option("--crowded", "how", flag_value="crowded", help="Images with the most boxes.")
+@click.option("--suspicious", "how", flag_value="suspicious", help="Images with odd boxes: alike, thin, tiny, huge.")
+def preview(annotations: Path, images: Path, output: Path, **more: Any) -> None:
+    """Draw images beside what a recipe makes of them, with boxes.
+
+    Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult objects
+    are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without boxes last.
+    IMAGES is the folder that the json's file names are relative to.
+
+    \b
+    detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
+    """
+    from detaug.sheets.contact_sheets import preview_file
+
+    click.echo(preview_file(annotations, images, output, **more))
+
+
+@click.command()
+@click.option("--out", type=FOLDER, default="demo", show_default=True, help="The folder to make.")
+@options.device
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Of the pictures and draws.")
+def demo(**more: Any) -> None:
+    """Convert, check, augment: all of it on a small data set.
+
+    Draws a Pascal VOC data set, converts and checks it, times the loader, and leaves a folder with the data set, its
+    train.json and sheet.png. Prints the lines of Python to go on with.
+
+    \b
+    detaug demo --out demo
+    """
+    from detaug.demo.demo import demo as run_demo
+
+    run_demo(**more, say=click.echo)

@@ -1,0 +1,97 @@
+"""Arguments, options and output that several commands share."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
+
+
+class Size(click.ParamType):
+    """HxW pixels; with shorter_side one number too, the length of the shorter side."""
+
+    name = "size"
+
+    def __init__(self, *, shorter_side: bool = False) -> None:
+        self.shorter_side = shorter_side
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, int]:
+        """Parse the text. Fails for anything but positive numbers."""
+        found = re.fullmatch(r"(\d+)(?:[xX](\d+))?", str(value))
+        if found and all(int(side) for side in found.groups() if side):
+            if found[2]:
+                return int(found[1]), int(found[2])
+            if self.shorter_side:
+                return int(found[1])
+        rule = "HxW pixels or the shorter side, such as 300x300 or 800" if self.shorter_side else "HxW pixels, such as 300x300"
+        self.fail(f"must be {rule}, got {value!r}", param, ctx)
+
+
+def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> str | None:
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise click.BadParameter(f"must be cpu, cuda or cuda:N, got {device!r}")
+    return device
+
+
+annotations = click.argument("annotations", metavar="FILE.json", type=FILE)
+images = click.argument("images", type=FOLDER)
+output_json = click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+output_folder = click.argument("output", metavar="OUT_FOLDER", type=FOLDER)
+image_folder = click.option("--images", type=FOLDER, help="The folder that the json's file names are relative to.")
+with_images = click.option(
+    "--with-images",
+    type=click.Choice(["none", "copy", "link"]),
+    default="none",
+    show_default=True,
+    help="Leave the images where they are, copy them into OUT_FOLDER, or make symbolic links there.",
+)
+origin = click.option(
+    "--origin",
+    type=click.Choice(["one", "zero"]),
+    default="one",
+    show_default=True,
+    help="Pixels count from 1 and boxes include the last (VOC), or from 0 and they exclude it.",
+)
+on_error = click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="What cannot be used: list all of it and stop, or leave it out.",
+)
+report = click.option("--report", type=FILE, help="A json file for everything repaired, dropped or refused.")
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+device = click.option(
+    "--device", callback=_check_device, help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]"
+)
+batch_size = click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a batch.")
+
+
+def print_unless(quiet: bool, result: object) -> None:
+    """Print a result, unless the command is to be quiet."""
+    if not quiet:
+        click.echo(str(result))
+
+
+@contextmanager
+def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function (done, total) that draws a progress bar on stderr; None where stderr is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        yield show

@@ -1,0 +1,189 @@
+"""Batches in order from any position on, over the ends of epochs, with several groups in flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detaug.boxes.views import Ints
+from detaug.gpu.streams import StreamGuard
+from detaug.loading.bad_files import BadFiles, BadFilesFound, DataError, first_three, remedy
+from detaug.loading.batch import Batch
+from detaug.loading.engine import Engine
+from detaug.loading.planner import Planner
+from detaug.loading.plans import BatchPlan, pad_to, select
+from detaug.loading.renderers import Job
+from detaug.ops.op import Arrays
+
+
+class Position(NamedTuple):
+    """A place in the order of batches: the batch of `step` in `epoch` comes next."""
+
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
+class RenderedBatch:
+    """A batch of which only the current stream is not known yet."""
+
+    plan: BatchPlan
+    images: Tensor
+    guard: StreamGuard
+
+
+class BatchStream:
+    """Plans, renders and yields batches. One iterator at a time takes them: the last one that called `claim`."""
+
+    def __init__(self, planner: Planner, engine: Engine) -> None:
+        self._planner, self._engine = planner, engine
+        self._jobs: Iterator[Job] = iter(())
+        self._rendered: deque[RenderedBatch] = deque()
+        self._claims = 0
+        self._is_claimed = False
+        engine.open()
+
+    def claim(self, position: Position) -> int:
+        """Go to a position, and return a number that `check_claim` knows until another iterator claims the stream."""
+        with self._close_on_error():
+            self._engine.open()
+            if self._next_position() != position:
+                self.discard()
+                self._jobs = self._planner.jobs_from(*position)
+            self._fill()
+        self._claims += 1
+        self._is_claimed = True
+        return self._claims
+
+    def check_claim(self, claim: int) -> None:
+        """Raise RuntimeError if the stream was closed, or claimed by another iterator."""
+        if claim != self._claims:
+            raise RuntimeError("this loader went on to another epoch; iterate over one epoch at a time")
+        if not self._is_claimed:
+            raise RuntimeError("this loader was closed, or given a state, in the middle of this `for`: begin another")
+
+    def next_batch(self, position: Position) -> Batch | None:
+        """Return the batch at this position, which is the next one; None if all of its images are skipped."""
+        with self._close_on_error():
+            while not self._rendered:
+                self._render_next(position)
+            rendered = self._rendered.popleft()
+            return self._assemble(
+                rendered.plan, self._engine.renderer.on_current_stream(rendered.images, rendered.guard)
+            )
+
+    def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Batch:
+        """Return the batch of these images with the numbers that were drawn before."""
+        job, bad = self._planner.replay(indices, params), BadFiles()
+        try:
+            outputs = self._engine.run_alone(job)
+        except BadFilesFound as found:
+            bad = found.files
+        if bad:
+            raise DataError(f"{first_three(bad)}; {remedy(self._planner.reader)}")
+        (images,) = job.images(outputs)
+        batch = self._assemble(job.group.batches[0].plan, images)
+        assert batch is not None, "a replayed batch has no stand-ins"
+        return batch
+
+    def discard(self) -> None:
+        """Drop all batches that are planned, in flight or rendered; the pipelines stay."""
+        self._is_claimed = False
+        self._rendered.clear()
+        self._jobs = iter(())
+        with self._close_on_error():
+            self._engine.discard()
+            self._engine.open()
+
+    def close(self) -> None:
+        """End the pipelines and give back all memory. The stream cannot be used afterwards."""
+        self._stop()
+        self._engine.renderer.feed.free()
+
+    # ------------------------------------------------------------------------------------------- one group
+
+    def _next_position(self) -> Position | None:
+        """Return the position of the batch that comes next; None if nothing is in flight."""
+        if self._rendered:
+            plan = self._rendered[0].plan
+        elif job := self._engine.next_job:
+            plan = job.group.batches[0].plan
+        else:
+            return None
+        return Position(plan.epoch, plan.step)
+
+    def _fill(self) -> None:
+        """Start jobs until all pipelines have enough to do."""
+        while self._engine.has_room and (job := next(self._jobs, None)) is not None:
+            self._engine.start(job)
+
+    def _render_next(self, position: Position) -> None:
+        """Render the group that was started first, or skip its bad files and plan the rest of the epoch again."""
+        bad = BadFiles()
+        try:
+            job, outputs = self._engine.finish()
+        except BadFilesFound as found:
+            bad = found.files
+        if bad:
+            self._skip(bad, position)
+            return
+        self._fill()
+        images, guard = job.images(outputs), StreamGuard(self._engine.device)
+        for batch, pixels in zip(job.group.batches, images, strict=True):
+            self._rendered.append(RenderedBatch(batch.plan, pixels, guard))
+
+    def _skip(self, bad: BadFiles, position: Position) -> None:
+        self._planner.skipped.add(bad)
+        self._engine.close()  # before the new pipelines: the device may not have room for both
+        self._engine.open()
+        self._jobs = self._planner.jobs_from(*position)
+        self._fill()
+
+    def _assemble(self, plan: BatchPlan, images: Tensor) -> Batch | None:
+        """Build the batch, without stand-ins; None if it has nothing else."""
+        indices, params, targets = plan.indices, plan.params, plan.targets
+        targets.guard.wait(targets.boxes, targets.labels, targets.mask)
+        if not plan.wanted.all():
+            wanted = np.flatnonzero(plan.wanted)
+            if not len(wanted):
+                return None
+            indices, targets = indices[wanted], targets[wanted]
+            params = tuple(select(wanted, drawn) for drawn in params)
+            height, width = pad_to(targets.size.amax(0).tolist(), self._planner.pad_multiple)
+            images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
+        reader = self._planner.reader
+        return Batch(
+            images=images,
+            boxes=targets.boxes,
+            labels=targets.labels,
+            mask=targets.mask,
+            image_id=torch.from_numpy(reader.image_ids[indices]),
+            size=torch.from_numpy(reader.sizes[indices]),
+            image_size=targets.size,
+            matrix=targets.matrix,
+            counts=targets.counts,
+            params=params if self._planner.return_params else None,
+        )
+
+    @contextmanager
+    def _close_on_error(self) -> Iterator[None]:
+        """Stop everything on an error or Ctrl-C: a pipeline may have one input of a batch and not the other."""
+        try:
+            yield
+        except BaseException:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        """End the pipelines and drop all batches that are planned, in flight or rendered."""
+        self._is_claimed = False
+        self._engine.close()
+        self._rendered.clear()
+        self._jobs = iter(())

@@ -1,0 +1,56 @@
+"""Find the device and the shard of this process."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+
+def resolve_device(device: torch.device | str | None) -> torch.device:
+    """Return "cpu" or "cuda:N". None: the CUDA device of this process (torchrun's LOCAL_RANK), or the CPU without one.
+
+    Raises ValueError for another kind of device, or one that this machine does not have.
+    """
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        found = torch.device("meta")
+    if found.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {str(device)!r}")
+    return torch.device("cpu") if found.type == "cpu" else _cuda_device(found)
+
+
+def _cuda_device(device: torch.device) -> torch.device:
+    count = torch.cuda.device_count()
+    index = _local_device() if device.index is None else device.index
+    if index >= count:
+        found = f"found {count} CUDA device{'s' * (count != 1)}"
+        raise ValueError(f"device {str(device)!r} is not there ({found}); device='cpu' runs without one")
+    return torch.device("cuda", index)
+
+
+def _local_device() -> int:
+    """Return the device that torch.cuda.set_device chose, else LOCAL_RANK's; 0 where a process sees only one."""
+    if not torch.cuda.is_available() or torch.cuda.current_device() != 0:
+        return torch.cuda.current_device() if torch.cuda.is_available() else 0
+    count = torch.cuda.device_count()
+    rank = int(os.environ.get("LOCAL_RANK") or rank_and_world()[0] % count)
+    return rank if rank < count else 0
+
+
+def rank_and_world() -> tuple[int, int]:
+    """Return this process's rank and the world size: torch.distributed's, else torchrun's RANK and WORLD_SIZE."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
+    """Return (rank, world size), by default this process's. Raises ValueError for a rank outside of the world."""
+    rank, world = shard or rank_and_world()
+    if not 0 <= rank < world:
+        raise ValueError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
+    return rank, world

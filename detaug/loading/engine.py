@@ -1,0 +1,115 @@
+"""Run jobs through several DALI pipelines at once and collect them in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from detaug.loading.bad_files import BadFilesFound, files_behind
+from detaug.loading.pipeline import DALI_ERRORS, NoPipeline, PipelineWorker, Worker
+from detaug.loading.renderers import Job, Renderer
+from detaug.loading.settings import Settings
+from detaug.sources.coco_reader import CocoReader
+
+
+class InFlight(NamedTuple):
+    """A job, and the worker that processes it."""
+
+    job: Job
+    worker: Worker
+
+
+class Engine:
+    """The pipelines, and the jobs that are in flight. `batch_size`: images of one batch."""
+
+    def __init__(
+        self, renderer: Renderer, reader: CocoReader, settings: Settings, batch_size: int, device: torch.device
+    ) -> None:
+        self.renderer, self.reader, self.settings, self.device = renderer, reader, settings, device
+        self.group_size = batch_size * settings.batches_per_group
+        self._free: deque[Worker] = deque()  # each worker once for every job that it can take
+        self._in_flight: deque[InFlight] = deque()
+
+    @property
+    def has_room(self) -> bool:
+        """Can it take another job?"""
+        return bool(self._free)
+
+    @property
+    def next_job(self) -> Job | None:
+        """The job that `finish` will return."""
+        return self._in_flight[0].job if self._in_flight else None
+
+    def open(self) -> None:
+        """Make the pipelines, unless they exist."""
+        if not self._free and not self._in_flight:
+            settings = self.settings
+            workers = [self._worker(self.group_size, settings.depth) for _ in range(settings.pipelines)]
+            self._free.extend(workers * settings.depth)
+
+    def close(self) -> None:
+        """End the pipelines, and discard what they work on. `open` makes new ones."""
+        workers = {*self._free, *(each.worker for each in self._in_flight)}
+        self._free.clear()
+        self._in_flight.clear()
+        for worker in workers:
+            worker.close()
+
+    def start(self, job: Job) -> None:
+        """Give a job to the next free pipeline."""
+        worker = self._free.popleft()
+        worker.start(job.inputs())
+        self._in_flight.append(InFlight(job, worker))
+
+    def finish(self) -> tuple[Job, list[Any]]:
+        """Wait for the job that was started first, and return it with the outputs of its pipeline.
+
+        Raises BadFilesFound for files that cannot be used, and DataError if the pipeline failed for another reason.
+        """
+        job, worker = self._in_flight[0]
+        same_pipeline = [each.job.group.indices for each in self._in_flight if each.worker is worker]
+        try:
+            outputs = self._collect()
+        except DALI_ERRORS as error:
+            indices = np.concatenate(same_pipeline)
+            raise BadFilesFound(files_behind(error, self.reader, indices, self.device)) from error
+        self._check(job, outputs)
+        return job, outputs
+
+    def discard(self) -> None:
+        """Wait for all jobs in flight and discard them, with their errors; `open` replaces a pipeline that failed."""
+        try:
+            while self._in_flight:
+                self._collect()
+        except DALI_ERRORS:
+            self.close()
+
+    def run_alone(self, job: Job) -> list[Any]:
+        """Return the outputs of a job from a pipeline of its own. Raises as `finish` does."""
+        worker = self._worker(len(job.group.indices), depth=1)
+        worker.start(job.inputs())
+        try:
+            outputs = worker.finish()
+        except DALI_ERRORS as error:
+            raise BadFilesFound(files_behind(error, self.reader, job.group.indices, self.device)) from error
+        self._check(job, outputs)
+        return outputs
+
+    def _worker(self, size: int, depth: int) -> Worker:
+        if not self.renderer.needs_pipeline:
+            return NoPipeline()
+        return PipelineWorker(self.renderer.graph, size, self.settings.threads, self.device, depth)
+
+    def _collect(self) -> list[Any]:
+        """Wait for the outputs of the job that was started first; its worker is free afterwards."""
+        _, worker = self._in_flight.popleft()
+        outputs = worker.finish()
+        self._free.append(worker)
+        return outputs
+
+    def _check(self, job: Job, outputs: list[Any]) -> None:
+        if bad := self.renderer.feed.bad_files(job.group.indices, outputs):
+            raise BadFilesFound(bad)

@@ -1,0 +1,35 @@
+"""Iterate over the rest of one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from detaug.loading.batch import Batch
+from detaug.loading.batch_stream import BatchStream, Position
+
+T = TypeVar("T")
+
+
+class EpochIterator(Iterator[T], Generic[T]):
+    """Yields the batches of one epoch from a position on, each through `collate`.
+
+    `position` is the place behind the batch that was yielded last. `steps`: batches of an epoch. An error ends it.
+    """
+
+    def __init__(self, stream: BatchStream, position: Position, steps: int, collate: Callable[[Batch], T]) -> None:
+        self.position = position
+        self._stream, self._steps, self._collate = stream, steps, collate
+        self._claim = stream.claim(position)
+        self._failed = False
+
+    def __next__(self) -> T:
+        while self.position.step < self._steps and not self._failed:
+            self._stream.check_claim(self._claim)
+            self._failed = True  # until this step has succeeded
+            batch = self._stream.next_batch(self.position)
+            results = [] if batch is None else [self._collate(batch)]
+            self.position, self._failed = self.position._replace(step=self.position.step + 1), False
+            if results:
+                return results[0]
+        raise StopIteration

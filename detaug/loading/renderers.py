@@ -1,0 +1,162 @@
+"""Renderers turn planned groups of images into batches of pixels: DALI's operators, or one fused kernel.
+
+The loader chooses one when it knows the recipe and the device. On the CPU the graph of the recipe contains the CPU
+kernels of the ops, so `GraphRenderer` serves both devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from nvidia.dali import fn
+from torch import Tensor
+
+from detaug.boxes.views import Ints
+from detaug.gpu.fused_kernel import FusedKernel
+from detaug.gpu.streams import StreamGuard
+from detaug.loading.image_feeds import ImageFeed
+from detaug.loading.plans import GroupPlan
+from detaug.ops.dali_internals import to_torch
+from detaug.ops.normalize import Normalize
+from detaug.ops.op import Arrays, Node
+from detaug.ops.recipe import Plan, Recipe, make_recipe
+
+
+class Job(Protocol):
+    """One group of batches on its way through a pipeline."""
+
+    @property
+    def group(self) -> GroupPlan:
+        """The group."""
+        ...
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what the pipeline is fed, by input name."""
+        ...
+
+    def images(self, outputs: list[Any]) -> list[Tensor]:
+        """Return the (n, 3, H, W) images of each batch from the outputs of the pipeline."""
+        ...
+
+
+class Renderer(Protocol):
+    """Makes jobs of groups. `feed` is where the images come from."""
+
+    feed: ImageFeed
+    needs_pipeline: bool
+
+    def graph(self) -> list[Node]:
+        """Return the outputs of the pipeline; call it inside one."""
+        ...
+
+    def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
+        """Return by name what `jobs` needs to know of each image. `sizes`: (n, 2) of the source images."""
+        ...
+
+    def jobs(self, groups: list[GroupPlan]) -> list[Job]:
+        """Return the jobs of groups that were planned together."""
+        ...
+
+    def on_current_stream(self, images: Tensor, guard: StreamGuard) -> Tensor:
+        """Return images of a job for use on the current stream, which may not be the one that made them."""
+        ...
+
+
+class GraphRenderer:
+    """Runs the recipe inside the pipeline, with DALI's operators and the CPU kernels."""
+
+    needs_pipeline = True
+
+    def __init__(self, recipe: Recipe, feed: ImageFeed, device: torch.device) -> None:
+        has_output = "output" in recipe.stages
+        self.recipe = recipe if has_output else make_recipe([*recipe.ops, Normalize(dtype="uint8")])
+        self.feed, self.device = feed, device
+
+    def graph(self) -> list[Node]:
+        image, *further = self.feed.nodes()
+        canvas = None if self.recipe.uniform else fn.external_source(name="canvas")
+        return [self.recipe.dali_graph(image, canvas), *further]
+
+    def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
+        return plan.inputs
+
+    def jobs(self, groups: list[GroupPlan]) -> list[Job]:
+        return [_GraphJob(self, group) for group in groups]
+
+    def on_current_stream(self, images: Tensor, guard: StreamGuard) -> Tensor:
+        return guard.wait_for_copy(images)  # DALI's memory
+
+
+@dataclass(frozen=True, eq=False)
+class _GraphJob:
+    renderer: GraphRenderer
+    group: GroupPlan
+
+    def inputs(self) -> dict[str, Any]:
+        return {**self.renderer.feed.inputs(self.group.indices), **self.group.inputs, **self._canvas()}
+
+    def _canvas(self) -> Arrays:
+        """Images of several sizes are in groups of one batch, which has one canvas."""
+        if self.renderer.recipe.uniform:
+            return {}
+        return {"canvas": np.full((len(self.group.indices), 2), self.group.batches[0].plan.canvas, np.float32)}
+
+    def images(self, outputs: list[Any]) -> list[Tensor]:
+        images = to_torch(outputs[0].as_tensor(), self.renderer.device)
+        images = images.permute(0, 3, 1, 2) if self.renderer.recipe.channels_last else images
+        return [images[batch.images].data for batch in self.group.batches]  # `data`: see `batch_targets._split`
+
+
+class KernelRenderer:
+    """Renders decoded images with the fused kernel, behind the pipeline or, from the cache, without one."""
+
+    def __init__(self, kernel: FusedKernel, feed: ImageFeed, device: torch.device) -> None:
+        self.kernel, self.feed, self.device = kernel, feed, device
+        self.needs_pipeline = feed.decodes
+
+    def graph(self) -> list[Node]:
+        return self.feed.nodes()
+
+    def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
+        return {"tiles": self.kernel.tile_parameters(plan.views.slot, sizes, plan.inputs)}
+
+    def jobs(self, groups: list[GroupPlan]) -> list[Job]:
+        """Copy the parameters of all groups to the device at once: a copy costs more than its bytes."""
+        if not groups:
+            return []
+        offsets = [self.feed.offsets(group.indices) for group in groups]
+        parameters = self.kernel.to_device([group.inputs["tiles"] for group in groups], offsets)
+        guard = StreamGuard(self.device)
+        return [_KernelJob(self, group, tiles, guard) for group, tiles in zip(groups, parameters, strict=True)]
+
+    def on_current_stream(self, images: Tensor, guard: StreamGuard) -> Tensor:
+        guard.wait(images)
+        return images
+
+
+@dataclass(frozen=True, eq=False)
+class _KernelJob:
+    renderer: KernelRenderer
+    group: GroupPlan
+    tiles: Tensor
+    """The kernel's parameters of all images, on the device."""
+    guard: StreamGuard
+    """Guards `tiles`."""
+
+    def inputs(self) -> dict[str, Any]:
+        return self.renderer.feed.inputs(self.group.indices) if self.renderer.needs_pipeline else {}
+
+    def images(self, outputs: list[Any]) -> list[Tensor]:
+        """Consecutive batches of one size are rendered at once."""
+        self.guard.wait(self.tiles)
+        memory = self.renderer.feed.memory(self.group.indices, outputs)
+        images: list[Tensor] = []
+        for canvas, same_size in groupby(self.group.batches, lambda batch: batch.plan.canvas):
+            slices = [batch.images for batch in same_size]
+            rendered = self.renderer.kernel.render(memory, self.tiles[slices[0].start : slices[-1].stop], canvas)
+            images += [each.data for each in rendered.split_with_sizes([at.stop - at.start for at in slices])]
+        return images
