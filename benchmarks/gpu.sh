@@ -4,9 +4,9 @@
 #   bash benchmarks/gpu.sh OUT_FOLDER [FILE.json IMAGES]
 #   PARTS="ssd300 retinanet" bash benchmarks/gpu.sh OUT_FOLDER     # these only
 #
-# Without FILE.json: 8,000 files of 400 JPEGs of VOC's sizes, drawn by `detaug.shapes`. Run it alone. Each part ends by
-# itself and leaves a .txt in OUT_FOLDER, and a .json with the turns that were complete; one that fails or takes too long
-# does not stop the others. What matters most is first.
+# Without FILE.json: 8,000 files of 400 JPEGs of VOC's sizes, drawn by `detaug.demo`. Run it alone. Each part ends by
+# itself and leaves a .txt in OUT_FOLDER, and a .json with the complete turns; a part that fails or takes too long
+# does not stop the others. The most important parts are first.
 set -u
 out=$(mkdir -p "$1" && cd "$1" && pwd); json=${2:-}; images=${3:-}
 cd "$(dirname "$0")/.."; export PYTHONPATH="$PWD:${PYTHONPATH:-}"
@@ -18,28 +18,13 @@ step() {
     timeout "$limit" "$@" >"$out/$name.txt" 2>"$out/$name.err" || echo "== $name failed"
     tail -n 12 "$out/$name.txt"
 }
-bench() { local name=$1 limit=$2; shift 2; step "$name" "$limit" "$python" -m detaug.cli bench "$json" "$images" --device cuda --json "$out/$name.json" "$@"; }
+bench() { local name=$1 limit=$2; shift 2; step "$name" "$limit" "$python" -m detaug bench "$json" "$images" --device cuda --json "$out/$name.json" "$@"; }
 
 if [ -z "$json" ]; then
-    work=$(mktemp -d); json=$work/train.json; images=$work/many
-    $python - "$work" <<'PY'
-import json, os, sys
-from pathlib import Path
-from detaug.converters import voc_to_coco
-from detaug.shapes import make_voc
-work = Path(sys.argv[1])
-voc_to_coco(make_voc(work / "VOC", images=400), work / "one.json")
-data, rows, boxes = json.loads((work / "one.json").read_text()), [], []
-(work / "many").mkdir()
-for copy in range(20):
-    for image in data["images"]:
-        name = f"{copy:02d}_{image['file_name']}"
-        os.link(work / "VOC/JPEGImages" / image["file_name"], work / "many" / name)
-        rows.append({**image, "id": image["id"] + copy * 1000, "file_name": name})
-    for box in data["annotations"]:
-        boxes.append({**box, "id": len(boxes) + 1, "image_id": box["image_id"] + copy * 1000})
-(work / "train.json").write_text(json.dumps({**data, "images": rows, "annotations": boxes}))
-PY
+    work=$(mktemp -d); json=$work/many/train.json; images=$work/many/images
+    "$python" -c "import sys; from detaug.demo import make_voc; make_voc(sys.argv[1], 400)" "$work/VOC"
+    "$python" -m detaug convert-voc "$work/VOC" -o "$work/one.json"
+    "$python" benchmarks/copy_images.py "$work/one.json" "$work/VOC/JPEGImages" -o "$work/many" --copies 20
 fi
 main="--only loader --only decode"
 rates() { local name=$1 limit=$2; shift 2; step "$name" "$limit" "$python" benchmarks/settings.py "$json" "$images" --device cuda --seconds 1 --turns 5 "$@"; }
@@ -49,9 +34,9 @@ rates yolo640 80 --preset yolo640 --batch-size 32
 bench ssd_128 240 --batch-size 128 --seconds 1.5 --turns 3 $main --only "by hand" --only cached --chart "$out/ssd_128.png"
 rates four_cores 120 --batch-size 128 --cores 4
 step epochs 60 "$python" benchmarks/epochs.py "$json" "$images" --epochs 20 --batch-size 128
-step memory 200 "$python" -m pytest -q -s -m gpu tests/test_life.py
+step memory 200 "$python" -m pytest -q -s -m gpu tests/test_loader_life.py
 $python -c "import torchvision" 2>/dev/null && bench torchvision 150 --batch-size 32 --seconds 4 --turns 1 --only loader --only torchvision --workers 8 --workers 16
 step planning 30 "$python" benchmarks/planning.py
-step tune_128 110 "$python" -m detaug.cli tune "$json" "$images" --device cuda --batch-size 128 --seconds 45 -o "$out/settings.json"
+step tune_128 110 "$python" -m detaug tune "$json" "$images" --device cuda --batch-size 128 --seconds 45 -o "$out/settings.json"
 $python -c "import cv2" 2>/dev/null && step resize_640 90 "$python" benchmarks/resize_640.py "$json" "$images" --turns 1
 echo "== done, after $SECONDS s"

@@ -109,12 +109,12 @@ def played(path: Path) -> str:
 
 
 def help_page() -> str:
-    """docs/commands.md: every command's help, as printed 100 columns wide."""
+    """docs/commands.md: every command's help, as printed 80 columns wide."""
     pages = [[], *([name] for name in sorted(cli.commands))]
     runner = CliRunner()
     parts = ["# Commands\n\nWhat `--help` prints; made by `python tests/test_docs.py`.\n"]
     for page in pages:
-        result = runner.invoke(cli, [*page, "--help"], prog_name="detaug", terminal_width=100)
+        result = runner.invoke(cli, [*page, "--help"], prog_name="detaug", terminal_width=80)
         parts.append(f"## {' '.join(['detaug', *page])}\n\n```text\n{result.output}```\n")
     return "\n".join(parts)
 
@@ -147,7 +147,7 @@ def test_the_readmes_torchrun_runs() -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     model = ["--model", "ssdlite320_mobilenet_v3_large"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    run = subprocess.run([*launcher, "-m", "detaug.cli.main", *arguments, *model], env=environment, capture_output=True)
+    run = subprocess.run([*launcher, "-m", "detaug", *arguments, *model], env=environment, capture_output=True)
     assert run.returncode == 0, run.stderr.decode()
     assert len(Path("run-2/metrics.jsonl").read_text().splitlines()) == 2  # a step and an evaluation
     assert Path("run-2/model.pt").is_file()

@@ -58,11 +58,11 @@ def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **mo
 
 
 @click.command()
-@options.annotations
-@options.output_folder
+@options.json_argument
+@options.folder_argument
 @click.option("--split", metavar="NAME", help="The split to write: ImageSets/Main/NAME.txt.  [default: FILE]")
 @options.origin
-@options.image_folder
+@options.images
 @options.with_images
 @options.on_error
 @options.report
@@ -108,8 +108,8 @@ def convert_yolo(data: Path, output: Path, quiet: bool, **more: Any) -> None:
 
 
 @click.command()
-@options.annotations
-@options.output_folder
+@options.json_argument
+@options.folder_argument
 @click.option(
     "--split",
     type=click.Choice(["train", "val", "test"]),
@@ -117,7 +117,7 @@ def convert_yolo(data: Path, output: Path, quiet: bool, **more: Any) -> None:
     show_default=True,
     help="The split of data.yaml to write.",
 )
-@options.image_folder
+@options.images
 @options.with_images
 @options.on_error
 @options.report

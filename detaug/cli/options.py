@@ -7,33 +7,36 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
-class Size(click.ParamType):
-    """HxW pixels; with shorter_side one number too, the length of the shorter side."""
+_SIZE_RULES = {
+    False: "HxW pixels, such as 300x300",
+    True: "HxW pixels or the shorter side, such as 300x300 or 800",
+}
 
-    name = "size"
 
-    def __init__(self, *, shorter_side: bool = False) -> None:
-        self.shorter_side = shorter_side
+def size_option(help: str, *, shorter_side: bool = False) -> Callable[[Command], Command]:
+    """Return the option --size: HxW pixels; with shorter_side one number too, the length of the shorter side."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, int]:
-        """Parse the text. Fails for anything but positive numbers."""
-        found = re.fullmatch(r"(\d+)(?:[xX](\d+))?", str(value))
-        if found and all(int(side) for side in found.groups() if side):
-            if found[2]:
-                return int(found[1]), int(found[2])
-            if self.shorter_side:
-                return int(found[1])
-        rule = "HxW pixels or the shorter side, such as 300x300 or 800" if self.shorter_side else "HxW pixels, such as 300x300"
-        self.fail(f"must be {rule}, got {value!r}", param, ctx)
+    def parse(_: click.Context, __: click.Parameter, text: str | None) -> int | tuple[int, int] | None:
+        if text is None:
+            return None
+        found = re.fullmatch(r"(\d+)(?:[xX](\d+))?", text)
+        sides = [int(side) for side in found.groups() if side] if found else []
+        if not all(sides) or len(sides) < (1 if shorter_side else 2):
+            raise click.BadParameter(f"must be {_SIZE_RULES[shorter_side]}, got {text!r}")
+        return (sides[0], sides[1]) if len(sides) == 2 else sides[0]
+
+    return click.option("--size", metavar="HxW|N" if shorter_side else "HxW", callback=parse, help=help)
 
 
 def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> str | None:
@@ -42,11 +45,11 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
     return device
 
 
-annotations = click.argument("annotations", metavar="FILE.json", type=FILE)
-images = click.argument("images", type=FOLDER)
+json_argument = click.argument("annotations", metavar="FILE.json", type=FILE)
+images_argument = click.argument("images", type=FOLDER)
 output_json = click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
-output_folder = click.argument("output", metavar="OUT_FOLDER", type=FOLDER)
-image_folder = click.option("--images", type=FOLDER, help="The folder that the json's file names are relative to.")
+folder_argument = click.argument("output", metavar="OUT_FOLDER", type=FOLDER)
+images = click.option("--images", type=FOLDER, help="The folder that the json's file names are relative to.")
 with_images = click.option(
     "--with-images",
     type=click.Choice(["none", "copy", "link"]),

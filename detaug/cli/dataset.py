@@ -8,21 +8,21 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, Size, print_unless, progress_bar
+from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, print_unless, progress_bar
 
 
 @click.command()
-@options.annotations
-@options.images
+@options.json_argument
+@options.images_argument
 @click.option("--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one.")
-@click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find shared images.")
-@click.option("--size", metavar="HxW", type=Size(), help="What training resizes to, for tiny boxes: 300x300.")
+@click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find images in both.")
+@options.size_option("What training resizes to, to find tiny boxes: 300x300.")
 @click.option("--clean", type=FILE, help="A json file to write, without what cannot be used.")
 @click.option("--report", type=FILE, help="A json file for every finding.")
 @click.option("--html", type=FILE, help="A page for a browser: counts, charts, a picture of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors of usage.")
 def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **more: Any) -> int:
-    """Find what is wrong with a data set, before training does.
+    """Find what is wrong with a data set.
 
     FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The exit code is 1 if training
     would stop or learn something wrong, 0 if there are at most warnings, 2 if FILE.json is no COCO json at all.
@@ -45,15 +45,17 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 
 
 @click.command()
-@options.annotations
-@options.images
+@options.json_argument
+@options.images_argument
 @click.option("-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
 @click.option("--preset", help="The recipe: a function of detaug.presets.  [default: ssd300]")
-@click.option("--recipe", type=FILE, help="Or a recipe of your own: a JSON or YAML file.")
+@click.option("--recipe", type=FILE, help="Your own recipe instead: a JSON or YAML file.")
 @click.option("--rows", type=AT_LEAST_1, default=4, show_default=True, help="Images to show.")
 @click.option("--columns", type=AT_LEAST_1, help="Draws of each image.  [default: 4]")
-@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Of the images and draws.")
-@click.option("--steps", is_flag=True, help="Instead of draws, the image after each op, what it did and what it drew.")
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of images and draws.")
+@click.option(
+    "--steps", is_flag=True, help="Show the image after each op, with what the op drew, instead of several draws."
+)
 @click.option(
     "--size",
     type=click.IntRange(min=16),
@@ -61,12 +63,14 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     show_default=True,
     help="The longer side of each picture, in pixels.",
 )
-@click.option("--only", metavar="CLASS", help="Images with objects of this class.")
-@click.option("--smallest", "how", flag_value="smallest", help="Images with the smallest boxes.")
-@click.option("--crowded", "how", flag_value="crowded", help="Images with the most boxes.")
-@click.option("--suspicious", "how", flag_value="suspicious", help="Images with odd boxes: alike, thin, tiny, huge.")
+@click.option("--only", metavar="CLASS", help="Show only images with objects of this class.")
+@click.option("--smallest", "how", flag_value="smallest", help="Show the images with the smallest boxes.")
+@click.option("--crowded", "how", flag_value="crowded", help="Show the images with the most boxes.")
+@click.option(
+    "--suspicious", "how", flag_value="suspicious", help="Show images with odd boxes: alike, thin, tiny, huge."
+)
 def preview(annotations: Path, images: Path, output: Path, **more: Any) -> None:
-    """Draw images beside what a recipe makes of them, with boxes.
+    """Draw images before and after a recipe, with boxes.
 
     Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult objects
     are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without boxes last.
@@ -75,7 +79,7 @@ def preview(annotations: Path, images: Path, output: Path, **more: Any) -> None:
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
     """
-    from detaug.sheets.contact_sheets import preview_file
+    from detaug.sheets import preview_file
 
     click.echo(preview_file(annotations, images, output, **more))
 
@@ -83,9 +87,9 @@ def preview(annotations: Path, images: Path, output: Path, **more: Any) -> None:
 @click.command()
 @click.option("--out", type=FOLDER, default="demo", show_default=True, help="The folder to make.")
 @options.device
-@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Of the pictures and draws.")
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of pictures and draws.")
 def demo(**more: Any) -> None:
-    """Convert, check, augment: all of it on a small data set.
+    """Convert, check and augment a small data set.
 
     Draws a Pascal VOC data set, converts and checks it, times the loader, and leaves a folder with the data set, its
     train.json and sheet.png. Prints the lines of Python to go on with.
