@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from detaug.bench.bench import bench, table
-from detaug.bench.chart import draw_chart
-from detaug.bench.contestants import Job, Made, data_loader
+from detaug.bench import bench, draw_chart, format_table
+from detaug.bench.jobs import Job, MadeBatch
+from detaug.bench.torchvision_loader import data_loader
 
 
-def albumentationsx(job: Job) -> Iterator[Made]:
+def albumentationsx(job: Job) -> Iterator[MadeBatch]:
     import albumentations as A
     import cv2
 
@@ -68,7 +68,7 @@ def main() -> None:
     settings = {name: getattr(options, name) for name in names}
     rows = {"workers": tuple(options.workers), "only": tuple(options.only)}
     result = bench(options.annotations, options.images, **settings, **rows, others=others, say=print)
-    print(table(result))
+    print(format_table(result))
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1))
     if options.chart:

@@ -1,4 +1,4 @@
-"""Does the loader get slower, or larger, from epoch to epoch?
+"""Measure whether the loader gets slower, or larger, from epoch to epoch.
 
     python benchmarks/epochs.py train.json JPEGImages [--epochs 20] [--batch-size 32]
 
@@ -18,7 +18,7 @@ import detaug as da
 
 
 def memory() -> tuple[float, float]:
-    """Megabytes: this process in the machine's memory, and what the GPU has in use."""
+    """Return megabytes: the resident memory of this process, and the memory in use on the GPU."""
     with open("/proc/self/statm", encoding="ascii") as line:
         resident = int(line.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     free, total = torch.cuda.mem_get_info() if torch.cuda.is_available() else (0, 0)

@@ -3,14 +3,15 @@
     detaug convert-voc BCCD -o train.json --split train && detaug convert-voc BCCD -o test.json --split test
     python benchmarks/many_gpus.py train.json test.json BCCD/JPEGImages -o many --minutes 7
 
-On 1, 2, 4, ... GPUs, as many as there are. Loader: alone, --loader-batch-size images on each GPU, each process on
---cores-per-gpu cores of its own, so that one GPU has its share of the cores too. Decode: the same with decoding alone,
-which says whether what several GPUs lack is the loader's. Speed: ssd300_vgg16, --batch-size images on each GPU.
-Curves: its losses (it has no batch norm) where all GPUs of the part take --batch-size images together, so that a step
-is the same on any number; two seeds on one GPU differ in weights, order and draws, and say what noise is.
+On 1, 2, 4, ... GPUs, as many as there are. Loader: the loader alone, --loader-batch-size images on each GPU, each
+process on --cores-per-gpu cores of its own, so that one GPU has only its share of the cores. Decode: the same with
+decoding alone, to see whether a lower rate on several GPUs is the loader's fault. Speed: train ssd300_vgg16,
+--batch-size images on each GPU. Curves: its losses (it has no batch norm) with --batch-size images a step on all GPUs
+of the part together, so that a step is the same on any number of GPUs; two seeds on one GPU differ in weights, order
+and draws, and show the noise.
 
-What is timed runs alone; curves run side by side, on GPUs of their own. Each part is a process, or torchrun's; after
-each one results.json and curves.png are written again. What takes longer than --part-minutes, or goes beyond
+Timed parts run alone; curves run side by side, on GPUs of their own. Each part is a process, or torchrun's; after
+each one results.json and curves.png are written again. A part that takes longer than --part-minutes, or beyond
 --minutes, is stopped. The images are listed --copies times, so that epochs are not too short.
 """
 
@@ -35,25 +36,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from copy_images import copy_images
 from many_gpus_summary import TITLES, curves, draw_curves, summary
 from torch import distributed as dist
 from train_compare import detaug_loader, machine
 
-from detaug.bench.contestants import Job, decode, loader
+from detaug.bench.jobs import Job
+from detaug.bench.loaders import decode, loader
 from detaug.training import Detector, TrainOptions, train
 
 KINDS = (*TITLES, "curve")
 ALONE = {"loader": loader, "decode": decode}
-"""Those without a training, and what makes their batches."""
+"""Kinds without a training, and their source of batches."""
 
 
 class Part(NamedTuple):
-    """kind: one of `TITLES` is timed, and alone; "curve" is compared by its losses."""
+    """kind: one of `TITLES`, which is timed, alone; or "curve", whose losses are compared."""
 
     kind: str
     gpus: int
     seed: int
-    """Of timed parts, which turn it is."""
+    """The turn, for timed parts."""
 
     @property
     def name(self) -> str:
@@ -61,27 +64,27 @@ class Part(NamedTuple):
 
 
 def counts(gpus: int) -> list[int]:
-    """1, 2, 4, ..., and all of them."""
+    """Return 1, 2, 4, ..., and `gpus`."""
     return sorted({gpus, *(1 << at for at in range(gpus.bit_length()))} - {1 << gpus.bit_length()})
 
 
 def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS) -> list[list[Part]]:
-    """What matters most is first. Those of one list run at the same time, on GPUs of their own."""
+    """Return the parts, the most important first. The parts of one list run at the same time, on GPUs of their own."""
     curves = [
         Part("curve", each, seed)
         for each in counts(gpus)
         for seed in ((0, 1) if each <= 2 else (0,))
         if batch_size % each == 0
     ]
-    together = list[list[Part]]()
+    side_by_side = list[list[Part]]()
     for part in curves:
-        if not together or sum(each.gpus for each in (*together[-1], part)) > gpus:
-            together.append([])
-        together[-1].append(part)
+        if not side_by_side or sum(each.gpus for each in (*side_by_side[-1], part)) > gpus:
+            side_by_side.append([])
+        side_by_side[-1].append(part)
     turns_of_kinds = product(range(turns), TITLES)
     timed = [[[Part(kind, each, turn)] for each in counts(gpus)] for turn, kind in turns_of_kinds]
     first, rest = chain.from_iterable(timed[:2]), chain.from_iterable(timed[2:])
-    all_parts = [*first, *together, *rest]
+    all_parts = [*first, *side_by_side, *rest]
     return [parts for parts in all_parts if parts[0].kind in kinds]
 
 
@@ -89,7 +92,7 @@ def order(gpus: int, turns: int, batch_size: int, kinds: Collection[str] = KINDS
 
 
 class Steps:
-    """A loader for a number of steps, over as many epochs as that takes; time and CPU time are from `warm_up` on."""
+    """Runs a loader for a number of steps, over several epochs if needed; measures times after `warm_up`."""
 
     def __init__(self, loader: Any, steps: int, warm_up: int) -> None:
         self.loader, self.steps, self.warm_up = loader, steps, warm_up
@@ -115,13 +118,13 @@ class Steps:
         return dict(self.loader.state_dict())
 
     def measured(self, images: int) -> dict[str, float]:
-        """`images`: of a step, on all GPUs together."""
+        """Return the rates. `images`: of a step, on all GPUs together."""
         images *= self.steps - self.warm_up
         return {"images_per_second": images / self.seconds, "cpu_seconds_per_1000_images": 1000 * self.cpu / images}
 
 
 def now() -> float:
-    """When all processes have done all of their work."""
+    """Return the time after all processes have finished their work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     if dist.is_initialized():
@@ -130,7 +133,7 @@ def now() -> float:
 
 
 def cpu_seconds() -> float:
-    """Of all threads of this process."""
+    """Return the CPU time of all threads of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
@@ -144,7 +147,7 @@ def of_all_processes(value: float) -> float:
 
 
 def pin(cores: int) -> None:
-    """This process to the cores that are its share, also the threads that are there already; 0: all cores."""
+    """Bind this process, with its existing threads, to its share of the cores; 0: all cores."""
     first = int(os.environ.get("LOCAL_RANK", 0)) * cores
     own = sorted(os.sched_getaffinity(0))[first : first + cores]
     for thread in os.listdir("/proc/self/task") if own else ():
@@ -208,10 +211,11 @@ def run_all(options: argparse.Namespace) -> None:
     end, results = time.monotonic() + 60 * options.minutes, dict[str, Any]()
     work = Path(tempfile.mkdtemp())
     try:
-        extra = copies(options, work)
+        copy_images(options.annotations, options.images, options.copies, work)
+        extra = ["--copied", str(work), "--gpus", str(options.gpus), "--cores-per-gpu", str(options.cores_per_gpu)]
         for parts in order(options.gpus, options.turns, options.batch_size, options.only):
             if time.monotonic() < end:
-                run_together(parts, options, extra, work, min(end, time.monotonic() + 60 * options.part_minutes))
+                run_parts(parts, options, extra, work, min(end, time.monotonic() + 60 * options.part_minutes))
                 results |= {part.name: found for part in parts if (found := result_of(part, work))}
                 write_results(options, results)
     finally:
@@ -219,31 +223,15 @@ def run_all(options: argparse.Namespace) -> None:
     print(f"\n{options.gpus} x {machine()}; {options.model}", *summary(results), sep="\n", flush=True)
 
 
-def copies(options: argparse.Namespace, work: Path) -> list[str]:
-    """The arguments for a json that lists every image `--copies` times, as links."""
-    data, images, boxes = json.loads(options.annotations.read_text()), [], []
-    step = 1 + max(image["id"] for image in data["images"])
-    for copy in range(options.copies):
-        for image in data["images"]:
-            link = work / "images" / f"{copy}" / image["file_name"]
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to((options.images / image["file_name"]).resolve())
-            images.append({**image, "id": image["id"] + copy * step, "file_name": f"{copy}/{image['file_name']}"})
-        for box in data["annotations"]:
-            boxes.append({**box, "id": len(boxes) + 1, "image_id": box["image_id"] + copy * step})
-    (work / "train.json").write_text(json.dumps({**data, "images": images, "annotations": boxes}))
-    return ["--copied", str(work), "--gpus", str(options.gpus), "--cores-per-gpu", str(options.cores_per_gpu)]
-
-
-def run_together(parts: list[Part], options: argparse.Namespace, extra: list[str], work: Path, end: float) -> None:
-    """At the end of the time they are stopped, with the processes that they started."""
+def run_parts(parts: list[Part], options: argparse.Namespace, extra: list[str], work: Path, end: float) -> None:
+    """Run parts side by side; at `end`, stop them and the processes that they started."""
     begin, first = time.monotonic(), accumulate((part.gpus for part in parts), initial=0)
     running = [start(part, at, options, extra, work) for part, at in zip(parts, first, strict=False)]
     try:
         for part, process in zip(parts, running, strict=True):
-            how = outcome(process, end)
-            print(f"{part.name}: {how or 'done'} after {time.monotonic() - begin:.0f} s", flush=True)
-            if how:
+            problem = wait_or_stop(process, end)
+            print(f"{part.name}: {problem or 'done'} after {time.monotonic() - begin:.0f} s", flush=True)
+            if problem:
                 log = shutil.copy(work / part.name / "log.txt", options.output / f"{part.name}.log")
                 lines = log.read_text(errors="replace").splitlines()[-60:]
                 print(*(f"  {line}" for line in lines), sep="\n", flush=True)
@@ -252,8 +240,8 @@ def run_together(parts: list[Part], options: argparse.Namespace, extra: list[str
             stop(process)
 
 
-def outcome(process: subprocess.Popen[bytes], end: float) -> str:
-    """What went wrong, if anything."""
+def wait_or_stop(process: subprocess.Popen[bytes], end: float) -> str:
+    """Wait for a process, and stop it at `end`; return the problem, "" for none."""
     try:
         code = process.wait(max(0.0, end - time.monotonic()))
         return f"failed with exit code {code}" if code else ""
@@ -263,7 +251,7 @@ def outcome(process: subprocess.Popen[bytes], end: float) -> str:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """torchrun ends its processes, if it is given the time."""
+    """End a process, gently at first: torchrun then ends its own processes."""
     for end, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, None)):
         if process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
@@ -272,18 +260,18 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def die_with_parent() -> None:
-    """For torchrun's processes: they are in sessions of their own, a signal to its group does not reach them."""
+    """Let the system end this process with torchrun: it is in a session of its own and misses torchrun's signals."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
 
 
 def start(part: Part, at: int, options: argparse.Namespace, extra: list[str], work: Path) -> subprocess.Popen[bytes]:
-    """On the GPUs from `at` on."""
+    """Start a part on the GPUs from `at` on."""
     folder = work / part.name
     folder.mkdir()
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node"]
     launcher = [*torchrun, str(part.gpus)] if part.gpus > 1 else []
     command = [sys.executable, *launcher, __file__, *sys.argv[1:], *extra, "--part", json.dumps(part)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # torchrun's own choice, for one process too
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # torchrun's choice, used for a single process too
     if options.device == "cuda":
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(visible()[at : at + part.gpus])
     with open(folder / "log.txt", "wb") as log:
@@ -291,13 +279,13 @@ def start(part: Part, at: int, options: argparse.Namespace, extra: list[str], wo
 
 
 def visible() -> list[str]:
-    """Numbers or names of the GPUs that this process sees."""
+    """Return the numbers or names of the GPUs that this process sees."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     return given.split(",") if given else [str(at) for at in range(torch.cuda.device_count())]
 
 
 def result_of(part: Part, work: Path) -> dict[str, Any] | None:
-    """Also of a curve that was stopped: its losses so far."""
+    """Return the result of a part; of a stopped curve, its losses so far."""
     result, metrics = work / part.name / "result.json", work / part.name / "metrics.jsonl"
     found: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {}
     if part.kind == "curve" and metrics.exists():
@@ -320,7 +308,7 @@ def write_results(options: argparse.Namespace, results: dict[str, Any]) -> None:
 
 
 def choose(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """GPUs and cores that were not given. Ends the program if there are not so many."""
+    """Fill in the numbers of GPUs and cores. Ends the program if there are not so many."""
     there = torch.cuda.device_count() if options.device == "cuda" else 1 << 10
     options.gpus = options.gpus or (there if options.device == "cuda" else 2)
     if not 1 <= options.gpus <= there:

@@ -1,4 +1,4 @@
-"""What benchmarks/many_gpus.py makes of its results, by part, "kind-gpus-seed": a summary, and a picture of curves."""
+"""Summarise the results of benchmarks/many_gpus.py, by part "kind-gpus-seed", and draw its loss curves."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 TITLES = {"loader": "loader alone", "decode": "decoding alone", "speed": "training"}
-"""Of the kinds that are timed, those that matter most first."""
+"""Titles of the timed kinds, the most important first."""
 
 WINDOW = 20
-"""Steps of which a point of a curve is the mean."""
+"""Each point of a curve is the mean of so many steps."""
 
 
 def label(part: str) -> str:
-    """What a curve is called."""
+    """Return the name of a curve."""
     _, gpus, seed = part.split("-")
     return f"{gpus} GPU{'s' * (gpus != '1')}{', seed 1' * (seed == '1')}"
 
 
 def curves(results: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The losses of parts, smoothed."""
+    """Return the smoothed losses of the parts, by label."""
     found = {part: each["losses"] for part, each in sorted(results.items()) if each.get("losses")}
     return {label(part): smooth(losses) for part, losses in found.items()}
 
 
 def smooth(losses: list[float]) -> np.ndarray:
-    """A point for each step from `WINDOW` on: the mean of it and of those before it, `WINDOW` in all."""
+    """Return a point for each step from `WINDOW` on: the mean of the last `WINDOW` steps."""
     return np.convolve(losses, np.ones(WINDOW) / WINDOW, "valid") if len(losses) >= WINDOW else np.empty(0)
 
 
@@ -50,13 +50,13 @@ def summary(results: dict[str, Any]) -> list[str]:
 
 
 def compared(names: Iterable[str]) -> list[tuple[str, str]]:
-    """With the same seed on one GPU; seed 1 there with the other seed, for the noise."""
+    """Return pairs of curves: each with one GPU and the same seed; the two seeds on one GPU, for the noise."""
     others = {name: "1 GPU, seed 1" if name.startswith("2 GPUs, ") else "1 GPU" for name in names}
     return [(name, other) for name, other in others.items() if other in others and other != name]
 
 
 def difference(smoothed: dict[str, np.ndarray], name: str, other: str) -> str:
-    """Relative, of the smoothed curves."""
+    """Return the relative difference of two smoothed curves in words."""
     steps = min(len(smoothed[name]), len(smoothed[other]))
     apart = np.abs(smoothed[name][:steps] / smoothed[other][:steps] - 1)
     what = f"{name} / {other}{' (the noise)' * (name == '1 GPU, seed 1')}"
@@ -66,7 +66,7 @@ def difference(smoothed: dict[str, np.ndarray], name: str, other: str) -> str:
 
 
 def scaling(kind: str, results: dict[str, Any]) -> list[str]:
-    """A line for each number of GPUs; "a GPU" is its rate over that number times the rate of one."""
+    """Return a line for each number of GPUs; the column "a GPU" is the rate of each GPU relative to one GPU alone."""
     found = sorted({int(name.split("-")[1]) for name in results if name.startswith(kind)})
     rates = {gpus: values_of("images_per_second", kind, gpus, results) for gpus in found}
     lines = []
@@ -88,7 +88,7 @@ EDGE = 60
 
 
 def draw_curves(drawn: dict[str, np.ndarray], model: str, path: Path) -> None:
-    """Loss over steps, both axes linear; the loss begins at 0. No picture without two points of a curve."""
+    """Draw loss over steps, both axes linear from 0. Writes no picture if all curves have fewer than two points."""
     drawn = {name: curve for name, curve in drawn.items() if len(curve) > 1}
     if not drawn:
         return

@@ -1,4 +1,4 @@
-"""What planning a recipe costs, NumPy on one core, in microseconds of CPU an image.
+"""Measure the cost of planning a recipe, NumPy on one core, in microseconds of CPU an image.
 
     python benchmarks/planning.py [--preset ssd300] [--at-once 2048]
 
@@ -20,7 +20,7 @@ from detaug.ops.recipe import make_recipe
 
 
 def views(n: int, objects: float, typical: float, seed: int) -> Views:
-    """n images with about `objects` boxes each, whose sides are about `typical` of the image's."""
+    """Draw n images with about `objects` boxes each, whose sides are about `typical` of the image's."""
     rng = np.random.default_rng(seed)
     count = rng.geometric(1 / objects, n).clip(max=40)
     real = np.arange(count.max()) < count[:, None]

@@ -1,10 +1,10 @@
-"""The loader and decoding alone with several settings, in turns in one process: images a second.
+"""Measure the loader and decoding alone with several settings, interleaved in one process: images a second.
 
     python benchmarks/settings.py FILE.json IMAGES [--preset ssd300] [--batch-size 32 128] [--settings 2,2,3 3,1,2,4]
         [--cores 4]
 
-Settings are pipelines, threads of each, how often each has batches in work, how many it takes together, else one, and
-the share of the JPEG engine, else 1; the first are the loader's own. Ratios are medians of the turns' ratios.
+Settings are pipelines, threads of each, depth (groups of batches in flight in each), batches per group (default 1), and
+the share of the JPEG engine (default 1); the first are the loader's own. Ratios are medians of the turns' ratios.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from detaug.bench.bench import Result, measure
-from detaug.bench.contestants import Job, decode, loader, make_loader
+from detaug.bench.jobs import Job
+from detaug.bench.loaders import decode, loader, make_loader
+from detaug.bench.measure import Result, measure
 from detaug.loading.settings import Settings, write_settings
 
 
 def compare(job: Job, others: list[Settings], cores: list[int], turns: int, folder: Path) -> None:
-    """Prints a line for each of the settings, on each number of cores."""
+    """Print a line for each of the settings, on each number of cores."""
     with make_loader(job) as own:
         ways = list(product(cores, [own.settings, *others]))
     found: dict[tuple[int, Settings], list[tuple[Result, Result]]] = {way: [] for way in ways}
@@ -41,21 +42,21 @@ def compare(job: Job, others: list[Settings], cores: list[int], turns: int, fold
     for (some, how), results in found.items():
         decoding, loading = rates_of(results)
         cpu = statistics.median(result["cpu_s_per_1000"] for _, result in results)
-        together = f"{how.depth} times {how.batches_per_group}, engine {how.hw_decoder_load}"
-        print(f"batch {job.batch_size}, {some} cores, {how.pipelines} pipelines, {how.threads} threads, {together}:")
+        groups = f"{how.depth} times {how.batches_per_group}, engine {how.hw_decoder_load}"
+        print(f"batch {job.batch_size}, {some} cores, {how.pipelines} pipelines, {how.threads} threads, {groups}:")
         print(f"  loader {text(loading)}, {cpu:.2f} CPU s/1000, {ratio(loading, first)} of the first")
         print(f"  decode {text(decoding)}, loader / decode {ratio(loading, decoding)}", flush=True)
 
 
 def rates_of(results: list[tuple[Result, Result]]) -> tuple[list[float], list[float]]:
-    """Images a second of decoding, and of the loader, in each turn."""
+    """Return the images a second of decoding, and of the loader, in each turn."""
     decoding, loading = zip(*results, strict=True)
     return [each["images_per_s"] for each in decoding], [each["images_per_s"] for each in loading]
 
 
 @contextmanager
 def on_cores(number: int) -> Iterator[None]:
-    """This process, and the threads that begin meanwhile, on the first of its cores."""
+    """Bind this process, and the threads that it starts meanwhile, to the first of its cores."""
     all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(all_cores)[:number])
     try:
@@ -73,18 +74,20 @@ def text(rates: list[float]) -> str:
     return f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("annotations")
     parser.add_argument("images")
     parser.add_argument("--preset", default="ssd300")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[32, 64, 128, 256])
-    parser.add_argument("--settings", nargs="*", default=[], help="pipelines,threads,depth[,together[,engine]]")
+    parser.add_argument(
+        "--settings", nargs="*", default=[], help="pipelines,threads,depth[,batches_per_group[,engine]]"
+    )
     parser.add_argument("--cores", type=int, nargs="*", default=[], help="fewer than there are, beside all")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     others = [Settings(*map(json.loads, each.split(","))) for each in options.settings]
     cores = [len(os.sched_getaffinity(0)), *options.cores]
     with TemporaryDirectory() as folder:

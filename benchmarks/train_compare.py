@@ -1,12 +1,12 @@
-"""The same training once with detaug's loader and once with torchvision v2 transforms in a DataLoader.
+"""Train a model with detaug's loader and with torchvision v2 transforms in a DataLoader, and compare.
 
     detaug convert-voc BCCD -o train.json --split train && detaug convert-voc BCCD -o test.json --split test
     python benchmarks/train_compare.py train.json test.json BCCD/JPEGImages -o compare --parallel 3
 
 A cell is a model, a loader and a seed, in a process of its own. Model, recipe, schedule, initial weights and the
-evaluation are the same; the last epoch is evaluated, nothing is chosen by the test set. A cell that has ended is not
-run again: repeat the command to go on after --minutes. With --parallel, several cells share the GPU; times are then
-taken from cells of --timing-epochs epochs that run alone, first. --first-seed 2 --seeds 1 runs the third seed only.
+evaluation are the same; the last epoch is evaluated, nothing is chosen by the test set. A finished cell is not
+run again: repeat the command to continue after --minutes. With --parallel, several cells share the GPU; times are then
+those of cells of --timing-epochs epochs that run alone, first. --first-seed 2 --seeds 1 runs the third seed only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import torch
 from PIL import Image
 
 import detaug as da
-from detaug.sheets import objects_of
+from detaug.bench.torchvision_loader import FileDataset, Sample, collate
 from detaug.training import Detector, TrainOptions, train
 
 MODELS = {"ssd300": "ssd300_vgg16", "retinanet": "retinanet_resnet50_fpn_v2"}
@@ -54,21 +54,22 @@ def detaug_loader(options: TrainOptions, device: torch.device, detector: Detecto
 
 class TorchvisionBatch(NamedTuple):
     images: torch.Tensor
-    found: list[dict[str, torch.Tensor]]
+    boxes: list[torch.Tensor]
+    labels: list[torch.Tensor]
 
     def targets(self) -> list[dict[str, torch.Tensor]]:
-        return self.found
+        return [{"boxes": boxes, "labels": labels} for boxes, labels in zip(self.boxes, self.labels, strict=True)]
 
 
 class TorchvisionLoader:
-    """What `train` needs of a loader; the transforms run in one worker a core, the mean and std on the device."""
+    """Stands in for `Loader` in `train`; the transforms run in one worker a core, the mean and std on the device."""
 
     def __init__(self, options: TrainOptions, device: torch.device, detector: Detector) -> None:
         self.reader = da.CocoReader(options.images, options.annotations)
         self.class_names, self.device = self.reader.class_names, device
         self.mean, self.std = (torch.tensor(each, device=device)[:, None, None] for each in detector[1:3])
         self.loader = torch.utils.data.DataLoader(
-            TorchvisionDataset(self.reader, options.output_size),
+            FileDataset(self.reader, torchvision_sample(options.output_size)),
             options.batch_size,
             shuffle=True,
             num_workers=len(os.sched_getaffinity(0)),
@@ -82,53 +83,40 @@ class TorchvisionLoader:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[TorchvisionBatch]:
-        for images, targets in self.loader:
+        for images, *columns in self.loader:
             on_device = images.to(self.device, non_blocking=True)
-            moved = [{name: each.to(self.device, non_blocking=True) for name, each in t.items()} for t in targets]
-            yield TorchvisionBatch((on_device - self.mean) / self.std, moved)
+            boxes, labels = ([each.to(self.device, non_blocking=True) for each in column] for column in columns)
+            yield TorchvisionBatch((on_device - self.mean) / self.std, boxes, labels)
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
 
-class TorchvisionDataset(torch.utils.data.Dataset):
-    def __init__(self, reader: da.CocoReader, size: tuple[int, int]) -> None:
-        from torchvision.transforms import v2
+def torchvision_sample(size: tuple[int, int]) -> Sample:
+    from torchvision import tv_tensors
+    from torchvision.transforms import v2
 
-        self.paths = [reader.path(row) for row in range(len(reader))]
-        self.objects = [objects_of(reader, row) for row in range(len(reader))]
-        self.transforms = v2.Compose(
-            [
-                v2.ToImage(),
-                v2.RandomZoomOut(fill=[123.0, 117.0, 104.0]),
-                v2.RandomIoUCrop(),
-                v2.SanitizeBoundingBoxes(),
-                v2.RandomHorizontalFlip(),
-                v2.Resize(size, antialias=True),
-                v2.RandomPhotometricDistort(),
-                v2.SanitizeBoundingBoxes(),
-                v2.ToDtype(torch.float32, scale=True),
-            ]
-        )
+    transforms = v2.Compose(
+        [
+            v2.ToImage(),
+            v2.RandomZoomOut(fill=[123.0, 117.0, 104.0]),
+            v2.RandomIoUCrop(),
+            v2.SanitizeBoundingBoxes(),
+            v2.RandomHorizontalFlip(),
+            v2.Resize(size, antialias=True),
+            v2.RandomPhotometricDistort(),
+            v2.SanitizeBoundingBoxes(),
+            v2.ToDtype(torch.float32, scale=True),
+        ]
+    )
 
-    def __len__(self) -> int:
-        return len(self.paths)
+    def sample(path: str, boxes: Any, labels: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        image = Image.open(path).convert("RGB")
+        xyxy = tv_tensors.BoundingBoxes(boxes.astype(np.float32), format="XYXY", canvas_size=image.size[::-1])
+        pixels, target = transforms(image, {"boxes": xyxy, "labels": torch.from_numpy(labels)})
+        return pixels.as_subclass(torch.Tensor), target["boxes"].as_subclass(torch.Tensor), target["labels"]
 
-    def __getitem__(self, row: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        from torchvision import tv_tensors
-
-        image = Image.open(self.paths[row]).convert("RGB")
-        boxes, labels = self.objects[row]
-        target = {
-            "boxes": tv_tensors.BoundingBoxes(boxes.astype(np.float32), format="XYXY", canvas_size=image.size[::-1]),
-            "labels": torch.from_numpy(labels),
-        }
-        pixels, target = self.transforms(image, target)
-        return pixels.as_subclass(torch.Tensor), {name: v.as_subclass(torch.Tensor) for name, v in target.items()}
-
-
-def collate(samples: list[Any]) -> tuple[torch.Tensor, list[dict[str, torch.Tensor]]]:
-    return torch.stack([image for image, _ in samples]), [target for _, target in samples]
+    return sample
 
 
 # ---------------------------------------------------------------- a cell
@@ -203,7 +191,7 @@ def result_of(cell: Cell, options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def run_cells(cells: list[Cell], options: argparse.Namespace, parallel: int, end: float) -> None:
-    """Those without a result, `parallel` at a time; none is begun that would not end in time, as far as is known."""
+    """Run the cells without a result, `parallel` at a time; none is started that could end too late."""
     waiting = [cell for cell in cells if result_of(cell, options) is None]
     running: dict[subprocess.Popen[bytes], tuple[Cell, float]] = {}
     longest = 0.0
@@ -212,7 +200,7 @@ def run_cells(cells: list[Cell], options: argparse.Namespace, parallel: int, end
             cell = waiting.pop(0)
             running[in_own_process(cell, options)] = cell, time.time()
         if not running:
-            print(f"no time for {[cell.name for cell in waiting]}; repeat the command to go on", flush=True)
+            print(f"no time for {[cell.name for cell in waiting]}; repeat the command to continue", flush=True)
             return
         time.sleep(0.2)
         for process in [each for each in running if each.poll() is not None]:

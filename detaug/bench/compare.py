@@ -93,7 +93,7 @@ def _jobs(
 
 def in_own_process(where: str, job: Job) -> Result:
     """Measure one loader in a new process. Raises ValueError with its last line if it fails."""
-    command = [sys.executable, "-m", "detaug.bench.measure", where, json.dumps(asdict(job))]
+    command = [sys.executable, "-m", "detaug.bench.worker", where, json.dumps(asdict(job))]
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False)
     if done.returncode:

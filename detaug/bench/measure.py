@@ -1,16 +1,10 @@
-"""Measure one loader: images a second and their costs. Runs in a process of its own.
-
-python -m detaug.bench.measure MODULE:FUNCTION JOB prints the result as json.
-"""
+"""Measure one loader: images a second and their costs."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,15 +110,3 @@ def _gpu_memory(job: Job) -> int:
     torch.zeros(1, device=job.device)  # creates this process's context, so that no difference counts it
     free, total = torch.cuda.mem_get_info(job.device)
     return total - free
-
-
-def main() -> None:
-    where, job = sys.argv[1:]
-    module, _, function = where.partition(":")
-    result = measure(getattr(import_module(module), function), Job(**json.loads(job)))
-    print(json.dumps(result), flush=True)
-    os._exit(0)  # ends DataLoader's workers and DALI's threads too
-
-
-if __name__ == "__main__":
-    main()

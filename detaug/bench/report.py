@@ -11,7 +11,6 @@ from PIL import Image, ImageDraw, ImageFont
 from detaug.bench.measure import Result
 from detaug.drawing.save import save_picture
 
-
 # ---------------------------------------------------------------- table
 
 

@@ -26,7 +26,7 @@ def data_loader(job: Job, sample: Sample) -> Iterator[MadeBatch]:
     """Run `sample` in a PyTorch DataLoader; images of different sizes are padded to the largest."""
     reader, device = CocoReader(job.images, job.annotations), torch.device(job.device)
     loader = torch.utils.data.DataLoader(
-        _Files(reader, sample), job.batch_size, shuffle=True, num_workers=job.workers, collate_fn=_collate,
+        FileDataset(reader, sample), job.batch_size, shuffle=True, num_workers=job.workers, collate_fn=collate,
         persistent_workers=job.workers > 0, pin_memory=device.type == "cuda",
     )  # fmt: skip
     for _ in count():
@@ -36,7 +36,9 @@ def data_loader(job: Job, sample: Sample) -> Iterator[MadeBatch]:
             yield MadeBatch(here, boxes, labels, len(images))
 
 
-class _Files(torch.utils.data.Dataset[Any]):
+class FileDataset(torch.utils.data.Dataset[Any]):
+    """The images of a reader, each read and augmented by `sample`."""
+
     def __init__(self, reader: CocoReader, sample: Sample) -> None:
         self.reader, self.sample = reader, sample
 
@@ -48,7 +50,8 @@ class _Files(torch.utils.data.Dataset[Any]):
         return self.sample(str(self.reader.path(row)), views.pixel_boxes()[0], views.labels[0])
 
 
-def _collate(samples: list[Any]) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+def collate(samples: list[Any]) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    """Stack images, padded to the largest one and a multiple of 32 if they differ; list boxes and labels."""
     images, boxes, labels = (list(column) for column in zip(*samples, strict=True))
     if len({image.shape for image in images}) > 1:
         height, width = (-(-max(image.shape[axis] for image in images) // 32) * 32 for axis in (1, 2))

@@ -1,30 +1,34 @@
-"""`detaug tune`: the fastest settings of the loader for this machine and this data."""
+"""`detaug tune`: find the fastest settings of the loader for this machine and this data."""
 
 from __future__ import annotations
 
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from detaug.bench.contestants import Job, make_loader
+from detaug.bench.jobs import Job
+from detaug.bench.loaders import make_loader
 from detaug.gpu.fused_kernel import kernel_for
-from detaug.loading.loader import Loader
 from detaug.loading.devices import resolve_device
+from detaug.loading.loader import Loader
 from detaug.loading.settings import Settings, can_group, write_settings
 
 WORTH_IT = 1.03
-"""Times as fast that other settings must be to be preferred to the defaults: less is noise."""
+"""The speedup over the defaults from which other settings are chosen; less is noise."""
+
+SHARE_OF_TRIALS = 0.7
+"""Of the time of `tune`; the rest is for measuring the best settings again."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found."""
+    """The result of `tune`."""
 
     settings: Settings
     rate: float
@@ -58,9 +62,9 @@ def tune(
     seconds: float = 90.0,
     say: Callable[[str], None] = lambda line: None,
 ) -> Tuned:
-    """Change one setting after the other and keep what is faster, for at most about `seconds`.
+    """Change one setting after the other and adopt what is faster, for about `seconds` at most.
 
-    At the end the best and the defaults are measured again, in turns; `output` is written for
+    At the end the best settings and the defaults are measured again, interleaved; `output` is written for
     `Loader(settings=...)`.
     """
     chosen, start = resolve_device(device), time.monotonic()
@@ -70,7 +74,7 @@ def tune(
     rates: dict[Settings, float] = {}
 
     def rate(settings: Settings) -> float:
-        if settings not in rates and time.monotonic() - start < seconds * 0.7:
+        if settings not in rates and time.monotonic() - start < seconds * SHARE_OF_TRIALS:
             rates[settings] = _rate(loader, settings, each)
             say(f"{_short(settings)}: {rates[settings]:,.0f} images/s")
         return rates.get(settings, 0.0)
@@ -78,34 +82,18 @@ def tune(
     best = default
     for name, values in _choices(chosen, can_group(loader.recipe, kernel_for(loader.recipe, chosen))).items():
         best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
-    return _confirmed(loader, default, best, each, len(rates), output, say)
-
-
-def _confirmed(
-    loader: Loader,
-    default: Settings,
-    best: Settings,
-    seconds: float,
-    tried: int,
-    output: str | Path | None,
-    say: Callable[[str], None],
-) -> Tuned:
-    turns: dict[Settings, list[float]] = {default: [], best: []}
-    for _ in range(3):
-        for settings, rates in turns.items():
-            rates.append(_rate(loader, settings, seconds))
+    found = _interleaved_rates(loader, [default, best], each)
     loader.close()
-    found = {settings: statistics.median(rates) for settings, rates in turns.items()}
     say("".join(f"again, {_short(settings)}: {rate:,.0f} images/s\n" for settings, rate in found.items()).rstrip())
     winner = best if found[best] > WORTH_IT * found[default] else default
     if output:
         write_settings(output, winner)
-    where = Path(output) if output else None
-    return Tuned(winner, found[winner], found[default], tried, str(loader.device), loader.batch_size, where)
+    written = Path(output) if output else None
+    return Tuned(winner, found[winner], found[default], len(rates), str(chosen), batch_size, written)
 
 
 def _choices(device: torch.device, groups: bool) -> dict[str, list[Any]]:
-    """What to try of each setting, the one that matters most first."""
+    """Return the values to try of each setting, the setting with the largest effect first."""
     cores = len(os.sched_getaffinity(0))
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
@@ -120,8 +108,17 @@ def _choices(device: torch.device, groups: bool) -> dict[str, list[Any]]:
     }
 
 
+def _interleaved_rates(loader: Loader, candidates: Iterable[Settings], seconds: float) -> dict[Settings, float]:
+    """Return the median of three measurements of each candidate."""
+    turns: dict[Settings, list[float]] = {settings: [] for settings in candidates}
+    for _ in range(3):
+        for settings, rates in turns.items():
+            rates.append(_rate(loader, settings, seconds))
+    return {settings: statistics.median(rates) for settings, rates in turns.items()}
+
+
 def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
-    """Images a second of the loader with these settings, after a warm-up that is not timed."""
+    """Return the images a second of the loader with these settings, after a warm-up that is not timed."""
     loader.close()
     loader.settings = settings
     batches = (batch for _ in iter(int, 1) for batch in loader)

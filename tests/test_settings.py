@@ -1,0 +1,91 @@
+"""The loader's settings: defaults, the file of `detaug tune`, and that they change no batch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from painted_files import Folder
+
+import detaug as da
+from detaug.loading.settings import Settings, choose_settings, write_settings
+
+
+def test_settings_change_no_batch(painted: Folder, tmp_path: Path, device: str) -> None:
+    write_settings(tmp_path / "s.json", Settings(pipelines=2, threads=1, depth=3, hw_decoder_load=0.5))
+    reader = da.CocoReader(*painted)
+    plain, tuned = (
+        [batch.boxes.cpu() for batch in da.Loader(reader, da.presets.ssd300(), 6, device=device, settings=file)]
+        for file in (None, tmp_path / "s.json")
+    )
+    assert len(plain) == 4
+    assert all(torch.equal(a, b) for a, b in zip(plain, tuned, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "pixels", "batches", "depth", "depth_alone"),
+    [
+        (32, 300 * 300, 8, 3, 8),
+        (64, 300 * 300, 4, 3, 6),
+        (128, 300 * 300, 2, 3, 3),
+        (256, 300 * 300, 1, 2, 2),
+        (32, 640 * 640, 4, 3, 6),
+        (16, 800 * 1088, 4, 3, 8),
+        (2, 4000 * 4000, 1, 5, 5),
+        (1, 8000 * 8000, 1, 2, 2),
+        (4, 300 * 300, 8, 3, 8),
+        (1, 1, 8, 3, 8),
+    ],
+)
+def test_a_gpu_gets_many_small_batches_or_few_large_ones(
+    batch_size: int, pixels: int, batches: int, depth: int, depth_alone: int
+) -> None:
+    cuda = torch.device("cuda", 0)
+    assert choose_settings(cuda, batch_size, pixels) == Settings(2, 2, depth, batches_per_group=batches)
+    assert choose_settings(cuda, batch_size, pixels, can_group=False) == Settings(2, 2, depth_alone)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "pixels", "batches"), [(4, 1, 8), (32, 90000, 4), (100, 90000, 1), (16, 640 * 640, 2)]
+)
+def test_the_cpu_gets_groups_of_small_batches(batch_size: int, pixels: int, batches: int) -> None:
+    cpu, threads = torch.device("cpu"), len(os.sched_getaffinity(0))
+    assert choose_settings(cpu, batch_size, pixels) == Settings(1, threads, batches_per_group=batches)
+    assert choose_settings(cpu, batch_size, pixels, can_group=False) == Settings(1, threads)
+
+
+def test_arguments_override_the_file_and_the_file_overrides_the_defaults(tmp_path: Path) -> None:
+    write_settings(tmp_path / "s.json", Settings(pipelines=4, threads=5, depth=6, batches_per_group=8))
+    device = torch.device("cpu")
+    assert choose_settings(device, 32, 90000).threads == len(os.sched_getaffinity(0))
+    assert choose_settings(device, 32, 90000, tmp_path / "s.json", threads=7) == Settings(4, 7, 6, batches_per_group=8)
+    assert choose_settings(device, 32, 90000, tmp_path / "s.json", can_group=False) == Settings(4, 5, 6)
+    (tmp_path / "depth.json").write_text('{"settings": {"depth": 8}}')  # of a version without groups
+    assert choose_settings(torch.device("cuda", 0), 32, 90000, tmp_path / "depth.json") == Settings(
+        2, 2, 8, batches_per_group=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", r"s\.json: not a file of settings; detaug tune .* -o .*s\.json writes one"),
+        ('{"rows": 1}', "not a file of settings; detaug tune"),
+        ('{"settings": {"pipes": 1}}', "no settings of this version: pipes"),
+        ('{"settings": {"pipelines": 0}}', "pipelines must be a whole number of at least 1, got 0"),
+        ('{"settings": {"hw_decoder_load": 2}}', "hw_decoder_load must be a share in 0..1, got 2"),
+    ],
+)
+def test_a_file_that_holds_no_settings(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "s.json").write_text(content)
+    with pytest.raises(ValueError, match=says):
+        choose_settings(torch.device("cpu"), 32, 90000, tmp_path / "s.json")
+
+
+def test_a_missing_file_of_settings(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"s\.json: no such file of settings; detaug tune .* -o .*s\.json"):
+        choose_settings(torch.device("cpu"), 32, 90000, tmp_path / "s.json")
+    with pytest.raises(ValueError, match="not a file of settings; detaug tune"):
+        choose_settings(torch.device("cpu"), 32, 90000, tmp_path)
