@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
-from detaug.boxes.views import Floats, Views, pad_rows, start_offsets, whole_images
+from detaug.boxes.views import Floats, Views, pad_arrays, start_offsets, whole_images
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
 from detaug.gpu.fused_kernel import FusedKernel, kernel_for
@@ -157,8 +157,8 @@ class Samples:
     def _source_views(self) -> Views:
         size = np.array([image.shape[:2] for image in self.source_images], np.float64)
         most = max(len(labels) for labels in self.source_labels)
-        boxes = pad_rows(self.source_boxes, most, 0) / np.tile(size[:, ::-1], 2)[:, None]
-        return whole_images(boxes, pad_rows(self.source_labels, most, -1), size)
+        boxes = pad_arrays(self.source_boxes, most, 0) / np.tile(size[:, ::-1], 2)[:, None]
+        return whole_images(boxes, pad_arrays(self.source_labels, most, -1), size)
 
     def _graph(self) -> list[Node]:
         image = fn.external_source(name="image", layout="HWC")

@@ -1,6 +1,14 @@
-"""What the geometric ops move: for each image of a batch a view on it, and the boxes seen in that view.
+"""Views: the part of each image that a recipe shows so far, and the boxes in it. Geometric ops move them.
 
-This is NumPy in double precision, for a whole batch at once; the pixels come later, in one resample.
+A view is a projective map from the view to source pixels, not pixels: so any chain of flips, crops, rotations and
+canvases ends in one map, and `Resize` resamples the image once. Coordinates are relative to the view, so that a crop is
+a change of coordinates, whatever the image's size. As long as no op has turned the view, a box stays a box and costs
+four numbers; from the first turn on it has a polygon too (see `polygons.py`). What an op puts outside of the view is
+gone: a later op that shows it again shows fill. `source_bounds` says this in source pixels, and `clip_region` where the
+view was turned.
+
+All is NumPy in double precision for many images at once, since NumPy's calls cost much and its numbers little. Keep the
+short axis (coordinates, rows of a matrix) first: NumPy loops over the last one. Hence the transposes.
 """
 
 from __future__ import annotations
@@ -23,86 +31,89 @@ Fill: TypeAlias = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Views:
-    """N views. Geometric ops return new ones; nothing is changed in place.
+    """N views with their boxes. Geometric ops return new ones; nothing is changed in place.
 
-    Until something turns a view, its axes are the source's, and a box is a box. From then on `turned` is true,
-    each box has an outline, a polygon, and `boxes` are the hulls of those.
+    Until an op turns the view, its axes are the source's. From then on `turned` is true, each box has an outline, a
+    polygon, and `boxes` are the hulls of the outlines.
     """
 
     boxes: Floats
-    """(N, M, 4) XYXY, relative to the view; inside it, in [0, 1]. Anything where there is no box."""
+    """(N, M, 4) XYXY, relative to the view: 0..1 inside it. Any numbers where there is no box."""
     labels: Ints
-    """(N, M), 1..K; -1 where there is no box, or none any more."""
+    """(N, M), 1..K; -1 for padding and for dropped boxes."""
     visible: Floats
-    """(N, M): which part of the object's area is left, 0..1."""
+    """(N, M): the share of the object's area that is left, 0..1."""
     matrix: Floats
     """(N, 3, 3): a point (x, y, 1) relative to the view -> source pixels, projective."""
     size: Floats
     """(N, 2): (height, width) of the view; in source pixels until `Resize`, in output pixels after it."""
     source_bounds: Floats
-    """(N, 2, 2): the part of the source that may be seen, from (x0, y0) to (x1, y1) in pixels."""
+    """(N, 2, 2): (x0, y0) and (x1, y1) in source pixels; the source outside of this rectangle is never shown."""
     batch: Ints
-    """(N,): which batch each image is in; images of one batch follow each other."""
+    """(N,): the number of each image's batch; the images of a batch are consecutive."""
     slot: Ints
-    """(N,): where each image is among those that are painted at once, its batch or several."""
+    """(N,): the position of each image among those that are rendered together, of one batch or several."""
     fill: Fill | None = None
-    """RGB, 0..255, of what lies beside it; None while the view cannot reach outside."""
+    """RGB, 0..255, of what lies outside of the source; None while the view cannot reach there."""
     turned: bool = False
-    """May the view's axes be others than the source's?"""
+    """Whether the view's axes may differ from the source's."""
     projective: bool = False
-    """May `matrix` be more than affine?"""
+    """Whether `matrix` may be more than affine."""
     outlines: Floats | None = None
-    """(N, M, V, 2): polygons relative to the view, when a box has been turned by other than quarters."""
+    """(N, M, V, 2): the boxes as polygons relative to the view; None until a turn by other than quarters."""
     clip_region: Floats | None = None
-    """(N, V, 2): a polygon relative to the view, outside of which is fill, beside what `source_bounds` says."""
+    """(N, V, 2): a polygon relative to the view; outside of it is fill, in addition to `source_bounds`."""
     epoch: int = 0
 
     def __len__(self) -> int:
         return len(self.boxes)
 
-    def __getitem__(self, rows: slice | Ints) -> Views:
-        """Some of the views."""
+    def __getitem__(self, images: slice | Ints) -> Views:
+        """Return the views of some images."""
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: each[rows] for name, each in values.items() if isinstance(each, np.ndarray)}
+        arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray)}
         return Views(**{**values, **arrays})
 
-    def replace_rows(self, rows: Ints, part: Views) -> Views:
-        """These views, with those at `rows` as in `part`, and all that may be true of either."""
+    def replace_at(self, images: Ints, other: Views) -> Views:
+        """Return these views with those at the indices `images` replaced by `other`, in order.
+
+        Flags such as `turned` are then those of both. Without `images`, `other` is one view that only sets the flags.
+        """
         both = replace(
             self,
-            fill=part.fill or self.fill,
-            turned=self.turned or part.turned,
-            projective=self.projective or part.projective,
+            fill=other.fill or self.fill,
+            turned=self.turned or other.turned,
+            projective=self.projective or other.projective,
         )
-        if self.outlines is not None or part.outlines is not None:
-            ours, theirs = polygons.of_one_length(self.outlines_or_boxes(), part.outlines_or_boxes())
-            both, part = replace(both, outlines=ours), replace(part, outlines=theirs)
-        if self.clip_region is not None or part.clip_region is not None:
-            ours, theirs = polygons.of_one_length(self.clip_region_or_all(), part.clip_region_or_all())
-            both, part = replace(both, clip_region=ours), replace(part, clip_region=theirs)
+        if self.outlines is not None or other.outlines is not None:
+            ours, theirs = polygons.pad_to_same_length(self.outlines_or_boxes(), other.outlines_or_boxes())
+            both, other = replace(both, outlines=ours), replace(other, outlines=theirs)
+        if self.clip_region is not None or other.clip_region is not None:
+            ours, theirs = polygons.pad_to_same_length(self.clip_region_or_all(), other.clip_region_or_all())
+            both, other = replace(both, clip_region=ours), replace(other, clip_region=theirs)
         values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
         for name, array in values.items():
-            array[rows] = getattr(part, name)[: len(rows)]
+            array[images] = getattr(other, name)[: len(images)]
         return replace(both, **values)
 
     def outlines_or_boxes(self) -> Floats:
-        """(N, M, V, 2): the boxes as polygons."""
+        """Return (N, M, V, 2): the boxes as polygons."""
         return polygons.from_boxes(self.boxes) if self.outlines is None else self.outlines
 
     def clip_region_or_all(self) -> Floats:
-        """(N, V, 2): the clip_region, or one so large that nothing is outside."""
+        """Return (N, V, 2): the clip region, or one so large that nothing is outside."""
         everything = np.tile((polygons.UNIT_SQUARE - 0.5) * 1e4, (len(self), 1, 1))
         return everything if self.clip_region is None else self.clip_region
 
-    # --------------------------------------------------------------------------------- looking elsewhere
+    # ------------------------------------------------------------------------------------ moving the view
 
     def crop_to(self, start: Floats, end: Floats) -> Views:
-        """The views that span start..end of these: (N, 2) each, (x, y), relative.
+        """Crop the views to start..end, (N, 2) (x, y) each, relative.
 
         start > end along an axis mirrors it; below 0 and above 1 lies outside. Boxes are not clipped.
         """
         boxes = np.empty((4, *self.labels.shape))
-        for axis in (0, 1):  # NumPy is slow where the last axis is short
+        for axis in (0, 1):
             low, length = start[:, axis, None], (end - start)[:, axis, None]
             one, other = ((self.boxes[..., side] - low) / length for side in (axis, axis + 2))
             np.minimum(one, other, out=boxes[axis])
@@ -112,8 +123,8 @@ class Views:
             boxes=boxes.transpose(1, 2, 0),
             matrix=part_matrix(self.matrix, start, end),
             size=self.size * abs(end - start)[:, ::-1],
-            outlines=_rescaled(self.outlines, start, end),
-            clip_region=_rescaled(self.clip_region, start, end),
+            outlines=_relative_to(self.outlines, start, end),
+            clip_region=_relative_to(self.clip_region, start, end),
         )
 
     def warp(
@@ -125,10 +136,10 @@ class Views:
         *,
         projective: bool = False,
     ) -> Views:
-        """The views after a projective map of their pixels, in which they are then `size` (N, 2) (height, width).
+        """Apply a projective map of pixels; the new views are `size` (N, 2) (height, width).
 
-        `change`: (N, 3, 3), from pixels of these views, (x, y), to pixels of the new ones. `outline`: the polygon
-        in the unit square that stands for what is in a box, where none has been turned before. Boxes are not clipped.
+        `change`: (N, 3, 3), from pixels of these views, (x, y), to pixels of the new ones. `outline`: a polygon in the
+        unit square, the shape of the object in a box that has not been turned before. Boxes are not clipped.
         """
         views = replace(self.fill_outside(fill), projective=self.projective or projective)
         return views._warped(relative_map(change, self.size, size), size, outline)
@@ -147,7 +158,7 @@ class Views:
         )
 
     def quarter_turns(self, turns: Ints) -> Views:
-        """The views turned counter-clockwise by `turns` (N,) quarters."""
+        """Turn the views counter-clockwise by `turns` (N,) quarters."""
         change = _QUARTERS[turns % 4]
         return replace(
             self,
@@ -160,11 +171,11 @@ class Views:
         )
 
     def at_size(self, size: Floats) -> Views:
-        """The same views, in other pixels: (N, 2) (height, width)."""
+        """Set the views' size in pixels, (N, 2) (height, width); what they show stays."""
         return replace(self, size=size)
 
     def fill_outside(self, fill: Fill) -> Views:
-        """What is out of view now is never seen again: `fill`, RGB 0..255, is there instead."""
+        """Replace all that is out of view now by `fill`, RGB 0..255."""
         if not self.turned:
             return replace(self, source_bounds=np.sort(self.source_window(), axis=1), fill=fill)
         square = np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1))
@@ -173,23 +184,23 @@ class Views:
         )
 
     def source_window(self) -> Floats:
-        """(N, 2, 2): the part of the source in view, in pixels, from the view's (0, 0) to its (1, 1), if not turned."""
+        """Return (N, 2, 2): the view's corners (0, 0) and (1, 1), if not turned, in source pixels and bounds."""
         return corners(self.matrix).clip(self.source_bounds[:, :1], self.source_bounds[:, 1:])
 
     def source_corners(self) -> Floats:
-        """(N, 4, 2): where the view's four corners lie in the source, (x, y) pixels."""
+        """Return (N, 4, 2): the view's four corners in the source, (x, y) pixels."""
         return polygons.transform(self.matrix, np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1)))
 
     def overhang(self) -> float:
-        """By how many source pixels the views reach outside what may be seen, at most."""
+        """Return the largest number of source pixels by which a view reaches beyond the source bounds."""
         corner = self.source_corners()
         return float(np.abs(corner - corner.clip(self.source_bounds[:, :1], self.source_bounds[:, 1:])).max(initial=0))
 
     # ------------------------------------------------------------------------------------------- boxes
 
     def clip(self, keep: Bools | None = None) -> Views:
-        """The boxes cut off at the view's border: those that `keep`, (N, M), leaves, else those in view at all."""
-        outlines = None if self.outlines is None else _clipped(self.outlines, self.labels >= 0)
+        """Clip boxes at the view's border. `keep` (N, M): the boxes that stay; None: those that are partly in view."""
+        outlines = None if self.outlines is None else _clip_outlines(self.outlines, self.labels >= 0)
         boxes = (self.boxes if outlines is None else polygons.hull(outlines)).clip(0, 1)
         before, after = _areas(self.boxes, self.outlines), _areas(boxes, outlines)
         left = np.minimum(np.where(before > 0, after, 1) / np.where(before > 0, before, 1), 1)
@@ -198,25 +209,25 @@ class Views:
         return clipped.keep((x0 < x1) & (y0 < y1) if keep is None else keep)
 
     def keep(self, keep: Bools) -> Views:
-        """The boxes that `keep`, (N, M), leaves, with their labels."""
+        """Drop the boxes where `keep`, (N, M), is False."""
         outlines = None if self.outlines is None else np.where(keep[..., None, None], self.outlines, 0)
         return replace(self, labels=np.where(keep, self.labels, -1), outlines=outlines)
 
-    def shrink_boxes(self, boxes: Floats, share: Floats, least: float) -> Views:
-        """Each box cut down to what is left of it, `boxes` (N, M, 4) XYXY pixels, if `share` (N, M) is `least` or more.
+    def shrink_boxes(self, boxes: Floats, share: Floats, min_share: float) -> Views:
+        """Shrink boxes to what is left of them, `boxes` (N, M, 4) XYXY pixels. For ops after `Resize`.
 
-        `share`: which part of its area is left, 0..1. A box that is cut thinner than a pixel is dropped too. For
-        ops after `Resize`: outlines are given up, for the boxes around them.
+        `share` (N, M): the share of the area that is left, 0..1. Boxes with less than `min_share` are dropped, and
+        those that got thinner than a pixel. Outlines are discarded, their hulls stay.
         """
         before, after = ((each[..., 2:] - each[..., :2]) for each in (self.pixel_boxes(), boxes))
         sliver = ((after < 1 - 1e-6) & (after < before - 1e-6)).any(2)
         relative = boxes / np.tile(self.size[:, ::-1], 2)[:, None]
-        relative = np.where((share < 1)[..., None], relative, self.boxes)  # the whole ones to the last bit
+        relative = np.where((share < 1)[..., None], relative, self.boxes)  # uncovered ones stay bit for bit
         cut = replace(self, boxes=relative, visible=self.visible * share, outlines=None)
-        return cut.keep((share >= least - 1e-9) & (share > 0) & ~sliver)
+        return cut.keep((share >= min_share - 1e-9) & (share > 0) & ~sliver)
 
     def with_boxes_of(self, *others: Views) -> Views:
-        """These views with the boxes of `others`, N views each, beside their own; for ops after `Resize`."""
+        """Return these views with the boxes of `others`, N views each, added. For ops after `Resize`."""
         named = {name: [getattr(each, name) for each in (self, *others)] for name in ("boxes", "labels", "visible")}
         boxes, labels, visible = (np.concatenate(arrays, axis=1) for arrays in named.values())
         real = labels >= 0
@@ -230,68 +241,68 @@ class Views:
         )
 
     def pixel_boxes(self) -> Floats:
-        """(N, M, 4) XYXY, in pixels of the view at its size."""
+        """Return (N, M, 4) XYXY, in pixels of the view."""
         sides = self.size.T[[1, 0, 1, 0]]
         return np.asarray((self.boxes.transpose(2, 0, 1) * sides[..., None]).transpose(1, 2, 0))
 
-    # ---------------------------------------------------------------------------------------------- out
+    # ------------------------------------------------------------------------------------------- results
 
     def to_output(self) -> Floats:
-        """Source pixels -> pixels of the view at its size: (N, 2, 3), or (N, 3, 3) for projective maps."""
+        """Return the maps from source pixels to pixels of the view: (N, 2, 3), or (N, 3, 3) if projective."""
         matrix = inverse(self.matrix)
         matrix[:, :2] *= self.size[:, ::-1, None]
         return np.asarray(matrix / matrix[:, 2:, 2:] if self.projective else matrix[:, :2])
 
     def packed(self) -> tuple[Floats, Ints, Ints]:
-        """Boxes (N, M, 4) in pixels of the view and labels (N, M), the real ones first, and their counts (N,).
+        """Return boxes (N, M, 4) in pixels of the view, labels (N, M) and counts (N,), real boxes first.
 
-        M is the fullest image's count; behind the real ones, boxes are 0 and labels -1.
+        M is the largest count; in the padding boxes are 0 and labels -1.
         """
         boxes, labels, count = self.unpadded()
         return padded(boxes, count, 0), padded(labels, count, -1), count
 
     def unpadded(self) -> tuple[Floats, Ints, Ints]:
-        """Boxes (B, 4) in pixels of the view and labels (B,), of one image behind the other, and their counts (N,)."""
+        """Return boxes (B, 4) in pixels of the view and labels (B,), concatenated, and the images' counts (N,)."""
         real = self.labels >= 0
         count = real.sum(1)
         sides = np.repeat(self.size.T[[1, 0, 1, 0]], count, axis=1)
-        boxes = self.boxes.transpose(2, 0, 1)[:, real] * sides  # NumPy is slow where the last axis is short
+        boxes = self.boxes.transpose(2, 0, 1)[:, real] * sides
         return np.asarray(boxes.T), self.labels[real], count
 
 
 def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
-    """The views that are the whole images, one batch. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2)."""
-    size = np.asfortranarray(size)  # NumPy is slow where the last axis is short
+    """Return views of whole images, as one batch. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2)."""
+    size = np.asfortranarray(size)  # the short axis first in memory
     bounds = np.stack([np.zeros_like(size).T, size[:, ::-1].T]).transpose(2, 0, 1)
     matrix = view_matrix(bounds[:, 0], bounds[:, 1])
     batch, slot = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
     return Views(boxes, labels, np.ones(labels.shape), matrix, size, bounds, batch, slot)
 
 
-def pad_rows(rows: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:
-    """(N, M, ...) from N arrays (M_i, ...), padded with `fill`; `width` is M."""
-    padded = np.full((len(rows), width, *rows[0].shape[1:]), fill, rows[0].dtype)
-    for at, row in enumerate(rows):
-        padded[at, : len(row)] = row
-    return padded
+def pad_arrays(arrays: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:
+    """Return (N, M, ...) from N arrays (M_i, ...), padded with `fill`; `width` is M."""
+    result = np.full((len(arrays), width, *arrays[0].shape[1:]), fill, arrays[0].dtype)
+    for at, array in enumerate(arrays):
+        result[at, : len(array)] = array
+    return result
 
 
 def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:
-    """(N, M, ...) from the rows (B, ...) of N images, `count` (N,) of each; M is the largest of them."""
+    """Return (N, M, ...) from concatenated rows (B, ...) of N images, `count` (N,) each; M is the largest count."""
     real = np.arange(count.max(initial=0)) < count[:, None]
     array = np.full((*rows.shape[1:], *real.shape), fill, rows.dtype)
-    array = np.moveaxis(array, (-2, -1), (0, 1))  # NumPy is slow where the last axis is short
+    array = np.moveaxis(array, (-2, -1), (0, 1))
     array[real] = rows
     return array
 
 
 def start_offsets(lengths: Ints) -> Ints:
-    """(N,): where each of N pieces of these lengths begins."""
+    """Return (N,): the offsets at which N concatenated pieces of these lengths start."""
     return np.asarray(np.cumsum(lengths) - lengths)
 
 
 def pairs(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Each of `rows` with each of its boxes: (P,) positions in `rows`, and (P,) boxes.
+    """Pair each of `rows` with each of its boxes. Returns (P,) positions in `rows` and (P,) box indices.
 
     `first`, (R + 1,): the boxes of row r are first[r]:first[r + 1].
     """
@@ -303,7 +314,7 @@ def pairs(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def view_matrix(start: Floats, end: Floats) -> Floats:
-    """(N, 3, 3): the unit square -> start..end, (N, 2) each, (x, y)."""
+    """Return (N, 3, 3): maps of the unit square to start..end, (N, 2) (x, y) each."""
     matrix = np.zeros((3, 3, len(start)))
     matrix[0, 0], matrix[1, 1] = (end - start).T
     matrix[:2, 2] = start.T
@@ -312,7 +323,7 @@ def view_matrix(start: Floats, end: Floats) -> Floats:
 
 
 def part_matrix(matrix: Floats, start: Floats, end: Floats) -> Floats:
-    """(N, 3, 3): of the parts start..end, (N, 2) each, of views with this matrix."""
+    """Return (N, 3, 3): the matrices of the parts start..end, (N, 2) each, of views with this matrix."""
     columns = matrix.transpose(2, 1, 0)
     part = np.empty_like(columns)
     np.multiply(columns[:2], (end - start).T[:, None], out=part[:2])
@@ -321,7 +332,7 @@ def part_matrix(matrix: Floats, start: Floats, end: Floats) -> Floats:
 
 
 def inverse(matrix: Floats) -> Floats:
-    """The inverse maps of (N, 3, 3) projective ones, by cofactors: a third of the time of LAPACK's, one by one."""
+    """Invert projective maps (N, 3, 3) by cofactors, in a third of the time of LAPACK, which takes one at a time."""
     (a, b, c), (d, e, f), (g, h, i) = matrix.transpose(1, 2, 0)
     rows = (
         (e * i - f * h, c * h - b * i, b * f - c * e),
@@ -333,20 +344,20 @@ def inverse(matrix: Floats) -> Floats:
 
 
 def corners(matrix: Floats) -> Floats:
-    """(N, 2, 2): where the corners (0, 0) and (1, 1) of views that are not turned lie in the source, (x, y) pixels."""
+    """Return (N, 2, 2): the corners (0, 0) and (1, 1) of views that are not turned, in source pixels (x, y)."""
     x, y, origin = matrix[:, :2].transpose(2, 1, 0)
     return np.asarray(np.stack([origin, x + y + origin]).transpose(2, 0, 1))
 
 
 def invert(matrix: Floats) -> Floats:
-    """The inverse maps of (N, 2, 3) affine or (N, 3, 3) projective ones, in the same form."""
+    """Invert affine (N, 2, 3) or projective (N, 3, 3) maps; the result has the same form."""
     square = np.tile(np.eye(3), (len(matrix), 1, 1))
     square[:, : matrix.shape[1]] = matrix
     return inverse(square)[:, : matrix.shape[1]]
 
 
 def relative_map(change: Floats, size: Floats, new_size: Floats) -> Floats:
-    """(N, 3, 3), of relative points, from a map of pixels in views of `size` to pixels in views of `new_size`."""
+    """Return (N, 3, 3), on relative points, of a map `change` from pixels of views of `size` to those of `new_size`."""
     here, there = (np.concatenate([each[:, ::-1], np.ones((len(each), 1))], axis=1) for each in (size, new_size))
     return np.asarray(change * here[:, None] / there[..., None])
 
@@ -359,18 +370,19 @@ _QUARTERS = np.array(
         [[0.0, -1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
     ]
 )
-"""Turns by 0, 1, 2, 3 quarters counter-clockwise, y down, of the unit square onto itself."""
+"""Maps of the unit square that turn it by 0, 1, 2, 3 quarters counter-clockwise, y down."""
 
 
-def _clipped(outlines: Floats, real: Bools) -> Floats:
-    """(N, M, V, 2): what lies in the view of the real ones, (N, M); there are several times as many others."""
+def _clip_outlines(outlines: Floats, real: Bools) -> Floats:
+    """Clip the outlines (N, M, V, 2) of the real boxes, (N, M); padding is several times as much."""
     left = polygons.clip(outlines[real])
     clipped = np.zeros((*real.shape, *left.shape[1:]))
     clipped[real] = left
     return clipped
 
 
-def _rescaled(points: Floats | None, start: Floats, end: Floats) -> Floats | None:
+def _relative_to(points: Floats | None, start: Floats, end: Floats) -> Floats | None:
+    """Return points relative to the part start..end, (N, 2) each."""
     if points is None:
         return None
     start, length = ((each.reshape(-1, *[1] * (points.ndim - 2), 2)) for each in (start, end - start))

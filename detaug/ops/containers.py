@@ -67,7 +67,7 @@ class _Container(Op):
         own = {name: array[images] for name, array in values_of_step(step, drawn).items()}
         moved, planned = op.plan(views[images], own)
         inputs = {name: _scatter(array, images, len(views)) for name, array in planned.items()}
-        return views.replace_rows(np.flatnonzero(chosen), moved), inputs
+        return views.replace_at(np.flatnonzero(chosen), moved), inputs
 
     def constants(self, device: str) -> Nodes:
         """Return the ops' constants, which must be made outside of all branches of the graph."""
