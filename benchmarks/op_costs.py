@@ -1,12 +1,12 @@
-"""What each op costs, in images a second, beside decoding a JPEG of 500 x 375.
+"""Measure the cost of each op, in images a second and as a share of decoding a JPEG of 500 x 375.
 
     python benchmarks/op_costs.py [--device cuda] [--json costs.json] [--only JPEG CLAHE]
 
-Every op runs in a recipe with Resize to 300 x 300, on an image of 500 x 375 that is in memory already, planning
-included; every image draws it (p=1). `images/s` is the recipe's rate. `op, us` is what an image takes more than with
-Resize alone, in microseconds: of CPU time, over all threads, with --device cpu (other programs disturb it less), of
-the wall clock with cuda. Differences of a few percent of Resize's own are noise; below 0, an op leaves Resize less to
-do, or it is noise. `of a decode` is the same beside the time that decoding takes. `Resize` itself is there as well.
+Each op runs in a recipe with Resize to 300 x 300, planning included, on an image of 500 x 375 in memory; every image
+draws the op (p=1). `images/s` is the recipe's rate. `op, us` is the additional time of an image over Resize alone, in
+microseconds: CPU time of all threads with --device cpu, which other programs disturb less, and wall time with cuda.
+Differences of a few percent of Resize's time are noise. A negative time is noise too, or the op leaves Resize less to
+do. `of a decode` is the additional time as a share of decoding. For Resize itself, it is the whole time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ import detaug as da
 from detaug.boxes.views import whole_images
 from detaug.loading.devices import resolve_device
 from detaug.loading.pipeline import PipelineWorker
-from detaug.loading.planner import PLANNED_AT_ONCE
+from detaug.loading.planner import BLOCK_IMAGES
 from detaug.ops.op import Node, Op
 from detaug.ops.recipe import Recipe
 from detaug.ops.recipe_file import library
 
 SOURCE, OUTPUT = (375, 500), (300, 300)
-IN_WORK = 2
-"""Batches."""
+PREFETCH = 2
+"""Batches in the pipeline."""
 DECODE, RESIZE = "decode alone", "Resize alone"
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -57,18 +57,18 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Resize": {"size": OUTPUT},
     "ScaleJitter": {"size": SOURCE},
 }
-"""Of ops that need some; the others run as they are. All get p=1, if it is not here."""
+"""Arguments of the ops that need some. All ops get p=1 unless it is here."""
 
 
 def make(name: str) -> Op:
-    """A public op by its name."""
+    """Make a public op."""
     op = library()[name]
     always = {"p": 1.0} if "p" in {field.name for field in fields(op)} else {}  # type: ignore[arg-type]
     return op(**always | ARGUMENTS.get(name, {}))
 
 
 def recipe_of(op: Op | None) -> Recipe:
-    """Resize, with the op at its place."""
+    """Return a recipe of Resize and the op."""
     resize = da.Resize(OUTPUT)
     if op is None:
         return Recipe((resize,))
@@ -76,7 +76,7 @@ def recipe_of(op: Op | None) -> Recipe:
 
 
 def jpeg() -> bytes:
-    """An image of 500 x 375 with detail of some pixels, about as large a file as Pascal VOC's."""
+    """Return an image of 500 x 375 with some noise, about as large a file as Pascal VOC's."""
     rng, file = np.random.default_rng(0), BytesIO()
     noise = Image.fromarray(rng.integers(0, 256, (25, 33, 3), np.uint8)).resize(SOURCE[::-1], Image.Resampling.BICUBIC)
     grain = rng.normal(0, 6, (*SOURCE, 1))
@@ -85,20 +85,20 @@ def jpeg() -> bytes:
 
 
 def array(device: str) -> Node:
-    """The image, in memory."""
+    """Return a node with the image, already decoded."""
     pixels = np.asarray(Image.open(BytesIO(jpeg())))
     return fn.reshape(types.Constant(pixels, device="gpu" if device == "cuda" else "cpu"), layout="HWC")
 
 
 def decoded(device: str) -> Node:
-    """The image, decoded."""
+    """Return a node that decodes the image."""
     encoded = types.Constant(np.frombuffer(jpeg(), np.uint8))
     return fn.decoders.image(encoded, device="mixed" if device == "cuda" else "cpu", output_type=types.RGB)
 
 
 def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
-    """What DALI is fed, batch after batch: several planned together, as the loader does."""
-    batches = max(1, PLANNED_AT_ONCE // batch_size)
+    """Yield the inputs of one batch after another, planned in blocks as in the loader."""
+    batches = max(1, BLOCK_IMAGES // batch_size)
     n, rng = batches * batch_size, np.random.default_rng(0)
     boxes = np.tile([[0.1, 0.2, 0.5, 0.7], [0.4, 0.3, 0.9, 0.8]], (n, 1, 1))
     views = whole_images(boxes, np.ones((n, 2), np.int64), np.tile(np.array(SOURCE, np.float64), (n, 1)))
@@ -111,40 +111,44 @@ def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
 
 
 def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Namespace) -> tuple[float, float]:
-    """Images a second, and microseconds an image: of the CPU, or of the wall clock where there is a GPU."""
+    """Return images per second and microseconds per image: CPU time, or wall time on a GPU."""
     device = resolve_device(options.device)
-    lane = PipelineWorker(lambda: [recipe.dali_graph(source(device.type))], options.batch_size, options.threads, device, IN_WORK)
+
+    def graph() -> list[Node]:
+        return [recipe.dali_graph(source(device.type))]
+
+    worker = PipelineWorker(graph, options.batch_size, options.threads, device, PREFETCH)
     inputs = plans(recipe, options.batch_size)
-    for _ in range(IN_WORK):
-        lane.start(next(inputs))
+    for _ in range(PREFETCH):
+        worker.start(next(inputs))
     for _ in range(2):
-        _turn(lane, inputs)
+        _run_batch(worker, inputs)
     images, start, cpu = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - start < options.seconds:
-        _turn(lane, inputs)
+        _run_batch(worker, inputs)
         images += options.batch_size
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     return images / wall, (cpu if device.type == "cpu" else wall) / images * 1e6
 
 
-def _turn(lane: PipelineWorker, inputs: Iterator[dict[str, Any]]) -> None:
-    lane.finish()
-    if lane.device.type == "cuda":
-        torch.cuda.synchronize(lane.device)
-    lane.start(next(inputs))
+def _run_batch(worker: PipelineWorker, inputs: Iterator[dict[str, Any]]) -> None:
+    worker.finish()
+    if worker.device.type == "cuda":
+        torch.cuda.synchronize(worker.device)
+    worker.start(next(inputs))
 
 
 def measure(names: Iterable[str], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Decoding, Resize alone, then every op, the dearest first. Each at its best in some rounds over all of them."""
+    """Measure decoding, Resize alone and all ops, sorted by cost. Each is the best of several interleaved rounds."""
     recipes = {DECODE: (Recipe(()), decoded), RESIZE: (recipe_of(None), array)}
     recipes |= {name: (recipe_of(make(name)), array) for name in names}
     rounds = [{name: timed(*each, options) for name, each in recipes.items()} for _ in range(options.rounds)]
-    best = {name: min((turn[name] for turn in rounds), key=lambda both: both[1]) for name in recipes}
+    best = {name: min((each[name] for each in rounds), key=lambda result: result[1]) for name in recipes}
     whole = {DECODE, RESIZE, *(name for name in names if make(name).stage == "render")}
     rows = []
-    for name, (found, microseconds) in best.items():
+    for name, (rate, microseconds) in best.items():
         cost = microseconds - (0 if name in whole else best[RESIZE][1])
-        rows.append({"op": name, "rate": found, "microseconds": cost, "of_a_decode": cost / best[DECODE][1]})
+        rows.append({"op": name, "rate": rate, "microseconds": cost, "of_a_decode": cost / best[DECODE][1]})
     return rows[:2] + sorted(rows[2:], key=lambda row: -row["microseconds"])
 
 
@@ -153,7 +157,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--threads", type=int, default=min(8, len(os.sched_getaffinity(0))))
-    parser.add_argument("--seconds", type=float, default=0.25, help="timed for each op in each round")
+    parser.add_argument("--seconds", type=float, default=0.25, help="measured for each op in each round")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=sorted(library()), metavar="OP")
     parser.add_argument("--json", metavar="OUT")

@@ -15,7 +15,7 @@ import numpy as np
 
 import detaug as da
 from detaug.boxes.views import Views, whole_images
-from detaug.loading.planner import PLANNED_AT_ONCE
+from detaug.loading.planner import BLOCK_IMAGES
 from detaug.ops.recipe import make_recipe
 
 
@@ -35,7 +35,7 @@ def views(n: int, objects: float, typical: float, seed: int) -> Views:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="ssd300")
-    parser.add_argument("--at-once", type=int, default=PLANNED_AT_ONCE)
+    parser.add_argument("--at-once", type=int, default=BLOCK_IMAGES)
     parser.add_argument("--rounds", type=int, default=60)
     options = parser.parse_args()
     recipe, rng = make_recipe(getattr(da.presets, options.preset)()), np.random.default_rng(0)
