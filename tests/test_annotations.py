@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from coco_files import BOXES, Document, document, write
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from properties import check_examples, few_or_many
 
 from detaug.converters.check.clean import write_clean
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.coco.examine import examine
 from detaug.converters.coco.table import load_coco
-
-quick = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_columns(tmp_path: Path) -> None:
@@ -221,49 +219,57 @@ def assert_usable(read: Annotations) -> None:
     assert set(read.category_ids.tolist()) <= set(read.categories)
 
 
-@quick
-@given(edits)
-def test_any_json_is_read_right_or_refused(all_edits: list[Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder) / "a.json", edited(document(), all_edits))
-        table = examine(load_coco(path))
-        for found in table.findings:
-            assert all(table.entry(found.where, row) + found.describe(row) for row in found.rows.tolist())
-        if any(found.severity == "error" for found in table.findings):
+@few_or_many
+def test_any_json_is_read_right_or_refused(examples: int) -> None:
+    def check(all_edits: list[Any]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = write(Path(folder) / "a.json", edited(document(), all_edits))
+            table = examine(load_coco(path))
+            for found in table.findings:
+                assert all(table.entry(found.where, row) + found.describe(row) for row in found.rows.tolist())
+            if any(found.severity == "error" for found in table.findings):
+                with pytest.raises(AnnotationError):
+                    read_annotations(path)
+            else:
+                assert_usable(read_annotations(path))
+
+    check_examples(examples, check, edits)
+
+
+@few_or_many
+def test_any_json_is_cleaned_or_nothing_is_left(examples: int) -> None:
+    def check(all_edits: list[Any]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path, clean = write(Path(folder) / "a.json", edited(document(), all_edits)), Path(folder) / "clean.json"
+            table = examine(load_coco(path))
+            with suppress(AnnotationError):
+                write_clean(table, table.findings, clean)
+                assert clean.is_file()
+            if clean.exists():
+                assert_usable(read_annotations(clean))
+                assert json.loads(clean.read_bytes())["info"] == table.coco.document["info"]
+
+    check_examples(examples, check, edits)
+
+
+@few_or_many
+def test_any_value_is_refused(examples: int) -> None:
+    def check(content: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = write(Path(folder) / "a.json", content)
             with pytest.raises(AnnotationError):
                 read_annotations(path)
-        else:
-            assert_usable(read_annotations(path))
+
+    check_examples(examples, check, values)
 
 
-@quick
-@given(edits)
-def test_any_json_is_cleaned_or_nothing_is_left(all_edits: list[Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path, clean = write(Path(folder) / "a.json", edited(document(), all_edits)), Path(folder) / "clean.json"
-        table = examine(load_coco(path))
-        with suppress(AnnotationError):
-            write_clean(table, table.findings, clean)
-            assert clean.is_file()
-        if clean.exists():
-            assert_usable(read_annotations(clean))
-            assert json.loads(clean.read_bytes())["info"] == table.coco.document["info"]
+@few_or_many
+def test_any_bytes_are_refused(examples: int) -> None:
+    def check(tail: bytes, length: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "a.json"
+            path.write_bytes(json.dumps(document()).encode()[:length] + tail)
+            with pytest.raises(AnnotationError):
+                read_annotations(path)
 
-
-@quick
-@given(values)
-def test_any_value_is_refused(content: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder) / "a.json", content)
-        with pytest.raises(AnnotationError):
-            read_annotations(path)
-
-
-@quick
-@given(st.binary(max_size=80), st.integers(0, 900))
-def test_any_bytes_are_refused(tail: bytes, length: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.json"
-        path.write_bytes(json.dumps(document()).encode()[:length] + tail)
-        with pytest.raises(AnnotationError):
-            read_annotations(path)
+    check_examples(examples, check, st.binary(max_size=80), st.integers(0, 900))

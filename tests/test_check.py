@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from coco_files import Document, document, write, write_images
+from command import detaug, usage_error
 from PIL import Image
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
-from detaug.cli.main import main
 from detaug.converters.check import decode as check_decode
 from detaug.converters.check.check import check_coco
 from detaug.converters.check.summary import CheckSummary
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
 from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 
-REPOSITORY = Path(__file__).parents[1]
 Change = Callable[[Document, Path], object]
 
 
@@ -545,15 +542,16 @@ def test_nothing_left_is_an_error(folder: Path) -> None:
 # The command
 
 
-def test_exit_codes_and_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_and_report(folder: Path) -> None:
     content = document()
     path, report = write(folder.parent / "train.json", content), folder.parent / "report.json"
-    assert main(["check", str(path), str(folder)]) == 0
+    assert detaug("check", path, folder).code == 0
     content["images"][0]["file_name"] = "A.jpg"
     content["annotations"][4]["bbox"] = [95, 0, 10, 10]
     write(path, content)
-    assert main(["check", str(path), str(folder), "--report", str(report)]) == 1
-    assert capsys.readouterr().out.splitlines()[-11:] == [
+    code, out, _ = detaug("check", path, folder, "--report", report)
+    assert code == 1
+    assert out.splitlines()[-11:] == [
         "error box-outside (1): a box reaches more than 1 pixel past its image",
         "  annotations[4] (id 5, b.jpg): bbox [95, 0, 10, 10] reaches 5 pixels outside its image of 100 x 80",
         "",
@@ -610,15 +608,10 @@ def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:
         (["{json}", "{images}", "--against", "no.json"], "no.json: no such file"),
     ],
 )
-def test_usage_errors(folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    path = write(folder.parent / "train.json", document())
-    names = {"images": folder, "json": path}
-    assert main(["check", *[argument.format(**names) for argument in arguments]]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("detaug: ")
-    assert message.format(**names) in err
-    assert err.count("\n") == 1
+def test_usage_errors(folder: Path, arguments: list[str], message: str) -> None:
+    names = {"images": folder, "json": write(folder.parent / "train.json", document())}
+    error = usage_error("check", *[argument.format(**names) for argument in arguments])
+    assert message.format(**names) in error
 
 
 def test_names_that_a_terminal_would_act_on_are_escaped(folder: Path) -> None:
@@ -628,16 +621,6 @@ def test_names_that_a_terminal_would_act_on_are_escaped(folder: Path) -> None:
     text = str(checked(content, folder))
     assert "\x1b" not in text
     text.encode()
-
-
-def test_without_decode_neither_torch_nor_dali_is_loaded(folder: Path) -> None:
-    path = write(folder.parent / "train.json", document())
-    code = (
-        "import sys; from detaug.cli.main import main; main(sys.argv[1:]); print({'torch', 'nvidia'} & {*sys.modules})"
-    )
-    command = [sys.executable, "-c", code, "check", str(path), str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True)
-    assert result.stdout.splitlines()[-1] == "set()"
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -666,7 +649,9 @@ def test_broken_images_are_found_and_cleaned_away(tmp_path: Path, capfd: pytest.
 
     png = image_bytes(kind="PNG")
     broken = {7: cut_in_half(JPEG), 8: JPEG[:-2], 16: cut_in_half(png), 39: png[:-1]}
-    path, clean = data_set(tmp_path / "images", broken), tmp_path / "clean.json"
+    formats = [image_bytes(kind=kind) for kind in ("PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]
+    odd = [image_bytes(mode="L"), image_bytes(mode="CMYK"), image_bytes(progressive=True), JPEG + b"\0" * 9]
+    path, clean = data_set(tmp_path / "images", broken | dict(enumerate([*formats, *odd], 20))), tmp_path / "clean.json"
     calls: list[tuple[int, int]] = []
     summary = check_coco(path, tmp_path / "images", decode=True, clean=clean, progress=lambda *done: calls.append(done))
     assert summary.kind_counts == {"image-broken": 4}
@@ -674,18 +659,10 @@ def test_broken_images_are_found_and_cleaned_away(tmp_path: Path, capfd: pytest.
     assert "images[7] (id 7, 7.jpg): does not decode: image file is truncated" in str(summary)
     assert calls[-1] == (40, 40)
     assert capfd.readouterr() == ("", "")
-    assert check_coco(clean, tmp_path / "images", decode=True).errors == 0
+    assert check_coco(clean, tmp_path / "images").errors == 0
     loader = da.Loader(da.CocoReader(tmp_path / "images", clean), da.presets.ssd300(), 4, device="cpu")
     seen = {int(number) for batch in loader for number in batch.image_id}
     assert seen == set(range(40)) - set(broken)
-
-
-def test_sound_images_of_all_formats_decode(tmp_path: Path) -> None:
-    formats = ["PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000"]
-    odd = [image_bytes(mode="L"), image_bytes(mode="CMYK"), image_bytes(progressive=True), JPEG + b"\0" * 9]
-    files = dict(enumerate([*(image_bytes(kind=kind) for kind in formats), *odd]))
-    path = data_set(tmp_path / "images", files, count=len(files))
-    assert "image-broken" not in check_coco(path, tmp_path / "images", decode=True).kind_counts
 
 
 def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

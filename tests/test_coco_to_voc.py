@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from coco_files import Document, document, write, write_images
-from hypothesis import given, settings
+from command import detaug, usage_error
 from hypothesis import strategies as st
 from lxml import etree
+from properties import check_examples, few_or_many
 from voc_files import HEIGHT, WIDTH, box_xml, convert, devkit, image_bytes, voc_xml, with_segment
 
-from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, coco_to_voc, voc_to_coco
 from detaug.converters.voc.xml import read_voc_xml
 
@@ -32,7 +32,7 @@ def corners_of(path: Path) -> list[list[str]]:
     return [[box.findtext(corner) for corner in CORNERS] for box in root.iter("bndbox")]
 
 
-def told(summary: Summary) -> dict[str, int]:
+def kinds(summary: Summary) -> dict[str, int]:
     """The counts of findings, without the one about the images' licences."""
     return {kind: count for kind, count in summary.kind_counts.items() if kind != "key-dropped"}
 
@@ -94,17 +94,21 @@ coordinate = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(coordinate, coordinate, coordinate, coordinate), min_size=1, max_size=4))
-def test_random_corners_come_back(corners: list[tuple[object, ...]]) -> None:
-    ordered = [(*sorted(box[::2], key=float), *sorted(box[1::2], key=float)) for box in corners]
-    boxes = [(left, top, right, bottom) for left, right, top, bottom in ordered]
-    with tempfile.TemporaryDirectory() as name:
-        root = devkit(Path(name) / "voc", {"a": voc_xml(*[box_xml(*box) for box in boxes])})
-        voc_to_coco(root, Path(name) / "out.json")
-        coco_to_voc(Path(name) / "out.json", Path(name) / "back")
-        written = corners_of(Path(name) / "back/Annotations/a.xml")
-    assert [[float(value) for value in box] for box in written] == [[float(str(v)) for v in box] for box in boxes]
+@few_or_many
+def test_random_corners_come_back(examples: int) -> None:
+    def check(corners: list[tuple[object, ...]]) -> None:
+        ordered = [(*sorted(box[::2], key=float), *sorted(box[1::2], key=float)) for box in corners]
+        boxes = [(left, top, right, bottom) for left, right, top, bottom in ordered]
+        with tempfile.TemporaryDirectory() as name:
+            root = devkit(Path(name) / "voc", {"a": voc_xml(*[box_xml(*box) for box in boxes])})
+            voc_to_coco(root, Path(name) / "out.json")
+            coco_to_voc(Path(name) / "out.json", Path(name) / "back")
+            written = corners_of(Path(name) / "back/Annotations/a.xml")
+        assert [[float(value) for value in box] for box in written] == [[float(str(v)) for v in box] for box in boxes]
+
+    check_examples(
+        examples, check, st.lists(st.tuples(coordinate, coordinate, coordinate, coordinate), min_size=1, max_size=4)
+    )
 
 
 def test_every_run_gives_the_same_bytes_and_changes_nothing(tmp_path: Path) -> None:
@@ -167,7 +171,7 @@ def test_images_stay_or_come_along(tmp_path: Path, with_images: Any) -> None:
     converted(document(), tmp_path, images=folder, with_images=with_images)
     arguments = summary.next_step.split("detaug ")[1].split()
     arguments[arguments.index("-o") + 1] = str(tmp_path / "back.json")
-    assert main(arguments) == 0
+    assert detaug(*arguments).code == 0
     back = json.loads((tmp_path / "back.json").read_bytes())
     expected = sorted((row["image_id"], row["bbox"]) for row in document()["annotations"])
     assert sorted((row["image_id"], row["bbox"]) for row in back["annotations"]) == expected
@@ -211,18 +215,18 @@ def test_of_two_images_with_one_id_both_go(tmp_path: Path) -> None:
         converted(content, tmp_path)
     output, summary = converted(content, tmp_path, on_error="skip")
     assert (output / "ImageSets/Main/train.txt").read_text() == "sub/c\n"
-    assert told(summary) == {"entry-invalid": 4, "boxes-without-image": 1}
+    assert kinds(summary) == {"entry-invalid": 4, "boxes-without-image": 1}
 
 
 def test_boxes_of_a_skipped_image_are_counted(tmp_path: Path) -> None:
     _, summary = converted(change("images", file_name=7), tmp_path, on_error="skip")
-    assert told(summary) == {"entry-invalid": 1, "boxes-without-image": 1}
+    assert kinds(summary) == {"entry-invalid": 1, "boxes-without-image": 1}
     assert summary.findings[1].before == 2
 
 
 def test_annotation_ids_are_not_needed(tmp_path: Path) -> None:
     _, summary = converted(change("annotations", id=3), tmp_path)
-    assert (summary.boxes, told(summary)) == (5, {})
+    assert (summary.boxes, kinds(summary)) == (5, {})
 
 
 def test_what_voc_has_no_place_for_is_counted(tmp_path: Path) -> None:
@@ -243,7 +247,7 @@ def test_crowds_flags_poses_and_names_are_made_to_fit(tmp_path: Path) -> None:
     content["categories"][1]["name"] = " big  dog"
     content["annotations"][0] |= {"iscrowd": 1, "truncated": "much", "pose": "\x01"}
     output, summary = converted(content, tmp_path)
-    assert told(summary) == {"crowd-difficult": 1, "flag-invalid": 1, "name-spaces": 3}
+    assert kinds(summary) == {"crowd-difficult": 1, "flag-invalid": 1, "name-spaces": 3}
     first = read_voc_xml(str(output / "Annotations/a.xml")).objects[0]
     assert (first.name, first.difficult, first.truncated, first.pose) == ("big dog", "1", "0", "Unspecified")
     assert (output / "classes.txt").read_text() == "cat\nbig dog\n"
@@ -325,16 +329,12 @@ def test_progress_is_told_in_steps_of_64_files(tmp_path: Path) -> None:
     assert calls == [(64, 130), (128, 130), (130, 130)]
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path) -> None:
     source, folder = write(tmp_path / "train.json", document()), write_images(tmp_path / "images")
-    options = ["--images", str(folder), "--with-images", "link", "--split", "val", "--origin", "zero"]
-    assert main(["convert-coco-to-voc", str(source), str(tmp_path / "VOC"), *options]) == 0
-    out, err = capsys.readouterr()
+    options = ["--images", folder, "--with-images", "link", "--split", "val", "--origin", "zero"]
+    code, out, err = detaug("convert-coco-to-voc", source, tmp_path / "VOC", *options)
+    assert (code, err) == (0, "")
     assert "3 images (1 without boxes), 5 boxes in 2 classes" in out
-    assert err == ""
     assert corners_of(tmp_path / "VOC/Annotations/a.xml")[0][0] == "10"
-    assert main(["convert-coco-to-voc", str(source), str(tmp_path / "VOC"), "--split", "val"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("detaug: 2 files exist with other content and would be replaced: ")
-    assert err.count("\n") == 1
+    error = usage_error("convert-coco-to-voc", source, tmp_path / "VOC", "--split", "val")
+    assert error.startswith("detaug: 2 files exist with other content and would be replaced: ")

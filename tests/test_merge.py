@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from coco_files import Document, document, write, write_images
-from hypothesis import given, settings
+from command import detaug, usage_error
 from hypothesis import strategies as st
+from properties import check_examples, few_or_many
 from pycocotools.coco import COCO
 
-from detaug.cli.main import main
 from detaug.converters import ConversionError, Summary, merge_coco
 from detaug.converters.check.check import check_coco
 
@@ -34,7 +34,7 @@ def merged(folder: Path, *contents: Document, **options: Any) -> tuple[Document,
     return content, summary
 
 
-def told(summary: Summary) -> dict[str, int]:
+def kinds(summary: Summary) -> dict[str, int]:
     return {kind: count for kind, count in summary.kind_counts.items() if kind != "key-dropped"}
 
 
@@ -81,14 +81,16 @@ contents = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(contents, min_size=2, max_size=3))
-def test_random_files_lose_no_object(tmp_path_factory: pytest.TempPathFactory, documents: list[Document]) -> None:
-    content, summary = merged(tmp_path_factory.mktemp("merge"), *documents, join=True)
-    assert sorted(objects(content)) == sorted(objects(*documents))
-    names = [row["file_name"] for each in documents for row in each["images"]]
-    assert [row["file_name"] for row in content["images"]] == list(dict.fromkeys(names))
-    assert summary.kind_counts.get("image-joined", 0) == len(names) - len(set(names))
+@few_or_many
+def test_random_files_lose_no_object(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def check(documents: list[Document]) -> None:
+        content, summary = merged(tmp_path_factory.mktemp("merge"), *documents, join=True)
+        assert sorted(objects(content)) == sorted(objects(*documents))
+        names = [row["file_name"] for each in documents for row in each["images"]]
+        assert [row["file_name"] for row in content["images"]] == list(dict.fromkeys(names))
+        assert summary.kind_counts.get("image-joined", 0) == len(names) - len(set(names))
+
+    check_examples(examples, check, st.lists(contents, min_size=2, max_size=3))
 
 
 def test_other_keys_stay_but_licences(tmp_path: Path) -> None:
@@ -121,17 +123,19 @@ def test_a_folder_in_the_other(tmp_path: Path) -> None:
 
 
 def test_an_image_in_two_files(tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match=r"a\.jpg: is in .*1\.json and in an earlier file; --join combines") as raised:
+    with pytest.raises(
+        ConversionError, match=r"a\.jpg: is in .*1\.json and in an earlier file; --join combines"
+    ) as raised:
         merged(tmp_path, document(), document())
     assert str(raised.value).count("--join") == 1
     assert "b.jpg: is in" in str(raised.value)
     assert not (tmp_path / "out.json").exists()
     content, summary = merged(tmp_path, document(), document(), join=True)
     assert (summary.images, summary.boxes) == (3, 10)
-    assert told(summary) == {"image-joined": 3}
+    assert kinds(summary) == {"image-joined": 3}
     assert sorted(objects(content)) == sorted(objects(document(), document()))
     content, summary = merged(tmp_path, document(), document(), on_error="skip")
-    assert told(summary) == {"image-in-two-files": 3, "boxes-without-image": 1}
+    assert kinds(summary) == {"image-in-two-files": 3, "boxes-without-image": 1}
     assert objects(content) == objects(document())
     folder = write_images(tmp_path / "images")
     with pytest.raises(ConversionError, match="image-in-two-files"):
@@ -184,27 +188,20 @@ def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
         ("merge {a} no.json -o x.json", "no.json: no such file"),
     ],
 )
-def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
+def test_usage_errors(tmp_path: Path, arguments: str, message: str) -> None:
     names = {
         "a": write(tmp_path / "a.json", document()),
         "b": write(tmp_path / "b.json", renamed("x")),
         "folder": write_images(tmp_path / "images"),
     }
-    assert main(arguments.format(**names).split()) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("detaug: ")
-    assert err.count("\n") == 1
-    assert message in err
+    assert message in usage_error(*arguments.format(**names).split())
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path) -> None:
     first, second = write(tmp_path / "a.json", document()), write(tmp_path / "b.json", document())
     output = tmp_path / "out.json"
-    assert main(["merge", str(first), str(second), "-o", str(output), "--join"]) == 0
-    out, err = capsys.readouterr()
+    code, out, err = detaug("merge", first, second, "-o", output, "--join")
+    assert (code, err) == (0, "")
     assert "3 images (1 without boxes), 10 boxes in 2 classes" in out
     assert out.splitlines()[-1] == f'load it: da.CocoReader(IMAGES, "{output}"), the images\' folder first'
-    assert err == ""
-    assert main(["merge", str(first), str(second), "-o", str(output), "--join", "-q"]) == 0
-    assert capsys.readouterr() == ("", "")
+    assert detaug("merge", first, second, "-o", output, "--join", "-q") == (0, "", "")

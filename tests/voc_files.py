@@ -7,6 +7,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from detaug.converters import VocSummary, voc_to_coco
 WIDTH, HEIGHT = 100, 80
 
 
+@cache
 def image_bytes(
     size: tuple[int, int] = (WIDTH, HEIGHT), kind: str = "JPEG", mode: str = "RGB", **options: Any
 ) -> bytes:

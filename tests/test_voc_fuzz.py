@@ -7,16 +7,15 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import check_examples, few_or_many
 from voc_files import HEIGHT, WIDTH, assert_valid, devkit, image_bytes, with_segment
 
 from detaug.converters import voc_to_coco
 from detaug.converters.files.image_headers import ImageError, exif_orientation, read_image_header
 from detaug.converters.voc.boxes import to_coco_box
 from detaug.converters.voc.xml import XmlError, parse_voc_xml
-
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TAGS = [
     "annotation",
@@ -63,26 +62,30 @@ encoded = st.builds(
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@quick
-@given(st.lists(encoded, min_size=1, max_size=3), st.sampled_from(["one", "zero"]))
-def test_any_xml_is_converted_or_refused(xmls: list[bytes], origin: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        stems = {f"{n}": data for n, data in enumerate(xmls)}
-        images = {f"{stem}.jpg": with_segment(image_bytes(), stem.encode(), 0xFE) for stem in (*stems, "good")}
-        root = devkit(Path(folder) / "voc", stems | {"good": b"<annotation/>"}, images)
-        output = Path(folder) / "out.json"
-        summary = voc_to_coco(root, output, origin=origin, on_error="skip")  # type: ignore[arg-type]
-        document = json.loads(output.read_bytes())
-    assert_valid(document, summary)
-    refused = {finding.file for finding in summary.findings if finding.effect == "error"}
-    assert len(document["images"]) + len(refused) == len(xmls) + 1
+@few_or_many
+def test_any_xml_is_converted_or_refused(examples: int) -> None:
+    def check(xmls: list[bytes], origin: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            stems = {f"{n}": data for n, data in enumerate(xmls)}
+            images = {f"{stem}.jpg": with_segment(image_bytes(), stem.encode(), 0xFE) for stem in (*stems, "good")}
+            root = devkit(Path(folder) / "voc", stems | {"good": b"<annotation/>"}, images)
+            output = Path(folder) / "out.json"
+            summary = voc_to_coco(root, output, origin=origin, on_error="skip")  # type: ignore[arg-type]
+            document = json.loads(output.read_bytes())
+        assert_valid(document, summary)
+        refused = {finding.file for finding in summary.findings if finding.effect == "error"}
+        assert len(document["images"]) + len(refused) == len(xmls) + 1
+
+    check_examples(examples, check, st.lists(encoded, min_size=1, max_size=3), st.sampled_from(["one", "zero"]))
 
 
-@quick
-@given(st.one_of(encoded, st.binary(max_size=200)))
-def test_the_parser_raises_nothing_but_its_error(data: bytes) -> None:
-    with suppress(XmlError):
-        assert all(item.name.strip() for item in parse_voc_xml(data).objects)
+@few_or_many
+def test_the_parser_raises_nothing_but_its_error(examples: int) -> None:
+    def check(data: bytes) -> None:
+        with suppress(XmlError):
+            assert all(item.name.strip() for item in parse_voc_xml(data).objects)
+
+    check_examples(examples, check, st.one_of(encoded, st.binary(max_size=200)))
 
 
 @given(st.tuples(finite, finite, finite, finite), st.sampled_from(["one", "zero"]))
@@ -109,22 +112,26 @@ def test_integer_corners_come_back(corners: tuple[int, int, int, int]) -> None:
     assert (x + 1, y + 1, x + width, y + height) == (xmin, ymin, xmax, ymax)
 
 
-@quick
-@given(
-    st.sampled_from([image_bytes(kind=kind) for kind in ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]),
-    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6),
-    st.integers(0, 600),
-)
-def test_broken_image_headers_are_read_or_refused(data: bytes, changes: list[tuple[int, int]], length: int) -> None:
-    changed = bytearray(data)
-    for position, value in changes:
-        changed[position % len(changed)] = value
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(changed[:length] if length % 2 else changed)
-        file.flush()
-        with suppress(ImageError):
-            header = read_image_header(file.name)
-            assert min(header.width, header.height) > 0
+@few_or_many
+def test_broken_image_headers_are_read_or_refused(examples: int) -> None:
+    def check(data: bytes, changes: list[tuple[int, int]], length: int) -> None:
+        changed = bytearray(data)
+        for position, value in changes:
+            changed[position % len(changed)] = value
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(changed[:length] if length % 2 else changed)
+            file.flush()
+            with suppress(ImageError):
+                header = read_image_header(file.name)
+                assert min(header.width, header.height) > 0
+
+    check_examples(
+        examples,
+        check,
+        st.sampled_from([image_bytes(kind=kind) for kind in ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]),
+        st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6),
+        st.integers(0, 600),
+    )
 
 
 @given(st.binary(max_size=60), st.sampled_from([b"", b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"]))

@@ -11,10 +11,10 @@ from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 from detaug.converters.files.image_headers import ImageError, read_image_header
 
 
-def turned(orientation: int = 6) -> Image.Exif:
+def turned(orientation: int = 6) -> bytes:
     tags = Image.Exif()
     tags[0x0112] = orientation
-    return tags
+    return tags.tobytes()
 
 
 def png_with(orientation: int, before: bytes) -> bytes:
@@ -60,7 +60,7 @@ IMAGES = {
     "png": image_bytes(kind="PNG"),
     "png, orientation 6": png_with(6, b"IDAT"),
     "png, orientation 6 behind the pixels": png_with(6, b"IEND"),
-    "webp, orientation 6": image_bytes(kind="WEBP", exif=turned().tobytes()),
+    "webp, orientation 6": image_bytes(kind="WEBP", exif=turned()),
     "tiff, orientation 6": image_bytes(kind="TIFF", exif=turned()),
     "tiff, orientation 9": image_bytes(kind="TIFF", exif=turned(9)),
     "bmp": image_bytes(kind="BMP"),

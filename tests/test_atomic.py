@@ -1,41 +1,15 @@
-"""Writing COCO json."""
+"""Writing files whole or not at all."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from detaug.converters.coco.writer import whole, write_coco
 from detaug.converters.files import atomic
 from detaug.converters.files.atomic import replacing, write_atomically, write_json
-
-
-def rows(count: int) -> Iterator[dict[str, object]]:
-    return ({"id": n, "bbox": [n, 0.5, 1e-7, 1e22], "name": '猫"\\\n'} for n in range(count))
-
-
-@pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])
-def test_what_is_written_is_read_back(tmp_path: Path, count: int) -> None:
-    write_coco(tmp_path / "a.json", rows(count), rows(2), rows(0), {"x": 1})
-    text = (tmp_path / "a.json").read_text(encoding="utf-8")
-    expected = {"info": {"x": 1}, "images": [*rows(count)], "annotations": [*rows(2)], "categories": []}
-    assert json.loads(text) == expected
-    assert '"id":0,"bbox":[0,0.5,1e-07,1e+22],"name":"猫' in text
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_nan_and_infinity_are_refused(tmp_path: Path, value: float) -> None:
-    (tmp_path / "a.json").write_text("old")
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_coco(tmp_path / "a.json", rows(1500), [{"bbox": [value]}], [])
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(tmp_path / "a.json", [value])
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    assert (tmp_path / "a.json").read_text() == "old"
 
 
 def test_the_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -84,8 +58,3 @@ def test_text_and_bytes_are_written_through_a_link(tmp_path: Path) -> None:
     write_atomically(link, ["é\n", b"\0", memoryview(b"\xff"), "\udcff"])
     assert target.read_bytes() == b"\xc3\xa9\n\0\xff\\udcff"
     assert link.is_symlink()
-
-
-@pytest.mark.parametrize(("value", "text"), [(12.0, "12"), (12.5, "12.5"), (-0.0, "0"), (1e15, "1000000000000000")])
-def test_whole_numbers(value: float, text: str) -> None:
-    assert json.dumps(whole(value)) == text

@@ -846,7 +846,7 @@ def odd_data_set(folder: Path, order: list[int]) -> Path:
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     """Whatever the order in the folder, the hash seed and the number of jobs."""
     written = set()
-    for n, (seed, jobs) in enumerate([("0", 1), ("1", 2), ("2", 3)]):
+    for n, (seed, jobs) in enumerate([("0", 1), ("1", 3)]):
         order = random.Random(n).sample(range(300), 300)
         root = odd_data_set(tmp_path / f"{n}" / "voc", order)
         code = "import sys; from detaug.converters import voc_to_coco as convert; "
