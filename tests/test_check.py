@@ -709,8 +709,6 @@ def test_a_decoding_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch)
 def test_cut_off_images_are_found_on_a_gpu(tmp_path: Path) -> None:
     import torch
 
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
     broken = {n: JPEG[: len(JPEG) * n // 20] for n in range(10, 20)} | {3: JPEG[:-2], 4: image_bytes(kind="PNG")[:-20]}
     path = data_set(tmp_path / "images", broken)
     summary = check_coco(path, tmp_path / "images", decode=True)

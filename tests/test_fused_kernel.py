@@ -1,4 +1,4 @@
-"""The one kernel that paints on a GPU, against what torch and Pillow paint. Without a GPU Triton interprets it."""
+"""The fused kernel against what torch and Pillow render. Without a GPU Triton interprets it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from detaug.gpu import fused_kernel
 from detaug.gpu.fused_kernel import fuse, kernel_for
 from detaug.gpu.streams import to_device
 from detaug.loading.image_cache import decoding_workers
+from detaug.loading.image_feeds import FileFeed
 from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
 from detaug.ops.op import Node, Nodes
 from detaug.ops.recipe import Recipe
@@ -33,6 +34,7 @@ from detaug.ops.recipe import Recipe
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
+    pytestmark = pytest.mark.slow
 pytest.importorskip("triton")
 
 
@@ -221,7 +223,7 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU too, a loader has its images painted by the kernel."""
-    monkeypatch.setattr("detaug.loading.loader.kernel_for", one_kernel)
+    monkeypatch.setattr("detaug.loading.loader.kernel_for", fuse)
 
 
 def close(a: da.Batch, b: da.Batch) -> bool:
@@ -246,7 +248,7 @@ def both(request: pytest.FixtureRequest, painted: Folder, monkeypatch: pytest.Mo
     def make(**options: Any) -> tuple[da.Loader, da.Loader]:
         reader, recipe = da.CocoReader(*painted), IN_LOADER[request.param]
         others = da.Loader(reader, recipe, 4, device="cpu", **options)
-        monkeypatch.setattr("detaug.loading.loader.kernel_for", one_kernel)
+        monkeypatch.setattr("detaug.loading.loader.kernel_for", fuse)
         return da.Loader(reader, recipe, 4, device=DEVICE, **options), others
 
     return make
@@ -287,14 +289,14 @@ def test_batches_made_together_are_those_made_alone(
         assert all(same(a, b) for a, b in zip(alone, joined, strict=True))
 
 
-def test_where_the_images_of_a_run_lie(painted: Folder) -> None:
+def test_decoded_images_lie_where_the_kernel_reads_them(painted: Folder) -> None:
     reader, rows = da.CocoReader(*painted), np.arange(7)
     (worker,) = decoding_workers(7, DEVICE, Settings(1, 1, depth=1))
     worker.start(reader.inputs(rows, DEVICE.type))
     (images,) = worker.finish()
     assert len({tuple(shape) for shape in images.shape()}) > 1
-    lengths = [reader.sizes[row].prod() * 3 for row in rows]
-    sources, begin = in_one_piece(images, sum(lengths), DEVICE), start_offsets(np.array(lengths))
+    feed = FileFeed(reader, DEVICE, 1.0, pad=False)
+    sources, begin = feed.memory(rows, [images]), feed.offsets(rows)
     assert [image.data_ptr() for image in images] == (sources.data_ptr() + begin).tolist()
 
 
@@ -325,8 +327,6 @@ def test_broken_files(both: Any, train: bool, painted: Folder) -> None:
 @pytest.mark.parametrize("cache", [None, "device"])
 def test_images_last_until_they_are_painted(painted: Folder, cache: Literal["device"] | None) -> None:
     """The current stream is behind: DALI decodes the next ones in the meantime, into memory that is free."""
-    if DEVICE.type == "cpu":
-        pytest.skip("no CUDA device on this machine")
     reader = da.CocoReader(*painted)
     first, second = (da.Loader(reader, IN_LOADER["one size"], 4, device="cuda", cache=cache) for _ in range(2))
     for _ in range(10):
@@ -344,8 +344,6 @@ def test_images_last_until_they_are_painted(painted: Folder, cache: Literal["dev
 @pytest.mark.parametrize("recipe", ["one size", "turned"])
 def test_batches_may_be_taken_on_other_streams(painted: Folder, recipe: str, behind: tuple[int, ...]) -> None:
     """What is taken on one that is behind lasts until it is read there, also where it is let go of at once."""
-    if DEVICE.type == "cpu":
-        pytest.skip("no CUDA device on this machine")
     ops = IN_LOADER.get(recipe, [da.RandomRotation(20), da.Resize((40, 50))])
     settings = settings_file(painted, batches_per_group=3)
     expected, taken = (da.Loader(da.CocoReader(*painted), ops, 4, device="cuda", settings=settings) for _ in range(2))
@@ -368,8 +366,6 @@ def test_batches_may_be_taken_on_other_streams(painted: Folder, recipe: str, beh
 @pytest.mark.gpu
 def test_what_goes_to_the_device_takes_one_core() -> None:
     """Not those that decode; torch's own copy takes all of them, for more than 32,768 numbers."""
-    if DEVICE.type == "cpu":
-        pytest.skip("no CUDA device on this machine")
     array = np.arange(200_000.0)
     assert np.array_equal(to_device(array, DEVICE).cpu().numpy(), array)
     others = time.process_time() - time.thread_time()

@@ -175,8 +175,6 @@ def test_cache_is_a_known_word(painted: Folder) -> None:
 
 @pytest.mark.gpu
 def test_memory_is_what_the_pixels_take_and_is_given_back(painted: Folder, tmp_path: Path) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
     reader, before = da.CocoReader(*painted), torch.cuda.memory_allocated()
     loader = da.Loader(reader, RECIPE, 4, device="cuda", cache="device")
     list(loader)

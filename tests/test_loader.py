@@ -400,8 +400,6 @@ def test_a_file_of_each_kind_shows_what_pillow_shows(name: str, tmp_path: Path, 
 
 
 def test_the_devices_agree(bccd: Folder) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
     reader, recipe = da.CocoReader(*bccd), [da.Resize((300, 300))]
     on_cpu, on_gpu = (list(da.Loader(reader, recipe, 41, device=device, train=False)) for device in ("cpu", "cuda"))
     for a, b in zip(on_cpu, on_gpu, strict=True):

@@ -82,8 +82,6 @@ def test_eager_images_leave_no_threads_behind() -> None:
 
 @pytest.mark.gpu
 def test_fifty_loaders_leave_no_device_memory_behind(painted: Folder) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
     reader = da.CocoReader(*painted)
     for _ in range(5):
         use(reader, "cuda", "dropped")
@@ -107,8 +105,6 @@ def photographs(folder: Path, count: int) -> da.CocoReader:
 @pytest.mark.gpu
 def test_two_loaders_of_the_ssd_recipe_hold_what_the_readme_says(tmp_path: Path) -> None:
     """Train and evaluation, batch 128, default settings; given back at the end."""
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
     reader = photographs(tmp_path, 256)
     use(reader, "cuda", "closed")  # what CUDA and DALI take for the process
     free = torch.cuda.mem_get_info()[0]
