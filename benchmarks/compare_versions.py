@@ -4,8 +4,8 @@
     python benchmarks/compare_versions.py ../before . --cases ssd300:32 ssd300:128 retinanet:16 yolo640:32
 
 Each turn is a process of its own, in the order A B B A and so on, on the same generated JPEGs of 500 x 375. It prints
-for each case the medians and ranges of images/s and the ratio of the medians. It uses public names only, so it runs with
-any version.
+for each case the medians and ranges of images/s and the ratio of the medians. It uses public names only, so it runs
+with any version.
 """
 
 from __future__ import annotations
