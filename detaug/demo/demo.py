@@ -1,4 +1,4 @@
-"""The main job on a data set of its own: draw, convert, check, augment, show. For `detaug demo`."""
+"""`detaug demo`: the whole workflow on a drawn data set: draw, convert, check, augment, show."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from detaug.loading.loader import Loader
 from detaug.sheets import draws_sheet
 from detaug.sources.coco_reader import CocoReader
 
-__all__ = ["GO_ON", "Speed", "demo"]
-
 MARK = ".made-by-detaug-demo"
+"""A file in folders that `demo` made and may write again."""
+
 BATCH_SIZE = 8
 
 GO_ON = f"""\
@@ -37,7 +37,7 @@ for batch in loader:
 
 @dataclass(frozen=True)
 class Speed:
-    """How many images a loader gave in how many seconds, over how many epochs; after one epoch of warm-up."""
+    """The images that a loader made, the seconds they took, and the epochs; after one epoch of warm-up."""
 
     images: int
     seconds: float
@@ -60,16 +60,16 @@ def demo(
 ) -> Path:
     """Make the folder `out` with a drawn VOC data set (VOC), its train.json, and sheet.png; return it.
 
-    device: as `Loader` takes it. seed: of the pictures and of the draws. images: how many to draw, a fifth of
-    them for `val`. seconds: time the loader for at least so long, and for one epoch. say: called with each line
-    of what was done.
-    Raises ValueError, before anything is written, if `out` is there and not made by this function. If it is,
+    device: as `Loader` takes it. seed: of the pictures and of the draws. images: their number; a fifth of
+    them is the split `val`. seconds: least time for measuring the loader's speed, at least one epoch. say: called with
+    each line of the report.
+    Raises ValueError, before anything is written, if `out` exists and was not made by this function. If it was,
     its files are made again and others in it stay. The folder is written when all is done, or not at all.
     """
     out, device = Path(out), resolve_device(device)
-    place = Path(os.path.abspath(out))
-    _check_out(place)
-    with _workplace(place) as folder:
+    target = Path(os.path.abspath(out))
+    _check_out(target)
+    with _new_folder(target) as folder:
         _draw_and_convert(folder, out, images, seed, say)
         _check(folder, out, say)
         reader = CocoReader(folder / "VOC/JPEGImages", folder / "train.json")
@@ -83,7 +83,7 @@ def demo(
 
 
 def time_loader(loader: Loader, seconds: float) -> Speed:
-    """Iterate over one epoch to warm up, then over whole epochs until `seconds` have gone by, at least one."""
+    """Iterate over one epoch to warm up, then over whole epochs for at least `seconds`, at least one."""
     _run_epoch(loader)
     start, images, epochs = time.perf_counter(), 0, 0
     while epochs == 0 or time.perf_counter() - start < seconds:
@@ -92,7 +92,7 @@ def time_loader(loader: Loader, seconds: float) -> Speed:
 
 
 def _run_epoch(loader: Loader) -> int:
-    """How many images it gave; on a GPU, waits until the last one is done."""
+    """Return the number of images in an epoch; on a GPU, wait until the last one is done."""
     images = sum(len(batch) for batch in loader)
     if loader.device.type == "cuda":
         torch.cuda.synchronize(loader.device)
@@ -116,7 +116,7 @@ def _check(folder: Path, out: Path, say: Callable[[str], None]) -> None:
 
 
 def _draw_sheet(reader: CocoReader, seed: int, path: Path) -> None:
-    """The first images are of different scenes."""
+    """Draw a sheet of the first images, which are of different scenes."""
     rows = range(min(4, len(reader)))
     save_picture(draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()"), path)
 
@@ -132,36 +132,36 @@ def _name(device: torch.device) -> str:
 
 
 def _check_out(out: Path) -> None:
-    """Refuse now what would fail after seconds of work."""
+    """Raise ValueError before the work begins if `out` cannot be written."""
     if not out.parent.is_dir():
         raise ValueError(f"folder {out.parent} does not exist; make it first")
     if not os.access(out.parent, os.W_OK):
         raise ValueError(f"folder {out.parent} cannot be written to; choose another --out")
     if not _is_ours(out):
-        raise ValueError(f"{out} is there and was not made by detaug demo; nothing was written: choose another --out")
+        raise ValueError(f"{out} exists and was not made by detaug demo; nothing was written: choose another --out")
 
 
 def _is_ours(out: Path) -> bool:
-    """Not there, an empty folder, or one with the mark."""
+    """Return whether `out` does not exist, is an empty folder, or has the mark."""
     if out.is_dir():
         return (out / MARK).is_file() or not any(out.iterdir())
     return not os.path.lexists(out)
 
 
 @contextmanager
-def _workplace(out: Path) -> Iterator[Path]:
-    """A new folder beside `out`, which becomes `out`, or is laid over it, when the block ends without error."""
+def _new_folder(out: Path) -> Iterator[Path]:
+    """Yield a new folder beside `out`; when the block ends without error, rename it to `out` or merge it into `out`."""
     folder = out.with_name(f".{out.name}.{os.getpid()}.partial")
     folder.mkdir()
     try:
         (folder / MARK).write_text("detaug demo made this folder and may write its files again.\n")
         yield folder
-        _lay_over(folder, out)
+        _merge(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lay_over(folder: Path, out: Path) -> None:
+def _merge(folder: Path, out: Path) -> None:
     """Move every file of `folder` into `out`."""
     if not out.exists():
         folder.rename(out)

@@ -1,8 +1,8 @@
-"""Draw a small Pascal VOC data set, for `detaug demo` and the notebooks, where no photographs are at hand.
+"""Draw a small Pascal VOC data set, for `detaug demo` and the notebooks, which need data without a download.
 
 Balls, cars, fish, houses, mugs and trees, in meadows and streets, on tables and beaches, and under water. The
-scenes are as busy as photographs, so that files are as large and take as long to decode. An object's box is
-read off those of its pixels that are left to see.
+scenes are as detailed as photographs, so that files are as large and take as long to decode. An object's box is
+measured on its visible pixels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter
 
-from detaug.demo.scenery import SCENES, Random, Role, draw_thing, photograph
+from detaug.demo.scenes import SCENES, Role
+from detaug.demo.textures import Random, photograph
+from detaug.demo.things import draw_thing
 
 __all__ = ["make_voc"]
 
@@ -27,7 +29,7 @@ SIZES = ((500, 375), (500, 333), (375, 500), (500, 375), (480, 360), (500, 400),
 
 
 class Thing(NamedTuple):
-    """An object in a picture: its class, its box, XYXY pixels in continuous coordinates, and VOC's flags."""
+    """An object in a picture: its class, its box, XYXY pixels in continuous coordinates, VOC's flags."""
 
     name: str
     box: Box
@@ -45,7 +47,7 @@ class Sprite(NamedTuple):
 
 
 class View(NamedTuple):
-    """A sprite in its picture: (H, W) masks of its pixels inside the border, and of those not covered."""
+    """A sprite in its picture: (H, W) masks of its pixels inside the border, and of the visible ones."""
 
     sprite: Sprite
     mask: Mask
@@ -58,10 +60,10 @@ class View(NamedTuple):
 def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     """Draw a Pascal VOC data set into the folder `root` (Annotations, JPEGImages, ImageSets/Main); return it.
 
-    images: how many; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
+    images: their number; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
     seed: the same seed gives the same pictures and boxes; picture n does not depend on how many there are.
-    From five images on, one is without objects, one has a difficult object, one has decimal coordinates.
-    Files of the same name are overwritten. Raises ValueError for fewer images than 1.
+    Among five images or more, one has no objects, one has a difficult object, one has decimal coordinates.
+    Files of the same name are overwritten. Raises ValueError for less than 1 image.
 
     >>> import tempfile
     >>> root = make_voc(tempfile.mkdtemp(), images=2)
@@ -69,7 +71,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     ['Annotations', 'ImageSets', 'JPEGImages']
     """
     if images < 1:
-        raise ValueError(f"images must be at least 1, got {images}; 60 is the demo's number")
+        raise ValueError(f"images must be at least 1, got {images}; the demo has 60")
     root, names = Path(root), [f"{n:06d}" for n in range(1, images + 1)]
     for folder in ("Annotations", "JPEGImages", "ImageSets/Main"):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -100,7 +102,7 @@ def _annotation(filename: str, size: tuple[int, int], things: Sequence[Thing]) -
 
 
 def _add_object(element: ET.Element, thing: Thing) -> None:
-    """Coordinates as VOC counts them: pixels from 1, the last one included (decision 1)."""
+    """Add an object in VOC's coordinates: pixels from 1, the last one included (decision 1)."""
     x1, y1, x2, y2 = thing.box
     _add(element, name=thing.name, pose="Unspecified", truncated=int(thing.truncated))
     _add(element, occluded=int(thing.occluded), difficult=int(thing.difficult))
@@ -117,7 +119,7 @@ def _add(element: ET.Element, **texts: str | int) -> None:
 
 
 def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
-    """Picture number `n`, and what is to be seen in it, from the farthest to the nearest."""
+    """Draw picture number `n`; return it and its visible things, from the farthest to the nearest."""
     picture, sprites = compose(n, seed)
     views = _views(sprites, picture.size)
     for view in views:
@@ -127,7 +129,7 @@ def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
 
 
 def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
-    """The scene of picture `n` while it is still empty, and what is to be pasted into it, in that order."""
+    """Draw the empty scene of picture `n` and the sprites to paste into it, in that order."""
     rng, size = np.random.default_rng([seed, n]), SIZES[n % len(SIZES)]
     scene, roles = SCENES[n % len(SCENES)]
     picture, horizon = scene(rng, *size)
@@ -135,12 +137,12 @@ def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
         return picture, []
     cast = [role for role in roles for _ in range(rng.integers(*role.number))]
     plan = sorted((rng.uniform(*role.depth), role) for role in cast)
-    sprites = [_place(rng, role, depth, size, horizon) for depth, role in plan]
+    sprites = [_make_sprite(rng, role, depth, size, horizon) for depth, role in plan]
     return picture, sprites + [_small_ball(rng, size)] * _has_small_ball(n)
 
 
-def _place(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
-    """On the ground, farther up and smaller the less the depth; a fish swims anywhere."""
+def _make_sprite(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
+    """Draw a sprite on the ground: the farther away, the higher and smaller; a fish swims anywhere."""
     width, height = size
     side = min(size) * role.scale * (0.3 + 0.7 * depth) * rng.uniform(0.85, 1.15)
     image = draw_thing(role.name, rng, round(side))
@@ -156,13 +158,13 @@ def _has_small_ball(n: int) -> bool:
 
 
 def _small_ball(rng: Random, size: tuple[int, int]) -> Sprite:
-    """In front, wholly to be seen, and so small that VOC's annotators would call it difficult."""
+    """Draw a ball in front, fully visible, and so small that VOC's annotators would call it difficult."""
     x, y = rng.uniform(0.3, 0.7) * size[0], rng.uniform(0.75, 0.9) * size[1]
     return Sprite("ball", draw_thing("ball", rng, 15), (round(x), round(y)))
 
 
 def _views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
-    """What is to be seen of each sprite behind those after it, without those that show less than a third."""
+    """Return the visible parts of sprites behind later ones; drop sprites of which less than a third is visible."""
     views: list[View] = []
     covered = np.zeros(size[::-1], bool)
     for sprite in reversed(sprites):
@@ -175,7 +177,7 @@ def _views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
 
 
 def _thing(view: View, decimals: bool) -> Thing:
-    """Difficult is what is mostly hidden or very small."""
+    """Measure box and flags of a sprite; mostly hidden or very small objects are difficult."""
     sprite, mask, seen = view
     box = _tight(seen)
     share = seen.sum() / _pixels(sprite)
@@ -189,7 +191,7 @@ def _thing(view: View, decimals: bool) -> Thing:
 
 
 def _mask(sprite: Sprite, size: tuple[int, int]) -> Mask:
-    """(H, W), True where a pixel of the picture is more than half the sprite's."""
+    """Return (H, W) flags: the sprite covers more than half of the pixel."""
     mask = Image.new("L", size)
     mask.paste(sprite.image.getchannel("A"), sprite.xy)
     return np.asarray(np.asarray(mask) > 127)
@@ -200,13 +202,13 @@ def _pixels(sprite: Sprite) -> int:
 
 
 def _tight(mask: Mask) -> Box:
-    """The smallest box around the True pixels."""
+    """Return the smallest box around the True pixels."""
     x, y = np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))
     return int(x[0]), int(y[0]), int(x[-1]) + 1, int(y[-1]) + 1
 
 
 def _finer(sprite: Sprite) -> Box:
-    """The box of a wholly visible sprite to a tenth of a pixel."""
+    """Return the box of a fully visible sprite to a tenth of a pixel."""
     alpha = np.asarray(sprite.image.getchannel("A")) / 255
     (x1, x2), (y1, y2) = _edges(alpha.max(0)), _edges(alpha.max(1))
     x, y = sprite.xy
@@ -214,7 +216,7 @@ def _finer(sprite: Sprite) -> Box:
 
 
 def _edges(cover: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Where a row of pixels begins and ends to be covered: a pixel covered by 0.3 counts as 0.3 pixels."""
+    """Return both ends of the covered part of a row of pixels: a pixel covered by 0.3 counts as 0.3 pixels."""
     inside = np.flatnonzero(cover > 0.5)
     first, last = int(inside[0]), int(inside[-1])
     return first + 1 - float(cover[: first + 1].sum()), last + float(cover[last:].sum())
@@ -230,7 +232,7 @@ def _paste(picture: Image.Image, sprite: Sprite) -> None:
 
 
 def _cast_shadow(picture: Image.Image, sprite: Sprite) -> None:
-    """A soft dark ellipse under the foot of a thing; it is no part of the thing."""
+    """Paint a soft dark ellipse under the foot of a thing; its box does not include it."""
     (x, y), (width, height) = sprite.xy, sprite.image.size
     reach = 0.04 * width + 0.03 * height
     shadow = Image.new("L", picture.size)

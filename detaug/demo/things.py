@@ -1,236 +1,32 @@
-"""The scenes and things of `detaug.demo.shapes`, drawn with numpy and Pillow.
+"""The things in the demo's pictures: balls, cars, fish, houses, mugs, trees.
 
-A scene is a function (rng, width, height) -> the picture, and the height at which its ground begins, in 0..1.
 A thing is drawn on a square canvas, at two to four times its size, and shrunk. Outlines are (K, 2) points
-x, y in the unit square of the canvas, y downwards. Textures are (H, W) arrays, pixels (H, W, 3) in 0..255.
+x, y in the unit square of the canvas, y downwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from PIL import Image, ImageChops, ImageDraw, ImageFilter
+from PIL import Image, ImageChops, ImageDraw
 
-Array = npt.NDArray[Any]
-Color = tuple[float, ...]
+from detaug.demo.textures import Array, Color, Random, grid, ink, mix, noise, pick, points, times, to_picture
+
 Outline = Sequence[tuple[float, float]] | Array
 Pattern = Callable[[Array, Array], Array]
-Random = np.random.Generator
-
-
-class Role(NamedTuple):
-    """A class of things in a scene: how many (from, below), how large in front (of the picture's shorter
-    side), and at what depths (0 is the horizon, 1 the lower border)."""
-
-    name: str
-    number: tuple[int, int]
-    scale: float
-    depth: tuple[float, float] = (0.05, 1.0)
 
 
 class Sketch(NamedTuple):
-    """The square RGBA canvas that a thing is drawn on, and the random numbers that it is drawn with."""
+    """The square RGBA canvas of a thing, and the random generator for it."""
 
     canvas: Image.Image
     rng: Random
 
 
-# ---------------------------------------------------------------- textures
-
-
-def to_picture(pixels: Array) -> Image.Image:
-    return Image.fromarray(np.clip(pixels + 0.5, 0, 255).astype(np.uint8))
-
-
-def photograph(picture: Image.Image, rng: Random) -> Image.Image:
-    """The picture as a camera would have it: a tint, darker corners, grain."""
-    y, x = grid(picture.height, picture.width)
-    tint = rng.uniform(0.94, 1.06, 3).astype(np.float32)
-    light = 1.04 - 0.24 * ((x - 0.5) ** 2 + (y - 0.5) ** 2)
-    grain = 4.5 * rng.standard_normal(light.shape, np.float32)
-    return to_picture(np.asarray(picture, np.float32) * light[..., None] * tint + grain[..., None])
-
-
-def grid(height: int, width: int) -> tuple[Array, Array]:
-    """y (H, 1) and x (1, W), the centres of the pixels in 0..1."""
-    y = (np.arange(height, dtype=np.float32) + 0.5) / height
-    x = (np.arange(width, dtype=np.float32) + 0.5) / width
-    return y[:, None], x[None, :]
-
-
-def noise(rng: Random, shape: tuple[int, int], cell: float, octaves: int = 4, stretch: float = 1) -> Array:
-    """Soft noise, about -1..1: lumps of `cell` pixels, `stretch` times as wide, and finer ones on them."""
-    height, width = shape
-    total = np.zeros(shape, np.float32)
-    for octave in range(octaves):
-        rows, columns = height / cell * 2**octave, width / cell / stretch * 2**octave
-        lattice = rng.uniform(-1, 1, (int(rows) + 3, int(columns) + 3)).astype(np.float32)
-        window = (0, 0, columns, rows)
-        lumps = Image.fromarray(lattice).resize((width, height), Image.Resampling.BICUBIC, window)
-        total += np.asarray(lumps) / 1.7**octave
-    return total / 1.3
-
-
-def mix(a: Color, b: Color, t: Array) -> Array:
-    """Pixels of colour `a` where t is 0 or less, `b` where it is 1 or more."""
-    return over(np.array(b, np.float32), np.array(a, np.float32), t)
-
-
-def over(top: Array, bottom: Array, cover: Array) -> Array:
-    """`top` where cover is 1 or more, `bottom` where it is 0 or less."""
-    return np.asarray(bottom + (top - bottom) * np.clip(cover, 0, 1)[..., None])
-
-
-def pick(rng: Random, *colors: Color) -> Color:
-    return colors[rng.integers(len(colors))]
-
-
-def times(color: Color, factor: float) -> Color:
-    return tuple(min(255.0, c * factor) for c in color)
-
-
-# ---------------------------------------------------------------- scenes
-
-
-def _meadow(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
-    shape, horizon = (height, width), rng.uniform(0.42, 0.52)
-    depth = _depth(shape, horizon)
-    blades, tufts = noise(rng, shape, 9, 4, stretch=0.35), noise(rng, shape, 60, 3, stretch=2)
-    grass = mix((52, 84, 34), (146, 178, 80), 0.5 + 0.42 * (0.25 + depth) * blades + 0.21 * tufts)
-    flowers = to_picture(255 * (rng.random(shape) > 1 - 0.004 * depth)).filter(ImageFilter.MaxFilter(3))
-    petals = np.array(pick(rng, (246, 220, 90), (240, 240, 244), (214, 110, 160)))
-    ground = over(petals, grass, np.asarray(flowers, np.float32) / 255)
-    return _under_sky(rng, ground, horizon), horizon
-
-
-def _street(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
-    shape, horizon = (height, width), rng.uniform(0.44, 0.5)
-    depth, (_, x) = _depth(shape, horizon), grid(*shape)
-    grit, stains = noise(rng, shape, 5, 3), noise(rng, shape, 90, 3)
-    asphalt = mix((70, 72, 78), (128, 128, 130), 0.5 + 0.3 * grit + 0.12 * stains)
-    paving = mix((150, 144, 136), (196, 190, 180), 0.5 + 0.4 * noise(rng, shape, 8, 4))
-    ground = over(paving, asphalt, (0.22 - depth) * 60 + 0 * x)
-    kerb = (np.abs(depth - 0.23) < 0.012) + 0 * x
-    dashes = (np.abs(depth - 0.62) < 0.022) & ((x * 4 + depth + rng.random()) % 1 < 0.55)
-    ground = over(np.array((216, 214, 204)), ground, np.maximum(kerb, 0.85 * dashes))
-    return _under_sky(rng, ground, horizon), horizon
-
-
-def _table(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
-    shape, horizon = (height, width), rng.uniform(0.34, 0.46)
-    paint = pick(rng, (96, 78, 66), (66, 84, 92), (92, 92, 74))
-    wall = mix(paint, (206, 190, 162), 0.45 + 0.5 * noise(rng, shape, 130, 2)) + _lamps(rng, width, height)
-    grain = noise(rng, shape, 26, 5, stretch=14) + 0.35 * noise(rng, shape, 3, 2, stretch=20)
-    wood = mix(pick(rng, (96, 58, 30), (120, 84, 48), (84, 62, 46)), (216, 168, 112), 0.5 + 0.4 * grain)
-    board = _depth(shape, horizon) ** 0.7 * 5 % 1
-    wood = over(np.array((48, 30, 18)), wood, 0.75 * (np.minimum(board, 1 - board) < 0.02))
-    return to_picture(_below(horizon, wall, wood)), horizon
-
-
-def _water(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
-    shape, horizon = (height, width), rng.uniform(0.72, 0.82)
-    y, x = grid(*shape)
-    shallow = pick(rng, (66, 176, 196), (74, 160, 204), (90, 184, 170))
-    sea = mix(shallow, (10, 54, 92), y * 1.15 + 0.12 * noise(rng, shape, 90, 5))
-    angle = (x - rng.uniform(0.2, 0.8)) / (y + 0.25)
-    rays = np.interp(angle, np.linspace(-5, 5, 400), noise(rng, (1, 400), 14, 3)[0]).clip(0)
-    sea = sea + (rays * (1 - y) * 70 + noise(rng, shape, 10, 3) * 7)[..., None]
-    sand = mix((92, 104, 92), (196, 190, 150), 0.5 + 0.35 * noise(rng, shape, 18, 5, stretch=3))
-    return _weeds(rng, to_picture(_below(horizon, sea, sand)), horizon), horizon
-
-
-def _beach(rng: Random, width: int, height: int) -> tuple[Image.Image, float]:
-    shape, horizon = (height, width), rng.uniform(0.3, 0.4)
-    y, shore = np.arange(height)[:, None], horizon + 0.16
-    waves = noise(rng, shape, 7, 3, stretch=9)
-    sea = mix((28, 96, 140), (120, 196, 206), _depth(shape, horizon) * 2.4 + 0.35 * waves)
-    dunes = noise(rng, shape, 40, 4, stretch=2), noise(rng, shape, 4, 2)
-    sand = mix((178, 146, 102), (244, 220, 178), 0.5 + 0.3 * dunes[0] + 0.2 * dunes[1])
-    line = _ridge(rng, width, shore * height, 0.02 * height)
-    ground = over(sand, _below(horizon, _sky(rng, width, height), sea), y - line)
-    foam = np.exp(-(((y - line) / (0.012 * height)) ** 2)) * (0.75 + 0.4 * waves)
-    return to_picture(over(np.array((248, 250, 250)), ground, foam)), shore
-
-
-def _depth(shape: tuple[int, int], horizon: float) -> Array:
-    """0 at the horizon, 1 at the lower border."""
-    return np.broadcast_to(np.clip((grid(*shape)[0] - horizon) / (1 - horizon), 0, 1), shape)
-
-
-def _below(horizon: float, upper: Array, lower: Array) -> Array:
-    y = np.arange(len(upper))[:, None]
-    return over(lower, upper, y - horizon * len(upper))
-
-
-def _under_sky(rng: Random, ground: Array, horizon: float) -> Image.Image:
-    """Sky and two ranges of hills above the horizon."""
-    height, width = ground.shape[:2]
-    far, y = _sky(rng, width, height), np.arange(height)[:, None]
-    for level, color in ((0.13, (128, 152, 172)), (0.05, (84, 118, 92))):
-        hills = np.array(color) + noise(rng, (height, width), 14, 4)[..., None] * 16
-        far = over(hills, far, y - _ridge(rng, width, (horizon - level) * height, 0.05 * height))
-    return to_picture(_below(horizon, far, ground))
-
-
-def _sky(rng: Random, width: int, height: int) -> Array:
-    blue = pick(rng, (70, 130, 205), (96, 150, 210), (58, 104, 170))
-    haze = pick(rng, (190, 216, 236), (238, 214, 190))
-    cover = noise(rng, (height, width), height / 3, 6, stretch=2.2) * 1.3 - 0.25
-    clouds = mix((205, 208, 216), (252, 252, 250), cover)
-    return over(clouds, mix(blue, haze, grid(height, width)[0] * 1.6), cover * 1.6)
-
-
-def _ridge(rng: Random, width: int, level: float, swing: float) -> Array:
-    """(W,) the heights of a skyline or shore."""
-    return np.asarray(level + swing * noise(rng, (1, width), width / 3, 5)[0])
-
-
-def _lamps(rng: Random, width: int, height: int) -> Array:
-    """Pixels to add: lights far out of focus."""
-    glow = Image.new("RGB", (width, height))
-    for _ in range(14):
-        x, y, r = rng.uniform(0, width), rng.uniform(0, height / 2), rng.uniform(0.02, 0.07) * width
-        red, green, blue = (int(c) for c in rng.integers(20, 80, 3))
-        lamp = Image.new("RGB", (width, height))
-        ImageDraw.Draw(lamp).ellipse((x - r, y - r, x + r, y + r), fill=(red + 40, green + 20, blue))
-        glow = ImageChops.add(glow, lamp)
-    return np.asarray(glow.filter(ImageFilter.GaussianBlur(3)), np.float32)
-
-
-def _weeds(rng: Random, picture: Image.Image, horizon: float) -> Image.Image:
-    width, height = picture.size
-    t = np.linspace(0, 1, 24)
-    for foot in np.sort(rng.uniform(horizon, 0.98, 16)) * height:
-        middle = rng.uniform(0, width) + np.sin(t * 7 + rng.uniform(0, 6)) * 0.03 * width * t
-        half = 0.012 * width * (1 - t) ** 0.6 + 0.5
-        y = foot - rng.uniform(0.15, 0.4) * height * t
-        leaf = np.stack([np.r_[middle - half, (middle + half)[::-1]], np.r_[y, y[::-1]]], 1)
-        color = pick(rng, (38, 104, 70), (60, 124, 60), (110, 88, 52), (30, 84, 84))
-        ImageDraw.Draw(picture).polygon(_points(leaf), fill=_ink(color))
-    return picture.filter(ImageFilter.GaussianBlur(1.2))
-
-
-Scene = Callable[[Random, int, int], tuple[Image.Image, float]]
-
-SCENES: tuple[tuple[Scene, list[Role]], ...] = (
-    (_meadow, [Role("house", (1, 2), 0.9, (0.05, 0.6)), Role("tree", (1, 4), 0.8),
-               Role("ball", (1, 3), 0.22)]),
-    (_table, [Role("mug", (1, 4), 0.6), Role("ball", (0, 3), 0.4), Role("car", (0, 2), 0.5)]),
-    (_street, [Role("house", (1, 3), 1.4, (0, 0.17)), Role("tree", (0, 3), 1.3, (0, 0.19)),
-               Role("car", (1, 4), 0.75, (0.25, 1)), Role("ball", (0, 2), 0.2, (0.25, 1))]),
-    (_water, [Role("fish", (2, 7), 0.6)]),
-    (_beach, [Role("ball", (1, 4), 0.35), Role("mug", (0, 3), 0.25), Role("car", (0, 2), 0.7, (0.3, 1))]),
-)  # fmt: skip
-
-
-# ---------------------------------------------------------------- drawing a thing
-
-
 def draw_thing(name: str, rng: Random, side: int) -> Image.Image:
-    """An RGBA sprite, about `side` pixels large, mirrored or not, tilted, and cut to its pixels."""
+    """Draw an RGBA sprite, about `side` pixels large, mirrored or not, tilted, and cropped to its pixels."""
     painter, tilt = THINGS[name]
     finer = 2 if side > 150 else 3 if side > 40 else 4
     canvas = Image.new("RGBA", (side * finer, side * finer))
@@ -254,13 +50,13 @@ def part(
 ) -> Image.Image:
     """Fill an outline; return its mask, as large as the canvas.
 
-    shade: how much darker the foot is than the top. bulge: how much darker the sides are, as on a cylinder
-    lit from the left. pattern: brightness, a function of y and x in 0..1 over the part. inside: paint only
-    there.
+    shade: darkening from the top to the foot. bulge: darkening of the sides, as on a cylinder
+    lit from the left. pattern: brightness, a function of y and x in 0..1 over the part. inside: a mask that
+    limits the painting.
     """
     canvas, rng = sketch
     mask = Image.new("L", canvas.size)
-    ImageDraw.Draw(mask).polygon(_points(np.asarray(outline) * canvas.width), fill=255)
+    ImageDraw.Draw(mask).polygon(points(np.asarray(outline) * canvas.width), fill=255)
     mask = mask if inside is None else ImageChops.multiply(mask, inside)
     area = mask.getbbox()
     if area:
@@ -276,22 +72,14 @@ def _light(shape: tuple[int, int], shade: float, bulge: float, pattern: Pattern 
     return np.asarray(light * (1 if pattern is None else pattern(y, x)))
 
 
-def _points(outline: Array) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in outline]
-
-
-def _ink(color: Color) -> tuple[int, ...]:
-    return tuple(int(c) for c in color)
-
-
 def oval(x: float, y: float, rx: float, ry: float, start: float = 0, stop: float = 2 * np.pi) -> Array:
     t = np.linspace(start, stop, 72)
     return np.stack([x + rx * np.cos(t), y + ry * np.sin(t)], 1)
 
 
-def curve(*points: tuple[float, float]) -> Array:
-    """A smooth closed outline through `points` (Catmull-Rom)."""
-    p1 = np.array(points)
+def curve(*corners: tuple[float, float]) -> Array:
+    """Return a smooth closed outline through `corners` (Catmull-Rom)."""
+    p1 = np.array(corners)
     p0, p2, p3 = np.roll(p1, 1, 0), np.roll(p1, -1, 0), np.roll(p1, -2, 0)
     t = np.linspace(0, 1, 12, endpoint=False)[:, None, None]
     bend, twist = 2 * p0 - 5 * p1 + 4 * p2 - p3, 3 * p1 - p0 - 3 * p2 + p3
@@ -300,7 +88,7 @@ def curve(*points: tuple[float, float]) -> Array:
 
 
 def within(corners: Outline, x1: float, y1: float, x2: float, y2: float) -> Array:
-    """A rectangle, in 0..1, on the quadrilateral `corners` (clockwise from its top left)."""
+    """Return a rectangle, in 0..1, on the quadrilateral `corners` (clockwise from its top left)."""
     a, b, c, d = np.asarray(corners)
     spots = ((x1, y1), (x2, y1), (x2, y2), (x1, y2))
     return np.array([(a * (1 - u) + b * u) * (1 - v) + (d * (1 - u) + c * u) * v for u, v in spots])
@@ -311,7 +99,7 @@ def box(x1: float, y1: float, x2: float, y2: float) -> Array:
 
 
 def rows(count: int) -> Pattern:
-    """Boards, bricks or tiles: `count` rows with dark joints."""
+    """Return a pattern of boards, bricks or tiles: `count` rows with dark joints."""
 
     def pattern(y: Array, x: Array) -> Array:
         upright = (x * count + np.floor(y * count) * 0.5) % 1 < 0.12
@@ -324,7 +112,7 @@ def rows(count: int) -> Pattern:
 
 
 def _ball(sketch: Sketch) -> None:
-    """A sphere with a pattern that is turned any way, lit from the upper left."""
+    """Draw a sphere with a randomly turned pattern, lit from the upper left."""
     (canvas, rng), side = sketch, sketch.canvas.width
     y, x = (2.05 * (axis - 0.5) for axis in grid(side, side))
     z = np.sqrt(np.clip(1 - x**2 - y**2, 0, 1))
@@ -347,7 +135,7 @@ def _beach_ball(normal: Array, rng: Random) -> Array:
 
 
 def _football(normal: Array, rng: Random) -> Array:
-    """Dark around the 12 corners of an icosahedron, seams half way between them."""
+    """Paint dark patches at the 12 corners of an icosahedron, and seams half way between them."""
     golden = (1 + 5**0.5) / 2
     corners = np.array([(0, a, b * golden) for a in (-1, 1) for b in (-1, 1)]) / np.hypot(1, golden)
     corners = np.concatenate([np.roll(corners, k, 1) for k in range(3)])
@@ -403,7 +191,7 @@ def _bands(sketch: Sketch, body: Image.Image, color: Color) -> None:
 
 
 def _house(sketch: Sketch) -> None:
-    """A gable front, a long side in perspective, a roof with tiles, a chimney."""
+    """Draw a gable front, a long side in perspective, a roof with tiles, a chimney."""
     rng = sketch.rng
     wall = pick(rng, (232, 220, 196), (206, 150, 110), (190, 204, 212), (226, 200, 120), (186, 92, 74))
     roof = pick(rng, (156, 66, 48), (92, 84, 84), (120, 58, 50), (70, 88, 110))
@@ -466,7 +254,7 @@ def _leaves(sketch: Sketch) -> None:
             r = rng.uniform(0.008, 0.021)
             light = (0.4 + 0.5 * level + 0.009 * k) * rng.uniform(0.8, 1.2)
             spot = [side * v for v in (cx - r, cy - r, cx + r, cy + r)]
-            draw.ellipse(spot, fill=_ink(times(color, light)))
+            draw.ellipse(spot, fill=ink(times(color, light)))
 
 
 def _conifer(sketch: Sketch) -> None:
@@ -543,7 +331,7 @@ def _fish(sketch: Sketch) -> None:
     stripe = pick(rng, (250, 248, 240), (40, 48, 66), (250, 220, 120))
     for x in (0.3, 0.5, 0.67)[: rng.integers(0, 4)]:
         band = np.add(((0, 0.2), (0.06, 0.2), (0.085, 0.5), (0.06, 0.8), (0, 0.8), (0.03, 0.5)), (x, 0))
-        part(sketch, curve(*_points(band)), stripe, pattern=_scales, inside=body)
+        part(sketch, curve(*points(band)), stripe, pattern=_scales, inside=body)
     side_fin = curve((0.36, 0.5), (0.5, 0.46), (0.55, 0.54), (0.48, 0.63), (0.38, 0.57))
     part(sketch, side_fin, times(color, 0.78), pattern=_fan)
     for radius, eye in ((0.042, (250, 250, 246)), (0.024, (20, 22, 30)), (0.009, (255, 255, 255))):
@@ -570,7 +358,6 @@ def _scales(y: Array, x: Array) -> Array:
     return np.asarray(1.25 - 0.55 * y - 0.13 * (np.hypot(u, v) > 0.55) + np.clip(y - 0.75, 0, 1))
 
 
-# class: what draws it, and by how many degrees it may be tilted
 THINGS: dict[str, tuple[Callable[[Sketch], None], float]] = {
     "ball": (_ball, 0),
     "car": (_car, 6),
@@ -579,3 +366,4 @@ THINGS: dict[str, tuple[Callable[[Sketch], None], float]] = {
     "mug": (_mug, 9),
     "tree": (_tree, 5),
 }
+"""The drawing function of each class, and the degrees by which it may be tilted."""
