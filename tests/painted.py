@@ -1,7 +1,7 @@
-"""Painted rectangles: where a box is, read off the pixels and not off the code under test.
+"""Painted rectangles: the position of a box is read off the pixels, not off the code under test.
 
-An image has one rectangle in each of its three colour channels, so rectangles may overlap and each can be read
-back alone: label k is channel k - 1.
+An image has one rectangle in each of its three colour channels, so rectangles may overlap and each can be read alone:
+label k is channel k - 1.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+import detaug as da
+from detaug.testing import read_box
+
 Array = NDArray[np.float64]
+
+SIZE = (96, 128)
+BLACK = (0.0, 0.0, 0.0)
+
+RESAMPLED = 0.5  # output pixels: the tolerance where images are resized
 
 
 def paint(size: tuple[int, int], boxes: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -33,3 +41,20 @@ def centroid(channel: Array) -> Array:
     total = channel.sum()
     y, x = np.indices(channel.shape) + 0.5
     return np.array([(x * channel).sum(), (y * channel).sum()]) / total
+
+
+def painted_batch(seed: int, n: int = 8, smallest: int = 12, device: str = "cpu") -> da.eager.Samples:
+    rng = np.random.default_rng(seed)
+    boxes = [random_boxes(rng, SIZE, smallest) for _ in range(n)]
+    return da.batch([paint(SIZE, each) for each in boxes], boxes, [[1, 2, 3]] * n, seed=seed, device=device)
+
+
+def assert_boxes_on_pixels(samples: da.eager.Samples, tolerance: float) -> int:
+    """Every box lies on its rectangle; returns how many were read."""
+    read = 0
+    for image, boxes, labels in zip(samples.images, samples.boxes, samples.labels, strict=True):
+        for box, label in zip(boxes, labels, strict=True):
+            seen = read_box(image[:, :, label - 1].astype(float))
+            assert np.abs(seen - box).max() <= tolerance, f"box {box} but pixels {seen}, label {label}, {samples}"
+            read += 1
+    return read

@@ -1,4 +1,4 @@
-"""Arguments of all ops and presets: NumPy's numbers, lists, booleans; and the old names of methods."""
+"""Arguments of ops and presets: wrong ones, NumPy's numbers, lists, booleans; and the old names of methods."""
 
 from __future__ import annotations
 
@@ -186,3 +186,69 @@ def test_numbers_become_pythons_at_any_depth() -> None:
 def test_the_old_name_of_a_method_is_refused(old: str, new: str) -> None:
     with pytest.raises(TypeError, match=rf"Own defines {old}\(\), which is now called {new}\(\): rename it"):
         type("Own", (da.PixelOp,), {old: lambda self, *given: given[0]})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: da.RandomHorizontalFlip(p=1.5), "p must be a probability in 0..1, got 1.5"),
+        (lambda: da.RandomVerticalFlip(p=-1), "p must be a probability"),
+        (lambda: da.RandomZoomOut(max_ratio=0.5), "max_ratio must be at least 1"),
+        (lambda: da.RandomZoomOut(fill=(0, 0, 300)), "fill must be three numbers"),
+        (lambda: da.RandomIoUCrop(thresholds=()), "thresholds must be one or more IoUs"),
+        (lambda: da.RandomIoUCrop(scaling=(0.9, 0.3)), "scaling must be"),
+        (lambda: da.RandomIoUCrop(min_visibility=2), "min_visibility must be"),
+        (lambda: da.RandomIoUCrop(attempts=0), "attempts must be a whole number of at least 1"),
+        (lambda: da.Resize((0, 300)), "size must be"),
+        (lambda: da.Resize((300,)), "size must be"),
+        (lambda: da.Resize(True), "size must be"),
+        (lambda: da.Normalize(0.5), "mean must be"),
+        (lambda: da.Normalize(mean=(123, 117, 104)), r"mean must be .* in 0\.\.1: .* divide both by 255"),
+        (lambda: da.Normalize(mean=(-0.1, 0, 0)), r"mean must be three numbers in 0\.\.1"),
+        (lambda: da.Normalize((0.5,) * 3, (58.4, 57.1, 57.4)), r"std must be .* at most 1: .* divide both by 255"),
+        (lambda: da.RandomZoomOut(fill=0), "fill must be"),
+        (lambda: da.RandomZoomOut(max_ratio=float("inf")), "max_ratio must be"),
+        (lambda: da.Resize((300, 300), max_size=400), "max_size must be left out"),
+        (lambda: da.Resize(300, max_size=200), "max_size must be at least size"),
+        (lambda: da.Normalize(std=(0, 1, 1)), "std must be three numbers above 0"),
+        (lambda: da.RandomPhotometricDistort(hue=(-1, 1)), "hue must be"),
+        (lambda: da.RandomIoUCrop(p=2), "p must be a probability in 0..1, got 2"),
+        (lambda: da.ScaleJitter((9, 9), p=2), "p must be a probability in 0..1, got 2"),
+        (lambda: da.RandomRotate90(p=3), "p must be a probability in 0..1, got 3"),
+        (lambda: da.RandomRotation("x"), "degrees must be"),
+        (lambda: da.RandomRotation((9, 1)), "degrees must be"),
+        (lambda: da.RandomRotation(9, outline="round"), "outline must be 'box' or 'ellipse', got 'round'"),
+        (lambda: da.RandomRotation(9, fill=0), "fill must be three numbers"),
+        (lambda: da.RandomAffine(translate=(2, 0)), "translate must be two fractions"),
+        (lambda: da.RandomAffine(translate=0.1), "translate must be two fractions"),
+        (lambda: da.RandomAffine(scale=(0, 1)), "scale must be above 0"),
+        (lambda: da.RandomAffine(shear=(1, 2, 3)), "shear must be one, two or four angles"),
+        (lambda: da.RandomAffine(shear=90), "shear must be one, two or four angles"),
+        (lambda: da.RandomPerspective(1.0), "distortion_scale must be at least 0 and below 1"),
+        (lambda: da.Pad(-1), "padding must be"),
+        (lambda: da.Pad((1, 2, 3)), "padding must be"),
+        (lambda: da.PadToMultiple(0), "multiple must be a whole number from 1"),
+        (lambda: da.CenterCrop(1.5), "size must be"),
+        (lambda: da.RandomCrop((3, 0)), "size must be"),
+        (lambda: da.RandomBoxSafeCrop(p="a"), "p must be"),
+        (lambda: da.ScaleJitter(300), "size must be"),
+        (lambda: da.ScaleJitter((300, 300), scale=(0, 1)), "scale must be"),
+        (lambda: da.Resize(()), "size must be"),
+        (lambda: da.Resize([(3, 4), 5]), "size must be"),
+        (lambda: da.Resize((3, 4), letterbox="left"), "letterbox must be None, 'center' or 'top-left', got 'left'"),
+        (lambda: da.Resize(3, letterbox="center"), "letterbox must be left out"),
+        (lambda: da.RandomShortestSize(()), "min_size must be"),
+        (lambda: da.RandomShortestSize((5, 9), max_size=8), "max_size must be at least the largest"),
+        (lambda: da.RandomIoUCrop(attempts=1.5), "attempts must be a whole number"),
+        (lambda: da.RandomIoUCrop(min_visibility="half"), "min_visibility must be None"),
+        (lambda: da.RandomZoomOut(max_ratio="2"), "max_ratio must be at least 1"),
+        (lambda: da.RandomPerspective("much"), "distortion_scale must be at least 0"),
+        (lambda: da.RandomAffine(shear="x"), "shear must be one, two or four angles"),
+        (lambda: da.ScaleJitter((300, 300), scale=0.5), "scale must be"),
+        (lambda: da.Resize(300, max_size="400"), "max_size must be at least size"),
+        (lambda: da.RandomShortestSize((5, 9), max_size=9.5), "max_size must be at least the largest"),
+    ],
+)
+def test_a_wrong_argument_is_refused_by_name(make: Callable[[], da.Op], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
