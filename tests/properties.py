@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-few_or_many = pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
-"""For tests with an argument `examples`."""
+
+def few_or_many(many: int) -> pytest.MarkDecorator:
+    """Run a test with examples=30, and in the slow run with this many."""
+    return pytest.mark.parametrize("examples", [30, pytest.param(many, marks=pytest.mark.slow)])
 
 
 def check_examples(examples: int, check: Callable[..., None], *strategies: st.SearchStrategy[Any]) -> None:

@@ -219,7 +219,7 @@ def assert_usable(read: Annotations) -> None:
     assert set(read.category_ids.tolist()) <= set(read.categories)
 
 
-@few_or_many
+@few_or_many(300)
 def test_any_json_is_read_right_or_refused(examples: int) -> None:
     def check(all_edits: list[Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -236,7 +236,7 @@ def test_any_json_is_read_right_or_refused(examples: int) -> None:
     check_examples(examples, check, edits)
 
 
-@few_or_many
+@few_or_many(300)
 def test_any_json_is_cleaned_or_nothing_is_left(examples: int) -> None:
     def check(all_edits: list[Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -252,7 +252,7 @@ def test_any_json_is_cleaned_or_nothing_is_left(examples: int) -> None:
     check_examples(examples, check, edits)
 
 
-@few_or_many
+@few_or_many(300)
 def test_any_value_is_refused(examples: int) -> None:
     def check(content: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +263,7 @@ def test_any_value_is_refused(examples: int) -> None:
     check_examples(examples, check, values)
 
 
-@few_or_many
+@few_or_many(300)
 def test_any_bytes_are_refused(examples: int) -> None:
     def check(tail: bytes, length: int) -> None:
         with tempfile.TemporaryDirectory() as folder:

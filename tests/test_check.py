@@ -707,7 +707,6 @@ def test_a_decoding_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.gpu
 def test_cut_off_images_are_found_on_a_gpu(tmp_path: Path) -> None:
-    import torch
 
     broken = {n: JPEG[: len(JPEG) * n // 20] for n in range(10, 20)} | {3: JPEG[:-2], 4: image_bytes(kind="PNG")[:-20]}
     path = data_set(tmp_path / "images", broken)

@@ -94,7 +94,7 @@ coordinate = st.one_of(
 )
 
 
-@few_or_many
+@few_or_many(60)
 def test_random_corners_come_back(examples: int) -> None:
     def check(corners: list[tuple[object, ...]]) -> None:
         ordered = [(*sorted(box[::2], key=float), *sorted(box[1::2], key=float)) for box in corners]

@@ -81,7 +81,7 @@ contents = st.builds(
 )
 
 
-@few_or_many
+@few_or_many(60)
 def test_random_files_lose_no_object(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     def check(documents: list[Document]) -> None:
         content, summary = merged(tmp_path_factory.mktemp("merge"), *documents, join=True)

@@ -62,7 +62,7 @@ encoded = st.builds(
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@few_or_many
+@few_or_many(150)
 def test_any_xml_is_converted_or_refused(examples: int) -> None:
     def check(xmls: list[bytes], origin: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -79,7 +79,7 @@ def test_any_xml_is_converted_or_refused(examples: int) -> None:
     check_examples(examples, check, st.lists(encoded, min_size=1, max_size=3), st.sampled_from(["one", "zero"]))
 
 
-@few_or_many
+@few_or_many(150)
 def test_the_parser_raises_nothing_but_its_error(examples: int) -> None:
     def check(data: bytes) -> None:
         with suppress(XmlError):
@@ -112,7 +112,7 @@ def test_integer_corners_come_back(corners: tuple[int, int, int, int]) -> None:
     assert (x + 1, y + 1, x + width, y + height) == (xmin, ymin, xmax, ymax)
 
 
-@few_or_many
+@few_or_many(150)
 def test_broken_image_headers_are_read_or_refused(examples: int) -> None:
     def check(data: bytes, changes: list[tuple[int, int]], length: int) -> None:
         changed = bytearray(data)

@@ -354,7 +354,7 @@ def test_coco_to_yolo_to_coco(tmp_path: Path, with_images: Any) -> None:
 sides = st.integers(1, 8000)
 
 
-@few_or_many
+@few_or_many(100)
 def test_whole_pixels_come_back_from_every_size(examples: int) -> None:
     def check(data: st.DataObject, width: int, height: int) -> None:
         x, y = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))

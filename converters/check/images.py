@@ -160,8 +160,7 @@ def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
 
 
 def _identical(table: Table, folder: Path, headers: Sequence[Header]) -> Iterator[Findings]:
-    paths = [folder / name for name in table.file_names]
-    pairs = repeated_files(paths, _fingerprints(headers))
+    pairs = repeated_files(_fingerprints(headers), lambda at: folder / table.file_names[at])
     messages = {at: f"same bytes as images[{first}], {shown(table.file_names[first])}" for at, first in pairs}
     yield from _image_findings("image-identical", messages)
 

@@ -48,14 +48,14 @@ class FolderExport:
         return rows, [*findings, *faults]
 
     def stop_on_errors(self, rows: CocoRows, findings: Sequence[Finding]) -> None:
-        """Write the report; raise ConversionError for errors, unless they are to be skipped, and where nothing is left."""
+        """Write the report. Raises ConversionError for errors that are not to be skipped, or if no image is left."""
         stop_on_errors(findings, self.on_error, self.report)
         refuse_nothing_left(len(rows.images), self.source, findings)
 
     def write(
         self, rows: CocoRows, texts: Mapping[Path, str], image_folder: Path, progress: Progress | None = None
     ) -> None:
-        """Write the annotation files, and the images into `image_folder`. Raises ConversionError rather than replace."""
+        """Write the annotation files, and the images into `image_folder`. Raises ConversionError for existing files."""
         copies = {}
         if self.images is not None and self.brings_images:
             names = map(rows.file_name, rows.images.tolist())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -30,14 +30,16 @@ def group_equal(fingerprints: Sequence[Fingerprint | None]) -> dict[Fingerprint,
     return groups
 
 
-def repeated_files(paths: Sequence[Path], fingerprints: Sequence[Fingerprint | None]) -> Iterator[tuple[int, int]]:
+def repeated_files(
+    fingerprints: Sequence[Fingerprint | None], path_of: Callable[[int], Path]
+) -> Iterator[tuple[int, int]]:
     """Yield (position, earlier position) of files with the same bytes; a file without a fingerprint is left out.
 
-    Reads only files whose fingerprint occurs twice.
+    Reads only files whose fingerprint occurs twice. path_of: returns the path at a position.
     """
     for positions in group_equal(fingerprints).values():
         first: dict[bytes, int] = {}
         for position in positions if len(positions) > 1 else ():
-            earlier = first.setdefault(digest(paths[position]), position)
+            earlier = first.setdefault(digest(path_of(position)), position)
             if earlier != position:
                 yield position, earlier

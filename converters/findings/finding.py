@@ -15,7 +15,7 @@ class Finding:
 
     file: path relative to the data set's root. kind: a key of KINDS. object_index: position of the object among the
     XML's <object> elements, from 0. line: in the file, from 1. before: as found; for boxes [xmin, ymin, xmax, ymax] as
-    in the XML. after: as written; for boxes COCO's [x, y, width, height]. note: a message, instead of the kind's meaning.
+    in the XML. after: as written; for boxes COCO's [x, y, width, height]. note: replaces the kind's meaning.
 
     >>> from detaug.converters import Finding
     >>> finding = Finding("Annotations/7.xml", "box-empty", object_index=2, line=31, before=[5, 5, 5, 9])

@@ -263,8 +263,8 @@ def _read_unlabelled(
 
 def _identical_images(results: list[PairResult], folders: Folders) -> Iterator[Finding]:
     names = [result.image or "" for result in results]
-    paths = [folders.images / name for name in names]
-    for position, earlier in repeated_files(paths, [result.fingerprint for result in results]):
+    fingerprints = [result.fingerprint for result in results]
+    for position, earlier in repeated_files(fingerprints, lambda at: folders.images / names[at]):
         yield Finding(folders.image_prefix + names[position], "image-identical", after=names[earlier])
 
 

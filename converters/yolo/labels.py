@@ -84,7 +84,7 @@ def _row(words: Sequence[str], classes: int) -> tuple[int, list[float]]:
 
 
 def box_in_image(coordinates: list[float], size: tuple[int, int], line: int, log: LabelLog) -> Box | None:
-    """Return COCO's box in pixels, inside an image of size (H, W); None, with a finding, where nothing is left of it."""
+    """Return COCO's box in pixels, inside an image of size (H, W); None, with a finding, if nothing is left of it."""
     sides = (size[1], size[0]) * 2
     edges = [round(edge * side, _DECIMALS) for edge, side in zip(_edges(coordinates), sides, strict=True)]
     inside = [min(max(edge, 0), side) for edge, side in zip(edges, sides, strict=True)]

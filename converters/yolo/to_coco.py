@@ -126,7 +126,7 @@ def _findings(
 
 
 def _refuse_no_labels(images: SplitImages, results: Sequence[_LabelledImage]) -> None:
-    """Raise ConversionError where no label file exists: the layout is another, rather than every image without boxes."""
+    """Raise ConversionError if no label file exists: the layout is another, rather than every image without boxes."""
     missing = [finding for result in results for finding in result.findings if finding.kind == "label-missing"]
     if results and len(missing) == len(results):
         first = label_file(images.folder / images.names[0])
