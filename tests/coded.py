@@ -1,6 +1,6 @@
-"""Images whose every pixel says where it comes from: red is the image, green x, blue y of the source.
+"""Images in which each pixel encodes its origin: red is the image, green x and blue y of the source.
 
-So what an op did is read off its output alone, and with it what is left of each object, and where.
+So the output alone shows what an op did, and what is left of each object, and where.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 import detaug as da
 
 STEP = 7
-"""Red of image i is 1 + 7 i: up to 32 images."""
+"""Red of image i is 1 + 7 i, for up to 32 images."""
 
 NOWHERE = (255.0, 255.0, 255.0)
-"""The colour of what comes from no image."""
+"""The colour of pixels from no image."""
 
 
 class Piece(NamedTuple):
-    """What is left of an object: its label, the hull XYXY of its pixels, and how much of it is there, 0..1."""
+    """The visible part of an object: its label, the hull XYXY of its pixels, and its share of the object, 0..1."""
 
     image: int
     label: int
@@ -35,7 +35,7 @@ def coded(image: int, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def coded_batch(seed: int, n: int, size: tuple[int, int] = (80, 100), device: str = "cpu") -> da.eager.Samples:
-    """n coded images with 0 to 6 boxes of 1 to 50 whole pixels a side; label 10 i + k is box k of image i."""
+    """Return n coded images with 0 to 6 boxes of 1 to 50 whole pixels a side; label 10 i + k is box k of image i."""
     rng = np.random.default_rng(seed)
     boxes = []
     for _ in range(n):
@@ -47,17 +47,17 @@ def coded_batch(seed: int, n: int, size: tuple[int, int] = (80, 100), device: st
 
 
 def origins(image: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """(H, W, 3): image, x, y of the source; image -1 where the pixel comes from none."""
+    """Return (H, W, 3): image, x, y of the source; image -1 where the pixel comes from none."""
     origin = image.astype(np.int64)
-    assert np.array_equal(origin, image), "a pixel that is no source pixel"
+    assert np.array_equal(origin, image), "a pixel that is not a source pixel"
     nowhere = (image == 255).all(2)
-    assert ((origin[..., 0] - 1) % STEP == 0)[~nowhere].all(), "a pixel that is no source pixel"
+    assert ((origin[..., 0] - 1) % STEP == 0)[~nowhere].all(), "a pixel that is not a source pixel"
     origin[..., 0] = np.where(nowhere, -1, (origin[..., 0] - 1) // STEP)
     return origin
 
 
 def pieces(image: NDArray[np.uint8], samples: da.eager.Samples) -> Iterator[Piece]:
-    """All that is left of objects of `samples` in an output image; what stands together stays together."""
+    """Yield the visible parts of the objects of `samples` in an output image, one for each tile of it."""
     origin = origins(image)
     y, x = np.indices(image.shape[:2])
     tile = np.stack([origin[..., 0], x - origin[..., 1], y - origin[..., 2]], axis=2)

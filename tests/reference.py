@@ -1,4 +1,4 @@
-"""torchvision, the second implementation that ours is compared with."""
+"""Import torchvision, the second implementation with which ops are compared."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from torch import library
 
 OPERATORS = ("nms", "qnms")
-declared: list[library.Library] = []  # kept: an operator goes with the library that declared it
+declared: list[library.Library] = []  # so that they are not collected, and the operators with them
 
 
 def import_torchvision() -> Any:
-    """torchvision; where its wheel was built for another torch, with the two operators declared that it misses.
+    """Import torchvision; if its wheel was built for another torch, declare the two operators that it misses.
 
-    What is called here is Python on torch tensors and needs none of its compiled code.
+    The tests call only its Python code on torch tensors, none of its compiled code.
     """
     try:
         return import_module("torchvision")
@@ -32,7 +32,7 @@ def import_torchvision() -> Any:
 
 
 def v2functional() -> Any:
-    """torchvision.transforms.v2.functional; a test that needs it is skipped where it cannot be imported."""
+    """Return torchvision.transforms.v2.functional, or skip the test where it cannot be imported."""
     try:
         import_torchvision()
         return import_module("torchvision.transforms.v2.functional")

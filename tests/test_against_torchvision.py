@@ -1,8 +1,8 @@
-"""The ops against torchvision's own kernels and its own draws: a second implementation, written by others.
+"""Ops against torchvision's kernels and draws, a second implementation by others.
 
-Coordinates are compared through the parameters that were drawn, read off `samples.matrix`. Where the two draw
-for themselves, their distributions are compared: two samples of n and m draws of one distribution differ by more
-than `1.95 * sqrt(1 / n + 1 / m)` (Kolmogorov and Smirnov) once in a thousand times, and the seeds are fixed.
+Coordinates are compared with the parameters that were drawn, read off `samples.matrix`. Draws are compared as
+distributions: two samples of n and m draws of one distribution differ by more than `1.95 * sqrt(1 / n + 1 / m)`
+(Kolmogorov and Smirnov) once in a thousand times, and the seeds are fixed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def photos(n: int, seed: int = 0) -> da.eager.Samples:
 
 
 def reference() -> tuple[Any, Any]:
-    """The same photograph and boxes, as torchvision takes them: its kernels are chosen by these types."""
+    """Return the same photograph and boxes with torchvision's types, by which its kernels are chosen."""
     image = tv_tensors.Image(torch.from_numpy(photo().copy()).permute(2, 0, 1))
     return image, tv_tensors.BoundingBoxes(torch.from_numpy(BOXES), format="XYXY", canvas_size=SIZE)
 
@@ -142,7 +142,7 @@ def test_zoom_out_is_pad() -> None:
 
 
 def test_zoom_out_flip_and_resize_in_a_row() -> None:
-    """One resample here, three steps there, and each side rounds the picture's place: half a pixel, twice."""
+    """One resample here, three steps there, and each rounds the image's offset: half a pixel, twice."""
     op = da.RandomZoomOut(max_ratio=2, p=1, fill=(0.0, 0.0, 0.0))
     samples = photos(8, seed=3).then(op, da.RandomHorizontalFlip(p=1), da.Resize((300, 300)))
     drawn = op.draw(np.random.default_rng(3), 8)
@@ -159,7 +159,7 @@ def test_zoom_out_flip_and_resize_in_a_row() -> None:
 
 
 def drawn_by(transform: Any, inputs: list[Any], n: int) -> list[dict[str, Any]]:
-    """What torchvision draws, n times; `make_params` was `_get_params` until 0.21."""
+    """Return n draws of torchvision; `make_params` was `_get_params` until 0.21."""
     make_params = getattr(transform, "make_params", None) or transform._get_params
     torch.manual_seed(0)
     return [make_params(inputs) for _ in range(n)]
@@ -173,7 +173,7 @@ def assert_same_distribution(ours: Any, theirs: Any) -> None:
 
 
 def assert_same_share(ours: Any, theirs: Any) -> None:
-    """Two shares of yes, within 3.3 standard deviations."""
+    """Compare two shares within 3.3 standard deviations."""
     share = np.mean([*ours, *theirs])
     deviation = np.sqrt(share * (1 - share) * (1 / len(ours) + 1 / len(theirs)))
     assert abs(np.mean(ours) - np.mean(theirs)) <= 3.3 * deviation + 1e-9
@@ -188,7 +188,9 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize(
+    "name", [name if name == "the whole image" else pytest.param(name, marks=pytest.mark.slow) for name in OBJECTS]
+)
 def test_iou_crop_draws_what_torchvision_draws(name: str) -> None:
     boxes = np.array(OBJECTS[name], float)
     given = tv_tensors.BoundingBoxes(torch.from_numpy(boxes), format="XYXY", canvas_size=CANVAS)
@@ -348,7 +350,7 @@ def replayed(op: da.Op, n: int = 12, seed: int = 4) -> tuple[da.eager.Samples, d
 
 
 def assert_same_picture(samples: da.eager.Samples, at: int, image: Any, boxes: Any, limit: float = 1.0) -> None:
-    """Boxes to a thousandth of a pixel, of those that nothing is cut off, and images to one of 255."""
+    """Compare boxes that are not clipped to a thousandth of a pixel, and images to 1 of 255 on average."""
     height, width = samples.images[at].shape[:2]
     assert tuple(image.shape[1:]) == (height, width)
     expected = np.asarray(boxes)

@@ -1,4 +1,4 @@
-"""RandAugment and TrivialAugmentWide: their draws, and each op of theirs, against torchvision's."""
+"""RandAugment and TrivialAugmentWide: their draws and each of their ops against torchvision's."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NOISE = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
 PHOTO = np.asarray(Image.fromarray(NOISE).resize(SIZE[::-1], Image.Resampling.BICUBIC))
 BOXES = np.array([[25.0, 22, 50, 38], [60, 5, 75, 55]])
 BLACK = (0.0, 0.0, 0.0)
-POLICIES = {da.RandAugment: v2.RandAugment, da.TrivialAugmentWide: v2.TrivialAugmentWide}
+TORCHVISIONS = {da.RandAugment: v2.RandAugment, da.TrivialAugmentWide: v2.TrivialAugmentWide}
 N = 20_000
 
 
 @dataclass(frozen=True)
 class Drawn(da.RandAugment):
-    """Draws what it is told."""
+    """Draws the given ops."""
 
     ops: tuple[tuple[str, float], ...] = ()
 
@@ -54,7 +54,7 @@ def after(*ops: tuple[str, float], device: str = "cpu", photo: np.ndarray = PHOT
 
 
 def reference(name: str, strength: float, given: Any) -> Any:
-    """torchvision's kernel, as its policies call it."""
+    """Return what torchvision's kernel returns, called as RandAugment calls it."""
     policy = v2.RandAugment(interpolation=v2.InterpolationMode.BILINEAR)
     return policy._apply_image_or_video_transform(given, name, strength, policy.interpolation, policy._fill)
 
@@ -71,10 +71,10 @@ def strengths(space: Mapping[str, Any], name: str, bins: int) -> np.ndarray:
     return np.zeros(bins) if found is None else np.asarray(found, np.float64)
 
 
-@pytest.mark.parametrize("ours", POLICIES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("ours", TORCHVISIONS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("bins", [31, 10])
 def test_ops_and_strengths_are_torchvisions(ours: type[da.Op], bins: int) -> None:
-    space = POLICIES[ours]._AUGMENTATION_SPACE
+    space = TORCHVISIONS[ours]._AUGMENTATION_SPACE
     assert tuple(space) == OPS
     assert tuple(name for name in space if space[name][1]) == SIGNED
     table = ours.largest.strengths(bins)
@@ -183,11 +183,11 @@ def test_ops_run_in_their_order(device: str) -> None:
     assert not torch.equal(first, second)
 
 
-# ------------------------------------------------------------------------------------ the whole policy
+# --------------------------------------------------------------------------------------- the whole op
 
 
 class MovesOfRandAugment(da.RandAugment):
-    """Without its colours, which are no good for reading rectangles."""
+    """Without the colour ops, after which rectangles cannot be read."""
 
     after_resize = None
 
@@ -210,8 +210,8 @@ def test_boxes_follow_pixels(op: da.Op, pipeline: bool, device: str) -> None:
 
 
 @pytest.mark.parametrize("op", [da.RandAugment(), da.TrivialAugmentWide()], ids=repr)
-def test_only_what_was_drawn_changes_an_image(op: da.Op, device: str) -> None:
-    """Images that drew nothing are bit-equal, those that drew a colour keep their boxes."""
+def test_an_image_changes_only_by_the_ops_it_drew(op: da.Op, device: str) -> None:
+    """Images that drew nothing are equal bit for bit; those that drew a colour op keep their boxes."""
     photo = (PHOTO // 2 + 40).astype(np.uint8)
     samples = da.batch([photo] * 200, [BOXES] * 200, device=device).then(op, da.Resize(SIZE))
     found = samples.params[0]
@@ -235,7 +235,7 @@ def test_odd_sizes_in_a_recipe(size: tuple[int, int], after_it: list[da.Op], dev
         assert {image.shape for image in images} == {(3, *size) if after_it else (*size, 3)}
 
 
-def test_a_policy_inside_of_another_op_is_refused() -> None:
+def test_it_is_refused_in_a_container() -> None:
     with pytest.raises(ValueError, match="ops without a second part after Resize"):
         da.RandomApply([da.RandAugment()])
 

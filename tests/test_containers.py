@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ GEOMETRY = [da.RandomHorizontalFlip(p=1), TURN, da.RandomZoomOut(2.0, p=1, fill=
 
 @dataclass(frozen=True)
 class Add(da.PixelOp):
-    """Adds to each pixel; `after` what is there is multiplied first."""
+    """Multiplies each pixel, then adds."""
 
     value: int
     factor: int = 1
@@ -30,15 +29,18 @@ class Add(da.PixelOp):
         return fn.cast_like(image * self.factor + self.value, image)
 
 
-@dataclass(frozen=True)
-class Slow(da.PixelOp):
-    """A large blur, whose sigma is drawn."""
+class Counted(da.PixelOp):
+    """Counts the images on which it runs."""
 
-    def draw(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
-        return {"sigma": rng.uniform(20, 21, n)}
+    def __init__(self) -> None:
+        self.images = 0
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
-        return fn.gaussian_blur(image, sigma=planned["sigma"])
+        return fn.python_function(image, function=self.count, output_layouts="HWC")
+
+    def count(self, image: np.ndarray) -> np.ndarray:
+        self.images += 1
+        return image
 
 
 def values(op: da.Op, n: int = 64, seed: int = 0) -> list[int]:
@@ -47,13 +49,13 @@ def values(op: da.Op, n: int = 64, seed: int = 0) -> list[int]:
     return [int(image.min()) for image in images]
 
 
-@pytest.mark.parametrize("control", [
+@pytest.mark.parametrize("container", [
     da.RandomApply(GEOMETRY, p=0.5), da.RandomChoice(GEOMETRY), da.RandomOrder(GEOMETRY),
     da.RandomChoice([da.RandomApply([TURN, da.RandomBoxSafeCrop()]), da.RandomOrder([TURN, da.RandomRotate90()])]),
 ], ids=lambda op: type(op).__name__)  # fmt: skip
 @pytest.mark.parametrize("pipeline", [False, True])
-def test_boxes_follow_pixels(control: da.Op, pipeline: bool, device: str) -> None:
-    ops = [control, da.RandomVerticalFlip(), control, da.Resize((200, 220))]
+def test_boxes_follow_pixels(container: da.Op, pipeline: bool, device: str) -> None:
+    ops = [container, da.RandomVerticalFlip(), container, da.Resize((200, 220))]
     assert assert_boxes_follow_pixels(ops, images=16, pipeline=pipeline, device=device) > 16
 
 
@@ -65,11 +67,11 @@ PIXEL_OPS = [
 
 
 @pytest.mark.parametrize("op", PIXEL_OPS, ids=lambda op: type(op).__name__)
-def test_a_pixel_op_in_an_apply_does_what_it_does_alone_on_those_that_drew_it(op: da.Op, device: str) -> None:
-    """Ops of which some make float32, and some need constants, inside one and inside two controls."""
+def test_a_pixel_op_in_a_container_does_the_same_as_alone(op: da.Op, device: str) -> None:
+    """Some of the ops return float32, some need constants; in one container and in two nested ones."""
     source = da.batch(NOISE, seed=2, device=device).then(da.Resize((24, 20)))
-    for control, prefix in ((da.RandomApply([op]), "0."), (da.RandomOrder([da.RandomApply([op])]), "0.0.")):
-        samples = source.then(control)
+    for container, prefix in ((da.RandomApply([op]), "0."), (da.RandomOrder([da.RandomApply([op])]), "0.0.")):
+        samples = source.then(container)
         _, drawn = samples.params
         chosen = drawn[f"{prefix.removesuffix('0.')}chosen"][:, 0]
         own = {name.removeprefix(prefix): each for name, each in drawn.items() if name.startswith(prefix)}
@@ -80,9 +82,9 @@ def test_a_pixel_op_in_an_apply_does_what_it_does_alone_on_those_that_drew_it(op
             assert np.abs(image - (changed if was else before).astype(float)).max() <= 0.501
 
 
-def test_pixel_ops_of_two_types_stand_in_one_choice_or_order(device: str) -> None:
-    for control in (da.RandomChoice(PIXEL_OPS), da.RandomOrder(PIXEL_OPS[:3])):
-        images = da.batch(NOISE, device=device).then(da.Resize((24, 20)), control).images
+def test_a_container_may_have_pixel_ops_of_different_types(device: str) -> None:
+    for container in (da.RandomChoice(PIXEL_OPS), da.RandomOrder(PIXEL_OPS[:3])):
+        images = da.batch(NOISE, device=device).then(da.Resize((24, 20)), container).images
         assert all((image != source).any() for image, source in zip(images, NOISE, strict=True))
 
 
@@ -102,7 +104,6 @@ def test_choice_runs_one_by_its_weight() -> None:
 
 def test_order_runs_all_in_each_order() -> None:
     found = np.array(values(da.RandomOrder([Add(1), Add(0, 5), Add(3)]), n=3000))
-    assert set(found) == {25, 22, 13, 10, 9 + 1 - 1, 9, 24, 21} & set(found)
     orders = {(1 + 1) * 5 + 3, (1 + 1 + 3) * 5, 1 * 5 + 1 + 3, (1 + 3) * 5 + 1, (1 + 3 + 1) * 5}
     assert set(found) == orders
     assert all(0.1 < np.mean(found == each) < 0.4 for each in orders)
@@ -110,29 +111,24 @@ def test_order_runs_all_in_each_order() -> None:
 
 def test_geometry_that_was_not_drawn_leaves_the_image_bit_for_bit() -> None:
     image = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8)
-    control = da.RandomApply([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)], p=0.5)
-    images = control(da.batch([image] * 50)).images
+    container = da.RandomApply([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)], p=0.5)
+    images = container(da.batch([image] * 50)).images
     same = [np.array_equal(each, image) for each in images]
     turned = [np.array_equal(each, image[::-1, ::-1]) for each in images]
     assert sum(same) + sum(turned) == 50
     assert 10 < sum(same) < 40
 
 
-def test_ops_that_no_image_drew_cost_nothing() -> None:
-    images = [np.zeros((200, 200, 3), np.uint8)] * 8
-
-    def seconds(op: da.Op) -> float:
-        samples = da.batch(images).then(da.Resize((200, 200)), op)
-        start = time.perf_counter()
-        assert samples.images
-        return time.perf_counter() - start
-
-    never, always = (min(seconds(da.RandomApply([Slow()] * 5, p=p)) for _ in range(3)) for p in (0.0, 1.0))
-    assert never < always / 3
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+def test_an_op_runs_only_on_images_that_drew_it(p: float) -> None:
+    op = Counted()
+    samples = da.batch([np.zeros((9, 9, 3), np.uint8)] * 20).then(da.Resize((9, 9)), da.RandomApply([op], p=p))
+    assert len(samples.images) == 20
+    assert op.images == samples.params[1]["chosen"].sum()
+    assert (op.images == 0, op.images == 20) == (p == 0, p == 1)
 
 
-def test_what_one_image_draws_does_not_depend_on_the_others_turn() -> None:
-    """An image that drew nothing between turned ones keeps its boxes."""
+def test_an_image_that_drew_nothing_between_turned_ones_keeps_its_boxes() -> None:
     boxes = [[[10, 10, 30, 20]]] * 20
     samples = da.RandomApply([TURN], p=0.5)(da.batch([np.zeros((60, 80, 3), np.uint8)] * 20, boxes))
     kept = [np.allclose(each, boxes[0]) for each in samples.boxes]

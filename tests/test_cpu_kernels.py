@@ -1,4 +1,4 @@
-"""What torch and Pillow paint on the CPU, at its edges: views of nothing, windows on the border, floats and bytes."""
+"""CPU kernels at the limits: views beside the image, windows on its border, floats and bytes, torch's settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_view_beside_the_image_is_all_fill(resize: da.Op, device: str) -> None
 
 
 def test_windows_of_a_mirrored_image_may_lie_on_its_border(device: str) -> None:
-    """Mirrored twice, coordinates of the border are 0 but for rounding."""
+    """After two flips, coordinates of the border are 0 only up to rounding."""
     boxes = [[0, 0, 97, 61], [3, 4, 60, 60], [0, 0, 30, 20], [60, 40, 97, 61]]
     crop = da.RandomIoUCrop(allow_no_crop=False, scaling=(0.1, 1))
     samples = da.batch([GRAY] * 500, [boxes] * 500, device=device)
@@ -37,7 +37,7 @@ def test_windows_of_a_mirrored_image_may_lie_on_its_border(device: str) -> None:
 
 
 class Scaled(da.PixelOp):
-    """Leaves float32 beyond 0..255, as arithmetic in DALI does."""
+    """Returns float32 beyond 0..255, as arithmetic in DALI does."""
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         return image * 1.75 - 50.25
@@ -54,7 +54,7 @@ def test_floats_become_bytes_rounded_and_clipped(op: da.Op, device: str) -> None
 
 @pytest.mark.parametrize("side", range(40, 48))
 def test_no_fill_on_a_side_that_has_none(side: int, device: str) -> None:
-    """The image takes whole pixels of the output, also where its half of an odd number is not whole."""
+    """The image takes whole output pixels, also where half of an odd side is not whole."""
     samples = da.batch([GRAY], device=device).then(da.Pad((97, 61, 0, 0), fill=BLACK), da.Resize((side, side)))
     image = samples.images[0]
     assert (image[-1] == 100).any()
@@ -62,13 +62,12 @@ def test_no_fill_on_a_side_that_has_none(side: int, device: str) -> None:
     assert np.abs((image == 100).all(2).sum() - side**2 / 4) < side
 
 
-def threads_of_torch_elsewhere() -> int:
-    """In a thread that has not asked before."""
+def torch_threads_in_a_new_thread() -> int:
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(torch.get_num_threads).result()
 
 
-def test_loaders_made_at_once_leave_the_number_of_torchs_threads() -> None:
+def test_pools_made_at_once_leave_torchs_number_of_threads() -> None:
     usual = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -78,13 +77,13 @@ def test_loaders_made_at_once_leave_the_number_of_torchs_threads() -> None:
                 thread.start()
             for thread in together:
                 thread.join()
-            assert threads_of_torch_elsewhere() == torch.get_num_threads() == 2
+            assert torch_threads_in_a_new_thread() == torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(usual)
 
 
 @pytest.mark.parametrize("default", [torch.device("meta"), torch.bfloat16], ids=repr)
-def test_what_torch_makes_by_default_does_not_matter(default: torch.device | torch.dtype, painted: Folder) -> None:
+def test_torchs_defaults_do_not_matter(default: torch.device | torch.dtype, painted: Folder) -> None:
     recipe = [da.Resize((40, 50), letterbox="center"), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)]
     reader = da.CocoReader(*painted)
     batch = next(iter(da.Loader(reader, recipe, 4, device="cpu")))
@@ -98,7 +97,7 @@ def test_what_torch_makes_by_default_does_not_matter(default: torch.device | tor
     assert same(batch, again)
 
 
-def test_an_op_made_from_another_paints_in_its_own_way(device: str) -> None:
+def test_a_subclass_with_its_own_dali_graph_does_not_inherit_the_cpu_kernel(device: str) -> None:
     class Black(da.ColorJitter):
         def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
             return image * 0

@@ -1,4 +1,4 @@
-"""Erasing and masking, read off images whose pixels say where they come from."""
+"""RandomErasing and GridMask, on images whose pixels encode their origin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MASK = da.GridMask(p=0.7, ratio=0.6, size=(9, 50), value=NOWHERE)
 
 
 def assert_boxes_are_what_is_left(before: da.eager.Samples, op: da.Op, max_hidden: float) -> int:
-    """Exactly the objects that the rule keeps, each with the hull of its pixels; returns how many were cut."""
+    """Compare with the objects that the rule keeps, each with the hull of its pixels. Return how many shrank."""
     after, cut = before.then(op), 0
     for at, image in enumerate(after.images):
         left = [p for p in pieces(image, before) if p.image == at and p.share >= 1 - max_hidden - 1e-9]
@@ -41,7 +41,7 @@ def test_boxes_are_the_hull_of_what_is_left(op: da.Op, n: int, device: str) -> N
 
 
 @pytest.mark.parametrize("max_hidden", [0.0, 0.3, 1.0])
-def test_boxes_go_by_the_share_that_was_set(max_hidden: float) -> None:
+def test_max_hidden_decides_which_boxes_are_dropped(max_hidden: float) -> None:
     before = coded_batch(1, 32, SIZE).then(RESIZE)
     for op in (
         da.RandomErasing(p=1, scale=(0.1, 0.5), value=NOWHERE, max_hidden=max_hidden),
@@ -81,7 +81,7 @@ def test_the_erased_rectangle_is_torchvisions_draw() -> None:
         assert np.abs(ours - theirs).max() < limit
 
 
-def test_an_image_without_room_for_the_rectangle_stays() -> None:
+def test_an_image_too_small_for_the_rectangle_does_not_change() -> None:
     op = da.RandomErasing(p=1, scale=(1, 1), ratio=(1, 1))
     before = coded_batch(0, 2, (50, 50)).then(da.Resize((50, 50)))
     after = before.then(op)
@@ -126,7 +126,7 @@ def test_p_is_the_share_of_images_and_0_changes_nothing(op: Any, device: str) ->
 
 
 @pytest.mark.parametrize("op", [da.RandomErasing(p=1, value=(1, 2, 3)), da.GridMask(p=1, value=(1, 2, 3))], ids=repr)
-def test_the_value_is_what_is_painted_also_on_floats(op: da.Op, device: str) -> None:
+def test_value_is_the_colour_also_in_floats(op: da.Op, device: str) -> None:
     photo = da.batch([np.full((300, 300, 3), 200, np.uint8)], device=device)
     for chain in ([op], [da.RandomPhotometricDistort(p=0), op]):
         colors = np.unique(photo.then(da.Resize((300, 300)), *chain).images[0].reshape(-1, 3).round(3), axis=0)

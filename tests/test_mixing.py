@@ -1,4 +1,4 @@
-"""Mosaic, CutMix, CopyPaste and MixUp, read off images whose pixels say where they come from."""
+"""Mosaic, CutMix, CopyPaste and MixUp, on images whose pixels encode their origin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COPY_PASTE = da.CopyPaste(p=0.7)
 
 
 def stays(op: Any, own: bool, piece: Piece) -> bool:
-    """By the rule of the op. `own`: the piece is of the image itself and not a partner's."""
+    """Return whether the op keeps the piece. `own`: it is of the image itself, not of a partner."""
     least = op.min_visibility if isinstance(op, da.Mosaic) or not own else 1 - op.max_hidden
     return piece.share >= least - 1e-9
 
@@ -34,7 +34,7 @@ def key(label: int, box: Any) -> tuple[Any, ...]:
 
 
 def check_batch(before: da.eager.Samples, op: Any) -> int:
-    """Exactly the objects that the rule keeps, each on the hull of its pixels; returns how many came from partners."""
+    """Compare with the objects that the rule keeps, each with the hull of its pixels. Return how many are partners'."""
     after, joined = before.then(op), 0
     for at, image in enumerate(after.images):
         left = [piece for piece in pieces(image, before) if stays(op, piece.image == at, piece)]
@@ -67,7 +67,7 @@ def test_boxes_lie_on_the_pixels_of_their_objects(op: da.Op, n: int, device: str
 
 
 def test_a_mosaic_shows_four_images_at_full_size(device: str) -> None:
-    own_places, partners, middles = set(), [], []
+    own_quadrants, partners, middles = set(), [], []
     for seed in range(4):
         samples = coded_batch(seed, 32, SIZE, device).then(RESIZE, da.Mosaic())
         for at, image in enumerate(samples.images):
@@ -87,10 +87,10 @@ def test_a_mosaic_shows_four_images_at_full_size(device: str) -> None:
             }
             (own,) = tiles[tiles[:, 0] == at]
             assert np.abs(samples.matrix[at] - [[1, 0, own[1]], [0, 1, own[2]]]).max() < 1e-9
-            own_places.add(tuple((own[1:] > 0).tolist()))
+            own_quadrants.add(tuple((own[1:] > 0).tolist()))
             partners += [tile[0] for tile in tiles if tile[0] != at]
             middles.append((right / 100, below / 80))
-    assert len(own_places) == 4
+    assert len(own_quadrants) == 4
     assert set(partners) == set(range(32))
     assert np.min(middles) >= 0.25 - 0.01
     assert np.max(middles) <= 0.75 + 0.01
@@ -105,7 +105,7 @@ def test_a_mosaic_ends_at_its_epoch(painted_files: tuple[Path, Path]) -> None:
 
 @pytest.fixture
 def painted_files(tmp_path: Path) -> tuple[Path, Path]:
-    """30 coded files of one size with boxes; red tells the image id, 10 and more."""
+    """30 coded files of one size with boxes; red encodes the image id, 10 and more."""
     images = []
     for at in range(30):
         boxes = np.random.default_rng(at).integers(0, 40, (at % 4, 4)) + np.array([0, 0, 40, 40])
@@ -134,7 +134,7 @@ def test_partners_are_of_the_same_batch(op: da.Op, painted_files: tuple[Path, Pa
 
 
 def is_mean_of_two(image: np.ndarray, own: int, others: set[int]) -> bool:
-    """Red is the weighted mean of two images of these; green and blue, alike in all, are as they were."""
+    """Return whether red is the weighted mean of two of these images; green and blue, equal in all, stay."""
     red = image[..., 0].astype(float)
     low, high = 1 + 7 * min(others), 1 + 7 * max(others)
     same = np.abs(image[..., 1:] - coded(own, SIZE)[..., 1:]).max() < 1e-3
@@ -158,7 +158,7 @@ def test_an_evaluation_with_one_image_left_over_mixes_it_with_itself(painted_fil
 
 @pytest.mark.parametrize("op", [da.Mosaic, da.CutMix, da.CopyPaste, da.MixUp])
 @pytest.mark.parametrize("seed", range(3))
-def test_where_nothing_is_drawn_nothing_changes(op: Any, seed: int, device: str) -> None:
+def test_images_that_drew_nothing_do_not_change(op: Any, seed: int, device: str) -> None:
     before = coded_batch(seed, 8, SIZE, device).then(RESIZE)
     for p in (0, 0.5):
         after, same = before.then(op(p=p)), 0
@@ -281,7 +281,7 @@ AFTER = [
 
 @pytest.mark.parametrize("seed", seeds(40, 200))
 def test_random_chains_keep_boxes_on_their_objects(seed: int, device: str) -> None:
-    """Every box has pixels of its object in it, at each of its sides if only one op came after Resize."""
+    """Every box contains pixels of its object, and is their hull if only one op came after Resize."""
     rng = np.random.default_rng(seed)
     before = coded_batch(seed, int(rng.integers(2, 9)), (130, 150), device)
     chain: list[da.Op] = [EXACT_GEOMETRY[at] for at in rng.integers(0, 4, rng.integers(0, 4))]
@@ -318,7 +318,7 @@ def test_boxes_turned_before_resize_are_mixed_as_their_hulls(seed: int) -> None:
 
 
 @pytest.mark.parametrize("op", [da.Mosaic(), da.CutMix(), da.CopyPaste(), da.MixUp()], ids=lambda op: type(op).__name__)
-def test_what_cannot_be_mixed_is_refused(op: da.Op, painted_files: tuple[Path, Path]) -> None:
+def test_recipes_and_batches_that_cannot_be_mixed_are_refused(op: da.Op, painted_files: tuple[Path, Path]) -> None:
     samples, reader = coded_batch(0, 2), da.CocoReader(*painted_files)
     with pytest.raises(ValueError, match=r"needs images of one size: give Resize \(height, width\)"):
         samples.then(da.Resize(100), op)

@@ -1,4 +1,4 @@
-"""Every pixel op against Pillow's or torchvision's, on the same parameters; what they draw; what they leave alone."""
+"""Pixel ops against Pillow or torchvision with the same parameters, their draws, and images that did not draw them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ids = {"ids": lambda op: type(op).__name__}
 
 
 def changed(op: da.Op, photo: np.ndarray = PHOTO, n: int = 1, device: str = "cpu", seed: int = 0) -> list[np.ndarray]:
-    """n images of `photo` after `op`, as float64."""
+    """Return n images of `photo` after `op`, as float64."""
     samples = da.batch([photo] * n, seed=seed, device=device).then(da.Resize(photo.shape[:2]), op)
     return [np.asarray(image, np.float64) for image in samples.images]
 

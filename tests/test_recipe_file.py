@@ -1,4 +1,4 @@
-"""Recipes in files, as code, and drawn again."""
+"""Recipes in files and as code, and draws that are replayed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_library_has_all_ops_and_no_bases() -> None:
     assert not {"Op", "GeometricOp", "PixelOp"} & set(library())
 
 
-def test_what_was_drawn_can_be_drawn_again(device: str) -> None:
+def test_a_draw_can_be_replayed(device: str) -> None:
     image = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
     boxes = [[[10, 10, 50, 40]]] * 8
     first = da.batch([image] * 8, boxes, seed=1, device=device).then(*RECIPE)

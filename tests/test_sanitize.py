@@ -1,4 +1,4 @@
-"""The rules for boxes against torchvision's and against Albumentations' definition."""
+"""SanitizeBoundingBoxes against torchvision's, and against Albumentations' definition of visibility."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESIZE = da.Resize(SIZE)
 
 
 @pytest.mark.parametrize(("min_size", "min_area"), [(1.0, 1.0), (10.0, 1.0), (1.0, 300.0), (7.5, 150.0)])
-def test_small_boxes_go_as_torchvisions_do(min_size: float, min_area: float) -> None:
+def test_small_boxes_are_dropped_as_in_torchvision(min_size: float, min_area: float) -> None:
     from test_against_torchvision import tv_tensors, v2
 
     samples = coded_batch(0, 32, SIZE).then(RESIZE)
@@ -56,7 +56,7 @@ def test_min_visibility_is_albumentations(min_visibility: float) -> None:
     assert dropped > 10 or min_visibility == 0
 
 
-def test_what_was_hidden_counts_too() -> None:
+def test_covered_area_is_not_visible() -> None:
     hidden = coded_batch(3, 32, SIZE).then(RESIZE, da.RandomErasing(p=1, scale=(0.3, 0.6), max_hidden=1))
     after = hidden.then(da.SanitizeBoundingBoxes(min_visibility=0.6))
     stricter = coded_batch(3, 32, SIZE).then(RESIZE, da.RandomErasing(p=1, scale=(0.3, 0.6), max_hidden=0.4))
@@ -64,7 +64,7 @@ def test_what_was_hidden_counts_too() -> None:
     assert sum(map(len, after.labels)) < sum(map(len, hidden.labels))
 
 
-def test_thin_boxes_go_by_their_aspect_ratio() -> None:
+def test_thin_boxes_are_dropped_by_their_aspect_ratio() -> None:
     boxes = [[0, 0, 40, 10], [0, 0, 10, 41], [0, 0, 41, 10], [5, 5, 6, 6]]
     samples = da.batch([np.zeros((*SIZE, 3), np.uint8)], [boxes], [[1, 2, 3, 4]])
     after = samples.then(RESIZE, da.SanitizeBoundingBoxes(max_aspect_ratio=4))
