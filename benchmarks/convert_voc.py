@@ -1,16 +1,16 @@
-"""Pascal VOC to COCO json with five programs, side by side on one machine in one run.
+"""Convert Pascal VOC to COCO json with five programs, interleaved on one machine.
 
     python benchmarks/convert_voc.py
 
-Draws 5,000 XML with about 36,000 boxes and JPEGs of 500 x 375 pixels into a temporary folder, installs globox,
-Datumaro and supervision in a virtual environment of its own beside them, and prints seconds for each:
+Draws 5,000 XML files with about 36,000 boxes and JPEGs of 500 x 375 pixels into a temporary folder, installs globox,
+Datumaro and supervision in a virtual environment there, and prints the seconds of each:
 
 plain loop       lxml and json.dump, 25 lines, nothing checked, no image opened: the floor for one process
-detaug           voc_to_coco: image headers read, every check on, the file on the disk
+detaug           voc_to_coco: image headers read, every check on, the file synced to the disk
 globox, Datumaro, supervision     as their manuals say; supervision decodes every image
 
-Each conversion is in a new process and timed in there, imports and start left out, in turns, so that a slow
-minute of the machine hits them alike. Boxes in the results are counted, to see that all of them did the work.
+Each conversion runs in a new process, which times it without imports and start. The programs take turns, so that a
+slow minute of the machine affects all of them. The boxes in the results are counted to check that each did the work.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ IMPORTS = {"plain loop": "lxml.etree", "globox": "globox", "Datumaro": "datumaro
 
 
 def draw_data_set(root: Path, count: int) -> int:
-    """Write the data set; how many boxes it has."""
+    """Write the data set; return the number of its boxes."""
     draw, boxes = random.Random(0), 0
     for name in ("Annotations", "JPEGImages", "ImageSets/Main"):
         (root / name).mkdir(parents=True)
@@ -155,7 +155,7 @@ def annotation_xml(stem: str, objects: str) -> str:
 
 
 def run_one(name: str, root: Path, output: Path) -> None:
-    """In a process of its own: import, convert, print the seconds of the conversion."""
+    """Import, convert, and print the seconds of the conversion, in a process of its own."""
     __import__(IMPORTS.get(name, "detaug.converters"))
     start = time.perf_counter()
     PROGRAMS[name](root, output)
@@ -163,7 +163,7 @@ def run_one(name: str, root: Path, output: Path) -> None:
 
 
 def make_environment(folder: Path) -> Path:
-    """A virtual environment with the other programs; its Python."""
+    """Make a virtual environment with the other programs; return its Python."""
     venv.create(folder, with_pip=True)
     python = folder / "bin/python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)

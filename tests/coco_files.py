@@ -14,7 +14,7 @@ BOXES = [[10, 10, 20, 30], [40, 10, 20, 30], [0, 0, 100, 80], [10.5, 20.25, 30, 
 
 
 def document() -> Document:
-    """A COCO json without a fault."""
+    """Return a COCO json without errors."""
     names = ("a.jpg", "b.jpg", "sub/c.png")
     return {
         "info": {"year": 2024},
@@ -32,7 +32,7 @@ def document() -> Document:
 
 
 def write_images(folder: Path) -> Path:
-    """The images of `document`, each with other bytes."""
+    """Write the images of `document`, each with other bytes; return the folder."""
     (folder / "sub").mkdir(parents=True)
     for name in ("a.jpg", "b.jpg"):
         (folder / name).write_bytes(with_segment(image_bytes(), name.encode(), 0xFE))

@@ -1,4 +1,4 @@
-"""What is kept of a json for the next start: it is used when it is right, and never otherwise."""
+"""The cache of a json's columns: used while it is valid, and never otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from detaug.converters.coco.annotations import AnnotationError, Annotations, rea
 
 @pytest.fixture
 def coco(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A json that is large enough, with its cache folders to itself."""
+    """Write a json that counts as large, with cache folders of its own."""
     monkeypatch.setattr(annotation_cache, "SMALLEST", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     return write(tmp_path / "data" / "train.json", width=100)
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written_has_its_cache_in_the_users_folder(
 
 
 def cannot_write_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For root, too, who may write everywhere."""
+    """Refuse to write there, for root too, who may write everywhere."""
     replacing = annotation_cache.replacing
 
     def refuse(path: Path) -> AbstractContextManager[Path]:

@@ -1,4 +1,4 @@
-"""read_annotations: columns of what is right, and one AnnotationError with file, entry and remedy for the rest."""
+"""read_annotations: columns of a valid json, and one AnnotationError with file, entry and remedy for any other."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ edits = st.lists(
 
 
 def edited(content: Document, all_edits: list[Any]) -> Document:
-    """A document after some edits, each of one value of one row."""
+    """Return the document after some edits, each of one value of one row."""
     for where, at, (what, key, value) in all_edits:
         rows = content[where]
         if not rows:
@@ -208,7 +208,7 @@ def edited(content: Document, all_edits: list[Any]) -> Document:
 
 
 def assert_usable(read: Annotations) -> None:
-    """What the reader builds on."""
+    """Check what readers rely on."""
     height, width = read.sizes[np.repeat(np.arange(len(read.image_ids)), np.diff(read.first))].T
     assert len(set(read.image_ids.tolist())) == len(set(read.file_names)) == len(read.image_ids) > 0
     assert read.first[0] == 0

@@ -66,7 +66,7 @@ def emptied(where: str) -> Change:
 
 
 def many(last: list[float]) -> Change:
-    """30 boxes of one size, and one more."""
+    """Return a change to 25 boxes of one size and a last one."""
 
     def change(content: Document, _: Path) -> None:
         row = content["annotations"][0]
@@ -87,7 +87,7 @@ def copied(_: Document, folder: Path) -> None:
 
 
 def palette_png(bits: int) -> bytes:
-    """A PNG of 100 x 80 pixels with a palette of this many bits per pixel."""
+    """Return a PNG of 100 x 80 pixels with a palette of this many bits per pixel."""
     image = Image.new("P", (WIDTH, HEIGHT))
     image.putpalette(bytes(range(3 * 2**bits)) if bits < 8 else bytes(range(256)) * 3)
     content = io.BytesIO()
@@ -206,9 +206,9 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
         "images[2] (id 3, sub/c.png): has two eXIf chunks, which crash DALI's decoder; save it again",
         set(),
     ),
-    ("size-wrong", image(width=101), "the json says 101 x 80, the file 100 x 80", set()),
-    ("size-unrotated", file("a.jpg", rotated_jpeg(6)), "the file 80 x 100 with EXIF orientation 6", set()),
-    ("size-wrong", file("a.jpg", rotated_jpeg(6, size=(50, 40))), "the json says 100 x 80, the file 40 x 50", set()),
+    ("size-wrong", image(width=101), "101 x 80 in the json, 100 x 80 in the file", set()),
+    ("size-unrotated", file("a.jpg", rotated_jpeg(6)), "80 x 100 in the file with EXIF orientation 6", set()),
+    ("size-wrong", file("a.jpg", rotated_jpeg(6, size=(50, 40))), "100 x 80 in the json, 40 x 50 in the file", set()),
 ]
 WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("size-not-integer", image(width=100.0), "width 100.0 is read as 100", set()),
@@ -287,7 +287,7 @@ def test_warnings(folder: Path, kind: str, change: Change, message: str, more: s
 
 
 def assert_cleanable(summary: CheckSummary) -> None:
-    """A cleaned file passes check without errors, and everybody can load it; unless nothing is left."""
+    """Check that a cleaned file has no errors and loads everywhere, unless nothing is left."""
     clean = summary.annotations.with_name("clean.json")
     try:
         check_coco(summary.annotations, summary.image_folder, clean=clean)
@@ -316,7 +316,7 @@ def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------
-# What the cases above cannot say
+# Further cases
 
 
 @pytest.mark.parametrize(
@@ -590,7 +590,7 @@ def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:
     [
         (["no.json", "{images}"], "no.json: no such file"),
         (["{images}/a.jpg", "{images}"], "not readable as json"),
-        (["{json}", "{images}/no"], "/no: no such folder; it must hold the images that "),
+        (["{json}", "{images}/no"], "/no: no such folder; it must have the images of "),
         (["{json}", "{images}/.."], "none of the 3 images of {json} is here, the first is 'a.jpg'; give the folder"),
         (["{json}", "{images}/.."], "; {images} has it"),
         (["{json}", "{images}", "--size", "300"], "must be HxW pixels, such as 300x300, got '300'"),
@@ -632,7 +632,7 @@ def cut_in_half(data: bytes) -> bytes:
 
 
 def data_set(folder: Path, broken: dict[int, bytes], count: int = 40) -> Path:
-    """count JPEGs, some of them replaced; the json beside the folder."""
+    """Write `count` JPEGs, some of them replaced, and the json beside the folder; return the json."""
     folder.mkdir()
     row = document()["images"][0]
     images = [row | {"id": n, "file_name": f"{n}.jpg"} for n in range(count)]

@@ -28,7 +28,7 @@ RUN_AND_LIST = """if True:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set of two images. Not to be written into."""
+    """Write a data set of two images, which tests only read."""
     xmls = {"a": voc_xml(box_xml(1, 1, 9, 9)), "b": voc_xml(box_xml(90, 1, 120, 9, name="dog"))}
     return devkit(tmp_path_factory.mktemp("cli") / "voc", xmls, splits={"train": "a\n"})
 

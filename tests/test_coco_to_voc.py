@@ -1,4 +1,4 @@
-"""COCO json to Pascal VOC: there and back again, what is refused, and what is never overwritten."""
+"""COCO json to Pascal VOC and back; what is refused, and what is never overwritten."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def corners_of(path: Path) -> list[list[str]]:
 
 
 def kinds(summary: Summary) -> dict[str, int]:
-    """The counts of findings, without the one about the images' licences."""
+    """Count the findings of each kind, except those about the images' licences."""
     return {kind: count for kind, count in summary.kind_counts.items() if kind != "key-dropped"}
 
 
@@ -111,7 +111,7 @@ def test_random_corners_come_back(examples: int) -> None:
     )
 
 
-def test_every_run_gives_the_same_bytes_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_second_conversion_gives_the_same_bytes_and_writes_nothing(tmp_path: Path) -> None:
     output, _ = converted(document(), tmp_path)
     before = files_below(output), (output / "classes.txt").stat().st_mtime_ns
     converted(document(), tmp_path)
@@ -121,7 +121,7 @@ def test_every_run_gives_the_same_bytes_and_changes_nothing(tmp_path: Path) -> N
     assert files_below(other) == before[0]
 
 
-def test_a_second_split_joins_the_first(tmp_path: Path) -> None:
+def test_a_second_split_is_added(tmp_path: Path) -> None:
     first, second = document(), document()
     second["images"] = [dict(image, file_name=f"v{image['file_name']}") for image in second["images"]]
     converted(first, tmp_path)
@@ -130,7 +130,7 @@ def test_a_second_split_joins_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Annotations/b.xml", "classes.txt", "ImageSets/Main/train.txt", "JPEGImages/a.jpg"])
-def test_somebody_elses_file_is_never_replaced(tmp_path: Path, name: str) -> None:
+def test_a_file_with_other_content_is_never_replaced(tmp_path: Path, name: str) -> None:
     path = tmp_path / "VOC" / name
     path.parent.mkdir(parents=True)
     path.write_text("precious")
@@ -141,7 +141,7 @@ def test_somebody_elses_file_is_never_replaced(tmp_path: Path, name: str) -> Non
     assert files_below(tmp_path / "VOC") == {name: b"precious"}
 
 
-def test_an_image_of_the_same_length_is_somebody_elses_too(tmp_path: Path) -> None:
+def test_an_image_of_the_same_length_is_not_replaced(tmp_path: Path) -> None:
     images = write_images(tmp_path / "images")
     other = tmp_path / "VOC/JPEGImages/a.jpg"
     other.parent.mkdir(parents=True)
@@ -150,7 +150,7 @@ def test_an_image_of_the_same_length_is_somebody_elses_too(tmp_path: Path) -> No
         converted(document(), tmp_path, images=images, with_images="copy")
 
 
-def test_a_broken_link_is_somebody_elses_file_too(tmp_path: Path) -> None:
+def test_a_broken_link_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "VOC").mkdir()
     (tmp_path / "VOC/classes.txt").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ConversionError, match="would be replaced"):
@@ -159,7 +159,7 @@ def test_a_broken_link_is_somebody_elses_file_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_images", ["none", "copy", "link"])
-def test_images_stay_or_come_along(tmp_path: Path, with_images: Any) -> None:
+def test_images_stay_or_are_brought(tmp_path: Path, with_images: Any) -> None:
     folder = write_images(tmp_path / "images")
     output, summary = converted(document(), tmp_path, images=folder, with_images=with_images)
     made = output / "JPEGImages"
@@ -209,7 +209,7 @@ def test_bad_entries_stop_or_are_skipped(tmp_path: Path, content: Document, kind
     assert boxes == summary.boxes < 5
 
 
-def test_of_two_images_with_one_id_both_go(tmp_path: Path) -> None:
+def test_both_images_with_one_id_are_left_out(tmp_path: Path) -> None:
     content = change("images", 1, id=1)
     with pytest.raises(ConversionError, match=r"id 1 is taken by images\[0\] already \(image-id-repeated\)"):
         converted(content, tmp_path)
@@ -229,7 +229,7 @@ def test_annotation_ids_are_not_needed(tmp_path: Path) -> None:
     assert (summary.boxes, kinds(summary)) == (5, {})
 
 
-def test_what_voc_has_no_place_for_is_counted(tmp_path: Path) -> None:
+def test_keys_that_voc_does_not_have_are_counted(tmp_path: Path) -> None:
     content = document()
     content["annotations"][0] |= {"segmentation": [[1, 2, 3, 4, 5, 6]], "score": 0.5, "area": 3, "pose": "Left"}
     content["annotations"][1] |= {"segmentation": [[1, 2, 3, 4, 5, 6]]}
@@ -242,7 +242,7 @@ def test_what_voc_has_no_place_for_is_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_crowds_flags_poses_and_names_are_made_to_fit(tmp_path: Path) -> None:
+def test_crowds_flags_poses_and_names_are_adapted(tmp_path: Path) -> None:
     content = document()
     content["categories"][1]["name"] = " big  dog"
     content["annotations"][0] |= {"iscrowd": 1, "truncated": "much", "pose": "\x01"}
@@ -321,7 +321,7 @@ def test_an_interrupted_run_leaves_no_partial_file(tmp_path: Path) -> None:
     assert files_below(output).items() >= before.items()
 
 
-def test_progress_is_told_in_steps_of_64_files(tmp_path: Path) -> None:
+def test_progress_is_reported_every_64_files(tmp_path: Path) -> None:
     content = document()
     content["images"] = [dict(content["images"][0], id=n, file_name=f"{n}.jpg") for n in range(1, 129)]
     calls: list[tuple[int, int]] = []

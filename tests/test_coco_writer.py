@@ -1,4 +1,4 @@
-"""Writing COCO json."""
+"""COCO json as written."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def findings_page() -> str:
             "| kind | effect | meaning |\n|---|---|---|",
             *conversions,
             "\n## detaug check\n",
-            "error: training would stop there, or learn something else than the json says. warning: a person should",
+            "error: training would stop, or learn something wrong. warning: a person should",
             "look.\n",
             "| kind | severity | meaning |\n|---|---|---|",
             *checks,

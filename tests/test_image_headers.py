@@ -1,4 +1,4 @@
-"""Image headers, against what DALI decodes."""
+"""Image headers compared with what DALI decodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def turned(orientation: int = 6) -> bytes:
 
 
 def png_with(orientation: int, before: bytes) -> bytes:
-    """A PNG with an eXIf chunk before the chunk of that name."""
+    """Return a PNG with an eXIf chunk before the chunk of that name."""
     data = image_bytes(kind="PNG")
     position = data.index(before) - 4
     return data[:position] + png_chunk(b"eXIf", exif(orientation)) + data[position:]
@@ -71,7 +71,7 @@ IMAGES = {
 
 @pytest.fixture(scope="module")
 def decoded_sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
-    """(width, height) of each image as DALI decodes it on the CPU."""
+    """Return (width, height) of each image as DALI decodes it on the CPU."""
     import nvidia.dali.fn as fn
     from nvidia.dali import pipeline_def
 

@@ -18,7 +18,7 @@ from detaug.converters.check.check import check_coco
 
 
 def renamed(prefix: str, content: Document | None = None) -> Document:
-    """The document with other file names."""
+    """Return the document with other file names."""
     content = content or document()
     content["images"] = [dict(image, file_name=f"{prefix}{image['file_name']}") for image in content["images"]]
     return content
@@ -39,7 +39,7 @@ def kinds(summary: Summary) -> dict[str, int]:
 
 
 def objects(*contents: Document) -> list[tuple[str, str, list[float]]]:
-    """(file name, class, box) of every annotation."""
+    """Return (file name, class, box) of every annotation."""
     found = []
     for content in contents:
         images = {row["id"]: row["file_name"] for row in content["images"]}
@@ -158,7 +158,7 @@ def test_bad_entries_stop_or_are_skipped(tmp_path: Path) -> None:
     assert merged(tmp_path, document(), second, on_error="skip")[1].boxes == 9
 
 
-def test_names_that_are_nearly_one(tmp_path: Path) -> None:
+def test_names_that_are_nearly_equal(tmp_path: Path) -> None:
     second = renamed("x")
     second["categories"][0]["name"] = "Cat "
     content, summary = merged(tmp_path, document(), second)
@@ -168,7 +168,7 @@ def test_names_that_are_nearly_one(tmp_path: Path) -> None:
     ]
 
 
-def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
+def test_two_merges_give_the_same_bytes(tmp_path: Path) -> None:
     merged(tmp_path, document(), renamed("x"))
     before = (tmp_path / "out.json").read_bytes()
     merged(tmp_path, document(), renamed("x"))

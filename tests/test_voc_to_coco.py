@@ -1,4 +1,4 @@
-"""Pascal VOC to COCO: each odd file that data sets hold, written out here, and what becomes of it."""
+"""Pascal VOC to COCO: every kind of odd file that data sets have, and the result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kinds(summary: VocSummary) -> dict[str, int]:
 
 
 def refused(root: Path, **options: Any) -> ConversionError:
-    """The error of a data set that is not converted, after which there is no output."""
+    """Return the error of a data set that cannot be converted; there must be no output."""
     output = root.parent / "refused.json"
     with pytest.raises(ConversionError) as caught:
         voc_to_coco(root, output, **options)
@@ -136,7 +136,7 @@ def test_coordinates_of_zero_are_one_line_with_the_remedy(tmp_path: Path) -> Non
     assert "--origin zero" not in str(one(tmp_path, box_xml(1, 1, 10, 10))[1])
 
 
-def test_findings_say_what_was_and_what_is(tmp_path: Path) -> None:
+def test_findings_have_the_values_before_and_after(tmp_path: Path) -> None:
     xml = f"<annotation>\n{box_xml(5, 5, 9, 9)}\n{box_xml(90, 70, 120, 90)}</annotation>"
     _, summary = one(tmp_path, xml=xml)
     clipped = next(finding for finding in summary.findings if finding.kind == "box-clipped")
@@ -152,7 +152,7 @@ def test_repeated_box_is_kept_and_reported(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- objects
 
 
-def test_child_order_parts_actions_and_comments_mean_nothing(tmp_path: Path) -> None:
+def test_child_order_parts_actions_and_comments_are_ignored(tmp_path: Path) -> None:
     part = f"<part>{box_xml(1, 1, 3, 3, name='head')}<name>head</name></part>"
     xml = f"""<annotation><!-- none --><object><?pi?><actions><jumping>1</jumping></actions>{part}
         <bndbox><ymax>40</ymax><!-- c --><xmax>30</xmax><ymin>20</ymin><xmin>1<!-- split -->0</xmin></bndbox>
@@ -238,7 +238,7 @@ def test_class_names_that_look_alike_are_reported(tmp_path: Path) -> None:
         (box_xml("1</xmin><xmin>2", 1, 9, 9), "child-repeated"),
     ],
 )
-def test_objects_without_a_meaning_are_refused(tmp_path: Path, objects: str, kind: str) -> None:
+def test_incomplete_objects_are_refused(tmp_path: Path, objects: str, kind: str) -> None:
     error = refused(devkit(tmp_path / "voc", {"a": voc_xml(objects)}))
     assert [(f.kind, f.object_index, f.line) for f in error.findings] == [(kind, 0, 1)]
 
@@ -399,7 +399,7 @@ def test_bad_xml_is_refused_and_named(tmp_path: Path, data: bytes, kind: str) ->
 
 
 def in_utf7(text: str) -> bytes:
-    """UTF-7, in which "<!" may be written as a code that no search for bytes finds."""
+    """Encode in UTF-7, where "<!" may be written as a code that no search for bytes finds."""
     data = text.encode("utf-7").replace(b"+ADwAIQ-", b"<!").replace(b"<!", b"+ADwAIQ-")
     return b'<?xml version="1.0" encoding="UTF-7"?>' + data
 
@@ -827,7 +827,7 @@ def test_nothing_left_is_an_error(tmp_path: Path) -> None:
 
 
 def odd_data_set(folder: Path, order: list[int]) -> Path:
-    """300 files with something to report in many, written in the given order."""
+    """Write 300 files, many with something to report, in the given order."""
     xmls = {}
     for n in order:
         name = ["cat", "dog", "Cat ", "猫"][n % 4]
@@ -844,7 +844,7 @@ def odd_data_set(folder: Path, order: list[int]) -> Path:
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
-    """Whatever the order in the folder, the hash seed and the number of jobs."""
+    """With any order in the folder, hash seed and number of jobs."""
     written = set()
     for n, (seed, jobs) in enumerate([("0", 1), ("1", 3)]):
         order = random.Random(n).sample(range(300), 300)
@@ -872,7 +872,7 @@ def test_report_holds_every_finding_and_its_meaning(tmp_path: Path) -> None:
     )
 
 
-def test_an_interrupted_run_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_conversion_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = devkit(tmp_path / "voc", {"a": voc_xml()})
     output = tmp_path / "out.json"
     output.write_text("old")

@@ -26,12 +26,12 @@ YAML = "train: images/train\nval: images/val\nnames: [cat, dog]\n"
 
 
 def jpeg(text: str) -> bytes:
-    """A JPEG of 100 x 80 pixels, other bytes for another text."""
+    """Return a JPEG of 100 x 80 pixels, with other bytes for another text."""
     return with_segment(image_bytes(), text.encode(), 0xFE)
 
 
 def data_set(folder: Path, labels: dict[str, str | bytes], yaml: str = YAML) -> Path:
-    """Images a, b, ... of a train split, and label files."""
+    """Write images a, b, ... of a train split, and label files."""
     write_files(folder, {f"images/train/{name}.jpg": jpeg(name) for name in labels} | {"data.yaml": yaml})
     write_files(folder, {f"labels/train/{name}.txt": text for name, text in labels.items()})
     return folder

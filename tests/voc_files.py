@@ -1,4 +1,4 @@
-"""Small Pascal VOC data sets for the tests: every XML and every image is made here, byte by byte."""
+"""Make small Pascal VOC data sets for the tests: every XML and every image, byte by byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 100, 80
 def image_bytes(
     size: tuple[int, int] = (WIDTH, HEIGHT), kind: str = "JPEG", mode: str = "RGB", **options: Any
 ) -> bytes:
-    """An image of size (width, height), each time the same noise."""
+    """Return an image of size (width, height), always the same noise."""
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).convert(mode).save(file, kind, **options)
@@ -32,7 +32,7 @@ def image_bytes(
 
 
 def exif(orientation: int, order: str = "<", type_: int = 3) -> bytes:
-    """An EXIF block that holds an orientation and nothing else, from its TIFF header on."""
+    """Return an EXIF block with an orientation only, from its TIFF header on."""
     value = struct.pack(order + "I", orientation) if type_ == 4 else struct.pack(order + "HH", orientation, 0)
     entry = struct.pack(order + "HHI", 0x0112, type_, 1) + value
     head = b"II*\0" if order == "<" else b"MM\0*"
@@ -40,28 +40,28 @@ def exif(orientation: int, order: str = "<", type_: int = 3) -> bytes:
 
 
 def with_segment(jpeg: bytes, payload: bytes, marker: int = 0xE1) -> bytes:
-    """The JPEG with one more segment at its beginning."""
+    """Return the JPEG with one more segment at its beginning."""
     return jpeg[:2] + bytes([0xFF, marker]) + struct.pack(">H", len(payload) + 2) + payload + jpeg[2:]
 
 
 def png_chunk(name: bytes, data: bytes) -> bytes:
-    """One chunk of a PNG."""
+    """Return one chunk of a PNG."""
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def rotated_jpeg(orientation: int, **options: Any) -> bytes:
-    """A JPEG with an EXIF orientation."""
+    """Return a JPEG with an EXIF orientation."""
     return with_segment(image_bytes(**options), b"Exif\0\0" + exif(orientation))
 
 
 def box_xml(xmin: object, ymin: object, xmax: object, ymax: object, name: str = "cat", more: str = "") -> str:
-    """One <object>."""
+    """Return one <object>."""
     corners = f"<xmin>{xmin}</xmin><ymin>{ymin}</ymin><xmax>{xmax}</xmax><ymax>{ymax}</ymax>"
     return f"<object><name>{name}</name>{more}<bndbox>{corners}</bndbox></object>"
 
 
 def voc_xml(*objects: str, filename: str = "", size: tuple[object, object] | None = (WIDTH, HEIGHT)) -> str:
-    """One <annotation>."""
+    """Return one <annotation>."""
     name = f"<filename>{filename}</filename>" if filename else ""
     sides = "" if size is None else f"<size><width>{size[0]}</width><height>{size[1]}</height></size>"
     return f"<annotation>{name}{sides}{''.join(objects)}</annotation>"
@@ -82,7 +82,7 @@ def devkit(
     images: Mapping[str, bytes] | None = None,
     splits: Mapping[str, str | bytes] | None = None,
 ) -> Path:
-    """A data set in the devkit's layout; by default each XML has a JPEG of its stem, all different."""
+    """Write a data set in the devkit's layout; by default each XML has a JPEG of its stem, all different."""
     if images is None:
         images = {f"{stem}.jpg": with_segment(image_bytes(), stem.encode(), 0xFE) for stem in xmls}
     for name in ("Annotations", "JPEGImages"):
@@ -94,7 +94,7 @@ def devkit(
 
 
 def convert(root: Path, **options: Any) -> tuple[dict[str, Any], VocSummary]:
-    """Convert, and check what has to hold for every file that is written."""
+    """Convert, and check what every written file must fulfil."""
     output = options.pop("output", root.parent / "out.json")
     summary = voc_to_coco(root, output, **options)
     document = json.loads(output.read_bytes())
@@ -104,7 +104,7 @@ def convert(root: Path, **options: Any) -> tuple[dict[str, Any], VocSummary]:
 
 
 def assert_valid(document: dict[str, Any], summary: VocSummary) -> None:
-    """Ids count from 1, boxes lie inside their images and have an area, the summary counts what is there."""
+    """Check that ids count from 1, boxes lie inside their images and have an area, and the summary counts them."""
     images, annotations = document["images"], document["annotations"]
     for rows in (images, annotations, document["categories"]):
         assert [row["id"] for row in rows] == list(range(1, len(rows) + 1))
@@ -124,6 +124,6 @@ def assert_valid(document: dict[str, Any], summary: VocSummary) -> None:
 
 
 def boxes_of(document: dict[str, Any], file_name: str | None = None) -> list[list[float]]:
-    """The boxes of one image, or of all."""
+    """Return the boxes of one image, or of all."""
     names = {image["id"]: image["file_name"] for image in document["images"]}
     return [row["bbox"] for row in document["annotations"] if file_name in (None, names[row["image_id"]])]

@@ -39,7 +39,7 @@ class OtherSplit(NamedTuple):
 def read_headers(table: Table, folder: Path, progress: Progress | None = None) -> list[Header]:
     """Read the header of every image of the json, in its order."""
     if not folder.is_dir():
-        raise AnnotationError(f"{folder}: no such folder; it must hold the images that {table.path} names")
+        raise AnnotationError(f"{folder}: no such folder; it must have the images of {table.path}")
     names = with_progress(table.file_names, progress, step=256)
     headers = [_header(folder, name) if name else None for name in names]
     if any(table.file_names) and not any(headers):
@@ -140,7 +140,7 @@ def _size_fault(width: int, height: int, header: ImageHeader) -> tuple[str, str]
     if (width, height) == (header.width, header.height):
         shows = header.orientation in (5, 6, 7, 8) and width != height
         return ("orientation-unclear", f"{turned}, {width} x {height}") if _turns(header) and not shows else None
-    sizes = f"the json says {width} x {height}, the file {header.width} x {header.height}"
+    sizes = f"{width} x {height} in the json, {header.width} x {header.height} in the file"
     if (width, height) == header.stored_size:
         return "size-unrotated", f"{sizes} with {turned}: its boxes are those of the unrotated image"
     return "size-wrong", sizes

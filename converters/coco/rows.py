@@ -120,13 +120,13 @@ def clipped(rows: CocoRows) -> Iterator[Finding]:
                 yield Finding(str(rows.table.path), "box-clipped", before=before, note=note)
 
 
-def dropped_keys(rows: CocoRows, kept: frozenset[str] = frozenset()) -> Iterator[Finding]:
+def dropped_keys(rows: CocoRows, supported: frozenset[str] = frozenset()) -> Iterator[Finding]:
     """Yield a finding, with the number of rows, for each key with a value that the other format has no place for."""
     counts: Counter[str] = Counter()
     for where, positions, known in (("images", rows.images, _IMAGE_KEYS), ("annotations", rows.boxes, _BOX_KEYS)):
         for at in positions.tolist():
             row = rows.table.row(where, at)  # type: ignore[arg-type]
-            counts.update(f"{where}.{key}" for key in row.keys() - known - kept if _has_value(key, row[key]))
+            counts.update(f"{where}.{key}" for key in row.keys() - known - supported if _has_value(key, row[key]))
     for key, count in sorted(counts.items()):
         note = f"{key}, in {count:,} of its rows, has no place in the other format"
         yield Finding(str(rows.table.path), "key-dropped", before=[key, count], note=note)

@@ -41,7 +41,7 @@ class Finding:
         return KINDS[self.kind].effect
 
     def as_dict(self) -> dict[str, object]:
-        """Return the fields as json holds them."""
+        """Return the fields for a json report."""
         return asdict(self)
 
     def __str__(self) -> str:

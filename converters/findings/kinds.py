@@ -27,7 +27,7 @@ KINDS: dict[str, Kind] = {
     "xml-unreadable": Kind("error", "the XML file cannot be opened or read"),
     "xml-broken": Kind("error", "the XML does not parse: broken, cut off, or not in the encoding it declares"),
     "xml-too-large": Kind("error", "the XML is larger than 8 MiB or nested deeper than 256 elements"),
-    "xml-doctype": Kind("error", "the XML holds a DOCTYPE; these can define entities, so none is accepted"),
+    "xml-doctype": Kind("error", "the XML has a DOCTYPE, which can define entities, so none is accepted"),
     "xml-not-voc": Kind("error", "the XML's root element is not <annotation>"),
     "child-repeated": Kind("error", "an element that may occur once occurs twice, so its meaning is unclear"),
     "object-no-name": Kind("error", "an object has no <name>, or an empty one"),
@@ -37,9 +37,9 @@ KINDS: dict[str, Kind] = {
     "image-shared": Kind("error", "the image found for an XML already belongs to another XML"),
     "image-unreadable": Kind("error", "the image's header cannot be read"),
     "image-format": Kind("error", "the image is in a format that DALI does not decode, or crashes on"),
-    "file-name-not-utf8": Kind("error", "the image's file name is not valid UTF-8, which json cannot hold"),
+    "file-name-not-utf8": Kind("error", "the image's file name is not valid UTF-8, so json cannot store it"),
     "split-entry-missing": Kind("error", "the split names something that has neither an XML nor an image"),
-    "file-name-unusable": Kind("error", "a name holds control characters, which the output cannot hold"),
+    "file-name-unusable": Kind("error", "a name has control characters, which the output cannot contain"),
     "stem-repeated": Kind(
         "error", "two images differ only in their extension, so they would share one annotation file"
     ),
@@ -65,7 +65,7 @@ KINDS: dict[str, Kind] = {
     "name-spaces": Kind("repaired", "a class name had spaces or line breaks around or inside it"),
     "flag-invalid": Kind("repaired", "difficult, truncated or occluded is neither 0 nor 1; 0 was used"),
     "difficult-crowd": Kind("repaired", "an object is marked difficult and became a crowd (--difficult crowd)"),
-    "polygon-boxed": Kind("repaired", "a polygon became the smallest box that holds its corners"),
+    "polygon-boxed": Kind("repaired", "a polygon became the smallest box around its corners"),
     "crowd-difficult": Kind("repaired", "a crowd (iscrowd 1) was marked difficult, the nearest that VOC has"),
     "unlabelled-kept": Kind("noted", "an image has no XML and was kept as an image without boxes"),
     "image-joined": Kind("noted", "an image is in two of the files that are merged; its boxes were combined"),
@@ -89,7 +89,7 @@ KINDS: dict[str, Kind] = {
 }
 
 # Findings of `detaug check`.
-# error: training would stop, or learn something else than the json says. `CocoReader` raises on those that can be
+# error: training would stop, or learn something else than what is in the json. `CocoReader` raises on those that can be
 # seen without opening images: the kinds up to "box-outside". warning: training runs; a person should look.
 CHECK_KINDS: dict[str, Kind] = {
     "images-empty": Kind("error", "the json has no images"),

@@ -37,7 +37,7 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
     """Return ROOT/Annotations with ROOT/JPEGImages (or ROOT/images) where they exist, else ROOT for both."""
     for folder in filter(None, (root, images, annotations)):
         if not folder.is_dir():
-            raise ConversionError(f"{folder} is not a folder; give the folder that holds the VOC data set")
+            raise ConversionError(f"{folder} is not a folder; give the folder of the VOC data set")
     children = {path.name.lower(): path for path in sorted(root.iterdir(), reverse=True) if path.is_dir()}
     if annotations is None:
         annotations = children.get("annotations", root)
@@ -52,4 +52,4 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
 def _refuse_devkit_parent(root: Path) -> None:
     parts = sorted(path.parent.name for path in root.glob("*/Annotations") if (path.parent / "JPEGImages").is_dir())
     if parts:
-        raise ConversionError(f"{root} holds the data sets {', '.join(parts)}; convert each: {root / parts[0]}")
+        raise ConversionError(f"{root} contains the data sets {', '.join(parts)}; convert each: {root / parts[0]}")

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from multiprocessing import get_context
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.conversion.choices import OnError
-from detaug.converters.conversion.classes import alike_classes
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
-from detaug.converters.files.digests import repeated_files
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import PathLike, list_files, stem_of
-from detaug.converters.findings.errors import ConversionError
-from detaug.converters.findings.finding import Finding
+from detaug.converters.files.paths import PathLike
 from detaug.converters.voc.boxes import Origin
-from detaug.converters.voc.folders import Folders, find_folders
-from detaug.converters.voc.matching import BY_FILENAME, SAME_STEM, ImageNames, Pair, pair_by_stem, settle_claims
+from detaug.converters.voc.data_set import PairReader, read_data_set
+from detaug.converters.voc.folders import find_folders
 from detaug.converters.voc.pairs import (
     DIFFICULT,
     OCCLUDED,
@@ -35,13 +23,9 @@ from detaug.converters.voc.pairs import (
     PairResult,
     Unlabelled,
     VocRules,
-    read_pair,
 )
-from detaug.converters.voc.splits import find_split, known_stem, pair_split, read_split
 
 VocSummary = Summary
-
-_PAIRS_AT_ONCE = 64
 
 
 def voc_to_coco(
@@ -99,7 +83,7 @@ def voc_to_coco(
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     paths = output_files({"output": output, "report": report})
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
-    results, findings = _read_all(_Reader(folders, rules, jobs, progress), split)
+    results, findings = read_data_set(PairReader(folders, rules, jobs, progress), split)
     stop_on_errors(findings, rules.on_error, paths.get("report"))
     refuse_nothing_left(len(results), root, findings)
     class_counts = _class_counts(results, rules)
@@ -117,163 +101,6 @@ def voc_to_coco(
 
 def _optional_path(path: PathLike | None) -> Path | None:
     return None if path is None else Path(path)
-
-
-class _Reader(NamedTuple):
-    folders: Folders
-    rules: VocRules
-    jobs: int
-    progress: Progress | None
-
-    def read(self, pairs: Sequence[Pair]) -> list[PairResult]:
-        """Read pairs in several processes, in their order."""
-        read = partial(_read_chunk, folders=self.folders, rules=self.rules)
-        chunks = [pairs[start : start + _PAIRS_AT_ONCE] for start in range(0, len(pairs), _PAIRS_AT_ONCE)]
-        results: list[PairResult] = []
-        for chunk in _in_order(read, chunks, self.jobs):
-            results.extend(map(_interned, chunk))
-            if self.progress:
-                self.progress(len(results), len(pairs))
-        return results
-
-
-def _read_chunk(pairs: Sequence[Pair], folders: Folders, rules: VocRules) -> list[PairResult]:
-    return [read_pair(pair, folders, rules) for pair in pairs]
-
-
-def _in_order(
-    read: Callable[[Sequence[Pair]], list[PairResult]], chunks: list[Sequence[Pair]], jobs: int
-) -> Iterator[list[PairResult]]:
-    if jobs == 1 or len(chunks) < 2:
-        yield from map(read, chunks)
-        return
-    # Forked, since a spawned process would import the caller's script again; the children only read files.
-    with ProcessPoolExecutor(
-        min(jobs, len(chunks)), get_context("fork"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
-    ) as pool:
-        try:
-            yield from pool.map(read, chunks)
-        except BrokenProcessPool as error:
-            raise ConversionError("a reading process was killed (out of memory?); use fewer --jobs") from error
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _interned(result: PairResult) -> PairResult:
-    """Share equal class names and poses, which arrive from another process as copies."""
-    return result._replace(names=tuple(map(sys.intern, result.names)), poses=tuple(map(sys.intern, result.poses)))
-
-
-def _read_all(reader: _Reader, split: str | None) -> tuple[list[PairResult], list[Finding]]:
-    """Return the results that can be used, in the order of the image ids, and every finding."""
-    folders, rules = reader.folders, reader.rules
-    images = ImageNames(list_files(folders.images, IMAGE_EXTENSIONS))
-    xmls = list_files(folders.annotations, (".xml",))
-    if not xmls:
-        raise ConversionError(f"{folders.annotations} has no XML files; give the folder that holds the VOC data set")
-    pairs, findings = _pairs(folders, split, xmls, images)
-    results = _find_by_filename(reader.read(pairs), images, reader)
-    _refuse_other_folder(results, folders)
-    results = _refuse_shared_images(results, pairs, pair_by_stem(xmls, images), folders)
-    if split is None:
-        results += _read_unlabelled(results, pairs, images, reader)
-        results.sort(key=lambda result: (result.image or "", result.xml or ""))
-    for result in results:
-        findings.extend(result.findings)
-    usable = [result for result in results if not result.failed and _is_wanted(result, rules)]
-    findings.extend(_identical_images(usable, folders))
-    findings.extend(_class_findings(usable, rules))
-    return usable, findings
-
-
-def _is_wanted(result: PairResult, rules: VocRules) -> bool:
-    return result.xml is not None or rules.unlabelled == "keep"
-
-
-def _pairs(
-    folders: Folders, split: str | None, xmls: list[str], images: ImageNames
-) -> tuple[list[Pair], list[Finding]]:
-    if split is None:
-        return pair_by_stem(xmls, images), []
-    by_stem = {stem_of(xml): xml for xml in reversed(xmls)}
-    path = find_split(folders, split)
-    entries = read_split(path, lambda name: known_stem(name, by_stem, images) is not None)
-    return pair_split(entries, f"ImageSets/Main/{path.name}", by_stem, images)
-
-
-def _find_by_filename(results: list[PairResult], images: ImageNames, reader: _Reader) -> list[PairResult]:
-    """Find the images of the XML whose stem no image has (decision 3)."""
-    found = {}
-    for result in results:
-        if result.image is None and result.xml is not None:
-            candidates = images.with_filename(result.filename, result.xml.rpartition("/")[0])
-            pair = Pair(result.xml, candidates, BY_FILENAME)
-            found[result.xml] = (
-                read_pair(pair, reader.folders, reader.rules) if candidates else _missing(result, reader.folders)
-            )
-    return [found.get(result.xml or "", result) for result in results]
-
-
-def _missing(result: PairResult, folders: Folders) -> PairResult:
-    assert result.xml is not None
-    label = folders.xml_prefix + result.xml
-    note = f"no image in {folders.images} has its stem or its <filename> {result.filename!r}"
-    finding = Finding(label, "image-missing", before=result.filename, note=note)
-    return result._replace(image="", findings=(finding,))
-
-
-def _refuse_other_folder(results: list[PairResult], folders: Folders) -> None:
-    """Raise ConversionError where no XML has its image: the folder is wrong, rather than every image missing."""
-    missing = [finding for result in results for finding in result.findings if finding.kind == "image-missing"]
-    if len(missing) > 1 and len(missing) == sum(result.xml is not None for result in results):
-        raise ConversionError(
-            f"{folders.images} has the image of none of the {len(missing):,} XML files, the first is "
-            f"{missing[0].before}; give the folder of the images: --images",
-            missing,
-        )
-
-
-def _refuse_shared_images(
-    results: list[PairResult], pairs: list[Pair], all_pairs: list[Pair], folders: Folders
-) -> list[PairResult]:
-    """Add an error to XML files whose image belongs to another XML, in the split or not."""
-    ranks = {pair.xml: pair.rank if pair.images else BY_FILENAME for pair in pairs}
-    claims = [
-        Pair(each.xml, (each.image,), ranks.get(each.xml, SAME_STEM)) for each in results if each.xml and each.image
-    ]
-    losers = settle_claims([*claims, *(pair for pair in all_pairs if pair.xml not in ranks)])
-    return [_with_shared_image(result, folders) if result.xml in losers else result for result in results]
-
-
-def _with_shared_image(result: PairResult, folders: Folders) -> PairResult:
-    assert result.xml is not None
-    note = f"its image {result.image} belongs to another XML"
-    finding = Finding(folders.xml_prefix + result.xml, "image-shared", after=result.image, note=note)
-    return result._replace(findings=(*result.findings, finding))
-
-
-def _read_unlabelled(
-    results: list[PairResult], pairs: list[Pair], images: ImageNames, reader: _Reader
-) -> list[PairResult]:
-    """Read the images that belong to no XML; an image whose stem belongs to one does not count."""
-    claimed = {image for pair in pairs for image in pair.images} | {result.image for result in results}
-    rest = [Pair(None, (name,)) for name in images.names if name not in claimed]
-    return reader._replace(progress=None).read(rest)
-
-
-def _identical_images(results: list[PairResult], folders: Folders) -> Iterator[Finding]:
-    names = [result.image or "" for result in results]
-    fingerprints = [result.fingerprint for result in results]
-    for position, earlier in repeated_files(fingerprints, lambda at: folders.images / names[at]):
-        yield Finding(folders.image_prefix + names[position], "image-identical", after=names[earlier])
-
-
-def _class_findings(results: Iterable[PairResult], rules: VocRules) -> Iterator[Finding]:
-    found = {name for result in results for name in result.names}
-    for name in rules.classes or ():
-        if name not in found:
-            yield Finding("", "class-unused", before=name)
-    yield from alike_classes(sorted(found))
 
 
 def _class_counts(results: Iterable[PairResult], rules: VocRules) -> dict[str, int]:
