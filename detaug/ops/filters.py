@@ -226,7 +226,7 @@ class RandomAutocontrast(RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomInvert(RandomPixelOp):
-    """255 - RGB, with probability `p` (torchvision's `RandomInvert`).
+    """Invert the colours, 255 - RGB, with probability `p` (torchvision's `RandomInvert`).
 
     >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three gray pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomInvert(p=1)).images[0][0, :, 0]

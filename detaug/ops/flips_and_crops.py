@@ -114,10 +114,7 @@ class RandomZoomOut(GeometricOp):
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
-        return {
-            "ratio": ratio,
-            "offset": rng.random((n, 2)),
-        }  # (x, y), 0: at the left or top, 1: at the right or bottom
+        return {"ratio": ratio, "offset": rng.random((n, 2))}  # offset (x, y): 0 is left or top, 1 right or bottom
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         ratio = drawn["ratio"][:, None]
