@@ -1,6 +1,6 @@
-"""What losses compare with, for a whole batch at once on its device: YOLO's rows, SSD's and RetinaNet's matched boxes.
+"""Training targets of a whole batch, computed on its device: YOLO's rows, SSD's and RetinaNet's matched boxes.
 
-Matching holds a few (N, M, A) float32 tensors for N images, M boxes of the fullest one and A default boxes: 110 MB each
+Matching needs a few (N, M, A) float32 tensors for N images, at most M boxes an image, and A default boxes: 110 MB each
 for 32 images, 100 boxes and SSD300's 8,732.
 """
 
@@ -23,20 +23,20 @@ class Matched(NamedTuple):
     """The targets of A default boxes (anchors) in N images."""
 
     labels: Tensor
-    """(N, A) int64: 1..K; 0 is background; -1 is to be ignored."""
+    """(N, A) int64: 1..K; 0 is background; -1 is ignored."""
     offsets: Tensor
-    """(N, A, 4) float32: the matched box as centre x, y, log width, log height against the default box; zeros where
-    there is none."""
+    """(N, A, 4) float32: centre x, y, log width, log height of the matched box relative to the default box; zeros
+    where there is none."""
     rows: Tensor
-    """(N, A) int64: the matched box's row in `batch.boxes[n]`; -1 where there is none."""
+    """(N, A) int64: the row of the matched box in `batch.boxes[n]`; -1 where there is none."""
 
 
 def yolo(
     batch: Batch, *, layout: Literal["cxcywh", "xyxy"] = "cxcywh", relative: bool = True, first_label: int = 0
 ) -> Tensor:
-    """(sum of counts, 6) float32, a row for each box of the batch: position of its image, label, box.
+    """Return (sum of counts, 6) float32, a row for each box of the batch: position of its image, label, box.
 
-    As YOLO's losses take them: labels from `first_label`, boxes by centre and size, relative to the height and width
+    The format of YOLO's losses: labels from `first_label`, boxes by centre and size, relative to the height and width
     of `batch.images`, padding included, unless `relative` is false.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
@@ -60,9 +60,9 @@ def yolo(
 
 
 def ssd300_default_boxes() -> Tensor:
-    """(8732, 4) float32 XYXY pixels of a 300 x 300 image: the default boxes of torchvision's `ssd300_vgg16`.
+    """Return (8732, 4) float32 XYXY pixels of a 300 x 300 image: the default boxes of torchvision's `ssd300_vgg16`.
 
-    Six square maps; at each place of a map two squares, and two boxes for each aspect ratio (Liu et al. 2016, 2.2).
+    Six square maps; at each position of a map two squares, and two boxes for each aspect ratio (Liu et al. 2016, 2.2).
 
     >>> boxes = da.targets.ssd300_default_boxes()
     >>> print(tuple(boxes.shape), boxes[-1])
@@ -76,10 +76,10 @@ def ssd300_default_boxes() -> Tensor:
 def ssd(
     batch: Batch, default_boxes: Tensor, *, threshold: float = 0.5, weights: Weights = (10.0, 10.0, 5.0, 5.0)
 ) -> Matched:
-    """SSD's targets (Liu et al. 2016, 2.2), as torchvision's `SSDMatcher` and `BoxCoder` make them.
+    """Compute SSD's targets (Liu et al. 2016, 2.2), equal to those of torchvision's `SSDMatcher` and `BoxCoder`.
 
-    A default box goes to the object with the largest IoU if that is at least `threshold`; and each object gets the
-    default box with its largest IoU, however small. Two objects with one best default box: the later one gets it.
+    A default box is matched to the object with the largest IoU if that is at least `threshold`. Each object is also
+    matched to the default box with its largest IoU, however small; if two objects share it, the later one gets it.
 
     `default_boxes`: (A, 4) XYXY pixels, see `ssd300_default_boxes`. `weights`: of offsets in x, y and in log width,
     height; 10, 10, 5, 5 are the variances 0.1, 0.1, 0.2, 0.2.
@@ -107,18 +107,18 @@ def retinanet(
     allow_low_quality_matches: bool = True,
     weights: Weights = (1.0, 1.0, 1.0, 1.0),
 ) -> Matched:
-    """RetinaNet's targets (Lin et al. 2017, 4.1), as torchvision's `Matcher` and `BoxCoder` make them.
+    """Compute RetinaNet's targets (Lin et al. 2017, 4.1), equal to those of torchvision's `Matcher` and `BoxCoder`.
 
-    An anchor goes to the object with the largest IoU if that is at least `high`; under `low` it is background, between
-    them it is ignored, label -1. With `allow_low_quality_matches` the anchors with an object's largest IoU, however
-    small, go to the object that is nearest to them.
+    An anchor is matched to the object with the largest IoU if that is at least `high`; under `low` it is background;
+    between them it is ignored, label -1. With `allow_low_quality_matches` the anchors with an object's largest IoU,
+    however small, are matched to the object with which they have the largest IoU.
 
     `anchors`: (A, 4) XYXY pixels.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=4, train=False)))
     >>> matched = da.targets.retinanet(batch, da.targets.ssd300_default_boxes())  # your model's anchors
-    >>> print((matched.labels > 0).sum(1), (matched.labels < 0).sum(1))  # with an object; to be ignored
+    >>> print((matched.labels > 0).sum(1), (matched.labels < 0).sum(1))  # with an object; ignored
     tensor([33, 33, 22, 19]) tensor([52, 51, 60, 43])
     """
     check("low", low, 0 <= low <= high, f"within 0..high ({high})")
@@ -133,15 +133,28 @@ def retinanet(
     return result._replace(labels=result.labels.masked_fill((largest >= low) & ~matched, -1))
 
 
+class _Inputs(NamedTuple):
+    """What matching compares."""
+
+    boxes: Tensor
+    """(N, M, 4)."""
+    labels: Tensor
+    """(N, M)."""
+    mask: Tensor
+    """(N, M)."""
+    default_boxes: Tensor
+    """(A, 4)."""
+
+
 def _real_rows(batch: Batch) -> Tensor:
-    """Positions of the real boxes among N * M, made on the CPU: asking the device for them would wait for it."""
+    """Return the positions of real boxes among N * M. Computed on the CPU: asking the device would wait for it."""
     counts = torch.tensor(batch.counts)
     rows = (torch.arange(batch.boxes.shape[1]) < counts[:, None]).flatten().nonzero()[:, 0]
     return rows.to(batch.boxes.device)
 
 
 def _map_boxes(side: int, step: int, ratios: tuple[int, ...], scale: float, next_scale: float) -> Tensor:
-    """(side * side * (2 + 2 * ratios), 4) XYXY pixels; sizes are cut at the image's, as torchvision cuts them."""
+    """Return (side * side * (2 + 2 * ratios), 4) XYXY pixels; sides are at most the image's, as in torchvision."""
     pairs = [(scale, scale), (sqrt(scale * next_scale),) * 2]
     for ratio in ratios:
         long, short = scale * sqrt(ratio), scale / sqrt(ratio)
@@ -153,17 +166,17 @@ def _map_boxes(side: int, step: int, ratios: tuple[int, ...], scale: float, next
     return torch.cat([centers - half, centers + half], 2).flatten(0, 1)
 
 
-def _inputs(batch: Batch, default_boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Boxes (N, M, 4), labels, mask (N, M) with M at least 1, and the default boxes (A, 4) on their device."""
+def _inputs(batch: Batch, default_boxes: Tensor) -> _Inputs:
+    """Return a batch's boxes with M at least 1, and the default boxes on the device of the boxes."""
     shape = tuple(default_boxes.shape)
     check("default boxes", shape, len(shape) == 2 and shape[0] > 0 and shape[1] == 4, "of shape (A, 4), XYXY pixels")
     more = int(batch.boxes.shape[1] == 0)
     boxes, labels, mask = pad(batch.boxes, (0, 0, 0, more)), pad(batch.labels, (0, more)), pad(batch.mask, (0, more))
-    return boxes, labels, mask, default_boxes.to(boxes)
+    return _Inputs(boxes, labels, mask, default_boxes.to(boxes))
 
 
 def _overlaps(boxes: Tensor, mask: Tensor, default_boxes: Tensor) -> Tensor:
-    """(N, M, A): IoU of boxes (N, M, 4) and default boxes (A, 4); -1 where a box is padding."""
+    """Return (N, M, A): IoU of boxes (N, M, 4) and default boxes (A, 4); -1 where a box is padding."""
     x0, y0, x1, y1 = boxes[..., None].unbind(2)
     dx0, dy0, dx1, dy1 = default_boxes.unbind(1)
     width = (torch.minimum(x1, dx1) - torch.maximum(x0, dx0)).clamp_(min=0)
@@ -174,7 +187,7 @@ def _overlaps(boxes: Tensor, mask: Tensor, default_boxes: Tensor) -> Tensor:
 
 
 def _best_for_each_object(overlaps: Tensor, mask: Tensor) -> Tensor:
-    """(N, A): the object whose best default box it is, the last of several; -1 for none."""
+    """Return (N, A): the object whose best default box it is, the last of several; -1 for none."""
     n, m, a = overlaps.shape
     objects = torch.arange(m, device=overlaps.device).where(mask, -1)
     empty = torch.full((n, a), -1, device=overlaps.device)
@@ -182,7 +195,7 @@ def _best_for_each_object(overlaps: Tensor, mask: Tensor) -> Tensor:
 
 
 def _matched(boxes: Tensor, labels: Tensor, default_boxes: Tensor, rows: Tensor, weights: Weights) -> Matched:
-    """Labels and offsets of the boxes at `rows` (N, A)."""
+    """Return labels and offsets of the boxes at `rows` (N, A)."""
     some, at = rows >= 0, rows.clamp(min=0)
     near = _center_and_size(boxes.gather(1, at[..., None].expand(-1, -1, 4)))
     own = _center_and_size(default_boxes)
@@ -193,6 +206,6 @@ def _matched(boxes: Tensor, labels: Tensor, default_boxes: Tensor, rows: Tensor,
 
 
 def _center_and_size(boxes: Tensor) -> Tensor:
-    """XYXY -> centre x, y, width, height."""
+    """Convert XYXY to centre x, y, width, height."""
     start, end = boxes.chunk(2, -1)
     return torch.cat([(start + end) / 2, end - start], -1)

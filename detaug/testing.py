@@ -1,4 +1,4 @@
-"""A check for ops, ours and yours: rectangles are painted, go through the op, and are read off the pixels."""
+"""Test any op: paint rectangles, run the op, and compare its boxes with the rectangles in the pixels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 
 class Painted(NamedTuple):
-    """What went in: black images, in each of whose colour channels one rectangle is white. Label k is channel k - 1."""
+    """Black images with one white rectangle in each colour channel. Label k is channel k - 1."""
 
     images: list[Array]
     """N (H, W, 3) uint8."""
@@ -32,7 +32,7 @@ class Painted(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came out."""
+    """The images and boxes after the ops."""
 
     images: list[Array]
     """N (H, W, 3)."""
@@ -45,12 +45,14 @@ class Result(NamedTuple):
 
 
 class Misplaced(NamedTuple):
+    """A box that is not where its rectangle is."""
+
     image: int
     label: int
     box: Array
-    """XYXY, what the op says."""
+    """XYXY, the op's box."""
     seen: Array | None
-    """XYXY, what the pixels say; None: no pixel of it is there."""
+    """XYXY, the rectangle in the pixels; None if no pixel of it is left."""
 
 
 def assert_boxes_follow_pixels(
@@ -65,18 +67,18 @@ def assert_boxes_follow_pixels(
     pipeline: bool = False,
     picture: str | Path | None = None,
 ) -> int:
-    """Paint rectangles, run `ops`, one or a recipe, and compare every box with what the pixels show.
+    """Paint rectangles, run `ops`, one or a recipe, and compare every box with its rectangle in the pixels.
 
     `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
     `tolerance`: output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
     turns the image (the tip of a turned rectangle is no sharper than a pixel, of the source or of the output).
-    `pipeline`: run the ops in a `Loader` on files, instead of at once on arrays; the recipe then needs a Resize.
+    `pipeline`: run the ops in a `Loader` on files, not directly on arrays; the recipe then needs a Resize.
     Fills should be black: the rectangles are white.
 
-    Pixel ops are checked more coarsely: a white rectangle must still stand out where its box is.
+    The check of pixel ops is coarser: a white rectangle must still stand out where its box is.
 
-    Returns the number of boxes that were compared. Raises AssertionError that lists the misplaced boxes and names a
-    PNG, `picture` or a temporary file, in which green is what the op says and red is what the pixels say.
+    Returns the number of compared boxes. Raises AssertionError that lists the misplaced boxes and names a
+    PNG, `picture` or a temporary file, with the op's box in green and the rectangle in the pixels in red.
 
     >>> da.testing.assert_boxes_follow_pixels([da.RandomIoUCrop(), da.Resize((300, 300)), da.RandomInvert(p=1)])
     20
@@ -96,7 +98,7 @@ def assert_boxes_follow_pixels(
 
 
 def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
-    """Three rectangles in each of n images, of `smallest` pixels to half of the image a side.
+    """Paint three rectangles in each of n images, with sides of `smallest` pixels to half of the image.
 
     >>> painted = da.testing.paint((192, 256), n=2, smallest=24, seed=0)
     >>> print(painted.images[0].shape, painted.boxes[0].tolist())
@@ -113,7 +115,7 @@ def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
 
 
 def run(ops: Iterable[Op], painted: Painted, *, seed: int, device: str, pipeline: bool) -> Result:
-    """`ops` on painted images, at once or in a loader.
+    """Run `ops` on painted images, directly or in a loader.
 
     >>> painted = da.testing.paint((192, 256), n=2, smallest=24, seed=0)
     >>> result = da.testing.run([da.RandomHorizontalFlip(p=1)], painted, seed=0, device="cpu", pipeline=False)
@@ -134,7 +136,7 @@ def _eager_result(samples: Samples) -> Result:
 
 
 def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, device: str) -> Result:
-    """In the order of `painted`: a training loader shuffles."""
+    """Run the ops in a loader; results are in the order of `painted`, since a training loader shuffles."""
     loader = Loader(_written(painted, folder), ops, len(painted.images), device=device, seed=seed)
     batch = next(iter(loader)).to("cpu")
     order = np.argsort(batch.image_id.numpy())
@@ -145,7 +147,7 @@ def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, dev
 
 
 def _written(painted: Painted, folder: Path) -> CocoReader:
-    """PNG files and their json."""
+    """Write PNG files and their json."""
     height, width = painted.images[0].shape[:2]
     names = [f"{at:04}.png" for at in range(len(painted.images))]
     for name, image in zip(names, painted.images, strict=True):
@@ -167,7 +169,7 @@ def _written(painted: Painted, folder: Path) -> CocoReader:
 
 
 def read_box(channel: Array, brightness: float = 0.5) -> Array:
-    """XYXY around all that is bright on black, to a fraction of a pixel: where it falls to that part of its maximum.
+    """Return the XYXY box of the bright pixels, to a fraction of a pixel: it ends at `brightness` times the maximum.
 
     >>> channel = np.zeros((100, 200))
     >>> channel[10:50, 20:60] = 255
@@ -186,15 +188,22 @@ def _edges(profile: Array, brightness: float) -> tuple[float, float]:
 
 
 def _crossing(bright: Array, first: int) -> float:
-    """Where the profile first rises through zero; pixel i has its centre at i + 0.5; a border counts as an edge."""
+    """Return where the profile first rises through zero; pixel i has its centre at i + 0.5; a border is an edge."""
     if first == 0:
         return 0.0
     before, at = bright[first - 1], bright[first]
     return float(first - 0.5 + before / (before - at))
 
 
-def _compare(result: Result, tolerance: float | None) -> tuple[int, list[Misplaced]]:
-    """How many boxes were compared, and those that are not where their rectangle is."""
+class Comparison(NamedTuple):
+    """The number of compared boxes, and the misplaced ones."""
+
+    boxes: int
+    misplaced: list[Misplaced]
+
+
+def _compare(result: Result, tolerance: float | None) -> Comparison:
+    """Compare every box with its rectangle in the pixels."""
     compared, wrong = 0, []
     for at, (image, boxes, labels) in enumerate(zip(result.images, result.boxes, result.labels, strict=True)):
         for box, label in zip(boxes, labels, strict=True):
@@ -203,11 +212,11 @@ def _compare(result: Result, tolerance: float | None) -> tuple[int, list[Misplac
             if seen is None or not _agree(box, seen, channel, result.matrix[at], tolerance):
                 wrong.append(Misplaced(at, int(label), box, seen))
             compared += 1
-    return compared, wrong
+    return Comparison(compared, wrong)
 
 
 def _agree(box: Array, seen: Array, channel: Array, matrix: Array, tolerance: float | None) -> bool:
-    """The tip of a turned rectangle, a needle where it is cut off, ends between where it is half bright and faint."""
+    """Compare a box with its rectangle; the sharp tip of a turned one ends between its half bright and faint pixels."""
     turned = abs(matrix[[0, 1], [1, 0]]).max() > 1e-6 or len(matrix) == 3
     magnification = max(1.0, _magnification(matrix, box))
     if not turned:
@@ -220,7 +229,7 @@ def _agree(box: Array, seen: Array, channel: Array, matrix: Array, tolerance: fl
 
 
 def _magnification(matrix: Array, box: Array) -> float:
-    """How many output pixels a source pixel is, at the box."""
+    """Return the size of a source pixel at the box, in output pixels."""
     square = np.eye(3)
     square[: len(matrix)] = matrix
     inverse = np.linalg.inv(square)
@@ -233,7 +242,7 @@ def _magnification(matrix: Array, box: Array) -> float:
 
 @dataclass(frozen=True)
 class _Unpainted(PixelOp):
-    """Draws what a pixel op draws, and leaves the pixels alone."""
+    """Draws the numbers of a pixel op and leaves the pixels unchanged."""
 
     op: Op
 
@@ -249,7 +258,7 @@ def _is_plain_pixel_op(op: Op) -> bool:
 def _assert_pixels_stay(
     ops: tuple[Op, ...], moving: tuple[Op, ...], painted: Painted, settings: dict[str, Any]
 ) -> None:
-    """Boxes are the same with and without the ops that only change pixels, and white still differs from black."""
+    """Check that pixel ops do not change boxes, and that white still differs from black."""
     white = Painted([np.repeat(image.max(2, keepdims=True), 3, 2) for image in painted.images], painted.boxes)
     after, before = run(ops, white, **settings), run(moving, white, **settings)
     for at, (image, plain) in enumerate(zip(after.images, before.images, strict=True)):
@@ -260,7 +269,7 @@ def _assert_pixels_stay(
 
 
 def _stands_out(gray: Array, plain: Array) -> bool:
-    """Does brightness tell nearly all pixels that are white in `plain` from those that are black?"""
+    """Return whether nearly all pixels that are white in `plain` differ in brightness from the black ones."""
     white, black = gray[plain > 250], gray[plain < 5]
     if min(len(white), len(black)) < 20:
         return True
@@ -275,7 +284,7 @@ def _stands_out(gray: Array, plain: Array) -> bool:
 def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path) -> str:
     lines = [
         f"  image {each.image}, label {each.label}: box {np.round(each.box, 2).tolist()}, "
-        + (f"pixels {np.round(each.seen, 2).tolist()}" if each.seen is not None else "no pixel of it is there")
+        + (f"pixels {np.round(each.seen, 2).tolist()}" if each.seen is not None else "no pixel of it is left")
         for each in wrong[:10]
     ]
     more = [f"  and {len(wrong) - 10} more"] if len(wrong) > 10 else []
@@ -284,7 +293,7 @@ def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], pictu
 
 
 def _drawn(result: Result, wrong: list[Misplaced], picture: str | Path | None) -> Path:
-    """A PNG of the first image with misplaced boxes: green is the op's box, red is what the pixels say."""
+    """Write a PNG of the first image with misplaced boxes: green is the op's box, red the rectangle in the pixels."""
     image = Image.fromarray(np.clip(result.images[wrong[0].image] // 2, 0, 255).astype(np.uint8))
     draw = ImageDraw.Draw(image)
     for each in (each for each in wrong if each.image == wrong[0].image):

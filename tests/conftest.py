@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from painted_files import Folder, paint_files
 
 from detaug.converters import voc_to_coco
+from detaug.demo import shapes
 from detaug.demo.demo import demo
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -38,6 +40,14 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     json = tmp_path_factory.mktemp("bccd") / "train.json"
     voc_to_coco(root, json, split="train")
     return root / "JPEGImages", json
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cached_pictures() -> Iterator[None]:
+    """Draw each picture of the demo once: it takes 0.3 s, and test_shapes.py checks that it is always the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "paint", cache(shapes.paint))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from painted_files import Folder
 from PIL import Image
 
 import detaug as da
@@ -165,13 +166,32 @@ def test_a_loader_that_fails_is_named(files: tuple[str, str]) -> None:
 # ------------------------------------------------------------------------------------------------ tune
 
 
+@pytest.mark.slow
 def test_tune_writes_settings_for_the_loader(
-    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    painted: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    images, annotations = painted
     output = tmp_path / "settings.json"
-    assert main(["tune", *files, "--device", "cpu", "--batch-size", "2", "--seconds", "1", "-o", str(output)]) == 0
+    assert (
+        main(
+            [
+                "tune",
+                str(annotations),
+                str(images),
+                "--device",
+                "cpu",
+                "--batch-size",
+                "2",
+                "--seconds",
+                "1",
+                "-o",
+                str(output),
+            ]
+        )
+        == 0
+    )
     assert f"settings={str(output)!r}" in capsys.readouterr().out
-    found = da.Loader(da.CocoReader(*files[::-1]), da.presets.ssd300(), 2, device="cpu", settings=output).settings
+    found = da.Loader(da.CocoReader(*painted), da.presets.ssd300(), 2, device="cpu", settings=output).settings
     assert found == Settings(**json.loads(output.read_text())["settings"])
 
 
@@ -182,10 +202,12 @@ def compare_settings(monkeypatch: pytest.MonkeyPatch) -> Any:
     return import_module("settings")
 
 
-def test_settings_are_compared(files: tuple[str, str], compare_settings: Any, capsys: Any) -> None:
+@pytest.mark.slow
+def test_settings_are_compared(painted: Folder, compare_settings: Any, capsys: Any) -> None:
+    images, annotations = painted
     options = ["--batch-size", "2", "3", "--settings", "2,1,1,1,0.5", "--cores", "1"]
     options += ["--seconds", "0.05", "--turns", "1", "--device", "cpu"]
-    compare_settings.main([*files, *options])
+    compare_settings.main([str(annotations), str(images), *options])
     printed = capsys.readouterr().out
     lines = [line for line in printed.splitlines() if line.startswith("batch")]
     assert [line[:7] for line in lines] == ["batch 2"] * 4 + ["batch 3"] * 4

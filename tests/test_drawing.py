@@ -332,7 +332,7 @@ def test_another_name_is_another_picture() -> None:
     assert len(pictures) == len(NAMES)
 
 
-@settings(max_examples=25, deadline=None)  # fontconfig, a process, is asked for each
+@settings(max_examples=15, deadline=None)  # fontconfig, a process, is asked for each
 @given(st.text(max_size=12))
 def test_any_name_is_drawn(name: str) -> None:
     assert draw_boxes(canvas(), [(5, 30, 90, 70)], [name]).size == (120, 80)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,6 @@ WATER = [n for n in range(40) if n % 5 == 3 and n % 14 != 4]
 def some_slow(values: Sequence[int], quick: int) -> list[Any]:
     """Mark all but the first `quick` values of a parameter as slow: painting a picture takes 0.3 s."""
     return [*values[:quick], *(pytest.param(value, marks=pytest.mark.slow) for value in values[quick:])]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cached_pictures() -> Iterator[None]:
-    """Paint each picture once in this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes, "paint", cache(shapes.paint))
-        yield
 
 
 @pytest.fixture(scope="module")

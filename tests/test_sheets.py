@@ -312,9 +312,9 @@ def test_preview_names_the_letters_without_a_font(
 
 def test_every_option_of_preview_changes_the_sheet(painted: list[str], tmp_path: Path) -> None:
     sheets_of = {}
-    for options in ("", "--steps", "--seed 3", "--preset retinanet", "--only cat --smallest", "--crowded --rows 1"):
+    for options in ("", "--steps", "--seed 3", "--preset retinanet", "--only cat --smallest", "--crowded --columns 1"):
         output = tmp_path / f"sheet{len(sheets_of)}.png"
-        assert main(["preview", *painted, "-o", str(output), "--size", "100", *options.split()]) == 0
+        assert main(["preview", *painted, "-o", str(output), "--size", "100", "--rows", "1", *options.split()]) == 0
         sheets_of[options] = output.read_bytes()
     assert len(set(sheets_of.values())) == len(sheets_of)
 

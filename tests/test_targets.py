@@ -1,4 +1,4 @@
-"""Targets of whole batches against an encoder for one image at a time, and against torchvision's own."""
+"""Targets of whole batches against an encoder for single images, and against torchvision's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDE = 300
 
 
 def make_batch(boxes: list[list[list[float]]], device: str = "cpu", size: tuple[int, int] = (SIDE, SIDE)) -> da.Batch:
-    """Labels are 1, 2, ... in each image."""
+    """Make a batch with the labels 1, 2, ... in each image."""
     counts = tuple(map(len, boxes))
     n, m = len(boxes), max(counts, default=0)
     padded, labels = torch.zeros(n, m, 4), torch.full((n, m), -1)
@@ -56,7 +56,7 @@ batch_strategy = st.lists(st.lists(box_strategy, max_size=4), min_size=1, max_si
 
 
 def iou(one: Tensor, other: Tensor) -> Tensor:
-    """(G, A)"""
+    """Return (G, A)."""
     low, high = torch.maximum(one[:, None, :2], other[:, :2]), torch.minimum(one[:, None, 2:], other[:, 2:])
     shared = (high - low).clamp(min=0).prod(2)
     areas = [(each[:, 2] - each[:, 0]) * (each[:, 3] - each[:, 1]) for each in (one, other)]
@@ -64,7 +64,7 @@ def iou(one: Tensor, other: Tensor) -> Tensor:
 
 
 def encoded(box: list[float], default: list[float], weights: tuple[float, ...]) -> list[float]:
-    """By the formula of the paper (SSD, equation 2), in double precision."""
+    """Encode by the formula of the paper (SSD, equation 2), in double precision."""
     (cx, cy, w, h), (dx, dy, dw, dh) = (
         ((x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0) for x0, y0, x1, y1 in (box, default)
     )
@@ -72,7 +72,7 @@ def encoded(box: list[float], default: list[float], weights: tuple[float, ...]) 
 
 
 def one_image(target: dict[str, Tensor], default_boxes: Tensor, rule: str) -> tuple[Tensor, Tensor]:
-    """Labels (A,) and offsets (A, 4) of one image, object by object, as the papers say it."""
+    """Return labels (A,) and offsets (A, 4) of one image, object by object, as in the papers."""
     weights = (10, 10, 5, 5) if rule == "ssd" else (1, 1, 1, 1)
     labels, offsets = torch.zeros(len(default_boxes), dtype=torch.int64), torch.zeros(len(default_boxes), 4)
     boxes = target["boxes"]
@@ -112,7 +112,7 @@ def assert_as_one_by_one(batch: da.Batch, result: Any, default_boxes: Tensor, ru
 
 
 def anchors(device: str = "cpu") -> Tensor:
-    """(A, 4): nine for each place of three maps, as RetinaNet has them."""
+    """Return (A, 4): nine anchors for each position of three maps, as in RetinaNet."""
     shapes = [(32 * scale * ratio**0.5, 32 * scale / ratio**0.5) for scale in (1, 1.26, 1.59) for ratio in (0.5, 1, 2)]
     half = torch.tensor(shapes) / 2
     every = []
@@ -124,7 +124,7 @@ def anchors(device: str = "cpu") -> Tensor:
     return torch.cat(every).to(device)
 
 
-def test_ssd_is_what_one_image_at_a_time_gives(device: str) -> None:
+def test_ssd_equals_images_one_by_one(device: str) -> None:
     batch, default_boxes = make_batch(BATCH, device), da.targets.ssd300_default_boxes()
     result = da.targets.ssd(batch, default_boxes)
     assert_as_one_by_one(batch, result, default_boxes, "ssd")
@@ -133,17 +133,17 @@ def test_ssd_is_what_one_image_at_a_time_gives(device: str) -> None:
     assert result.labels[4].unique().numel() > 20
 
 
-def test_retinanet_is_what_one_image_at_a_time_gives(device: str) -> None:
+def test_retinanet_equals_images_one_by_one(device: str) -> None:
     batch = make_batch(BATCH, device)
     result = da.targets.retinanet(batch, anchors())
     assert_as_one_by_one(batch, result, anchors(), "retinanet")
     assert (result.labels == -1).any()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(batch_strategy)
-def test_any_batch_is_what_one_image_at_a_time_gives(boxes: list[list[list[float]]]) -> None:
-    """Boxes on a few edges: the same box twice, the same best default box for two, IoU of exactly a half."""
+def test_any_batch_equals_its_images_one_by_one(boxes: list[list[list[float]]]) -> None:
+    """Boxes with few coordinates: the same box twice, one best default box for two, IoU of exactly a half."""
     batch = make_batch(boxes)
     few = torch.cat([da.targets.ssd300_default_boxes()[::53], torch.tensor(boxes[0]).reshape(-1, 4), anchors()[::31]])
     assert_as_one_by_one(batch, da.targets.ssd(batch, few), few, "ssd")
@@ -161,7 +161,7 @@ def test_a_batch_without_any_box_is_all_background(device: str) -> None:
 
 
 def test_more_padding_changes_nothing() -> None:
-    """Padding also covers default boxes that no object meets, with which its IoU is no smaller than the objects'."""
+    """Padding also covers default boxes without an object, with which its IoU is no smaller than the objects'."""
     batch = make_batch([[[100, 100, 140, 150]], random_boxes(40, 0)])
     alone = make_batch([[[100, 100, 140, 150]]])
     for make in (da.targets.ssd, da.targets.retinanet):
@@ -195,7 +195,7 @@ def torchvision() -> dict[str, Any]:
 
 
 def torchvisions(torchvision: dict[str, Any], batch: da.Batch, default_boxes: Tensor, rule: str) -> list[Any]:
-    """What its heads compute: matches (A,), and the offsets of those that matched."""
+    """Return the results of torchvision's heads: matches (A,), and the offsets of matched anchors."""
     utils = torchvision["utils"]
     ssd = rule == "ssd"
     matcher = utils.SSDMatcher(0.5) if ssd else utils.Matcher(0.5, 0.4, allow_low_quality_matches=True)

@@ -1,4 +1,4 @@
-"""The check itself: it must find what is wrong, and say where."""
+"""The check itself: it must find wrong boxes and name them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from detaug.testing import assert_boxes_follow_pixels
 
 @dataclass(frozen=True)
 class Shifted(da.GeometricOp):
-    """A correct flip, and then boxes that are some pixels off."""
+    """Flips correctly, then moves boxes by some pixels."""
 
     pixels: float
 
@@ -37,7 +37,7 @@ class Mirror(da.PixelOp):
 
 @dataclass(frozen=True)
 class Swapped(da.GeometricOp):
-    """Labels in the wrong order."""
+    """Reverses the labels."""
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         return replace(views, labels=views.labels[:, ::-1])

@@ -1,0 +1,64 @@
+"""The annotated objects that detections are compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.coco.annotations import read_annotations
+from detaug.converters.coco.table import load_coco
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class GroundTruth(NamedTuple):
+    """N images in the json's order, and G objects grouped by image."""
+
+    image_ids: list[int]
+    categories: dict[int, str]
+    rows: list[dict[str, Any]]
+    """G, as pycocotools reads them."""
+    first: Ints
+    """(N + 1,): the objects of image i are first[i]:first[i + 1]."""
+    boxes: Floats
+    """(G, 4) XYXY."""
+    category_ids: Ints
+    ignored: NDArray[np.bool_]
+    """(G,): difficult, or a crowd; Pascal VOC's rule counts neither the object nor a detection of it."""
+
+
+def read_ground_truth(path: Path) -> GroundTruth:
+    """Read a json's objects with its own boxes and areas, as pycocotools would read them, and ids from 1.
+
+    pycocotools takes annotation id 0 for "no match", and needs an area, which not every json has.
+    """
+    checked = read_annotations(path)
+    position = {image_id: at for at, image_id in enumerate(checked.image_ids.tolist())}
+    entries = sorted(load_coco(path).document["annotations"], key=lambda entry: position[entry["image_id"]])
+    rows = [_row(at, entry) for at, entry in enumerate(entries, 1)]
+    boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
+    return GroundTruth(
+        image_ids=list(position),
+        categories=checked.categories,
+        rows=rows,
+        first=checked.first,
+        boxes=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1),
+        category_ids=np.array([row["category_id"] for row in rows], np.int64),
+        ignored=np.array([entry.get("iscrowd") == 1 or entry.get("difficult") == 1 for entry in entries], np.bool_),
+    )
+
+
+def _row(at: int, entry: dict[str, Any]) -> dict[str, Any]:
+    box, area = entry["bbox"], entry.get("area")
+    return {
+        "id": at,
+        "image_id": entry["image_id"],
+        "category_id": entry["category_id"],
+        "bbox": box,
+        "area": area if isinstance(area, int | float) else box[2] * box[3],
+        "iscrowd": int(entry.get("iscrowd") == 1),
+    }
