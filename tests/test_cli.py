@@ -134,6 +134,18 @@ def test_the_name_alone_shows_the_help() -> None:
     assert result.out.startswith("Usage: detaug ")
 
 
+def test_the_version_is_printed() -> None:
+    result = detaug("--version")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("detaug")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "CPU"])
+def test_other_devices_are_refused(device: str) -> None:
+    error = usage_error("bench", "train.json", "images", "--device", device)
+    assert f"must be cpu, cuda or cuda:N, got {device!r}" in error
+
+
 def test_commands_on_json_load_neither_torch_nor_dali(root: Path, tmp_path: Path) -> None:
     images, content = write_images(tmp_path / "images"), write(tmp_path / "train.json", document())
     lines = [
