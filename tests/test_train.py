@@ -18,14 +18,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from painted_files import Folder, paint_files
 from PIL import Image
 from train_run import Tiny, options, tiny, train_plain
 
+import detaug as da
 from detaug.cli.main import main
-from detaug.training import Detector, TrainOptions, train
+from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import DETECTORS, make_detector
 from detaug.training.loaders import train_recipe
 from detaug.training.optimization import make_schedule
@@ -100,7 +102,7 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert evaluation["evaluation"] == result["evaluation"]
     assert result["evaluation"]["images"] == 21
     model = torch.load(out / "model.pt", weights_only=True)
-    assert set(model) == {"model", "mean", "std", "class_names"}
+    assert set(model) == {"name", "size", "model", "mean", "std", "class_names"}
     with Image.open(out / "predictions.png") as picture:
         assert picture.width > 1000
     assert said[0].startswith("epoch 1/3  step 3/18  loss ")
@@ -519,3 +521,26 @@ def test_the_command_trains_a_detector_of_torchvision(painted: Folder, tmp_path_
     assert main(shlex.split(f"{command} {settings}")) == 0, capsys.readouterr().err
     assert len(losses(out / "run")) == 3
     assert (out / "run/predictions.png").is_file()
+    predicts_what_evaluation_finds(out / "run/model.pt", da.CocoReader(images, annotations))
+
+
+def predicts_what_evaluation_finds(path: Path, reader: da.CocoReader) -> None:
+    """Compare with the loader's images and `Batch.to_source`, on files with boxes cut at the edges of the image."""
+    trained = load_model(path, device="cpu")
+    assert trained.class_names == reader.class_names
+    predicted = trained.predict([reader.path(0), *(np.asarray(Image.open(reader.path(at))) for at in range(1, 21))])
+    for at, batch in enumerate(da.Loader(reader, trained.ops, 1, train=False, device="cpu")):
+        with torch.no_grad():
+            (found,) = trained.model(batch.images)
+        height, width = batch.size[0].tolist()
+        (boxes,) = batch.to_source([found["boxes"]])
+        inside = boxes.clamp(min=0).minimum(torch.tensor([width, height] * 2))
+        assert len(inside) > 0
+        assert torch.allclose(predicted[at]["boxes"], inside, atol=1e-2)
+        assert torch.allclose(predicted[at]["scores"], found["scores"], atol=1e-4)
+
+
+def test_a_file_that_is_no_trained_model_is_refused(tmp_path: Path) -> None:
+    torch.save({"model": {}}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match=r"other.pt is not a model\.pt of detaug train: it does not say name"):
+        load_model(tmp_path / "other.pt")

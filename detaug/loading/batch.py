@@ -73,8 +73,8 @@ class Batch:
         if len(boxes) != len(self):
             raise ValueError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
         if isinstance(boxes, Tensor):
-            return _move(boxes, self._to_source())
-        return [_move(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
+            return move_boxes(boxes, self._to_source())
+        return [move_boxes(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with every tensor on `device`."""
@@ -86,7 +86,7 @@ class Batch:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy())).float()
 
 
-def _move(boxes: Tensor, matrix: Tensor) -> Tensor:
+def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:
     """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3)."""
     if not boxes.is_floating_point() or boxes.element_size() < 4:
         boxes = boxes.float()

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from detaug.converters.files.atomic import write_atomically
 from detaug.gpu.fused_kernel import FusedKernel
 from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.recipe import Recipe
@@ -148,4 +149,4 @@ def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
 
 def write_settings(file: str | os.PathLike[str], settings: Settings) -> None:
     """Write a file for `Loader(..., settings=file)`."""
-    Path(file).write_text(json.dumps({"settings": asdict(settings)}, indent=2) + "\n", encoding="utf-8")
+    write_atomically(Path(file), [json.dumps({"settings": asdict(settings)}, indent=2) + "\n"])

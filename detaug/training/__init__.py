@@ -3,5 +3,7 @@
 from detaug.training.detectors import Detector as Detector
 from detaug.training.loop import train as train
 from detaug.training.options import TrainOptions as TrainOptions
+from detaug.training.predict import TrainedModel as TrainedModel
+from detaug.training.predict import load_model as load_model
 
-__all__ = ["Detector", "TrainOptions", "train"]
+__all__ = ["Detector", "TrainOptions", "TrainedModel", "load_model", "train"]

@@ -122,6 +122,12 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
 def _write_model(training: Training) -> None:
     if is_first_rank():
         detector = training.detector
-        weights = training.optimization.model.state_dict()
-        content = {"model": weights, "mean": detector.mean, "std": detector.std}
-        write_torch_file({**content, "class_names": training.loader.class_names}, training.options.output / "model.pt")
+        content = {
+            "name": training.options.model,
+            "size": training.options.output_size,
+            "model": training.optimization.model.state_dict(),
+            "mean": detector.mean,
+            "std": detector.std,
+            "class_names": training.loader.class_names,
+        }
+        write_torch_file(content, training.options.output / "model.pt")
