@@ -156,7 +156,7 @@ def test_normalize_takes_torchs_memory_formats(given: torch.memory_format, name:
         (float("inf"), False, False),
         ("3", False, False),
         (None, False, False),
-        (np.timedelta64(3), False, False),
+        (np.timedelta64(3, "s"), False, False),
         (np.array([3]), False, False),
     ],
     ids=repr,
