@@ -1,0 +1,146 @@
+"""Run the Python blocks and the commands of a document, from top to bottom."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import detaug as da
+from detaug.cli.main import main
+
+TRAINING = ("python train", "python evaluate", "python predict")
+"""Kinds of blocks that need torchvision."""
+
+SMALLER = {
+    "batch_size=32)": "batch_size=1)",
+    "batch_size=8": "batch_size=1",
+    "batch_size=2)": "batch_size=1)",
+    ".compute()": ".compute(partial=True)",  # one batch is not all of the images
+}
+"""Replacements in blocks that train, which a CPU could not finish; what they do stays the same."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a document."""
+
+    kind: str
+    """What follows the fence, such as "python" or "python train"."""
+    text: str
+    line: int
+    start: int
+    end: int
+
+
+def blocks(document: str) -> list[Block]:
+    """Return the fenced blocks of a document, also those within lists."""
+    fence = re.compile(r"^( *)```(\w[\w ]*)\n(.*?)^ *```$", re.M | re.S)
+    return [
+        Block(found[2], found[3], document.count("\n", 0, found.start(3)), found.start(3), found.end(3))
+        for found in fence.finditer(document)
+    ]
+
+
+def commands(document: str) -> list[str]:
+    """Return the detaug commands of a document, without comments."""
+    return [command for block in blocks(document) if block.kind == "sh" for command in block_commands(block)]
+
+
+def block_commands(block: Block) -> list[str]:
+    lines = block.text.replace("\\\n", " ").splitlines()
+    parts = [shlex.join(shlex.split(part, comments=True)) for line in lines for part in line.split("&&")]
+    return [part for part in parts if part.startswith("detaug ")]
+
+
+def is_training(block: Block) -> bool:
+    return block.kind in TRAINING or any(command.startswith("detaug train ") for command in commands_of(block))
+
+
+def commands_of(block: Block) -> list[str]:
+    return block_commands(block) if block.kind == "sh" else []
+
+
+def run_document(path: Path, *, not_run: dict[str, str], train: bool = False) -> str:
+    """Run a document in this folder and return it with what its Python printed.
+
+    A "text" block behind a Python block is its output. `not_run`: commands to leave out. `train`: run what trains too,
+    made smaller.
+    """
+    document = path.read_text()
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    parts, done, printed = [], 0, None
+    for block in blocks(document):
+        if block.kind == "text" and printed is not None:
+            parts += [document[done : block.start], printed]
+            done = block.end
+        printed = run_python(block, path, namespace) if block.kind == "python" else None
+        if train and block.kind in TRAINING:
+            run_training_block(block, path, namespace)
+        for command in commands_of(block):
+            if command not in not_run and (train or not command.startswith("detaug train ")):
+                run_command(command)
+    return "".join([*parts, document[done:]])
+
+
+def run_python(block: Block, path: Path, namespace: dict[str, Any]) -> str:
+    """Run a block and return what it prints. A traceback names the line of the document."""
+    code = compile("\n" * block.line + block.text, str(path), "exec")
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(code, namespace)
+    return printed.getvalue()
+
+
+def run_training_block(block: Block, path: Path, namespace: dict[str, Any]) -> None:
+    """Run a block with batches of one image and epochs of one batch."""
+    text = block.text
+    for old, new in SMALLER.items():
+        text = text.replace(old, new)
+    iterate = da.Loader.__iter__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(da.Loader, "__iter__", lambda loader: islice(iterate(loader), 1))
+        run_python(block._replace(text=text), path, namespace)
+
+
+def run_command(command: str) -> None:
+    """Run a command in this process. A training is made smaller."""
+    command = smaller_training(command) if command.startswith("detaug train ") else command
+    assert main(shlex.split(command)[1:]) == 0, command
+
+
+def smaller_training(command: str) -> str:
+    """Return a command that trains one epoch of two images."""
+    for name in ("train", "val"):
+        document = json.loads(Path(f"{name}.json").read_text())
+        document["images"] = document["images"][:2]
+        ids = {image["id"] for image in document["images"]}
+        document["annotations"] = [each for each in document["annotations"] if each["image_id"] in ids]
+        Path(f"{name}-2.json").write_text(json.dumps(document))
+    small = re.sub(r"\b(train|val)\.json", r"\1-2.json", command)
+    return re.sub(r"--epochs \d+", "--epochs 1", small) + " --batch-size 2"
+
+
+def prose(document: str) -> str:
+    """Return a document without its fenced blocks."""
+    return re.sub(r"```.*?```", "", document, flags=re.S)
+
+
+def anchors(document: str) -> list[str]:
+    """Return the anchors of its headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", prose(document), re.M)
+    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+
+
+def links(document: str) -> Iterator[tuple[str, str]]:
+    """Yield the file and the anchor of each link that does not lead to the network."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(document)):
+        if "://" not in target:
+            file, _, anchor = target.partition("#")
+            yield file, anchor
