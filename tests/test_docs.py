@@ -277,6 +277,7 @@ def write_again() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        Path("first").mkdir()
         demo("first/demo", device="cpu", seconds=0, say=lambda _: None)
         main(["convert-voc", "first/demo/VOC", "-o", "first/train.json", "--split", "train", "--quiet"])
         for path in RUNNABLE:
