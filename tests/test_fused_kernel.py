@@ -292,10 +292,10 @@ def test_batches_made_together_are_those_made_alone(
 def test_decoded_images_lie_where_the_kernel_reads_them(painted: Folder) -> None:
     reader, rows = da.CocoReader(*painted), np.arange(7)
     (worker,) = decoding_workers(7, DEVICE, Settings(1, 1, depth=1))
-    worker.start(reader.inputs(rows, DEVICE.type))
+    worker.start(reader.inputs(rows))
     (images,) = worker.finish()
     assert len({tuple(shape) for shape in images.shape()}) > 1
-    feed = FileFeed(reader, DEVICE, 1.0, pad=False)
+    feed = FileFeed(reader, DEVICE, 1.0)
     sources, begin = feed.memory(rows, [images]), feed.offsets(rows)
     assert [image.data_ptr() for image in images] == (sources.data_ptr() + begin).tolist()
 

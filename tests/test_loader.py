@@ -399,6 +399,7 @@ def test_a_file_of_each_kind_shows_what_pillow_shows(name: str, tmp_path: Path, 
     assert batch.size.tolist() == [list(size)]
 
 
+@pytest.mark.gpu
 def test_the_devices_agree(bccd: Folder) -> None:
     reader, recipe = da.CocoReader(*bccd), [da.Resize((300, 300))]
     on_cpu, on_gpu = (list(da.Loader(reader, recipe, 41, device=device, train=False)) for device in ("cpu", "cuda"))

@@ -57,5 +57,5 @@ def decode(job: Job) -> Iterator[MadeBatch]:
             first.finish()
             yield from (MadeBatch(None, None, None, new) for new in counts)
         group = [next(batches) for _ in range(settings.batches_per_group)]
-        worker.start(reader.inputs(np.concatenate([rows for _, rows in group]), device.type))
+        worker.start(reader.inputs(np.concatenate([rows for _, rows in group])))
         running.append((worker, [new_images(len(order), step, job.batch_size) for step, _ in group]))

@@ -99,13 +99,11 @@ def find_bad_files(reader: CocoReader, indices: Ints, device: torch.device) -> B
     found, worker = BadFiles(), _decoding_worker(device)
     for index in np.unique(indices):
         try:
-            worker.start(reader.inputs(index[None], device.type))
-            (shape,) = worker.finish()
+            worker.start(reader.inputs(index[None]))
+            worker.finish()
         except DALI_ERRORS as error:  # a pipeline cannot be used after an error
             found[int(index)] = _why(reader, index, error)
             worker = _decoding_worker(device)
-        else:
-            found |= wrong_sizes(reader, index[None], np.asarray(shape.as_tensor()))
     return found
 
 
@@ -114,15 +112,6 @@ def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: to
     if found := find_bad_files(reader, indices, device):
         return found
     raise DataError(f"DALI stopped, though each image of the batch decodes alone: {shorten(error)}") from error
-
-
-def wrong_sizes(reader: CocoReader, indices: Ints, shapes: Ints) -> BadFiles:
-    """Return the images whose file has another size than the json says. `shapes`: (n, 3) height, width, channels."""
-    wrong = shapes[:, :2] != reader.sizes[indices]
-    if not wrong.any():
-        return {}
-    bad = np.flatnonzero(wrong.any(1))
-    return {int(indices[at]): _wrong_size(reader, int(indices[at]), *shapes[at, :2]) for at in bad}
 
 
 def first_three(files: BadFiles) -> str:

@@ -76,7 +76,6 @@ class Engine:
         except DALI_ERRORS as error:
             indices = np.concatenate(same_pipeline)
             raise BadFilesFound(files_behind(error, self.reader, indices, self.device)) from error
-        self._check(job, outputs)
         return job, outputs
 
     def discard(self) -> None:
@@ -92,11 +91,9 @@ class Engine:
         worker = self._worker(len(job.group.indices), depth=1)
         worker.start(job.inputs())
         try:
-            outputs = worker.finish()
+            return worker.finish()
         except DALI_ERRORS as error:
             raise BadFilesFound(files_behind(error, self.reader, job.group.indices, self.device)) from error
-        self._check(job, outputs)
-        return outputs
 
     def _worker(self, size: int, depth: int) -> Worker:
         if not self.renderer.needs_pipeline:
@@ -109,7 +106,3 @@ class Engine:
         outputs = worker.finish()
         self._free.append(worker)
         return outputs
-
-    def _check(self, job: Job, outputs: list[Any]) -> None:
-        if bad := self.renderer.feed.bad_files(job.group.indices, outputs):
-            raise BadFilesFound(bad)

@@ -12,7 +12,7 @@ from nvidia.dali import tensors
 from torch.utils.dlpack import from_dlpack
 
 from detaug.boxes.views import Ints
-from detaug.loading.bad_files import BadFiles, files_behind, wrong_sizes
+from detaug.loading.bad_files import BadFiles, files_behind
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.settings import Settings
 from detaug.ops.op import Node
@@ -100,7 +100,7 @@ class ImageCache:
         in_flight: deque[tuple[Ints, PipelineWorker]] = deque()
         while waiting or in_flight:
             if waiting and len(in_flight) < len(workers):
-                workers[0].start(reader.inputs(waiting[0], device.type))
+                workers[0].start(reader.inputs(waiting[0]))
                 in_flight.append((waiting.popleft(), workers[0]))
                 workers.rotate(-1)
             elif bad := self._store_next(reader, in_flight):
@@ -115,11 +115,9 @@ class ImageCache:
         except DALI_ERRORS as error:
             return files_behind(error, reader, np.concatenate([each for each, _ in in_flight]), worker.device)
         in_flight.popleft()
-        bad = wrong_sizes(reader, indices, np.array(images.shape()))
         for at, index in enumerate(indices.tolist()):
-            if index not in bad:
-                self.offsets[index] = self._pixels[index].copy_(from_dlpack(images[at])).storage_offset()
-        return bad
+            self.offsets[index] = self._pixels[index].copy_(from_dlpack(images[at])).storage_offset()
+        return {}
 
 
 def decoding_workers(batch_size: int, device: torch.device, settings: Settings) -> list[PipelineWorker]:

@@ -10,7 +10,6 @@ from nvidia.dali import fn, types
 from torch import Tensor
 
 from detaug.boxes.views import Ints, start_offsets
-from detaug.loading.bad_files import BadFiles, wrong_sizes
 from detaug.loading.image_cache import ImageCache
 from detaug.ops.dali_internals import to_torch
 from detaug.ops.op import Node
@@ -23,16 +22,12 @@ class ImageFeed(Protocol):
     decodes: bool
     """Does it need a pipeline to get the images?"""
 
-    def nodes(self) -> list[Node]:
-        """Return DALI nodes: the (H, W, 3) uint8 RGB image first, then whatever `bad_files` looks at."""
+    def node(self) -> Node:
+        """Return the DALI node of the (H, W, 3) uint8 RGB images."""
         ...
 
     def inputs(self, indices: Ints) -> dict[str, Any]:
         """Return what the nodes are fed for these images, by input name."""
-        ...
-
-    def bad_files(self, indices: Ints, outputs: list[Any]) -> BadFiles:
-        """Return the files that cannot be used, from the outputs of a pipeline for these images."""
         ...
 
     def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
@@ -49,29 +44,18 @@ class ImageFeed(Protocol):
 
 
 class FileFeed:
-    """Images that the pipeline decodes from files.
-
-    `pad`: pad a file that is smaller than the json says to that size, so that DALI on a GPU does not end the process
-    where a view lies outside of the image; `bad_files` reports it. The CPU decoder refuses such a file itself, and the
-    fused kernel does not read one.
-    """
+    """Images that the pipeline decodes from files."""
 
     decodes = True
 
-    def __init__(self, reader: CocoReader, device: torch.device, hw_decoder_load: float, *, pad: bool) -> None:
-        self._reader, self._device, self._hw_decoder_load, self._pad = reader, device, hw_decoder_load, pad
+    def __init__(self, reader: CocoReader, device: torch.device, hw_decoder_load: float) -> None:
+        self._reader, self._device, self._hw_decoder_load = reader, device, hw_decoder_load
 
-    def nodes(self) -> list[Node]:
-        image = decoded(self._device.type, self._hw_decoder_load)
-        size = fn.external_source(name="min_size") if self._pad else None
-        return [image if size is None else fn.pad(image, axes=[0, 1], shape=size), image.shape()]
+    def node(self) -> Node:
+        return decoded(self._device.type, self._hw_decoder_load)
 
     def inputs(self, indices: Ints) -> dict[str, Any]:
-        min_size = {"min_size": self._reader.sizes[indices].astype(np.int32)} if self._pad else {}
-        return {**self._reader.inputs(indices, self._device.type), **min_size}
-
-    def bad_files(self, indices: Ints, outputs: list[Any]) -> BadFiles:
-        return wrong_sizes(self._reader, indices, np.asarray(outputs[1].as_tensor()))
+        return self._reader.inputs(indices)
 
     def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
         length = 3 * int(self._reader.pixels[indices].sum())
@@ -92,19 +76,14 @@ class CacheFeed:
     def __init__(self, cache: ImageCache, device: torch.device) -> None:
         self._cache, self._device = cache, device
 
-    def nodes(self) -> list[Node]:
+    def node(self) -> Node:
         """DALI shares the cache's memory on the CPU. On a GPU it shares contiguous batches only, so there it copies."""
         on_cpu = self._device.type == "cpu"
         device = "cpu" if on_cpu else "gpu"
-        return [
-            fn.external_source(name="image", device=device, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)
-        ]
+        return fn.external_source(name="image", device=device, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)
 
     def inputs(self, indices: Ints) -> dict[str, Any]:
         return {"image": self._cache.tensor_list(indices)}
-
-    def bad_files(self, indices: Ints, outputs: list[Any]) -> BadFiles:
-        return {}
 
     def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
         return self._cache.memory()

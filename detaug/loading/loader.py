@@ -14,7 +14,7 @@ import torch
 from typing_extensions import TypeVar
 
 from detaug.boxes.views import Floats
-from detaug.gpu.fused_kernel import FusedKernel, kernel_for
+from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import BatchStream, Position
@@ -273,19 +273,18 @@ class Loader(Generic[T]):
 
     def _renderer(self) -> Renderer:
         """Choose who turns images into batches: the fused kernel where it can, else the graph of the recipe."""
-        feed = self._feed(self._kernel)
+        feed = self._feed()
         if self._kernel:
             return KernelRenderer(self._kernel, feed, self.device)
         return GraphRenderer(self.recipe, feed, self.device)
 
-    def _feed(self, kernel: FusedKernel | None) -> ImageFeed:
+    def _feed(self) -> ImageFeed:
         """Choose where images come from: the cache, or files."""
         if self.cache:
             indices = np.arange(len(self.reader)) if self.train else np.concatenate(self._order.batches(0))
             skip = self._skipped.add_for_good
             return CacheFeed(ImageCache(self.reader, indices, self.device, self.settings, skip), self.device)
-        pad = self.device.type == "cuda" and kernel is None
-        return FileFeed(self.reader, self.device, self.settings.hw_decoder_load, pad=pad)
+        return FileFeed(self.reader, self.device, self.settings.hw_decoder_load)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

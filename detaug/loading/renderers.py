@@ -77,9 +77,8 @@ class GraphRenderer:
         self.feed, self.device = feed, device
 
     def graph(self) -> list[Node]:
-        image, *further = self.feed.nodes()
         canvas = None if self.recipe.uniform else fn.external_source(name="canvas")
-        return [self.recipe.dali_graph(image, canvas), *further]
+        return [self.recipe.dali_graph(self.feed.node(), canvas)]
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
         return plan.inputs
@@ -119,7 +118,7 @@ class KernelRenderer:
         self.needs_pipeline = feed.decodes
 
     def graph(self) -> list[Node]:
-        return self.feed.nodes()
+        return [self.feed.node()]
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
         return {"tiles": self.kernel.tile_parameters(plan.views.slot, sizes, plan.inputs)}

@@ -85,10 +85,9 @@ class CocoReader:
             raise ValueError(f"{self.annotations} has no image with id {unknown[0]}")
         return np.asarray(at)
 
-    def inputs(self, indices: Ints, device: str) -> dict[str, NDArray[Any]]:
+    def inputs(self, indices: Ints) -> dict[str, NDArray[Any]]:
         """Return what `decoded` is fed for these images, by input name."""
-        sizes = {"size": self.sizes[indices].astype(np.int32)} if device == "cpu" else {}
-        return {"path": self._paths[indices], **sizes}
+        return {"path": self._paths[indices], "size": self.sizes[indices].astype(np.int32)}
 
     def path(self, index: int) -> Path:
         """Return the file of an image."""
@@ -113,16 +112,12 @@ class CocoReader:
 def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
     """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
 
-    It is fed with `CocoReader.inputs`. On the CPU a file of another size than the json's is an error of the pipeline:
-    DALI's resize would end the process where a view lies outside of a smaller image. On a GPU the share
-    `hw_decoder_load` of the JPEGs goes to its JPEG engine.
+    It is fed with `CocoReader.inputs`. A file that is no image, or has another size than the json says, is an error of
+    the pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine.
     """
     encoded = fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # mmap stalls all threads
+    encoded = _of_size(encoded, fn.external_source(name="size"))
     if device == "cpu":
-        sizes = fn.external_source(name="size")
-        shape = fn.peek_image_shape(encoded, dtype=types.INT32)
-        length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != sizes[0]) + (shape[1] != sizes[1])
-        encoded = fn.slice(encoded, 0, fn.cast(length, dtype=types.INT32), axes=[0])  # beyond the file: an error
         return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
     return fn.decoders.image(
         encoded,
@@ -132,6 +127,17 @@ def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
         preallocate_width_hint=640,
         preallocate_height_hint=640,
     )
+
+
+def _of_size(encoded: Node, size: Node) -> Node:
+    """Return the encoded images, of which one that is not of `size` (height, width) is an error.
+
+    The decoder must not see it: DALI 2.4 ends the process on a GPU for a file that is no image while other batches are
+    in flight, and on both devices where a view lies outside of a smaller image.
+    """
+    shape = fn.peek_image_shape(encoded, dtype=types.INT32)
+    length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != size[0]) + (shape[1] != size[1])
+    return fn.reshape(encoded, shape=fn.stack(fn.cast(length, dtype=types.INT32)))  # no copy; a wrong length is refused
 
 
 def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
