@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All numbers of PERFORMANCE.md that need a GPU, in about 20 minutes on one H200, less where processes start quickly.
+# The numbers of docs/performance.md that need a GPU, in about 20 minutes on one H200, less where processes start quickly.
 #
 #   bash benchmarks/gpu.sh OUT_FOLDER [FILE.json IMAGES]
 #   PARTS="ssd300 retinanet" bash benchmarks/gpu.sh OUT_FOLDER     # these only

@@ -103,7 +103,7 @@ def photographs(folder: Path, count: int) -> da.CocoReader:
 
 
 @pytest.mark.gpu
-def test_two_loaders_of_the_ssd_recipe_hold_what_the_readme_says(tmp_path: Path) -> None:
+def test_two_loaders_of_the_ssd_recipe_hold_what_the_documents_say(tmp_path: Path) -> None:
     """Train and evaluation, batch 128, default settings; given back at the end."""
     reader = photographs(tmp_path, 256)
     use(reader, "cuda", "closed")  # what CUDA and DALI take for the process
