@@ -1,4 +1,4 @@
-"""Whether two pictures of documents show the same."""
+"""Compare pictures of documents."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 from PIL import Image
 
 SQUARE = 32  # pixels
-MEAN, MOST = 2, 35  # of 255: over the whole picture, and in any square; machines round in their own ways
+MEAN, MOST = 2, 35  # of 255: over the whole picture, and in any square; machines round differently
 
 
 def alike(one: Image.Image, other: Image.Image) -> bool:
-    """False too where only a box or its label is new, which the mean over a large picture does not see."""
+    """Do two pictures show the same? A new box or label changes one square, not the mean of a large picture."""
     if one.size != other.size:
         return False
     difference = np.abs(np.asarray(one.convert("RGB"), float) - np.asarray(other.convert("RGB"), float)).mean(2)

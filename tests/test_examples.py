@@ -17,11 +17,11 @@ from detaug.converters.check import check
 from detaug.converters.coco import annotations
 
 HAVE_NO_DOCSTRING = {"converters.KINDS"}
-"""A dict; a string below it says what it is."""
+"""A dict, which has none."""
 
 
 def public_names() -> dict[str, Any]:
-    """The names of the package and of detaug.converters, and the functions of its public modules."""
+    """Return the names of the package and of detaug.converters, and the functions of its public modules."""
     names = {name: getattr(da, name) for name in da.__all__}
     names |= {f"converters.{name}": getattr(converters, name) for name in converters.__all__}
     for module in (da.presets, da.targets, da.testing):
@@ -35,7 +35,7 @@ def functions(module: types.ModuleType) -> dict[str, Any]:
 
 
 def own_docstring(thing: Any) -> str:
-    """Its own docstring: neither inherited, nor the signature that a dataclass writes for itself."""
+    """Return its docstring, unless it is inherited or the signature that a dataclass generates."""
     text = (thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__) or ""
     return "" if text.startswith(f"{getattr(thing, '__name__', '')}(") else text.strip()
 
@@ -45,7 +45,7 @@ EXAMPLES = [name for name, each in NAMES.items() if not isinstance(each, types.M
 
 
 def example(name: str) -> doctest.DocTest:
-    """What stands behind >>> in a docstring."""
+    """Return the lines of a docstring that begin with >>>."""
     globs = {"da": da, "np": np, "torch": torch, "__name__": "example"}
     return doctest.DocTestParser().get_doctest(own_docstring(NAMES[name]), globs, name, None, 0)
 

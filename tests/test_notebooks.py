@@ -1,9 +1,9 @@
-"""The notebooks run from top to bottom, and what is saved in them is what a run gives now.
+"""The notebooks run from top to bottom, and a run gives the outputs that are saved in them.
 
-Run as a program, `python tests/test_notebooks.py`, this file runs them and saves their outputs again; so do the names
-of some of them, `python tests/test_notebooks.py notebooks/01_convert_voc.ipynb`. Pictures are saved as JPEG.
+`python tests/test_notebooks.py` runs them and saves their outputs again, pictures as JPEG; name some of them to run
+only those: `python tests/test_notebooks.py notebooks/01_convert_voc.ipynb`.
 
-Outputs of a cell with the tag `varies` are compared without their numbers and pictures: they are another machine's.
+Outputs of a cell with the tag `varies` are compared without their numbers and pictures, which depend on the machine.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import io
 import os
 import re
 import shlex
+import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +39,14 @@ pytest.importorskip("ipykernel", reason="nbclient and ipykernel are not installe
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OPS = ROOT / "notebooks/02_look_at_ops.ipynb"
+OWN_FOLDER = [path for path in NOTEBOOKS if path != OPS]
+"""Those with a FOLDER to set."""
+
+PUBLIC = ("detaug.converters", "detaug.demo", "detaug.drawing", "detaug.sheets", "detaug.training")
+"""Packages of which notebooks use the names in `__all__`, beside detaug itself."""
 
 LARGEST = 900_000  # bytes of a notebook
-SECONDS = 120  # that one may take
+SECONDS = 300  # that a cell may take, on a busy machine too
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
@@ -56,9 +63,16 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
 
 
-def executed(path: Path, folder: Path) -> Any:
-    """The notebook after a run in a new kernel, which has `folder` for its temporary files."""
+def executed(path: Path, folder: Path, replaced: dict[str, str] | None = None) -> Any:
+    """Run a notebook in a new kernel, which has `folder` for its temporary files, and return it.
+
+    `replaced`: lines of its settings, and what to replace them with.
+    """
     notebook = read(path)
+    for old, new in (replaced or {}).items():
+        settings = code_cells(notebook)[0]
+        assert old in settings.source
+        settings.source = settings.source.replace(old, new)
     client = nbclient.NotebookClient(
         notebook,
         timeout=SECONDS,
@@ -82,7 +96,7 @@ def varies(cell: Any) -> bool:
 
 
 def texts(cell: Any) -> str:
-    """All that it printed, and its value where that is no picture."""
+    """Return all that a cell printed, and its value unless that is a picture."""
     text = "".join("".join(output_texts(output)) for output in cell.outputs)
     return re.sub(r"\d+(\.\d+)?", "#", text) if varies(cell) else text
 
@@ -109,7 +123,7 @@ def decoded(encoded: bytes) -> Image.Image:
 
 
 def jpeg(drawn: Image.Image) -> bytes:
-    """As it is saved: compared with what is saved, a picture must have the same losses."""
+    """Encode a picture as it is saved; to compare it with a saved one, it must have the same losses."""
     encoded = io.BytesIO()
     drawn.save(encoded, "JPEG", quality=68, optimize=True)
     return encoded.getvalue()
@@ -118,6 +132,7 @@ def jpeg(drawn: Image.Image) -> bytes:
 # ---------------------------------------------------------------- what runs
 
 
+@pytest.mark.slow
 @each_notebook
 def test_a_run_gives_what_is_saved(path: Path, tmp_path: Path) -> None:
     if "from torchvision" in path.read_text():
@@ -130,6 +145,24 @@ def test_a_run_gives_what_is_saved(path: Path, tmp_path: Path) -> None:
         for one, other in zip(pictures(now), pictures(before), strict=True):
             assert varies(now) or alike(decoded(jpeg(one)), other), again
     assert list(tmp_path.glob("tmp*")) == [], f"{path.name} leaves its folder behind"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OWN_FOLDER, ids=lambda path: path.stem)
+def test_a_notebook_runs_on_the_readers_folder_and_leaves_it_as_it_was(
+    path: Path, demo_folder: Path, tmp_path: Path
+) -> None:
+    if "from torchvision" in path.read_text():
+        skip_without_torchvision()
+    voc = Path(shutil.copytree(demo_folder / "demo/VOC", tmp_path / "VOC"))
+    before = {file: file.read_bytes() for file in voc.rglob("*") if file.is_file()}
+    replaced = {"FOLDER = None": f"FOLDER = {str(voc)!r}"}
+    if "EPOCHS = 80" in path.read_text():
+        replaced |= {"EPOCHS = 80": "EPOCHS = 1", "MODELS = None": f"MODELS = {str(tmp_path / 'models')!r}"}
+    executed(path, tmp_path, replaced)
+    assert {file: file.read_bytes() for file in voc.rglob("*") if file.is_file()} == before
+    if "MODELS = None" in replaced:
+        assert sorted(file.name for file in (tmp_path / "models").iterdir()) == ["RetinaNet.pt", "SSD.pt"]
 
 
 def skip_without_torchvision() -> None:
@@ -174,7 +207,7 @@ def test_nothing_of_a_machine_is_saved(path: Path) -> None:
 
 @each_notebook
 def test_notebooks_call_the_library_and_define_nothing(path: Path) -> None:
-    """But for the ops that 02 shows how to write."""
+    """Except the ops that 02 shows how to write."""
     tree = ast.parse("\n".join(cell.source for cell in code_cells(read(path))))
     defined = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert [node.name for node in defined if not is_op(node)] == []
@@ -182,6 +215,15 @@ def test_notebooks_call_the_library_and_define_nothing(path: Path) -> None:
 
 def is_op(node: ast.FunctionDef | ast.ClassDef) -> bool:
     return any(ast.unparse(base) in ("da.GeometricOp", "da.PixelOp") for base in getattr(node, "bases", []))
+
+
+@each_notebook
+def test_notebooks_import_public_names_only(path: Path) -> None:
+    tree = ast.parse("\n".join(cell.source for cell in code_cells(read(path))))
+    imports = {each.module or "": each.names for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
+    own = {module: names for module, names in imports.items() if module.split(".")[0] == "detaug"}
+    assert set(own) <= set(PUBLIC)
+    assert all(each.name in import_module(module).__all__ for module, names in own.items() for each in names)
 
 
 def test_every_op_is_looked_at() -> None:
@@ -210,7 +252,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def save(path: Path) -> None:
-    """Run the notebook and write it with its outputs; a picture that looks the same stays as it was, byte for byte."""
+    """Run a notebook and save it with its outputs; a picture that looks the same stays the same, byte for byte."""
     saved = read(path)
     with tempfile.TemporaryDirectory() as folder:
         run = executed(path, Path(folder))
@@ -224,7 +266,7 @@ def save(path: Path) -> None:
 
 
 def keep_small(new: Any, old: Any) -> None:
-    """Of a picture only one JPEG, the old one where nothing has changed."""
+    """Keep one JPEG of a picture: the old one if it looks the same."""
     drawn, known = picture(new), picture(old)
     if drawn is None:
         return
