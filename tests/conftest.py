@@ -20,10 +20,16 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests for a GPU where there is none."""
-    if not torch.cuda.is_available():
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
-        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+    """Leave out tests for a GPU where there is none, and there the slow ones, which are further seeds of the others."""
+    config.hook.pytest_deselected(items=[item for item in items if not runs_here(item)])
+    items[:] = [item for item in items if runs_here(item)]
+
+
+def runs_here(item: pytest.Item) -> bool:
+    """Return whether a test runs on this machine."""
+    if not item.get_closest_marker("gpu"):
+        return True
+    return torch.cuda.is_available() and not item.get_closest_marker("slow")
 
 
 @pytest.fixture(params=DEVICES)

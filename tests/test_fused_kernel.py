@@ -32,9 +32,9 @@ from detaug.ops.op import Node, Nodes
 from detaug.ops.recipe import Recipe
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
 if DEVICE.type == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
-    pytestmark = pytest.mark.slow
 pytest.importorskip("triton")
 
 
