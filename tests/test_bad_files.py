@@ -239,7 +239,7 @@ def test_an_error_names_three_of_many_files(painted: Folder) -> None:
     for at in range(8):
         BREAK["deleted"](painted[0] / f"{at:02}.png")
     with pytest.raises(
-        da.DataError, match=r"00\.png.*01\.png.*02\.png is not there any more; and 5 more; detaug check"
+        da.DataError, match=r"00\.png.*01\.png.*02\.png does not exist any more; and 5 more; detaug check"
     ):
         list(da.Loader(reader, RECIPE, 8, device="cpu", train=False))
 
@@ -320,7 +320,7 @@ def test_a_file_that_goes_while_the_disk_is_slow_is_named(painted: Folder) -> No
     with slow([painted[0] / "02.png"], seconds=0.3):
         loader = da.Loader(reader, RECIPE, 4, train=False, device="cpu")
         (painted[0] / "03.png").unlink()
-        with pytest.raises(da.DataError, match=r"03\.png is not there any more"):
+        with pytest.raises(da.DataError, match=r"03\.png does not exist any more"):
             list(loader)
 
 

@@ -324,7 +324,7 @@ def test_recipes_and_batches_that_cannot_be_mixed_are_refused(op: da.Op, painted
         samples.then(da.Resize(100), op)
     with pytest.raises(ValueError, match="must come after Resize"):
         samples.then(op, RESIZE)
-    with pytest.raises(ValueError, match=r"puts images of a batch together: give it at least 2, got 1"):
+    with pytest.raises(ValueError, match=r"combines images of a batch: give it at least 2, got 1"):
         coded_batch(0, 1).then(RESIZE, op)
     with pytest.raises(ValueError, match="batch_size must be at least 2, got 1"):
         da.Loader(reader, [RESIZE, op], batch_size=1, device="cpu")
