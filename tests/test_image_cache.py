@@ -53,7 +53,7 @@ def test_no_file_is_read_after_it_was_made(painted: Folder, device: str) -> None
         for path in painted[0].iterdir():
             path.unlink()
         assert [len(list(loader)) for _ in range(2)] == [6, 6]
-    with pytest.raises(da.DataError, match="is not there any more"):
+    with pytest.raises(da.DataError, match="does not exist any more"):
         iter(loader)  # closed, it kept nothing
 
 

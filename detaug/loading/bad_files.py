@@ -1,4 +1,4 @@
-"""Find unreadable images and the reason, and decide whether an epoch goes on without them."""
+"""Find unreadable images and the reason, and decide whether an epoch continues without them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.sources.coco_reader import CocoReader, decoded
 
 BadFiles = dict[int, str]
-"""By the image's index in the source, what is wrong with its file, with the path."""
+"""The reason why each unusable image is unusable, with its path, by the image's index in the source."""
 
 
 class DataError(ValueError):
@@ -52,16 +52,16 @@ class SkippedImages:
 
     @property
     def indices(self) -> list[int]:
-        """The indices of the images, in the order in which they were found."""
+        """Return the indices of the skipped images, in the order in which they were found."""
         return list(self._indices)
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files, in the same order."""
+        """Return the files of the skipped images, in the same order."""
         return tuple(self._reader.path(index) for index in self._indices)
 
     def mask(self) -> Bools:
-        """Return (n,) True for the images that are skipped."""
+        """Return (n,) flags: True for skipped images."""
         mask = np.zeros(len(self._reader), bool)
         mask[self.indices] = True
         return mask
@@ -80,7 +80,7 @@ class SkippedImages:
             warnings.warn(f"{reason}; skipped", stacklevel=2)
 
     def add_for_good(self, files: BadFiles) -> None:
-        """Skip images that the cache does not hold, whatever state is loaded later."""
+        """Skip images that are not in the cache, whatever state is loaded later."""
         self.add(files)
         self._found_by_cache |= dict.fromkeys(files)
 
@@ -90,7 +90,7 @@ class SkippedImages:
             raise ValueError(f"this state skipped {len(indices)} images; give the loader on_error='skip' too")
 
     def restore(self, indices: Iterable[int]) -> None:
-        """Skip the images of a saved state, and those that the cache does not hold."""
+        """Skip the images of a saved state, and those that are not in the cache."""
         self._indices = dict.fromkeys([*indices, *self._found_by_cache])
 
 
@@ -108,7 +108,7 @@ def find_bad_files(reader: CocoReader, indices: Ints, device: torch.device) -> B
 
 
 def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
-    """Return the files that stopped a pipeline. Raises DataError with the pipeline's message if it was none of them."""
+    """Return the files that stopped a pipeline. Raises DataError with the pipeline's message if none of them did."""
     if found := find_bad_files(reader, indices, device):
         return found
     raise DataError(f"DALI stopped, though each image of the batch decodes alone: {shorten(error)}") from error
@@ -142,7 +142,7 @@ def _why(reader: CocoReader, index: int, error: Exception) -> str:
         with Image.open(path) as image:
             image.load()
     except FileNotFoundError:
-        return f"{path} is not there any more"
+        return f"{path} does not exist any more"
     except (OSError, SyntaxError, ValueError) as failure:
         return f"{path}: does not decode ({failure})"
     width, height = image.size[:: -1 if image.getexif().get(0x0112, 1) >= 5 else 1]

@@ -1,4 +1,4 @@
-"""Batches in order from any position on, over the ends of epochs, with several groups in flight."""
+"""Batches in order from any position on, across the ends of epochs, with several groups in flight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from detaug.ops.op import Arrays
 
 
 class Position(NamedTuple):
-    """A place in the order of batches: the batch of `step` in `epoch` comes next."""
+    """A position in the order of batches: the batch of `step` in `epoch` comes next."""
 
     epoch: int
     step: int
@@ -32,7 +32,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RenderedBatch:
-    """A batch of which only the current stream is not known yet."""
+    """A rendered batch. Its images are not on the current stream until the batch is yielded."""
 
     plan: BatchPlan
     images: Tensor
@@ -147,7 +147,7 @@ class BatchStream:
         self._fill()
 
     def _assemble(self, plan: BatchPlan, images: Tensor) -> Batch | None:
-        """Build the batch, without stand-ins; None if it has nothing else."""
+        """Build the batch, without stand-ins; None if it has no other images."""
         indices, params, targets = plan.indices, plan.params, plan.targets
         targets.guard.wait(targets.boxes, targets.labels, targets.mask)
         if not plan.wanted.all():

@@ -35,12 +35,12 @@ class Engine:
 
     @property
     def has_room(self) -> bool:
-        """Can it take another job?"""
+        """Return whether a pipeline can take another job."""
         return bool(self._free)
 
     @property
     def next_job(self) -> Job | None:
-        """The job that `finish` will return."""
+        """Return the job that `finish` will return."""
         return self._in_flight[0].job if self._in_flight else None
 
     def open(self) -> None:
@@ -51,7 +51,7 @@ class Engine:
             self._free.extend(workers * settings.depth)
 
     def close(self) -> None:
-        """End the pipelines, and discard what they work on. `open` makes new ones."""
+        """End the pipelines, and discard their jobs. `open` makes new ones."""
         workers = {*self._free, *(each.worker for each in self._in_flight)}
         self._free.clear()
         self._in_flight.clear()

@@ -14,7 +14,7 @@ T = TypeVar("T")
 class EpochIterator(Iterator[T], Generic[T]):
     """Yields the batches of one epoch from a position on, each through `collate`.
 
-    `position` is the place behind the batch that was yielded last. `steps`: batches of an epoch. An error ends it.
+    `position` is the one after the last yielded batch. `steps`: batches of an epoch. An error ends it.
     """
 
     def __init__(self, stream: BatchStream, position: Position, steps: int, collate: Callable[[Batch], T]) -> None:

@@ -25,7 +25,7 @@ class EpochOrder:
 
     @property
     def images(self) -> int:
-        """The number of images of the source."""
+        """Return the number of images of the source."""
         return len(self.groups)
 
     def batches(self, epoch: int) -> list[Ints]:
@@ -35,11 +35,11 @@ class EpochOrder:
         return evaluation_batches(self.images, self.batch_size, self.shard)
 
     def images_of_shard(self) -> int:
-        """Return how many different images this shard can meet."""
+        """Return how many different images this shard can get."""
         return self.images if self.train else sum(map(len, self.batches(0)))
 
     def with_stand_ins(self, batches: list[Ints], skipped: Bools) -> list[Ints]:
-        """Return the same batches with another image of the epoch in the place of each `skipped` (n,) one."""
+        """Return the same batches with each `skipped` (n,) image replaced by another image of the epoch."""
         return replace_skipped(skipped, batches, self.groups, self.batch_size if self.train else 1)
 
 
@@ -88,7 +88,7 @@ def evaluation_batches(n: int, batch_size: int, shard: tuple[int, int]) -> list[
 
 
 def replace_skipped(skipped: Bools, batches: list[Ints], groups: Ints, hop: int) -> list[Ints]:
-    """Return the same batches with a good image of the epoch, and of the group, in the place of each skipped one.
+    """Return the same batches with each skipped image replaced by a good one of the same epoch and group.
 
     `skipped` and `groups`: (n,); at least one image must be good. The stand-in is the next good image, starting `hop`
     positions later, so it depends on which images are broken and not on when that is found.

@@ -1,4 +1,4 @@
-"""Where a pipeline's images come from: files that it decodes, or the cache of decoded images."""
+"""Get a pipeline's images: from files that it decodes, or from the cache of decoded images."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class ImageFeed(Protocol):
     """Gives a pipeline its images, and a kernel the memory that they are in."""
 
     decodes: bool
-    """Does it need a pipeline to get the images?"""
+    """Whether a pipeline must decode the images."""
 
     def node(self) -> Node:
         """Return the DALI node of the (H, W, 3) uint8 RGB images."""
         ...
 
     def inputs(self, indices: Ints) -> dict[str, Any]:
-        """Return what the nodes are fed for these images, by input name."""
+        """Return the inputs of the nodes for these images, by name."""
         ...
 
     def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
@@ -65,7 +65,7 @@ class FileFeed:
         return start_offsets(3 * self._reader.pixels[indices])
 
     def free(self) -> None:
-        """Files hold no memory."""
+        """Do nothing: files hold no memory."""
 
 
 class CacheFeed:
@@ -77,7 +77,7 @@ class CacheFeed:
         self._cache, self._device = cache, device
 
     def node(self) -> Node:
-        """DALI shares the cache's memory on the CPU. On a GPU it shares contiguous batches only, so there it copies."""
+        """Return the cached images: shared on the CPU, copied on a GPU, where DALI shares contiguous batches only."""
         on_cpu = self._device.type == "cpu"
         device = "cpu" if on_cpu else "gpu"
         return fn.external_source(name="image", device=device, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)

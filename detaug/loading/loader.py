@@ -53,7 +53,7 @@ class Loader(Generic[T]):
     `pad_to_multiple`: a batch of images of several sizes is padded with zeros, at the right and the bottom, to its
     largest height and width, rounded up to this multiple.
     `on_error`: for a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes another
-    image of the epoch instead, evaluation goes on without it. `max_skipped`: raise DataError all the same if more than
+    image of the epoch instead, evaluation continues without it. `max_skipped`: raise DataError anyway if more than
     this share of the images, 0 to 1, is skipped; in training of all images, in evaluation of the shard's. Each process
     counts its own.
     `collate`: the loader yields collate(batch); None yields the `Batch`.
@@ -109,7 +109,7 @@ class Loader(Generic[T]):
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
-            raise ValueError("the recipe puts images of a batch together: batch_size must be at least 2, got 1")
+            raise ValueError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
         self.device = resolve_device(device)
         self._kernel = kernel_for(self.recipe, self.device)
         self.settings = settings_for(
@@ -138,40 +138,40 @@ class Loader(Generic[T]):
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """The recipe."""
+        """Return the ops of the recipe."""
         return self.recipe.ops
 
     @property
     def train(self) -> bool:
-        """Is it for training?"""
+        """Return whether this is a training loader."""
         return self._order.train
 
     @property
     def seed(self) -> int:
-        """The seed of the order and of all draws."""
+        """Return the seed of the order and of all draws."""
         return self._order.seed
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Name of each label; index 0 is the background."""
+        """Return the name of each label; index 0 is the background."""
         return self.reader.class_names
 
     @property
     def category_ids(self) -> tuple[int, ...]:
-        """The json's category id of each label; index 0, the background, holds -1."""
+        """Return the json's category id of each label; index 0, the background, holds -1."""
         return self.reader.category_ids
 
     @property
     def skipped(self) -> tuple[Path, ...]:
-        """The files that could not be used and were skipped so far, in the order in which they were found."""
+        """Return the unusable files that were skipped so far, in the order in which they were found."""
         return self._skipped.paths
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Return the number of batches of an epoch."""
         return self._steps
 
     def __iter__(self) -> EpochIterator[T]:
-        """Start the next epoch, or go on where a state was loaded."""
+        """Start the next epoch, or continue from a loaded state."""
         self._check_process()
         if self._iterator is None:
             position = self._start
@@ -188,7 +188,7 @@ class Loader(Generic[T]):
         that mix images take other partners, since that image counted among them.
         """
         if batch.params is None:
-            raise ValueError("the batch does not say what was drawn for it: make its loader with return_params=True")
+            raise ValueError("the batch has no params, which replay needs: make its loader with return_params=True")
         return self._opened_stream().replay(self.reader.indices_of(batch.image_id.numpy()), batch.params)
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class Loader(Generic[T]):
     # ------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position behind the batch that was yielded last. It is small, and json can hold it."""
+        """Return the position after the last yielded batch, as a small dict that json can store."""
         epoch, step = self._iterator.position if self._iterator else self._start
         return {"epoch": epoch, "step": step, "skipped": self._skipped.indices, **self._identity()}
 
@@ -233,7 +233,7 @@ class Loader(Generic[T]):
         self._iterator = None
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a state depends on."""
+        """Return the data and arguments that a state is valid for."""
         factors = self._order.factors
         return {
             "data": self.reader.fingerprint,
@@ -272,7 +272,7 @@ class Loader(Generic[T]):
         return BatchStream(planner, Engine(renderer, self.reader, self.settings, self.batch_size, self.device))
 
     def _renderer(self) -> Renderer:
-        """Choose who turns images into batches: the fused kernel where it can, else the graph of the recipe."""
+        """Choose the renderer: the fused kernel if it can render the recipe, else the graph of the recipe."""
         feed = self._feed()
         if self._kernel:
             return KernelRenderer(self._kernel, feed, self.device)
@@ -307,7 +307,7 @@ class Loader(Generic[T]):
 
 
 def _return_batch(batch: Batch) -> Batch:
-    """Collate of a loader that yields the batches themselves."""
+    """Return the batch itself: the default of `collate`."""
     return batch
 
 

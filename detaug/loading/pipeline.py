@@ -1,4 +1,4 @@
-"""A DALI pipeline that is fed and collected by hand."""
+"""Run a DALI pipeline by hand: feed each batch, and collect its outputs."""
 
 from __future__ import annotations
 

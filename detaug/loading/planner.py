@@ -21,7 +21,7 @@ from detaug.ops.recipe import Plan, Recipe
 from detaug.sources.coco_reader import CocoReader
 
 BLOCK_IMAGES = 2048
-"""Images that are planned at once: NumPy's calls cost much, its numbers little. It is part of the random numbers."""
+"""Images that are planned at once, since a NumPy call costs much. Another value gives other random numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Planner:
     return_params: bool
 
     def jobs_from(self, epoch: int, step: int) -> Iterator[Job]:
-        """Yield the jobs of all batches from here on: training goes on with the next epochs, evaluation ends.
+        """Yield the jobs of all batches from here on: training continues with the next epochs, evaluation ends.
 
         The next block is planned op by op while the jobs of this one are taken: planned in one go it would take longer
         than the device needs for the batches in flight, and the device would wait.
@@ -63,7 +63,7 @@ class Planner:
         return job
 
     def _blocks(self, epoch: int, step: int) -> Iterator[list[Job]]:
-        """Yield the jobs of one block after the other; before them, after each op, an empty list."""
+        """Yield the jobs of each block; while it is planned, yield an empty list after each op."""
         block = max(1, BLOCK_IMAGES // self.order.batch_size)
         for each in count(epoch) if self.order.train else (epoch,):
             batches, first_step = self.order.batches(each), step if each == epoch else 0
@@ -74,7 +74,7 @@ class Planner:
                     yield self.renderer.jobs(self._groups(plans, first_step))
 
     def _plan(self, epoch: int, first_step: int, batches: list[Ints]) -> Iterator[list[BatchPlan]]:
-        """Yield the plans of consecutive batches of an epoch; before them, after each op, an empty list."""
+        """Yield the plans of consecutive batches of an epoch; before that, yield an empty list after each op."""
         indices = np.concatenate(batches)
         batch_of = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
         in_block = first_step % max(1, BLOCK_IMAGES // self.order.batch_size) * self.order.batch_size
@@ -85,7 +85,7 @@ class Planner:
             yield self._split(epoch, first_step, batches, plan) if plan else []
 
     def _split(self, epoch: int, first_step: int, batches: list[Ints], plan: Plan) -> list[BatchPlan]:
-        """Split what was planned for the images of all batches."""
+        """Split the plan of the images of all batches into plans of batches."""
         sizes = self.reader.sizes[np.concatenate(batches)]
         inputs, params = self.renderer.planned_inputs(plan, sizes), plan.drawn if self.return_params else ()
         slices = consecutive_slices([len(batch) for batch in batches])
@@ -121,7 +121,7 @@ class Planner:
         return self.order.with_stand_ins(batches, skipped)
 
     def _with_stand_ins(self, plan: BatchPlan, indices: Ints) -> BatchPlan:
-        """Plan a batch of other images again, alone, so that the other batches of its block stay what they were."""
+        """Plan a batch again with other images, alone, so that the other batches of its block do not change."""
         same: Bools = indices == plan.indices
         if same.all():
             return plan

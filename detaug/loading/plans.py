@@ -23,18 +23,18 @@ class BatchPlan:
     indices: Ints
     """(n,) the images, as positions in the source."""
     inputs: Arrays
-    """By input name, what the renderer needs to know of each image."""
+    """The renderer's inputs for each image, by name."""
     params: tuple[Arrays, ...]
-    """For each step of the recipe what it drew; empty unless the loader has return_params."""
+    """What each step of the recipe drew; empty unless the loader has return_params."""
     targets: BatchTargets
     canvas: tuple[int, int]
     """(height, width) that all images of the batch are padded to."""
     wanted: Bools
-    """(n,) False for a stand-in: evaluation skips the image in whose place it is, and yields neither."""
+    """(n,) False for the stand-in of an image that evaluation skips; neither of the two is yielded."""
 
 
 class BatchInGroup(NamedTuple):
-    """A batch, and which images of its group it has."""
+    """A batch, and the slice of its group's images that it has."""
 
     images: slice
     plan: BatchPlan

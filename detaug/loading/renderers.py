@@ -31,11 +31,11 @@ class Job(Protocol):
 
     @property
     def group(self) -> GroupPlan:
-        """The group."""
+        """Return the group of batches."""
         ...
 
     def inputs(self) -> dict[str, Any]:
-        """Return what the pipeline is fed, by input name."""
+        """Return the inputs of the pipeline, by name."""
         ...
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
@@ -54,7 +54,7 @@ class Renderer(Protocol):
         ...
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
-        """Return by name what `jobs` needs to know of each image. `sizes`: (n, 2) of the source images."""
+        """Return the inputs of `jobs` for each image, by name. `sizes`: (n, 2) of the source images."""
         ...
 
     def jobs(self, groups: list[GroupPlan]) -> list[Job]:
@@ -99,7 +99,7 @@ class _GraphJob:
         return {**self.renderer.feed.inputs(self.group.indices), **self.group.inputs, **self._canvas()}
 
     def _canvas(self) -> Arrays:
-        """Images of several sizes are in groups of one batch, which has one canvas."""
+        """Return the canvas as an input. Images of several sizes are in groups of one batch, which has one canvas."""
         if self.renderer.recipe.uniform:
             return {}
         return {"canvas": np.full((len(self.group.indices), 2), self.group.batches[0].plan.canvas, np.float32)}
@@ -111,7 +111,7 @@ class _GraphJob:
 
 
 class KernelRenderer:
-    """Renders decoded images with the fused kernel, behind the pipeline or, from the cache, without one."""
+    """Renders decoded images with the fused kernel, after the pipeline or, from the cache, without one."""
 
     def __init__(self, kernel: FusedKernel, feed: ImageFeed, device: torch.device) -> None:
         self.kernel, self.feed, self.device = kernel, feed, device
@@ -150,7 +150,7 @@ class _KernelJob:
         return self.renderer.feed.inputs(self.group.indices) if self.renderer.needs_pipeline else {}
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
-        """Consecutive batches of one size are rendered at once."""
+        """Render consecutive batches of one size at once."""
         self.guard.wait(self.tiles)
         memory = self.renderer.feed.memory(self.group.indices, outputs)
         images: list[Tensor] = []

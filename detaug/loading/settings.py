@@ -22,7 +22,7 @@ class Settings:
     """The settings that `detaug tune` varies."""
 
     pipelines: int
-    """DALI pipelines; they take groups of batches by turns."""
+    """DALI pipelines, which get groups of batches in rotation."""
     threads: int
     """CPU threads of each pipeline."""
     depth: int = 2
@@ -30,7 +30,7 @@ class Settings:
     batches_per_group: int = 1
     """Batches that a pipeline processes as one, where it can: small batches share the fixed costs."""
     hw_decoder_load: float = 1.0
-    """The share of a batch's JPEGs that the GPU's JPEG engine decodes; its other cores decode the rest."""
+    """The share of a batch's JPEGs that the GPU's JPEG engine decodes; the GPU's other cores decode the rest."""
 
     def __post_init__(self) -> None:
         for name in ("pipelines", "threads", "depth", "batches_per_group"):
@@ -41,14 +41,14 @@ class Settings:
 
 
 GROUP_IMAGES_ON_GPU = 256
-"""Images of 300 x 300 in a group: its batches share the cost of a run in Python. A larger image counts for up to 2."""
+"""Images of 300 x 300 in a group: its batches share the fixed cost of Python. A larger image counts for up to 2."""
 GROUP_IMAGES_ON_CPU = 128
 """The same on the CPU, where threads wait for each other at the end of a group. A larger image counts for up to 3."""
 IMAGES_IN_FLIGHT = 768
 """Images of 300 x 300 that a GPU gets at once in batches that cannot be grouped; with fewer it waits for Python. A
 larger image counts for up to 2."""
 PIXELS_IN_FLIGHT = 350_000_000
-"""Output pixels at most, 4.2 GB as float32; more only if two batches for each pipeline have more."""
+"""Output pixels in flight at most, 4.2 GB as float32; more only if two batches for each pipeline have more."""
 
 
 def settings_for(
@@ -75,14 +75,14 @@ def settings_for(
 
 
 def can_group(recipe: Recipe, kernel: FusedKernel | None) -> bool:
-    """Can a pipeline process several batches as one? Their images have one size, or are resized behind the pipeline."""
+    """Return whether a pipeline can process batches as one: their images have one size, or are resized after it."""
     return recipe.one_size or kernel is not None
 
 
 def pixels_in_flight(reader: CocoReader, recipe: Recipe, kernel: FusedKernel | None) -> int:
-    """Return about how many pixels an image has after the recipe.
+    """Estimate the number of pixels of an image after the recipe.
 
-    With a kernel, which renders images that wait decoded, at least as many as take the source's memory as float32.
+    With a kernel, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory.
     """
     some = reader.views(np.arange(8) % len(reader))
     rendered = int(recipe.plan(some, np.random.default_rng(0)).views.size.prod(1).max())
@@ -101,7 +101,7 @@ def choose_settings(
 ) -> Settings:
     """Return the settings that are given, else those of a file that `detaug tune` wrote, else the device's defaults.
 
-    `pixels`: of an image after the recipe. `can_group`: can a pipeline process several batches as one?
+    `pixels`: of an image after the recipe. `can_group`: whether a pipeline can process several batches as one.
     """
     defaults = _on_cpu(batch_size, pixels) if device.type == "cpu" else _on_gpu(batch_size, pixels, can_group)
     chosen = asdict(defaults)
@@ -123,7 +123,7 @@ def _on_gpu(batch_size: int, pixels: int, can_group: bool) -> Settings:
 
 
 def _weight(pixels: int, most: int) -> float:
-    """Return for how many images of 300 x 300 one counts."""
+    """Return the number of 300 x 300 images that one image counts as."""
     return min(max(pixels / (300 * 300), 1), most)
 
 
