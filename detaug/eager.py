@@ -1,4 +1,4 @@
-"""Eager mode: the same ops at once on arrays, for notebooks, previews and tests."""
+"""Eager mode: run ops directly on arrays, for notebooks, previews and tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def batch(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Samples:
-    """Samples on which ops run at once: `da.RandomHorizontalFlip(p=1)(da.batch(images, boxes, labels))`.
+    """Make samples, on which ops run directly: `da.RandomHorizontalFlip(p=1)(da.batch(images, boxes, labels))`.
 
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. The same `seed` and the
@@ -58,7 +58,7 @@ def batch(
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """N samples on arrays, and the ops run on them so far. Made by `da.batch`; ops return new ones."""
+    """N images as arrays with their boxes, and the ops run on them so far. Made by `da.batch`; ops return new ones."""
 
     source_images: tuple[Array, ...]
     source_boxes: tuple[Array, ...]
@@ -69,15 +69,15 @@ class Samples:
     drawn: tuple[Arrays, ...] | None = None
 
     def then(self, *ops: Op) -> Samples:
-        """These samples after more ops. Raises ValueError where an op cannot stand there."""
+        """Return these samples after more ops. Raises ValueError for an op that cannot come here."""
         recipe = Recipe((*self.ops, *ops))
         for op in ops:
             if op.mixes and len(self) < 2:
-                raise ValueError(f"{op!r} puts images of a batch together: give it at least 2, got {len(self)}")
+                raise ValueError(f"{op!r} combines images of a batch: give it at least 2, got {len(self)}")
         return replace(self, ops=recipe.ops)
 
     def replay(self, params: Sequence[Arrays]) -> Samples:
-        """These samples with the numbers that the same ops drew before: the `params` of other samples."""
+        """Return these samples with numbers drawn before: the `params` of other samples with the same ops."""
         return replace(self, drawn=tuple(params))
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class Samples:
         return f"<{len(self)} samples after {list(self.ops)}>"
 
     def _repr_png_(self) -> bytes:
-        """For notebooks: the first images with their boxes, Normalize undone."""
+        """Draw the first images with their boxes for notebooks; Normalize is undone."""
         normalize = next((op for op in self.ops if isinstance(op, Normalize)), None)
         mean, std = (normalize.mean, normalize.std) if normalize else (None, None)
         white, layout = (1, "CHW") if normalize else (255, "HWC")
@@ -96,30 +96,30 @@ class Samples:
 
     @property
     def params(self) -> tuple[Arrays, ...]:
-        """For each op, by name what it drew: arrays whose first axis is the samples."""
+        """Return what each op drew, by name: arrays whose first axis is the samples."""
         return self.plan.drawn
 
     @property
     def boxes(self) -> list[Array]:
-        """N arrays (M, 4) float64 XYXY, in pixels of `images`."""
+        """Return N arrays (M, 4) float64 XYXY, in pixels of `images`."""
         boxes, _, counts = self._packed
         boxes = np.ascontiguousarray(boxes) + 0.0  # -0.0 + 0.0 is 0.0
         return [each[:count] for each, count in zip(boxes, counts, strict=True)]
 
     @property
     def labels(self) -> list[Array]:
-        """N arrays (M,) int64."""
+        """Return N arrays (M,) int64."""
         _, labels, counts = self._packed
         return [each[:count] for each, count in zip(labels, counts, strict=True)]
 
     @property
     def matrix(self) -> Floats:
-        """Source pixels -> pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op."""
+        """Return the maps from source pixels to pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op."""
         return np.ascontiguousarray(self.plan.views.to_output()) + 0.0
 
     @cached_property
     def images(self) -> list[Array]:
-        """N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
+        """Return N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
         if kernel := kernel_for(self._recipe, self.device):
             return self._render(kernel)
         worker = PipelineWorker(self._graph, len(self), 1, self.device)
@@ -142,7 +142,7 @@ class Samples:
 
     @cached_property
     def plan(self) -> Plan:
-        """What the ops do to these samples."""
+        """Return what the ops do to these samples."""
         return self._recipe.plan(self._source_views(), np.random.default_rng(self.seed), self.drawn)
 
     @cached_property
@@ -190,7 +190,8 @@ def _image(image: Any) -> Array:
 
 def _check_lengths(images: list[Array], boxes: list[Array], labels: list[Array]) -> None:
     if not len(images) == len(boxes) == len(labels) or not images:
-        raise ValueError(f"images, boxes and labels must be as many, got {len(images)}, {len(boxes)}, {len(labels)}")
+        lengths = f"{len(images)}, {len(boxes)}, {len(labels)}"
+        raise ValueError(f"images, boxes and labels must have equal lengths, got {lengths}")
     for at, (image, each, numbers) in enumerate(zip(images, boxes, labels, strict=True)):
         if len(each) != len(numbers):
             raise ValueError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(numbers)}")

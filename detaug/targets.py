@@ -134,7 +134,7 @@ def retinanet(
 
 
 class _Inputs(NamedTuple):
-    """What matching compares."""
+    """The boxes that are matched."""
 
     boxes: Tensor
     """(N, M, 4)."""
@@ -187,7 +187,7 @@ def _overlaps(boxes: Tensor, mask: Tensor, default_boxes: Tensor) -> Tensor:
 
 
 def _best_for_each_object(overlaps: Tensor, mask: Tensor) -> Tensor:
-    """Return (N, A): the object whose best default box it is, the last of several; -1 for none."""
+    """Return (N, A): for each default box the last object that it is the best box of; -1 for none."""
     n, m, a = overlaps.shape
     objects = torch.arange(m, device=overlaps.device).where(mask, -1)
     empty = torch.full((n, a), -1, device=overlaps.device)

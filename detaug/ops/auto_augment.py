@@ -43,7 +43,7 @@ class Largest(NamedTuple):
     factor: float
     """What is added to 1: brightness, saturation, contrast, sharpness."""
     bits: int
-    """How many of the eight bits are removed."""
+    """The number of the eight bits that are removed."""
 
     def strengths(self, bins: int) -> Floats:
         """Return the strengths of all ops and bins, (ops, bins)."""

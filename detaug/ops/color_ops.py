@@ -120,10 +120,11 @@ class ColorJitter(ColorMap):
 
 @dataclass(frozen=True)
 class RandomHSV(ColorMap):
-    """Ultralytics' `hsv_h`, `hsv_s` and `hsv_v`: gains drawn from -1..1 times these, with probability `p`.
+    """Change hue, saturation and value by random gains, with probability `p` (Ultralytics' `hsv_h`, `hsv_s`, `hsv_v`).
 
-    `hue`: a fraction of half a turn. `saturation`, `value`: factors from 1 - x to 1 + x. Ultralytics changes HSV
-    values; here, as in DALI's `hsv`, hue turns and saturation scales in YIQ, in one linear map.
+    Gains are drawn from -1..1 times these. `hue`: a fraction of half a turn. `saturation`, `value`: factors from 1 - x
+    to 1 + x. Ultralytics changes HSV values; here, as in DALI's `hsv`, hue turns and saturation scales in YIQ, in one
+    linear map.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> [image[0, 0].tolist() for image in samples.then(da.Resize((4, 4)), da.RandomHSV()).images]

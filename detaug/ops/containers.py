@@ -28,7 +28,7 @@ class _Container(Op):
 
     @property
     def stage(self) -> str:  # type: ignore[override]
-        """The stage of its ops."""
+        """Return the stage of the ops."""
         return self.ops[0].stage
 
     @property
@@ -37,7 +37,7 @@ class _Container(Op):
 
     @property
     def sequence(self) -> tuple[int, ...]:
-        """The index of the op of each step. An op may be in several, of which each image takes one."""
+        """Return the index of the op of each step. An op may be in several steps; each image takes one of them."""
         return tuple(range(len(self.ops)))
 
     def choose(self, rng: np.random.Generator, n: int) -> Bools:

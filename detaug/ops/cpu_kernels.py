@@ -71,7 +71,7 @@ def end_threads(pipeline: Pipeline) -> None:
 
 
 def make_thread_pool(count: int) -> ThreadPoolExecutor:
-    """Return a pool in whose threads torch uses one thread; else each would start others, that wait for each other."""
+    """Return a pool in which torch is single-threaded; else each thread would start others that wait for each other."""
     pool, all_started = ThreadPoolExecutor(count), Barrier(count)
 
     def set_to_one(_: int) -> None:
@@ -87,7 +87,7 @@ def make_thread_pool(count: int) -> ThreadPoolExecutor:
 
 
 _torch_threads_lock = Lock()
-"""torch's number of threads is the process's too: of pools that are made at once, one changes it at a time."""
+"""torch's number of threads is global: pools that are made at the same time change it one at a time."""
 
 
 # -------------------------------------------------------------------------------------------- kernels
@@ -113,7 +113,7 @@ def _resize_whole_pixels(image: Tensor, low: Array, high: Array, size: list[int]
 
 
 def _resize_part_pixels(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor:
-    """Resize with Pillow, which takes windows with borders inside pixels. It gets a crop: it would read beyond it."""
+    """Resize with Pillow, which takes windows with borders inside pixels. It gets a crop, or it would read beyond."""
     (top, left), (bottom, right) = np.floor(low).astype(int).tolist(), np.ceil(high).astype(int).tolist()
     box = (*(low[::-1] - (left, top)).tolist(), *(high[::-1] - (left, top)).tolist())
     pillow = Image.fromarray(image[:, top:bottom, left:right].permute(1, 2, 0).contiguous().numpy())

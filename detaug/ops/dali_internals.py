@@ -1,4 +1,4 @@
-"""The corners of DALI that it does not document, each with the reason to use it."""
+"""Undocumented parts of DALI, each with the reason to use it."""
 
 from __future__ import annotations
 

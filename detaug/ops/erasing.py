@@ -54,7 +54,7 @@ def covered_parts(views: Views, rectangles: Floats, *, inside: bool) -> tuple[Fl
 
 
 def _covered_part(boxes: Floats, rectangles: Floats, inside: bool) -> tuple[Floats, Floats]:
-    """Do the same for boxes (B, 4), each with its own rectangles (B, K, 4), on the grid of all their edges."""
+    """Do as `covered_parts`: for boxes (B, 4), each with its own rectangles (B, K, 4), on the grid of all edges."""
     boxes, rectangles = boxes.T.copy(), np.moveaxis(rectangles, 0, 2).copy()  # the short axes first: see `views.py`
     clipped = rectangles.clip(boxes[[0, 1, 0, 1]], boxes[[2, 3, 2, 3]])
     (x, within_x), (y, within_y) = (_grid(boxes[axis::2], clipped[:, axis::2]) for axis in (0, 1))
@@ -69,7 +69,7 @@ def _covered_part(boxes: Floats, rectangles: Floats, inside: bool) -> tuple[Floa
 def _grid(box: Floats, rectangles: Floats) -> tuple[Floats, Bools]:
     """Make the grid of one axis from (2, B) and (K, 2, B): the sorted edges (E, B), and which cells each covers.
 
-    The latter are (K, E - 1, B).
+    The cells are (K, E - 1, B).
     """
     edges = np.sort(np.concatenate([box, rectangles.reshape(2 * len(rectangles), box.shape[1])]), axis=0)
     middle = (edges[1:] + edges[:-1]) / 2

@@ -36,11 +36,11 @@ class RandomPixelOp(PixelOp):
         return {"apply": rng.random(n) < p, **self.amounts(rng, n)}
 
     def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
-        """Draw what else `change` needs, by name."""
+        """Draw the other inputs of `change`, by name."""
         return {}
 
     def constants(self, device: str) -> Nodes:
-        """Return constants for `planned`: made in `change`, they would be as long as the batch, not as its share."""
+        """Return constants for `planned`: made in `change`, they would be as long as the whole batch."""
         return {}
 
     def change(self, image: Node, planned: Nodes) -> Node:

@@ -66,7 +66,7 @@ def _whole_rectangles(views: Views) -> Floats:
 
 @dataclass(frozen=True)
 class Mosaic(PasteTiles):
-    """Make 2 x 2 tiles of the image and three of its batch, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
+    """Combine the image and three of its batch as 2 x 2 tiles, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
 
     The tiles meet at one point, whose x and y are drawn from `center`, as shares of width and height. Each tile shows a
     part of an image at full size, not resampled: the part next to the point in Ultralytics' mosaic, so the top left
@@ -108,7 +108,7 @@ class Mosaic(PasteTiles):
         }
 
     def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        """Draw no mosaic from `until_epoch` on. The draw says so, since a replayed batch does not know its epoch."""
+        """Draw no mosaic from `until_epoch` on. The draw stores that: a replayed batch does not know its epoch."""
         drawn = self.draw(rng, len(views))
         return drawn | {"mosaic": drawn["mosaic"] & (self.until_epoch is None or views.epoch < self.until_epoch)}
 
@@ -263,7 +263,7 @@ class CutMix(_Overlay):
 
     Boxes of the other image are added, clipped to the rectangle, if at least `min_visibility` of their area is in it. A
     box of the image itself shrinks where the rectangle covers a whole side of it, and is dropped if more than
-    `max_hidden` of its area is covered. What is thinner than a pixel is dropped. The matrix is the image's own.
+    `max_hidden` of its area is covered. Boxes thinner than a pixel are dropped. The matrix is the image's own.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]], seed=1)

@@ -57,17 +57,17 @@ class Normalize(PixelOp):
 
     @property
     def channels_last(self) -> bool:
-        """Whether it leaves images (H, W, 3)."""
+        """Return whether it leaves images (H, W, 3)."""
         return self.memory_format == "channels_last"
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The type of the values after it."""
+        """Return the type of the values after it."""
         return getattr(torch, str(self.dtype))  # type: ignore[no-any-return]
 
     @property
     def output_layout(self) -> str:  # type: ignore[override]
-        """DALI's name for the layout of the image after it."""
+        """Return DALI's name for the layout of the image after it."""
         return "HWC" if self.channels_last else "CHW"
 
     def cpu_kernel(self, views: Views) -> on_cpu.CpuKernel:

@@ -59,7 +59,7 @@ class Op:
     """DALI's name for the layout of the image after it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """A class with its own `dali_graph` does not inherit a `cpu_kernel`, which would do something else."""
+        """Drop an inherited `cpu_kernel` from a class with its own `dali_graph`: it would do something else."""
         super().__init_subclass__(**options)
         for old, new in _OLD_NAMES.items():
             if callable(vars(cls).get(old)):

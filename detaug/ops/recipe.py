@@ -56,7 +56,7 @@ class Recipe:
 
     @cached_property
     def steps(self) -> tuple[tuple[Op, int], ...]:
-        """The ops and their second parts, in the order in which they run, each with the index of the step that draws.
+        """Return the ops and their second parts in running order, each with the index of the step that draws.
 
         A second part (`Op.after_resize`) runs directly after Resize, with what its op drew.
         """
@@ -96,7 +96,7 @@ class Recipe:
     def dali_graph(self, image: Node, canvas: Node | None = None) -> Node:
         """Return the image after all ops: (H, W, 3), or (3, H, W) after Normalize.
 
-        `canvas`: (height, width) to which Normalize, then the last op, pads with zeros at the right and the bottom.
+        `canvas`: (height, width) to which Normalize, as the last op, pads with zeros at the right and the bottom.
         """
         steps = [_FedStep(op, _external_sources(inputs), views) for op, inputs, views in self.pixel_steps]
         if canvas is not None:
@@ -108,7 +108,7 @@ class Recipe:
 
     @cached_property
     def pixel_steps(self) -> tuple[PixelStep, ...]:
-        """The steps that change pixels."""
+        """Return the steps that change pixels."""
         views, rng = _example_view(), np.random.default_rng(0)
         draws: list[Arrays] = []
         steps = []
@@ -121,22 +121,22 @@ class Recipe:
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
-        """The ops' stages."""
+        """Return the stages of the ops."""
         return tuple(op.stage for op in self.ops)
 
     @property
     def channels_last(self) -> bool:
-        """Whether Normalize leaves images (H, W, 3); the loader's batches are (N, 3, H, W) all the same."""
+        """Return whether Normalize leaves images (H, W, 3); the loader's batches are (N, 3, H, W) in any case."""
         return any(getattr(op, "channels_last", False) for op in self.ops)
 
     @property
     def uniform(self) -> bool:
-        """Whether all images of a batch come out in one size."""
+        """Return whether all images of a batch come out in one size."""
         return all(op.uniform for op in self.ops)
 
     @property
     def one_size(self) -> bool:
-        """Whether the images of all batches come out in one size."""
+        """Return whether the images of all batches come out in one size."""
         return self.uniform and all(op.one_size for op in self.ops)
 
 
@@ -193,7 +193,7 @@ def _check_order(op: Op, stage: str) -> None:
     if stage == "output":
         raise ValueError(f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe")
     if op.stage in ("view", "render") and stage in ("render", "pixels"):
-        raise ValueError(f"{op!r} moves the view and must come before Resize: put it earlier in the recipe, or once")
+        raise ValueError(f"{op!r} moves the view and must come before Resize: put it earlier, or only once")
     if op.stage in ("pixels", "output") and stage in ("", "view"):
         raise ValueError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
 

@@ -73,7 +73,7 @@ class Resize(Render):
     aspect ratio (torchvision's `Resize(size, max_size=...)`); or a list of (H, W), of which each batch draws one.
 
     (H, W) stretches the view. With `letterbox` "center" or "top-left" the aspect ratio stays, and `fill`, RGB 0..255,
-    takes the rest (Ultralytics' LetterBox).
+    fills the rest (Ultralytics' LetterBox).
 
     If the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix follow that
     rounding, so they stay exact. A box is dropped if it lost more than three quarters of its area and is thinner than a
@@ -115,12 +115,12 @@ class Resize(Render):
 
     @property
     def uniform(self) -> bool:  # type: ignore[override]
-        """Whether all images of a batch have one size after it."""
+        """Return whether all images of a batch have one size after it."""
         return not isinstance(self.size, int)
 
     @property
     def one_size(self) -> bool:  # type: ignore[override]
-        """Whether the images of all batches have one size after it."""
+        """Return whether the images of all batches have one size after it."""
         return not self._choices
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -177,7 +177,7 @@ def first_of_batch(views: Views) -> Ints:
 
 
 def _same_for_each_batch(views: Views, drawn: Arrays) -> Arrays:
-    """Give all images of a batch what its first one drew; a batch that is replayed then has it for each image."""
+    """Give all images of a batch the draw of its first one, stored for each image, so that it can be replayed."""
     first = first_of_batch(views)
     return {name: array[first] for name, array in drawn.items()}
 
