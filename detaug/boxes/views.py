@@ -4,10 +4,10 @@ A view is a projective map from the view to source pixels, not pixels: so any ch
 canvases ends in one map, and `Resize` resamples the image once. Coordinates are relative to the view, so that a crop is
 a change of coordinates, whatever the image's size. As long as no op has turned the view, a box stays a box and costs
 four numbers; from the first turn on it has a polygon too (see `polygons.py`). What an op puts outside of the view is
-gone: a later op that shows it again shows fill. `source_bounds` says this in source pixels, and `clip_region` where the
-view was turned.
+gone: a later op that shows it again shows fill. `source_bounds` stores this in source pixels, and `clip_region` for a
+turned view.
 
-All is NumPy in double precision for many images at once, since NumPy's calls cost much and its numbers little. Keep the
+All is NumPy in double precision for many images at once, since a NumPy call costs much and a number little. Keep the
 short axis (coordinates, rows of a matrix) first: NumPy loops over the last one. Hence the transposes.
 """
 

@@ -38,7 +38,7 @@ OPTIONS = {"enable_fp_fusion": True}
 """Triton 3.9 warns without it, because 3.10 changes the default."""
 
 _EVERYWHERE = 1e9
-"""Pixels: beyond any image."""
+"""Pixels: larger than any image."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
 
 
 class StreamGuard:
-    """Mark what the current CUDA stream has been given so far, so that another stream can wait for it.
+    """Mark the work queued on the current CUDA stream so far, so that another stream can wait for it.
 
     Make one directly after the tensors that it guards. On the CPU it does nothing.
     """

@@ -86,7 +86,7 @@ class CocoReader:
         return np.asarray(at)
 
     def inputs(self, indices: Ints) -> dict[str, NDArray[Any]]:
-        """Return what `decoded` is fed for these images, by input name."""
+        """Return the inputs of `decoded` for these images, by name."""
         return {"path": self._paths[indices], "size": self.sizes[indices].astype(np.int32)}
 
     def path(self, index: int) -> Path:
@@ -102,7 +102,7 @@ class CocoReader:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash that is equal for the same images, boxes and classes in the same order."""
+        """Return a hash that is equal for the same images, boxes and classes in the same order."""
         columns = (self.image_ids, self.sizes, self._box_offsets, self._boxes, self._labels)
         names = "\0".join([*self.file_names, *self.class_names, *map(str, self.category_ids)])
         content = b"".join([*(column.tobytes() for column in columns), names.encode("utf-8", "surrogateescape")])
@@ -112,7 +112,7 @@ class CocoReader:
 def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
     """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
 
-    It is fed with `CocoReader.inputs`. A file that is no image, or has another size than the json says, is an error of
+    It is fed with `CocoReader.inputs`. A file that is not an image, or not of the size in the json, is an error of
     the pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine.
     """
     encoded = fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # mmap stalls all threads
@@ -130,10 +130,10 @@ def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
 
 
 def _of_size(encoded: Node, size: Node) -> Node:
-    """Return the encoded images, of which one that is not of `size` (height, width) is an error.
+    """Return the encoded images; one that is not of `size` (height, width) is an error of the pipeline.
 
-    The decoder must not see it: DALI 2.4 ends the process on a GPU for a file that is no image while other batches are
-    in flight, and on both devices where a view lies outside of a smaller image.
+    The decoder must not see it: DALI 2.4 ends the process on a GPU for a file that is not an image while other batches
+    are in flight, and on both devices where a view lies outside of a smaller image.
     """
     shape = fn.peek_image_shape(encoded, dtype=types.INT32)
     length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != size[0]) + (shape[1] != size[1])
@@ -141,7 +141,7 @@ def _of_size(encoded: Node, size: Node) -> Node:
 
 
 def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
-    """Return (N, longest path) uint8, padded with zeros, at which the system ends a path."""
+    """Return the paths as (N, longest path) uint8, padded with zeros, which end a path."""
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must hold the images that {annotations} names")
     if not names:
