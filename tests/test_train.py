@@ -542,5 +542,5 @@ def predicts_what_evaluation_finds(path: Path, reader: da.CocoReader) -> None:
 
 def test_a_file_that_is_no_trained_model_is_refused(tmp_path: Path) -> None:
     torch.save({"model": {}}, tmp_path / "other.pt")
-    with pytest.raises(ValueError, match=r"other.pt is not a model\.pt of detaug train: it does not say name"):
+    with pytest.raises(ValueError, match=r"other.pt is not a model\.pt of detaug train: it lacks name"):
         load_model(tmp_path / "other.pt")

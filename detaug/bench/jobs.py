@@ -1,4 +1,4 @@
-"""What a benchmark measures: the job, and the batches that a loader makes for it."""
+"""The job of a benchmark, and the batches that a loader makes for it."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from detaug.sources.coco_reader import CocoReader
 
 
 def loader(job: Job) -> Iterator[MadeBatch]:
-    """`da.Loader`."""
+    """Make batches with `da.Loader`."""
     return _epochs(make_loader(job), job)
 
 
 def cached(job: Job) -> Iterator[MadeBatch]:
-    """`da.Loader(cache="device")`; the time to the first batch includes decoding all images once."""
+    """Make batches with `da.Loader(cache="device")`; the time to the first batch includes decoding all images once."""
     return _epochs(make_loader(job, cache="device"), job)
 
 

@@ -16,7 +16,7 @@ from detaug.bench.jobs import Job, MadeBatch, Source
 Result = dict[str, Any]
 
 WARM_UP = 0.3
-"""Seconds before the timed ones, as a share of those."""
+"""Seconds of warm-up, as a share of the timed seconds."""
 
 LEAST_BATCHES = 8
 

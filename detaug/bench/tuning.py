@@ -23,7 +23,7 @@ WORTH_IT = 1.03
 """The speedup over the defaults from which other settings are chosen; less is noise."""
 
 SHARE_OF_TRIALS = 0.7
-"""Of the time of `tune`; the rest is for measuring the best settings again."""
+"""Share of the time of `tune` for trials; the rest is for measuring the best settings again."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
 
 class Defaults(NamedTuple):
-    """How torchvision's reference trains a model: its input, and a learning rate for a number of images a step."""
+    """The training of a model in torchvision's references: its input, and a learning rate for a step's images."""
 
     size: int | tuple[int, int]
     """Output of the loader, as `Resize` takes it."""

@@ -1,4 +1,4 @@
-"""Optimisation of a model: optimizer, schedule, mixed precision, and one step."""
+"""Optimise a model: optimiser, schedule, mixed precision, and one step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StepLosses(NamedTuple):
 
 
 class Optimization:
-    """A model with its optimizer, learning rate schedule and, for float16, the scaler of its loss."""
+    """A model with its optimiser, learning rate schedule and, for float16, the scaler of its loss."""
 
     def __init__(self, model: nn.Module, options: TrainOptions, device: torch.device, steps: int) -> None:
         self.model = model
@@ -37,7 +37,7 @@ class Optimization:
         self._parallel = _in_parallel(model, device)
 
     def step(self, batch: Any, number: int) -> StepLosses:
-        """Train on a batch: losses, gradients, one step of the optimizer. `number`: the step, from 0."""
+        """Train on a batch: losses, gradients, one step of the optimiser. `number`: the step, from 0."""
         lr = self.schedule(number)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
