@@ -1,4 +1,4 @@
-"""A drawn data set, and the main job on it: `detaug demo`."""
+"""A drawn data set, and the whole workflow on it: `detaug demo`."""
 
 from detaug.demo.shapes import make_voc as make_voc
 

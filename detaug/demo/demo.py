@@ -78,7 +78,7 @@ def demo(
         say(f"         {time_loader(loader, seconds)} (decode, augment, collate; no model)")
         _draw_sheet(reader, seed, folder / "sheet.png")
         say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
-    say(f"\nGo on in the folder {out}:\n\n{GO_ON}")
+    say(f"\nContinue in the folder {out}:\n\n{GO_ON}")
     return out
 
 

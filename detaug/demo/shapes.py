@@ -232,7 +232,7 @@ def _paste(picture: Image.Image, sprite: Sprite) -> None:
 
 
 def _cast_shadow(picture: Image.Image, sprite: Sprite) -> None:
-    """Paint a soft dark ellipse under the foot of a thing; its box does not include it."""
+    """Draw a soft dark ellipse under the foot of a thing; its box does not include it."""
     (x, y), (width, height) = sprite.xy, sprite.image.size
     reach = 0.04 * width + 0.03 * height
     shadow = Image.new("L", picture.size)

@@ -135,7 +135,7 @@ def _beach_ball(normal: Array, rng: Random) -> Array:
 
 
 def _football(normal: Array, rng: Random) -> Array:
-    """Paint dark patches at the 12 corners of an icosahedron, and seams half way between them."""
+    """Draw dark patches at the 12 corners of an icosahedron, and seams half way between them."""
     golden = (1 + 5**0.5) / 2
     corners = np.array([(0, a, b * golden) for a in (-1, 1) for b in (-1, 1)]) / np.hypot(1, golden)
     corners = np.concatenate([np.roll(corners, k, 1) for k in range(3)])
@@ -243,7 +243,7 @@ def _bark(y: Array, x: Array) -> Array:
 
 
 def _leaves(sketch: Sketch) -> None:
-    """Clumps of leaves, each from the dark ones at the back to those in the light."""
+    """Draw clumps of leaves, each from the dark ones at the back to those in the light."""
     rng, side, draw = sketch.rng, sketch.canvas.width, ImageDraw.Draw(sketch.canvas)
     color = pick(rng, (78, 128, 48), (104, 140, 50), (60, 108, 62), (206, 128, 44))
     clumps = rng.uniform(-1, 1, (26, 2)) * (0.3, 0.23) * rng.uniform(0.75, 1.1, (26, 1)) + (0.5, 0.36)

@@ -1,7 +1,7 @@
 """Draw boxes with class names on images, and hatch regions.
 
 Boxes are (M, 4) XYXY in pixels, in continuous coordinates: 0, 0, W, H covers the whole image, and the outline
-of a box is painted inside it, so that its outermost painted pixels are the outermost pixels of the box. Names
+of a box is drawn inside it, so that its outermost pixels are the outermost pixels of the box. Names
 may be of any script; a letter for which the system has no font is written as its code point, `U+732B`.
 """
 
@@ -83,7 +83,7 @@ def resize(picture: Image.Image, size: tuple[int, int] | None) -> Resized:
 
 
 def _stripes(size: tuple[int, int]) -> Image.Image:
-    """Paint diagonal stripes, dark and light: visible on any background."""
+    """Draw diagonal stripes, dark and light: visible on any background."""
     period = max(4, round(sum(size) / 60))
     y, x = np.ogrid[: size[1], : size[0]]
     return Image.fromarray(np.where((x + y) % period * 2 < period, 40, 225).astype(np.uint8)).convert("RGB")
@@ -103,7 +103,7 @@ def _check_lengths(boxes: Boxes, names: Sequence[str], difficult: Sequence[bool]
 
 
 def _paint_boxes(canvas: Image.Image, boxes: Boxes, names: Sequence[str], flags: Sequence[bool]) -> None:
-    """Paint outlines from the largest box to the smallest, then the labels, so that small boxes stay on top."""
+    """Draw outlines from the largest box to the smallest, then the labels, so that small boxes stay on top."""
     visible = clip_to_canvas(boxes, canvas.size)
     order = [k for k in np.argsort(-areas(visible), kind="stable") if not np.isnan(visible[k]).any()]
     draw = ImageDraw.Draw(canvas, "RGBA")
@@ -128,7 +128,7 @@ def _line_width(box: Boxes, text_height: int) -> int:
 
 
 def _outline(draw: ImageDraw.ImageDraw, box: Boxes, color: Color, width: int, dashed: bool) -> None:
-    """Paint a frame inside the box with a thin dark frame beside it, visible on a background of its own colour.
+    """Draw a frame inside the box with a thin dark frame beside it, visible on a background of its own colour.
 
     The dark frame is inside, or around a box without room for it. Gaps between dashes are dark.
     """
@@ -173,7 +173,7 @@ def _frame(
 
 
 def dashes(start: int, stop: int, width: int, dashed: bool) -> list[tuple[int, int]]:
-    """Return the painted spans of a side from `start` to `stop`: one, or dashes that begin and end at its corners."""
+    """Return the drawn spans of a side from `start` to `stop`: one, or dashes that begin and end at its corners."""
     dash, gap = min(4 * width, max(2, (stop - start) // 4)), min(3 * width, max(1, (stop - start) // 6))
     count = (stop - start + gap) // (dash + gap)
     if not dashed or count < 2:

@@ -121,10 +121,10 @@ def _remedy(kind: str) -> str:
     if kind in REPAIRED:
         return "detaug check --clean FILE.json repairs it and loses no box."
     if kind in ("image-missing", "size-wrong", "size-unrotated"):
-        return "see that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
+        return "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
     if kind in ("images-empty", "categories-empty", "categories-differ", "objects-none"):
         return "convert the data set again, with all its files and classes."
-    return "correct it, or train with what detaug check --clean FILE.json writes, which is without it."
+    return "correct it, or train with the json of detaug check --clean FILE.json, which leaves it out."
 
 
 def _figure(summary: CheckSummary, finding: CheckFinding) -> str:

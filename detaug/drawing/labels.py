@@ -1,4 +1,4 @@
-"""Paint class names beside boxes, where they hide the least."""
+"""Draw class names beside boxes, where they hide the least."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_HIDDEN = 0.3  # share of an object under a label that is not needed; a quar
 
 
 class Plate(NamedTuple):
-    """A label ready to paint: its text, its font, its (width, height), and the text's origin inside it."""
+    """A label ready to draw: its text, its font, its (width, height), and the text's origin inside it."""
 
     text: str
     font: ImageFont.FreeTypeFont
@@ -41,7 +41,7 @@ def paint_labels(
     size: tuple[int, int],
     text_height: int,
 ) -> None:
-    """Paint a label at each of `boxes`, (M, 4) XYXY pixels, on an image of `size` (width, height).
+    """Draw a label at each of `boxes`, (M, 4) XYXY pixels, on an image of `size` (width, height).
 
     A box with an empty name has no label. A label is left out where it would hide as much as a whole object, or
     `MOST_HIDDEN` of one if the image has a label with this name already.

@@ -27,7 +27,7 @@ def as_boxes(boxes: Any, name: str) -> Boxes:
 def clip_to_canvas(boxes: Boxes, size: tuple[int, int]) -> Boxes:
     """Sort corners and cut edges far outside the image of `size` (width, height); NaN for an invisible box.
 
-    Edges outside the image stay outside, so that they are not painted on its border.
+    Edges outside the image stay outside, so that they are not drawn on its border.
     """
     width, height = size
     first, second = boxes[:, :2], boxes[:, 2:]

@@ -23,7 +23,7 @@ class Stage(NamedTuple):
 
     @property
     def size(self) -> Array:
-        """(width, height) in pixels."""
+        """Return (width, height) in pixels."""
         height, width, _ = self.image.shape
         return np.array([width, height])
 

@@ -39,7 +39,7 @@ class Flags(NamedTuple):
     """Annotations of one image that a `CocoReader` leaves out."""
 
     difficult: list[bool]
-    """For each object that is no crowd, in the reader's order."""
+    """For each object that is not a crowd, in the reader's order."""
     crowds: list[list[float]]
     """XYWH."""
 
@@ -48,7 +48,7 @@ def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = 
     """Read the images at `rows` of the json's list.
 
     notes: a few words on each image, for its caption. Raises ValueError for no rows, and for an image that cannot be
-    decoded or has another size than the json says.
+    decoded or does not have the size in the json.
     """
     if not len(rows):
         raise ValueError("rows must name at least one image, got none")

@@ -40,7 +40,7 @@ def draws_sheet(
 
     rows: positions of the images in the json's list. size: the longer side of a picture, in pixels. notes: a
     few words on each image, for its caption. The same seed gives the same sheet.
-    Raises ValueError for an image that cannot be read or has another size than the json says.
+    Raises ValueError for an image that cannot be read or does not have the size in the json.
     """
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
@@ -104,7 +104,7 @@ class Augmented(NamedTuple):
         )
 
     def stage(self, at: int) -> Stage:
-        """Return what `describe_change` compares of the photo at `at`."""
+        """Return the input of `describe_change` for the photo at `at`."""
         return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at])
 
     def last_draw(self, at: int) -> str:
