@@ -238,7 +238,7 @@ def test_splits_by_name(tmp_path: Path) -> None:
 def test_entries_of_a_list_that_are_not_there(tmp_path: Path) -> None:
     root = data_set(tmp_path / "yolo", {"a": "0 0.5 0.5 1 1"}, "train: train.txt\nnames: [cat]")
     write_files(root, {"train.txt": "images/train/no.jpg\nimages/train/a.jpg\n"})
-    with pytest.raises(ConversionError, match=r"train\.txt:1: images/train/no\.jpg is no file below"):
+    with pytest.raises(ConversionError, match=r"train\.txt:1: images/train/no\.jpg is not a file below"):
         converted(root)
     assert counts(converted(root, on_error="skip")[1]) == {"split-entry-missing": 1}
 

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _ROWS_AT_ONCE = 1000
 _REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated"}
-"""Errors that no row is left out for: an annotation gets another id, the boxes of one file are joined in one image."""
+"""Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image."""
 
 
 @dataclass(frozen=True)

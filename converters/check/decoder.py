@@ -79,7 +79,7 @@ class Decoder:
     def _first_message(self) -> str:
         self.messages.seek(0)
         lines = self.messages.read(10_000).decode(errors="replace").splitlines()
-        return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it does not say why")
+        return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
 
 
 def _has_no_end(path: str) -> bool:

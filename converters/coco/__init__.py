@@ -1,1 +1,1 @@
-"""COCO json: read and examined, written, merged."""
+"""Read, examine, write and merge COCO json."""

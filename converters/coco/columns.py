@@ -41,7 +41,7 @@ class Rows:
         return [row.get(name) for row in self.rows]
 
     def note(self, kind: str, wrong: Mask, describe: Callable[[int], str]) -> None:
-        """Append findings about the rows that are wrong; rows that are no objects have their own finding."""
+        """Append findings about the rows that are wrong; rows that are not objects have their own finding."""
         rows = np.flatnonzero(wrong & self.present)
         if len(rows):
             self.findings.append(Findings(kind, self.where, rows, describe))

@@ -32,7 +32,7 @@ _ROUNDING = 1e-3  # pixels by which x + width may miss the edge because of the d
 
 
 def examine_file(path: str | Path) -> Table:
-    """Parse and examine a COCO json. Raises AnnotationError where it is none."""
+    """Parse and examine a COCO json. Raises AnnotationError if the file is not one."""
     with _no_garbage_collection():
         return examine(load_coco(path))
 

@@ -137,7 +137,7 @@ def _has_value(key: str, value: Any) -> bool:
 
 
 def stem_findings(rows: CocoRows) -> Iterator[tuple[int, Finding]]:
-    """Yield (position of an image, finding) where it cannot have its own annotation file: a name no text can contain,
+    """Yield (position, finding) of images that cannot have their own annotation file: a name no text can contain,
     or the stem of another image.
     """
     seen: dict[str, str] = {}

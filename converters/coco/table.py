@@ -33,7 +33,7 @@ class Coco:
 
 
 def load_coco(path: str | Path) -> Coco:
-    """Parse a COCO json. Raises AnnotationError where it is no json or lacks one of the three lists."""
+    """Parse a COCO json. Raises AnnotationError if it is not a json or lacks one of the three lists."""
     path = Path(path)
     constants: list[str] = []
 
@@ -95,7 +95,7 @@ class Table:
         return self.coco.path
 
     def row(self, where: Where, at: int) -> dict[str, Any]:
-        """Return an entry of one of the lists; {} where it is no object."""
+        """Return an entry of one of the lists; {} where it is not an object."""
         entry = self.coco.document[where][at]
         return entry if isinstance(entry, dict) else {}
 

@@ -18,7 +18,7 @@ _MOST_SHOWN = 5
 
 
 def check_with_images(with_images: str, images: Path | None) -> None:
-    """Raise ValueError for an unknown choice, for one that needs a folder of images, and where that is no folder."""
+    """Raise ValueError for an unknown choice, for one that needs a folder of images, and if that is not a folder."""
     check_choice("with_images", with_images, WithImages)
     if with_images != "none" and images is None:
         raise ValueError(f"with_images {with_images} needs images: the folder that file_name is relative to")

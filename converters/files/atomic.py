@@ -55,7 +55,7 @@ def replacing(path: PathLike, *, sync: bool = True) -> Iterator[Path]:
 
 
 def temporary_path(target: Path) -> Path:
-    """Return a path beside `target` that nobody else uses: no thread, process or other machine on a shared disk."""
+    """Return a path beside `target` that no other thread, process or machine on a shared disk uses."""
     return target.with_name(f".{target.name[:32]}.{secrets.token_hex(8)}.partial")
 
 

@@ -1,1 +1,1 @@
-"""What converters and checks find: kinds, records, errors."""
+"""Findings of converters and checks: kinds, records, errors."""

@@ -1,4 +1,4 @@
-"""What a conversion repaired, dropped or could not use: one record for each finding."""
+"""Findings of conversions: one record for each thing repaired, dropped or refused."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of finding does to the result, and its meaning in one sentence."""
+    """The effect of a kind of finding on the result, and its meaning in one sentence."""
 
     effect: Effect
     meaning: str

@@ -172,7 +172,7 @@ def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[F
             if found:
                 yield found
             else:
-                note = f"{entry} is no file below {source.parent}"
+                note = f"{entry} is not a file below {source.parent}"
                 findings.append(Finding(str(source), "split-entry-missing", line=number, before=entry, note=note))
 
 
