@@ -16,7 +16,7 @@ _preset = click.option(
     type=click.Choice(["ssd300", "retinanet", "yolo640"]),
     default="ssd300",
     show_default=True,
-    help="The recipe; for yolo640 there is nothing by hand or of torchvision to compare with.",
+    help="The recipe. For yolo640, bench has no rows by hand and torchvision.",
 )
 
 
@@ -39,7 +39,7 @@ _preset = click.option(
     multiple=True,
     help="Rows to measure: loader, decode, by hand, torchvision; or cached, the loader with images decoded once.",
 )
-@click.option("--json", "json_file", type=FILE, help="A json file for all that was measured, after each turn.")
+@click.option("--json", "json_file", type=FILE, help="A json file of all measurements, written after each turn.")
 @click.option("--chart", type=FILE, help="A PNG file for a chart.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the table and nothing else.")
 def bench(
@@ -47,10 +47,10 @@ def bench(
 ) -> None:
     """Measure the loader on this machine and this data.
 
-    Compares it, interleaved and in processes of their own, with decoding alone, which bounds it; with the same recipe
-    as DALI's examples write it; and with torchvision's transforms in a DataLoader, where torchvision is installed.
-    Their batches are compared first. CPU time includes worker processes; images that fill up a last batch are not
-    counted.
+    Compares it with decoding alone, which is its limit; with the same recipe as DALI's examples write it; and with
+    torchvision's transforms in a DataLoader, if torchvision is installed. They take turns, each in a process of its
+    own, and their batches are compared first. CPU time includes worker processes; images that fill up a last batch are
+    not counted.
 
     \b
     detaug bench train.json VOC2012/JPEGImages --batch-size 32 --chart bench.png
@@ -81,8 +81,8 @@ def bench(
 def tune(annotations: Path, images: Path, quiet: bool, **more: Any) -> None:
     """Find the loader's fastest settings.
 
-    For this machine and this data, tries numbers of pipelines, threads and batches in flight, and on a GPU the share of
-    its JPEG engine, one after the other. The batches are the same with all of them.
+    Tries numbers of pipelines, threads and batches in flight on this machine and this data, one after the other, and on
+    a GPU the share of its JPEG engine. The batches are the same with all of them.
 
     \b
     detaug tune train.json VOC2012/JPEGImages --batch-size 32 -o settings.json
@@ -93,5 +93,5 @@ def tune(annotations: Path, images: Path, quiet: bool, **more: Any) -> None:
 
 
 def _say(quiet: bool) -> Callable[[str], None]:
-    """Return what prints a line of progress."""
+    """Return a function that prints a line of progress."""
     return lambda line: None if quiet else click.echo(line, err=True)

@@ -16,16 +16,16 @@ from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, print_unles
 @options.images_argument
 @click.option("--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one.")
 @click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find images in both.")
-@options.size_option("What training resizes to, to find tiny boxes: 300x300.")
-@click.option("--clean", type=FILE, help="A json file to write, without what cannot be used.")
+@options.size_option("Find boxes that are tiny at this training size, such as 300x300.")
+@click.option("--clean", type=FILE, help="A json file to write, without the unusable entries.")
 @click.option("--report", type=FILE, help="A json file for every finding.")
 @click.option("--html", type=FILE, help="A page for a browser: counts, charts, a picture of each finding.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors of usage.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only usage errors.")
 def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **more: Any) -> int:
     """Find what is wrong with a data set.
 
     FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The exit code is 1 if training
-    would stop or learn something wrong, 0 if there are at most warnings, 2 if FILE.json is no COCO json at all.
+    would stop or learn something wrong, 0 if there are at most warnings, 2 if FILE.json is not a COCO json.
 
     \b
     detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
@@ -92,7 +92,7 @@ def demo(**more: Any) -> None:
     """Convert, check and augment a small data set.
 
     Draws a Pascal VOC data set, converts and checks it, times the loader, and leaves a folder with the data set, its
-    train.json and sheet.png. Prints the lines of Python to go on with.
+    train.json and sheet.png. Prints Python code to continue with.
 
     \b
     detaug demo --out demo

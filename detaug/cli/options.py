@@ -69,7 +69,7 @@ on_error = click.option(
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="What cannot be used: list all of it and stop, or leave it out.",
+    help="Unusable files or entries: list all and stop, or leave them out.",
 )
 report = click.option("--report", type=FILE, help="A json file for everything repaired, dropped or refused.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
