@@ -15,6 +15,7 @@ import pytest
 import torch
 from painted_files import Folder, same, settings_file
 from PIL import Image
+from seeds import slow
 
 import detaug as da
 from detaug.boxes.views import Views
@@ -110,7 +111,7 @@ def test_training_takes_another_image_of_the_epoch(
     assert set(ids(batches[:6])) == set(range(21)) - {2, 13}
 
 
-@pytest.mark.parametrize(("train", "recipe"), [(True, RECIPE), (True, MIXING), (False, RECIPE)])
+@pytest.mark.parametrize(("train", "recipe"), [(True, MIXING), (False, RECIPE), *slow((True, RECIPE))])
 def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(
     painted: Folder, train: bool, recipe: list[da.Op]
 ) -> None:
@@ -128,7 +129,7 @@ def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(
 
 
 @pytest.mark.parametrize(("train", "recipe"), [(True, RECIPE), (True, MIXING), (False, RECIPE)])
-@pytest.mark.parametrize("stop", [0, 1, 3, 6])
+@pytest.mark.parametrize("stop", [0, 3, *slow(1, 6)])
 def test_a_state_carries_what_was_skipped(painted: Folder, stop: int, train: bool, recipe: list[da.Op]) -> None:
     reader = da.CocoReader(*painted)
     for at in (2, 13):
@@ -266,7 +267,7 @@ def test_what_is_no_images_fault_is_not_skipped(painted: Folder, monkeypatch: py
     assert len(list(loader)) == 6
 
 
-@pytest.mark.parametrize("side", [1, 10, 60, 95, 127])
+@pytest.mark.parametrize("side", [1, 60, 127, *slow(10, 95)])
 def test_a_smaller_file_than_the_json_says_does_not_end_the_process(painted: Folder, side: int, device: str) -> None:
     """DALI's resize on the CPU reads beside the image, where a view lies outside of it."""
     for at in range(21):

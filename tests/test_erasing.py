@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coded import NOWHERE, coded_batch, pieces
+from seeds import slow
 
 import detaug as da
 
@@ -32,7 +33,7 @@ def assert_boxes_are_what_is_left(before: da.eager.Samples, op: da.Op, max_hidde
 
 
 @pytest.mark.parametrize("op", [ERASING, MASK], ids=lambda op: type(op).__name__)
-@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.slow), 32])
+@pytest.mark.parametrize("n", [32, *slow(1, 2)])
 def test_boxes_are_the_hull_of_what_is_left(op: da.Op, n: int, device: str) -> None:
     cut = 0
     for seed in range(1 + 64 // n):

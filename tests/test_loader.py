@@ -17,6 +17,7 @@ from conftest import SHARED_DATA
 from lxml import etree
 from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
+from seeds import slow
 
 import detaug as da
 from detaug.testing import read_box
@@ -92,7 +93,7 @@ def voc_boxes(path: Path) -> np.ndarray:
 # ------------------------------------------------------------------------------------------- the epochs
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 32, 300])
+@pytest.mark.parametrize("batch_size", [7, 300, *slow(1, 32)])
 @pytest.mark.parametrize("world", [1, 3])
 def test_evaluation_visits_every_image_exactly_once(bccd: Folder, batch_size: int, world: int) -> None:
     reader, ids = da.CocoReader(*bccd), []
@@ -108,7 +109,10 @@ def test_evaluation_visits_every_image_exactly_once(bccd: Folder, batch_size: in
     assert sorted(ids) == sorted(reader.image_ids.tolist())
 
 
-@pytest.mark.parametrize(("batch_size", "world"), [(32, 1), (32, 3), (7, 4), (300, 1), (100, 2)])
+@pytest.mark.parametrize(
+    ("batch_size", "world"),
+    [(32, 1), (7, 4), (300, 1), *slow((32, 3), (100, 2))],
+)
 def test_training_has_full_batches_and_equal_steps_on_all_shards(batch_size: int, world: int, bccd: Folder) -> None:
     reader, too_many = da.CocoReader(*bccd), batch_size * world > 205
     with pytest.warns(UserWarning, match="every step repeats") if too_many else contextlib.nullcontext():
@@ -141,7 +145,7 @@ def test_the_same_seed_gives_the_same_batches_for_any_threads_and_pipelines(pain
 
 @pytest.mark.parametrize("recipe", [BLACK_SSD, MIXING, SEVERAL_SIZES], ids=["ssd", "mixing", "several sizes"])
 @pytest.mark.parametrize("train", [True, False], ids=["train", "evaluation"])
-@pytest.mark.parametrize("cache", [None, "device"])
+@pytest.mark.parametrize("cache", [None, *slow("device")])
 def test_batches_that_are_made_together_are_what_they_are_alone(
     recipe: list[da.Op],
     train: bool,
@@ -416,6 +420,7 @@ def test_the_devices_agree(bccd: Folder) -> None:
     [
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ({"pipelines": 0}, "pipelines must be"),
+        ({"seed": 1.5}, "seed must be a whole number of at least 0, got 1.5"),
         ({"threads": -1}, "threads must be"),
         ({"shard": (2, 2)}, "shard must be"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not there"),

@@ -179,6 +179,36 @@ def test_a_dropped_loader_is_gone_at_once(painted: Folder) -> None:
         gc.enable()
 
 
+def test_replay_leaves_a_closed_loader_closed(painted: Folder) -> None:
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu", cache="device", return_params=True)
+    batch = next(iter(loader))
+    loader.close()
+    gc.collect()
+    threads = held()[1]
+    assert same(loader.replay(batch), batch)
+    wait_until(lambda: held()[1] <= threads)
+
+
+def test_stop_iteration_in_collate_is_an_error(painted: Folder) -> None:
+    numbers = iter(range(2))
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu", collate=lambda _: next(numbers))
+    with pytest.raises(RuntimeError, match="collate raised StopIteration"):
+        list(loader)
+
+
+def test_an_iterator_ends_after_its_error(painted: Folder) -> None:
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu")
+    first, _ = iter(loader), iter(loader)
+    with pytest.raises(RuntimeError, match="went on to another epoch"):
+        next(first)
+    assert list(first) == []
+
+
+def test_a_loader_may_be_dropped_while_the_interpreter_exits(painted: Folder) -> None:
+    run = subprocess.run([sys.executable, "-c", DROPPED_AT_EXIT, *map(str, painted)], capture_output=True, timeout=120)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
 def test_after_close_the_next_epoch_comes(painted: Folder, device: str) -> None:
     reader = da.CocoReader(*painted)
     whole = da.Loader(reader, RECIPE, 4, device=device)
@@ -253,6 +283,17 @@ def test_a_state_is_small_and_can_be_pickled(tmp_path: Path, painted: Folder) ->
     again = da.Loader(reader, recipe, 4, device="cpu", **settings)
     again.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     assert same(next(iter(again)), list(da.Loader(reader, recipe, 4, device="cpu", **settings))[1])
+
+
+DROPPED_AT_EXIT = """
+import atexit, sys
+import detaug as da
+
+loader = da.Loader(da.CocoReader(*sys.argv[1:]), [da.Resize((40, 50))], 4, device="cpu", pipelines=3)
+batches = iter(loader)
+next(batches)
+atexit.register(globals().clear)
+"""
 
 
 FAULTS = """

@@ -10,7 +10,7 @@ import pytest
 from coded import NOWHERE, Piece, coded, coded_batch, origins, pieces
 from painted_files import write_coco
 from PIL import Image
-from seeds import seeds
+from seeds import seeds, slow
 
 import detaug as da
 
@@ -61,7 +61,7 @@ def check_batch(before: da.eager.Samples, op: Any) -> int:
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.slow), 32])
+@pytest.mark.parametrize("n", [32, *slow(2, 3)])
 def test_boxes_lie_on_the_pixels_of_their_objects(op: da.Op, n: int, device: str) -> None:
     assert sum(check_batch(coded_batch(seed, n, SIZE, device).then(RESIZE), op) for seed in range(1 + 20 // n)) > 5
 

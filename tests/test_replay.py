@@ -23,14 +23,8 @@ RECIPE = [
 
 
 @pytest.fixture(scope="module")
-def shapes(tmp_path_factory: pytest.TempPathFactory) -> da.CocoReader:
-    from detaug.converters import voc_to_coco
-    from detaug.demo.shapes import make_voc
-
-    folder: Path = tmp_path_factory.mktemp("shapes")
-    make_voc(folder / "VOC", 24, seed=3)
-    voc_to_coco(folder / "VOC", folder / "all.json")
-    return da.CocoReader(folder / "VOC" / "JPEGImages", folder / "all.json")
+def shapes(demo_folder: Path) -> da.CocoReader:
+    return da.CocoReader(demo_folder / "demo/VOC/JPEGImages", demo_folder / "train.json")
 
 
 def test_a_batch_is_made_again(shapes: da.CocoReader, device: str) -> None:

@@ -84,6 +84,10 @@ class SkippedImages:
         self.add(files)
         self._found_by_cache |= dict.fromkeys(files)
 
+    def forget_cache(self) -> None:
+        """Let the next cache find out again which images it cannot hold."""
+        self._found_by_cache.clear()
+
     def check_allowed(self, indices: Sequence[int]) -> None:
         """Raise ValueError for a state that skipped images, if this loader may not."""
         if indices and not self._skip:
@@ -103,7 +107,9 @@ def find_bad_files(reader: CocoReader, indices: Ints, device: torch.device) -> B
             worker.finish()
         except DALI_ERRORS as error:  # a pipeline cannot be used after an error
             found[int(index)] = _why(reader, index, error)
+            worker.close()
             worker = _decoding_worker(device)
+    worker.close()
     return found
 
 

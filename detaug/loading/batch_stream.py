@@ -48,7 +48,10 @@ class BatchStream:
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
         self._is_claimed = False
-        engine.open()
+
+    def open(self) -> None:
+        """Make the pipelines, unless they exist."""
+        self._engine.open()
 
     def claim(self, position: Position) -> int:
         """Go to a position, and return a number that `check_claim` knows until another iterator claims the stream."""

@@ -60,8 +60,9 @@ class Engine:
 
     def start(self, job: Job) -> None:
         """Give a job to the next free pipeline."""
-        worker = self._free.popleft()
+        worker = self._free[0]
         worker.start(job.inputs())
+        self._free.popleft()
         self._in_flight.append(InFlight(job, worker))
 
     def finish(self) -> tuple[Job, list[Any]]:
@@ -89,11 +90,13 @@ class Engine:
     def run_alone(self, job: Job) -> list[Any]:
         """Return the outputs of a job from a pipeline of its own. Raises as `finish` does."""
         worker = self._worker(len(job.group.indices), depth=1)
-        worker.start(job.inputs())
         try:
+            worker.start(job.inputs())
             return worker.finish()
         except DALI_ERRORS as error:
             raise BadFilesFound(files_behind(error, self.reader, job.group.indices, self.device)) from error
+        finally:
+            worker.close()  # its outputs own their memory
 
     def _worker(self, size: int, depth: int) -> Worker:
         if not self.renderer.needs_pipeline:
@@ -102,7 +105,8 @@ class Engine:
 
     def _collect(self) -> list[Any]:
         """Wait for the outputs of the job that was started first; its worker is free afterwards."""
-        _, worker = self._in_flight.popleft()
+        worker = self._in_flight[0].worker
         outputs = worker.finish()
+        self._in_flight.popleft()
         self._free.append(worker)
         return outputs

@@ -25,11 +25,18 @@ class EpochIterator(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         while self.position.step < self._steps and not self._failed:
-            self._stream.check_claim(self._claim)
             self._failed = True  # until this step has succeeded
+            self._stream.check_claim(self._claim)
             batch = self._stream.next_batch(self.position)
-            results = [] if batch is None else [self._collate(batch)]
+            results = [] if batch is None else [self._collated(batch)]
             self.position, self._failed = self.position._replace(step=self.position.step + 1), False
             if results:
                 return results[0]
         raise StopIteration
+
+    def _collated(self, batch: Batch) -> T:
+        """Return collate(batch). A StopIteration inside of it must not end the epoch in silence."""
+        try:
+            return self._collate(batch)
+        except StopIteration as error:
+            raise RuntimeError("collate raised StopIteration") from error

@@ -95,7 +95,14 @@ class ImageCache:
 
     def _decode(self, reader: CocoReader, indices: Ints, device: torch.device, settings: Settings) -> BadFiles:
         """Decode and store images; stop at the first bad batch and return what is wrong with it."""
-        workers = deque(decoding_workers(DECODE_BATCH, device, settings) * settings.depth)
+        workers = decoding_workers(DECODE_BATCH, device, settings)
+        try:
+            return self._decode_with(deque(workers * settings.depth), reader, indices)
+        finally:
+            for worker in workers:
+                worker.close()
+
+    def _decode_with(self, workers: deque[PipelineWorker], reader: CocoReader, indices: Ints) -> BadFiles:
         waiting = deque(np.split(indices, range(DECODE_BATCH, len(indices), DECODE_BATCH)))
         in_flight: deque[tuple[Ints, PipelineWorker]] = deque()
         while waiting or in_flight:

@@ -103,6 +103,7 @@ class Loader(Generic[T]):
         check("cache", cache, cache in (None, "device"), "None or 'device'")
         if not train and (sampler or aspect_ratio_grouping):
             raise ValueError("sampler and aspect_ratio_grouping are for training; evaluation has each image once")
+        check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.recipe, self.cache = reader, make_recipe(ops), cache
         self.batch_size = _check_positive("batch_size", batch_size)
         self.pad_to_multiple = _check_positive("pad_to_multiple", pad_to_multiple)
@@ -189,7 +190,8 @@ class Loader(Generic[T]):
         """
         if batch.params is None:
             raise ValueError("the batch has no params, which replay needs: make its loader with return_params=True")
-        return self._opened_stream().replay(self.reader.indices_of(batch.image_id.numpy()), batch.params)
+        stream = self._stream or self._make_stream(cached=False)  # a closed loader stays closed
+        return stream.replay(self.reader.indices_of(batch.image_id.numpy()), batch.params)
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones.
@@ -257,7 +259,12 @@ class Loader(Generic[T]):
         if self.device.type == "cpu":
             keep_freed_memory()
         self._process = os.getpid()
-        renderer = self._renderer()
+        stream = self._make_stream(cached=self.cache is not None)
+        stream.open()
+        return stream
+
+    def _make_stream(self, *, cached: bool) -> BatchStream:
+        renderer = self._renderer(self._cache_feed() if cached else self._file_feed())
         planner = Planner(
             reader=self.reader,
             recipe=self.recipe,
@@ -271,19 +278,20 @@ class Loader(Generic[T]):
         )
         return BatchStream(planner, Engine(renderer, self.reader, self.settings, self.batch_size, self.device))
 
-    def _renderer(self) -> Renderer:
+    def _renderer(self, feed: ImageFeed) -> Renderer:
         """Choose the renderer: the fused kernel if it can render the recipe, else the graph of the recipe."""
-        feed = self._feed()
         if self._kernel:
             return KernelRenderer(self._kernel, feed, self.device)
         return GraphRenderer(self.recipe, feed, self.device)
 
-    def _feed(self) -> ImageFeed:
-        """Choose where images come from: the cache, or files."""
-        if self.cache:
-            indices = np.arange(len(self.reader)) if self.train else np.concatenate(self._order.batches(0))
-            skip = self._skipped.add_for_good
-            return CacheFeed(ImageCache(self.reader, indices, self.device, self.settings, skip), self.device)
+    def _cache_feed(self) -> CacheFeed:
+        """Decode all images that this shard can meet."""
+        indices = np.arange(len(self.reader)) if self.train else np.concatenate(self._order.batches(0))
+        self._skipped.forget_cache()
+        cache = ImageCache(self.reader, indices, self.device, self.settings, self._skipped.add_for_good)
+        return CacheFeed(cache, self.device)
+
+    def _file_feed(self) -> FileFeed:
         return FileFeed(self.reader, self.device, self.settings.hw_decoder_load)
 
     def _check_process(self) -> None:

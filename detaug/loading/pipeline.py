@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable
-from threading import Thread
+from threading import Thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class PipelineWorker:
         self.pipeline = Pipeline(batch_size, threads, device_id, seed=0, prefetch_queue_depth=depth)
         with self.pipeline:
             self.pipeline.set_outputs(*graph())
-        self._finalizer = weakref.finalize(self, _end_in_thread, self.pipeline)
+        self._finalizer = weakref.finalize(self, _end_in_thread, self.pipeline, os.getpid())
         self._finalizer.atexit = False  # DALI ends what is left
         self.pipeline.build()
         self._last_inputs: dict[str, Any] = {}
@@ -54,8 +55,9 @@ class PipelineWorker:
 
     def close(self) -> None:
         """End the pipeline, and wait until it has ended."""
-        if self._finalizer.detach():
-            _end(self.pipeline)
+        if found := self._finalizer.detach():
+            _, _, arguments, _ = found
+            _end(*arguments)
 
     def _feed(self, inputs: dict[str, Any], *, real: bool) -> None:
         for name in [name for name in inputs if name not in self._unused_inputs]:
@@ -75,19 +77,31 @@ class PipelineWorker:
         return list(self.pipeline.outputs(cuda_stream=stream))
 
 
-def _end_in_thread(pipeline: Pipeline) -> None:
+_OF_PARENT: list[Pipeline] = []
+"""Pipelines of a parent process. A forked child has none of their threads and must not end them."""
+
+
+def _end(pipeline: Pipeline, process: int) -> None:
+    """End a pipeline that this process made, and wait until it has ended."""
+    if process != os.getpid():
+        _OF_PARENT.append(pipeline)
+        return
+    end_threads(pipeline)
+    shut_down(pipeline)
+
+
+def _end_in_thread(pipeline: Pipeline, process: int) -> None:
     """End a pipeline that was dropped, without waiting, whatever thread the garbage collector runs in.
 
     Left to DALI, it would be ended in that thread, since DALI keeps Python functions in a reference cycle. If it is a
     thread that computes for another pipeline, it waits forever: that pipeline's Python function holds DALI's one lock
-    for them, and a function of the dropped pipeline may be waiting for it.
+    for them, and a function of the dropped pipeline may be waiting for it. While the interpreter exits, no thread can
+    be started.
     """
-    Thread(target=_end, args=(pipeline,)).start()
-
-
-def _end(pipeline: Pipeline) -> None:
-    end_threads(pipeline)
-    shut_down(pipeline)
+    if main_thread().is_alive() and process == os.getpid():
+        Thread(target=_end, args=(pipeline, process)).start()
+    else:
+        _end(pipeline, process)
 
 
 class NoPipeline:
