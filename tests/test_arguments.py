@@ -68,6 +68,9 @@ EXAMPLES = [
     da.ScaleJitter((20, 30), (0.5, 2.0), (1.0, 2.0, 3.0), 0.5),
     da.TrivialAugmentWide(11, (1.0, 2.0, 3.0)),
 ]
+"""Ops with all their arguments. An op that is not here is tested with its defaults, below."""
+
+EXAMPLES += [op() for op in library().values() if op not in map(type, EXAMPLES)]
 
 Convert = Callable[[Any], Any]
 
@@ -95,10 +98,6 @@ def with_one_boolean(value: Any) -> Iterator[Any]:
             yield from ((*value[:at], other, *value[at + 1 :]) for other in with_one_boolean(each))
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield True
-
-
-def test_every_op_is_here() -> None:
-    assert {type(op) for op in EXAMPLES} == set(library().values())
 
 
 @pytest.mark.parametrize("op", EXAMPLES, ids=repr)

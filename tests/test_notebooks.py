@@ -28,7 +28,6 @@ import pytest
 from alike import alike
 from PIL import Image
 
-import detaug as da
 from detaug.cli.main import cli
 from detaug.training.detectors import make_detector
 
@@ -224,13 +223,6 @@ def test_notebooks_import_public_names_only(path: Path) -> None:
     own = {module: names for module, names in imports.items() if module.split(".")[0] == "detaug"}
     assert set(own) <= set(PUBLIC)
     assert all(each.name in import_module(module).__all__ for module, names in own.items() for each in names)
-
-
-def test_every_op_is_looked_at() -> None:
-    code = "\n".join(cell.source for cell in code_cells(read(OPS)))
-    called = {ast.unparse(node.func) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)}
-    ops = [name for name in da.__all__ if isinstance(getattr(da, name), type) and issubclass(getattr(da, name), da.Op)]
-    assert [name for name in ops if not name.endswith("Op") and f"da.{name}" not in called] == []
 
 
 @each_notebook
