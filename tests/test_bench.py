@@ -48,6 +48,7 @@ def test_an_epoch_counts_each_image_once(files: tuple[str, str], make: Source, p
     assert [next(batches).new for _ in range(6)] == [3, 3, 1, 3, 3, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["ssd300", "retinanet"])
 def test_loaders_make_the_same_kind_of_batches(files: tuple[str, str], preset: str, device: str) -> None:
     job = Job(*files, batch_size=7, device=device, preset=preset)

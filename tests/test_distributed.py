@@ -74,6 +74,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_process(painted: Folder) -> None:
     command = [sys.executable, "-c", INTERRUPTED, *map(str, painted)]
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -93,7 +93,8 @@ def test_a_perfect_detector_scores_1(odd: tuple[Path, Path], recipe: str, batch_
     assert wrong.AP50 == wrong.VOC_AP50 == pytest.approx(1)
 
 
-@pytest.mark.parametrize("recipe", [pytest.param("stretched", marks=pytest.mark.slow), "shorter side"])
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["stretched", "shorter side"])
 def test_a_perfect_detector_scores_1_on_photographs(bccd: tuple[Path, Path], recipe: str) -> None:
     reader = da.CocoReader(*bccd)
     evaluator = da.CocoEvaluator(reader)

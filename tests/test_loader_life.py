@@ -50,7 +50,8 @@ def use(reader: da.CocoReader, device: str, how: str) -> None:
         loader.close()
 
 
-@pytest.mark.parametrize("how", [pytest.param("closed", marks=pytest.mark.slow), "dropped"])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["closed", "dropped"])
 def test_fifty_loaders_leave_nothing_behind(painted: Folder, how: str) -> None:
     reader = da.CocoReader(*painted)
     for _ in range(5):

@@ -262,7 +262,7 @@ def test_entries_of_a_list_that_are_not_there(tmp_path: Path) -> None:
         ("train: images/train\nnames: [cat, '']", "names must not be empty"),
         ('train: images/train\nnames: ["c\\u0007t"]', "control characters, got 'c\\\\x07t'"),
         ("train: 7\nnames: [cat]", "train must be a folder, a .txt file or a list of these, got 7"),
-        ("train: data.yaml\nnames: [cat]", r"data\.yaml:1: train: data\.yaml is no file"),
+        ("train: data.yaml\nnames: [cat]", r"data\.yaml:1: train: data\.yaml is not a file"),
         ("train: labels\nnames: [cat]", "has no images"),
     ],
 )
