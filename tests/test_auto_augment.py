@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from reference import import_torchvision
+from seeds import slow
 
 import detaug as da
 from detaug.ops.auto_augment import OPS, SIGNED
@@ -201,7 +202,7 @@ class MovesOfTrivialAugmentWide(da.TrivialAugmentWide):
     [MovesOfRandAugment(fill=BLACK), MovesOfRandAugment(4, 20, fill=BLACK), MovesOfTrivialAugmentWide(fill=BLACK)],
     ids=repr,
 )
-@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("pipeline", [True, *slow(False)])
 def test_boxes_follow_pixels(op: da.Op, pipeline: bool, device: str) -> None:
     settings = {"images": 32, "pipeline": pipeline, "device": device}
     assert assert_boxes_follow_pixels([op, da.Resize((200, 220))], **settings) > 80

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from nvidia.dali import fn
+from seeds import slow
 
 import detaug as da
 from detaug.boxes.views import Views
@@ -53,7 +54,7 @@ def values(op: da.Op, n: int = 64, seed: int = 0) -> list[int]:
     da.RandomApply(GEOMETRY, p=0.5), da.RandomChoice(GEOMETRY), da.RandomOrder(GEOMETRY),
     da.RandomChoice([da.RandomApply([TURN, da.RandomBoxSafeCrop()]), da.RandomOrder([TURN, da.RandomRotate90()])]),
 ], ids=lambda op: type(op).__name__)  # fmt: skip
-@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("pipeline", [True, *slow(False)])
 def test_boxes_follow_pixels(container: da.Op, pipeline: bool, device: str) -> None:
     ops = [container, da.RandomVerticalFlip(), container, da.Resize((200, 220))]
     assert assert_boxes_follow_pixels(ops, images=16, pipeline=pipeline, device=device) > 16

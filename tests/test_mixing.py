@@ -279,7 +279,7 @@ AFTER = [
 ]
 
 
-@pytest.mark.parametrize("seed", seeds(40, 200))
+@pytest.mark.parametrize("seed", seeds(15, 200))
 def test_random_chains_keep_boxes_on_their_objects(seed: int, device: str) -> None:
     """Every box contains pixels of its object, and is their hull if only one op came after Resize."""
     rng = np.random.default_rng(seed)
@@ -304,7 +304,7 @@ def test_random_chains_keep_boxes_on_their_objects(seed: int, device: str) -> No
                 assert np.abs(box - hull).max() < EXACT
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_boxes_turned_before_resize_are_mixed_as_their_hulls(seed: int) -> None:
     samples = coded_batch(seed, 4, SIZE).then(da.RandomRotation(40), da.Resize((90, 90)))
     for op in AFTER:

@@ -10,6 +10,7 @@ import torch
 from nvidia.dali import fn, types
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from reference import v2functional as tv
+from seeds import slow
 
 import detaug as da
 from detaug.ops.recipe_file import library
@@ -54,7 +55,7 @@ def test_every_pixel_op_is_here() -> None:
 
 
 @pytest.mark.parametrize("op", [op for op in OPS if not isinstance(op, da.RandomSolarize)], **ids)  # all black
-@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("pipeline", [True, *slow(False)])
 def test_boxes_stay_on_their_pixels(op: da.Op, pipeline: bool, device: str) -> None:
     ops = [da.RandomHorizontalFlip(), da.Resize((150, 200)), op]
     assert assert_boxes_follow_pixels(ops, pipeline=pipeline, device=device) == 24
