@@ -15,6 +15,9 @@ from detaug.converters import voc_to_coco
 from detaug.demo import shapes
 from detaug.demo.demo import demo
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before any test imports Triton, for test_fused_kernel.py
+
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,8 +32,6 @@ from detaug.ops.recipe import Recipe
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
-if DEVICE.type == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton")
 
 
