@@ -93,7 +93,7 @@ class FusedKernel:
 
         images, tiles, _ = parameters.shape
         memory_format = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
-        shape, dtype = (images, 3, *canvas), getattr(torch, str(self.normalize.dtype))
+        shape, dtype = (images, 3, *canvas), self.normalize.torch_dtype
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
         with _as_current(self.device):
             render[_programs(self.device),](

@@ -64,7 +64,7 @@ class Planner:
 
     def _blocks(self, epoch: int, step: int) -> Iterator[list[Job]]:
         """Yield the jobs of each block; while it is planned, yield an empty list after each op."""
-        block = max(1, BLOCK_IMAGES // self.order.batch_size)
+        block = self._block_batches()
         for each in count(epoch) if self.order.train else (epoch,):
             batches, first_step = self.order.batches(each), step if each == epoch else 0
             usable = self._without_skipped(batches)
@@ -77,12 +77,16 @@ class Planner:
         """Yield the plans of consecutive batches of an epoch; before that, yield an empty list after each op."""
         indices = np.concatenate(batches)
         batch_of = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
-        in_block = first_step % max(1, BLOCK_IMAGES // self.order.batch_size) * self.order.batch_size
+        in_block = first_step % self._block_batches() * self.order.batch_size
         slot = (in_block + np.arange(len(indices))) % (self.batches_per_group * self.order.batch_size)
         views = replace(self.reader.views(indices), batch=batch_of, slot=slot, epoch=epoch)
         rng = draw_rng(self.order.seed, epoch, first_step, self.order.shard[0])
         for plan in self.recipe.plan_by_op(views, rng):
             yield self._split(epoch, first_step, batches, plan) if plan else []
+
+    def _block_batches(self) -> int:
+        """Return how many batches are planned at once."""
+        return max(1, BLOCK_IMAGES // self.order.batch_size)
 
     def _split(self, epoch: int, first_step: int, batches: list[Ints], plan: Plan) -> list[BatchPlan]:
         """Split the plan of the images of all batches into plans of batches."""

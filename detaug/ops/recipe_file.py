@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from detaug.converters.files.atomic import write_atomically
 from detaug.ops.op import Op
 
 Types = Mapping[str, type[Op]]
@@ -43,7 +44,7 @@ def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
     entries = [_entry(op) for op in ops]
     is_json = Path(path).suffix == ".json"
     text = json.dumps(entries, indent=1) + "\n" if is_json else yaml.safe_dump(entries, sort_keys=False, width=120)
-    Path(path).write_text(text, encoding="utf-8")
+    write_atomically(path, [text])
 
 
 def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
