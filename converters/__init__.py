@@ -4,7 +4,7 @@ from detaug.converters.check.check import check_coco
 from detaug.converters.coco.merge import merge_coco
 from detaug.converters.conversion.classes import read_class_names
 from detaug.converters.conversion.summary import Summary
-from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.errors import AnnotationError, ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.findings.kinds import KINDS
 from detaug.converters.voc.from_coco import coco_to_voc
@@ -14,8 +14,10 @@ from detaug.converters.yolo.to_coco import yolo_to_coco
 
 __all__ = [
     "KINDS",
+    "AnnotationError",
     "ConversionError",
     "Finding",
+    "InputError",
     "Summary",
     "VocSummary",
     "check_coco",

@@ -5,8 +5,9 @@ loader = da.Loader(da.CocoReader("VOC2012/JPEGImages", "train.json"), da.presets
 for batch in loader:
     losses = model(batch.images, batch.targets())
 
-Sizes are (height, width) in pixels, boxes XYXY, `p` is a probability, `fill` RGB in 0..255. A wrong argument is a
-ValueError, or a TypeError, when the op or the loader is made; it names the argument, the rule and the value.
+Sizes are (height, width) in pixels, boxes XYXY, `p` is a probability, `fill` RGB in 0..255. A wrong argument is an
+InputError (a ValueError) or a TypeError when the op or the loader is made; it names the argument, the rule and the
+value.
 
 The examples in docstrings run in a folder where `detaug demo` and
 `detaug convert-voc demo/VOC -o train.json --split train` were run, after

@@ -3,6 +3,8 @@
 from detaug import presets as presets
 from detaug import targets as targets
 from detaug import testing as testing
+from detaug.converters.findings.errors import AnnotationError as AnnotationError
+from detaug.converters.findings.errors import InputError as InputError
 from detaug.eager import batch as batch
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
 from detaug.evaluation.coco import Metrics as Metrics

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
 from detaug.boxes.views import Floats, Views, pad_arrays, start_offsets, whole_images
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
 from detaug.gpu.fused_kernel import FusedKernel, kernel_for
@@ -38,7 +39,7 @@ def batch(
 
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. The same `seed` and the
-    same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises ValueError for boxes
+    same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises InputError for boxes
     that lie outside, and for arrays of another shape or type.
 
     >>> image = np.zeros((100, 200, 3), np.uint8)
@@ -69,11 +70,11 @@ class Samples:
     drawn: tuple[Arrays, ...] | None = None
 
     def then(self, *ops: Op) -> Samples:
-        """Return these samples after more ops. Raises ValueError for an op that cannot come here."""
+        """Return these samples after more ops. Raises InputError for an op that cannot come here."""
         recipe = Recipe((*self.ops, *ops))
         for op in ops:
             if op.mixes and len(self) < 2:
-                raise ValueError(f"{op!r} combines images of a batch: give it at least 2, got {len(self)}")
+                raise InputError(f"{op!r} combines images of a batch: give it at least 2, got {len(self)}")
         return replace(self, ops=recipe.ops)
 
     def replay(self, params: Sequence[Arrays]) -> Samples:
@@ -177,28 +178,28 @@ class _OwnSize(Render):
 def _boxes(at: int, given: ArrayLike) -> Floats:
     boxes = np.asarray(given, np.float64)
     if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
-        raise ValueError(f"boxes[{at}] must be (M, 4) XYXY pixels, got shape {boxes.shape}")
+        raise InputError(f"boxes[{at}] must be (M, 4) XYXY pixels, got shape {boxes.shape}")
     return boxes.reshape(-1, 4)
 
 
 def _image(image: Any) -> Array:
     array = np.ascontiguousarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or not array.size:
-        raise ValueError(f"an image must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
+        raise InputError(f"an image must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
     return array
 
 
 def _check_lengths(images: list[Array], boxes: list[Array], labels: list[Array]) -> None:
     if not len(images) == len(boxes) == len(labels) or not images:
         lengths = f"{len(images)}, {len(boxes)}, {len(labels)}"
-        raise ValueError(f"images, boxes and labels must have equal lengths, got {lengths}")
+        raise InputError(f"images, boxes and labels must have equal lengths, got {lengths}")
     for at, (image, each, numbers) in enumerate(zip(images, boxes, labels, strict=True)):
         if len(each) != len(numbers):
-            raise ValueError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(numbers)}")
+            raise InputError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(numbers)}")
         height, width = image.shape[:2]
         inside = (each[:, :2] >= 0).all() and (each[:, 2:] <= (width, height)).all()
         if not (inside and (each[:, :2] <= each[:, 2:]).all() and (numbers >= 1).all()):
-            raise ValueError(
+            raise InputError(
                 f"boxes[{at}] must be XYXY pixels inside the image of {width} x {height}, x0 <= x1 and y0 <= y1, "
                 f"with labels from 1, got {each.tolist()}, {numbers.tolist()}"
             )

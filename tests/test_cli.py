@@ -15,7 +15,9 @@ from coco_files import document, write, write_images
 from command import detaug, usage_error
 from voc_files import box_xml, devkit, voc_xml
 
+import detaug as da
 from detaug.cli.main import cli, main
+from detaug.converters import ConversionError
 
 REPOSITORY = Path(__file__).parents[1]
 RUN_AND_LIST = """if True:
@@ -183,3 +185,21 @@ def test_every_command_has_help_with_an_example_in_80_columns(name: str) -> None
     assert f"detaug {name}" in command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))
     assert max(map(len, detaug(name, "--help").out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError, KeyError])
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    @click.command()
+    def fail() -> None:
+        raise error("a bug")
+
+    monkeypatch.setitem(cli.commands, "fail", fail)
+    with pytest.raises(error, match="a bug"):
+        main(["fail"])
+
+
+def test_wrong_input_is_one_error_class() -> None:
+    for error in (da.AnnotationError, da.DataError, ConversionError):
+        assert issubclass(error, da.InputError)
+    with pytest.raises(da.InputError, match="max_ratio must be at least 1"):
+        da.RandomZoomOut(max_ratio=0.5)

@@ -47,7 +47,7 @@ def check_coco(
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
-    Raises AnnotationError, a ValueError, for a file that is not a COCO json and for a folder without its images.
+    Raises AnnotationError, an InputError, for a file that is not a COCO json and for a folder without its images.
 
     >>> from detaug.converters import check_coco
     >>> summary = check_coco("train.json", "demo/VOC/JPEGImages")

@@ -86,7 +86,7 @@ def folder_export(
     on_error: OnError,
     report: PathLike | None,
 ) -> FolderExport:
-    """Check the arguments of a conversion into a folder. Raises ConversionError and ValueError."""
+    """Check the arguments of a conversion into a folder. Raises ConversionError and InputError."""
     source, folder, image_folder = Path(annotations), Path(output), None if images is None else Path(images)
     check_choice("on_error", on_error, OnError)
     check_with_images(with_images, image_folder)

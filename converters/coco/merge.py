@@ -17,7 +17,7 @@ from detaug.converters.conversion.classes import alike_classes
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 
 _Entry = dict[str, Any]
@@ -48,7 +48,7 @@ def merge_coco(
     all of them, or "skip" these: then an image stays with the first file that has it. report: a json file for every
     finding.
 
-    Raises ConversionError, a ValueError, for input that cannot be merged, and ValueError for arguments.
+    Raises ConversionError, an InputError, for input that cannot be merged, and InputError for arguments.
 
     >>> from detaug.converters import merge_coco, voc_to_coco
     >>> for split in ("train", "val"):
@@ -86,11 +86,11 @@ def merge_coco(
 def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, list[str]]:
     """Return the folder of the merged file names, and the start of the file names of each source."""
     if len(sources) < 2 or len({os.path.realpath(source) for source in sources}) < len(sources):
-        raise ValueError(f"annotations must be two json files or more, all different, got {[*map(str, sources)]}")
+        raise InputError(f"annotations must be two json files or more, all different, got {[*map(str, sources)]}")
     if not folders:
         return Path("."), [""] * len(sources)
     if len(folders) != len(sources):
-        raise ValueError(f"images must be one folder for each of the {len(sources)} json files, got {len(folders)}")
+        raise InputError(f"images must be one folder for each of the {len(sources)} json files, got {len(folders)}")
     for folder in folders:
         if not folder.is_dir():
             raise ConversionError(f"images {folder} is not a folder; give the folder that file_name is relative to")

@@ -26,7 +26,7 @@ def write_coco(
 ) -> None:
     """Write a COCO json file. The rows may be generators; only a thousand of them are in memory at a time.
 
-    Compact UTF-8, keys in the order of the rows. Raises ValueError for NaN and infinity.
+    Compact UTF-8, keys in the order of the rows. Raises InputError for NaN and infinity.
     """
     write_atomically(path, _coco_text(images, annotations, categories, info or {}))
 

@@ -11,17 +11,17 @@ from detaug.converters.conversion.choices import WithImages, check_choice
 from detaug.converters.conversion.progress import Progress, with_progress
 from detaug.converters.files.atomic import replacing, write_atomically
 from detaug.converters.files.digests import digest
-from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.text import counted
 
 _MOST_SHOWN = 5
 
 
 def check_with_images(with_images: str, images: Path | None) -> None:
-    """Raise ValueError for an unknown choice, for one that needs a folder of images, and if that is not a folder."""
+    """Raise InputError for an unknown choice, for one that needs a folder of images, and if that is not a folder."""
     check_choice("with_images", with_images, WithImages)
     if with_images != "none" and images is None:
-        raise ValueError(f"with_images {with_images} needs images: the folder that file_name is relative to")
+        raise InputError(f"with_images {with_images} needs images: the folder that file_name is relative to")
     if images is not None and not images.is_dir():
         raise ConversionError(f"images {images} is not a folder; give the folder that file_name is relative to")
 

@@ -13,6 +13,8 @@ import warnings
 import zlib
 from typing import BinaryIO, NamedTuple
 
+from detaug.converters.findings.errors import InputError
+
 # The order decides between two images with the same stem.
 IMAGE_EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".jp2",
@@ -67,7 +69,7 @@ class ImageHeader(NamedTuple):
         return self.file_bytes, self.head_crc
 
 
-class ImageError(ValueError):
+class ImageError(InputError):
     """An image whose header cannot be read, or in a format that DALI does not decode."""
 
     def __init__(self, kind: str, message: str) -> None:

@@ -6,21 +6,23 @@ import re
 import unicodedata
 from pathlib import Path
 
+from detaug.converters.findings.errors import InputError
+
 MAX_TEXT_BYTES = 8 << 20
 
 _CONTROL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read_text(path: Path) -> str:
-    """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError, ValueError."""
+    """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError, InputError."""
     with open(path, "rb") as file:
         data = file.read(MAX_TEXT_BYTES + 1)
     if len(data) > MAX_TEXT_BYTES:
-        raise ValueError(f"is larger than {MAX_TEXT_BYTES >> 20} MiB")
+        raise InputError(f"is larger than {MAX_TEXT_BYTES >> 20} MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
+        raise InputError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
 
 
 def is_plain(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The errors that converters raise."""
+"""The errors for input that cannot be used. Any other error is a bug of detaug, or of the machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Iterable
 from detaug.converters.findings.finding import Finding
 
 
-class ConversionError(ValueError):
+class InputError(ValueError):
+    """An argument, a file or a folder that cannot be used. The message says what is wrong, the rule, and what to do.
+
+    The commands print it as one line and end with exit code 2.
+    """
+
+
+class ConversionError(InputError):
     """Input that cannot be converted. str() has one line for each problem and the remedy; nothing was written.
 
     >>> from detaug.converters import ConversionError, voc_to_coco
@@ -23,5 +30,5 @@ class ConversionError(ValueError):
         self.findings = tuple(findings)
 
 
-class AnnotationError(ValueError):
+class AnnotationError(InputError):
     """A COCO json that training would stop at or learn wrongly from. The message names file, entry and remedy."""

@@ -17,6 +17,7 @@ from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_plain, joined_spaces
+from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.boxes import Corners, Origin
 
@@ -56,7 +57,7 @@ def coco_to_voc(
     since a json does not have it. Existing files with other content are an error before anything is written. The
     split's file is written last.
 
-    Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
     >>> from detaug.converters import coco_to_voc
     >>> print(coco_to_voc("train.json", "voc-again"))
@@ -91,7 +92,7 @@ def coco_to_voc(
 
 def _check_split(split: str) -> None:
     if PurePosixPath(split).name != split or not is_plain(split):
-        raise ValueError(f"split must be a name without slashes, got {split!r}")
+        raise InputError(f"split must be a name without slashes, got {split!r}")
 
 
 def _texts(rows: CocoRows, folder: Path, split: str, origin: Origin, findings: list[Finding]) -> dict[Path, str]:

@@ -14,6 +14,7 @@ from detaug.converters.conversion.images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.paths import folded, last_part, stem_of
 from detaug.converters.files.text import joined_spaces
+from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.voc.boxes import Origin, to_coco_box
 from detaug.converters.voc.folders import Folders
@@ -50,10 +51,10 @@ class VocRules:
 
 def _check_classes(classes: tuple[str, ...]) -> None:
     if not classes:
-        raise ValueError("classes must name at least one class, got none; leave it out to take all of them")
+        raise InputError("classes must name at least one class, got none; leave it out to take all of them")
     for name, count in Counter(classes).items():
         if not name or count > 1:
-            raise ValueError(f"classes must be different names that are not empty, got {name!r} {count} times")
+            raise InputError(f"classes must be different names that are not empty, got {name!r} {count} times")
 
 
 class PairResult(NamedTuple):

@@ -12,6 +12,7 @@ from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
 from detaug.converters.files.paths import PathLike
+from detaug.converters.findings.errors import InputError
 from detaug.converters.voc.boxes import Origin
 from detaug.converters.voc.data_set import PairReader, read_data_set
 from detaug.converters.voc.folders import find_folders
@@ -61,7 +62,7 @@ def voc_to_coco(
     (decision 2), and lie inside it. The same input gives the same bytes, with any number of jobs (decision 4). The file
     is written whole or not at all.
 
-    Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
     >>> from detaug.converters import voc_to_coco
     >>> summary = voc_to_coco("demo/VOC", "val.json", split="val")
@@ -77,10 +78,10 @@ def voc_to_coco(
     load it: da.CocoReader("demo/VOC/JPEGImages", "val.json")
     """
     if isinstance(classes, str):
-        raise ValueError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")
+        raise InputError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")
     rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes))
     if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, got {jobs}")
+        raise InputError(f"jobs must be at least 1, got {jobs}")
     paths = output_files({"output": output, "report": report})
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
     results, findings = read_data_set(PairReader(folders, rules, jobs, progress), split)

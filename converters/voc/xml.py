@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
+from detaug.converters.findings.errors import InputError
+
 MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
 MAX_XML_DEPTH = 256  # libxml2's own limit without its "huge" option; a VOC file has 5
 
@@ -39,7 +41,7 @@ class VocAnnotation(NamedTuple):
     objects: list[VocObject]
 
 
-class XmlError(ValueError):
+class XmlError(InputError):
     """An XML that cannot be used: the kind of finding, the message, and the position."""
 
     def __init__(

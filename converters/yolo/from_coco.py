@@ -51,7 +51,7 @@ def coco_to_yolo(
     Crowds, which are not single objects, are left out and counted, and so are keys without a place in YOLO (difficult,
     segmentation, ...). Existing files with other content are an error. data.yaml is written last.
 
-    Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
     >>> from pathlib import Path
     >>> from detaug.converters import coco_to_yolo

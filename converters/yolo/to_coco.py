@@ -58,7 +58,7 @@ def yolo_to_coco(
     a json file for every finding. progress: called with (images done, images in all). The json's file names are
     relative to the split's folder, or the deepest one that holds all its images: Summary.image_folder.
 
-    Raises ConversionError, a ValueError, for input that cannot be converted, and ValueError for arguments.
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
     >>> from detaug.converters import coco_to_yolo, yolo_to_coco
     >>> coco_to_yolo("train.json", "yolo", images="demo/VOC/JPEGImages", with_images="link").boxes

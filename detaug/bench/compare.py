@@ -21,6 +21,7 @@ import torch
 
 from detaug.bench.jobs import Job
 from detaug.bench.measure import Result
+from detaug.converters.findings.errors import InputError
 from detaug.loading.devices import resolve_device
 
 LOADERS = {
@@ -56,7 +57,7 @@ def bench(
     `seconds`: timed in each of `turns` turns. `workers`: numbers of DataLoader workers, one row for each; () is
     the number of cores, at most 16. `others`: more loaders, by name "module:function". `only`: names of the loaders to
     measure; "cached", the loader with images decoded once, is measured only if named. `after_turn`: is called with the
-    results so far after each turn. Raises ValueError where two loaders do not make the same kind of batches.
+    results so far after each turn. Raises InputError where two loaders do not make the same kind of batches.
     """
     device = str(resolve_device(device))
     job = Job(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
@@ -92,25 +93,25 @@ def _jobs(
 
 
 def in_own_process(where: str, job: Job) -> Result:
-    """Measure one loader in a new process. Raises ValueError with its last line if it fails."""
+    """Measure one loader in a new process. Raises InputError with its last line if it fails."""
     command = [sys.executable, "-m", "detaug.bench.worker", where, json.dumps(asdict(job))]
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False)
     if done.returncode:
-        raise ValueError(f"{where} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+        raise InputError(f"{where} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
 def check_alike(batches: Mapping[str, Result], preset: str) -> None:
-    """Raise ValueError unless batches have one shape, type and range, and boxes inside their images."""
+    """Raise InputError unless batches have one shape, type and range, and boxes inside their images."""
     made = {name: each for name, each in batches.items() if each}
     shapes = {tuple(each["shape"]) for each in made.values()}
     one_size = len(shapes) <= 1 or preset == "retinanet"  # its batches have the sizes of their images
     for name, each in made.items():
         right = each["dtype"] == "torch.float32" and each["low"] >= -0.01 and 0.2 < each["high"] <= 1.01
         if not (one_size and right and each["boxes"] and not each["wrong_boxes"]):
-            raise ValueError(
+            raise InputError(
                 f"{name} makes other batches than the rest, so its speed means nothing: {each}; all: {made}"
             )
 

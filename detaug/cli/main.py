@@ -1,7 +1,7 @@
 """The detaug command: the group of all commands, and their exit codes.
 
 Each command parses, calls one function of the library and prints. It imports what it needs inside its function, so
-that `detaug --help` stays quick and loads neither torch nor DALI. ValueError and OSError mean wrong input: they become
+that `detaug --help` stays quick and loads neither torch nor DALI. InputError and OSError mean wrong input: they become
 one line on stderr and exit code 2. Any other error is a bug and keeps its traceback.
 """
 
@@ -16,6 +16,7 @@ from detaug.cli.bench import bench, tune
 from detaug.cli.convert import convert_coco_to_voc, convert_coco_to_yolo, convert_voc, convert_yolo, merge
 from detaug.cli.dataset import check, demo, preview
 from detaug.cli.train import train
+from detaug.converters.findings.errors import InputError
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error.format_message())
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except ValueError as error:
+    except InputError as error:
         return _fail(str(error))
 
 

@@ -15,6 +15,7 @@ import torch
 from detaug import presets
 from detaug.converters import voc_to_coco
 from detaug.converters.check.check import check_coco
+from detaug.converters.findings.errors import InputError
 from detaug.demo.shapes import make_voc
 from detaug.drawing import save_picture
 from detaug.loading.devices import resolve_device
@@ -63,7 +64,7 @@ def demo(
     device: as `Loader` takes it. seed: of the pictures and of the draws. images: their number; a fifth of
     them is the split `val`. seconds: least time for measuring the loader's speed, at least one epoch. say: called with
     each line of the report.
-    Raises ValueError, before anything is written, if `out` exists and was not made by this function. If it was,
+    Raises InputError, before anything is written, if `out` exists and was not made by this function. If it was,
     its files are made again and others in it stay. The folder is written when all is done, or not at all.
     """
     out, device = Path(out), resolve_device(device)
@@ -132,13 +133,13 @@ def _name(device: torch.device) -> str:
 
 
 def _check_out(out: Path) -> None:
-    """Raise ValueError before the work begins if `out` cannot be written."""
+    """Raise InputError before the work begins if `out` cannot be written."""
     if not out.parent.is_dir():
-        raise ValueError(f"folder {out.parent} does not exist; make it first")
+        raise InputError(f"folder {out.parent} does not exist; make it first")
     if not os.access(out.parent, os.W_OK):
-        raise ValueError(f"folder {out.parent} cannot be written to; choose another --out")
+        raise InputError(f"folder {out.parent} cannot be written to; choose another --out")
     if not _is_ours(out):
-        raise ValueError(f"{out} exists and was not made by detaug demo; nothing was written: choose another --out")
+        raise InputError(f"{out} exists and was not made by detaug demo; nothing was written: choose another --out")
 
 
 def _is_ours(out: Path) -> bool:

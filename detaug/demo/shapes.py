@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter
 
+from detaug.converters.findings.errors import InputError
 from detaug.demo.scenes import SCENES, Role
 from detaug.demo.textures import Random, photograph
 from detaug.demo.things import draw_thing
@@ -63,7 +64,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     images: their number; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
     seed: the same seed gives the same pictures and boxes; picture n does not depend on how many there are.
     Among five images or more, one has no objects, one has a difficult object, one has decimal coordinates.
-    Files of the same name are overwritten. Raises ValueError for less than 1 image.
+    Files of the same name are overwritten. Raises InputError for less than 1 image.
 
     >>> import tempfile
     >>> root = make_voc(tempfile.mkdtemp(), images=2)
@@ -71,7 +72,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     ['Annotations', 'ImageSets', 'JPEGImages']
     """
     if images < 1:
-        raise ValueError(f"images must be at least 1, got {images}; the demo has 60")
+        raise InputError(f"images must be at least 1, got {images}; the demo has 60")
     root, names = Path(root), [f"{n:06d}" for n in range(1, images + 1)]
     for folder in ("Annotations", "JPEGImages", "ImageSets/Main"):
         (root / folder).mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.colors import Color, class_color
 from detaug.drawing.images import to_image
 from detaug.drawing.labels import paint_labels
@@ -44,7 +45,7 @@ def draw_boxes(
         sharp on a small image too.
     In a crowd, labels that would hide other objects are left out, first those of a class already named.
     Boxes may cross the border (edges outside are not drawn) and may be reversed; a box that is outside the image
-    or not finite is not drawn. Raises ValueError where boxes, names and difficult differ in number.
+    or not finite is not drawn. Raises InputError where boxes, names and difficult differ in number.
 
     >>> draw_boxes(Image.new("RGB", (64, 48)), [[8, 8, 40, 30]], ["cat"], size=(480, 640)).size
     (640, 480)
@@ -92,7 +93,7 @@ def _stripes(size: tuple[int, int]) -> Image.Image:
 def _check_lengths(boxes: Boxes, names: Sequence[str], difficult: Sequence[bool] | None) -> Sequence[bool]:
     flags = [False] * len(boxes) if difficult is None else [bool(flag) for flag in difficult]
     if not len(boxes) == len(names) == len(flags):
-        raise ValueError(
+        raise InputError(
             f"boxes, names and difficult must have equal lengths, got {len(boxes)}, {len(names)} and "
             f'{len(flags)}; pass "" for a box without a name'
         )

@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 
 from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.coco.table import Table
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.embed import shorten
 
@@ -31,14 +32,14 @@ class Objects(NamedTuple):
     difficult: list[bool]
 
 
-class ImageTooLargeError(ValueError):
+class ImageTooLargeError(InputError):
     """An image has more than `MOST_PIXELS` pixels."""
 
 
 def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
     """Draw the finding's image with its boxes, or the surroundings of a small box; the longer side has 240 pixels.
 
-    Raises OSError or ValueError where the image cannot be opened or the finding names none.
+    Raises OSError or InputError where the image cannot be opened or the finding names none.
     """
     picture = _open_upright(summary.image_folder / image_of(finding))
     objects = _objects(summary.table, finding)

@@ -18,6 +18,7 @@ from detaug.converters.check.check import check_coco
 from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.kinds import CHECK_KINDS
 from detaug.converters.findings.text import counted
 from detaug.drawing.charts import charts
@@ -60,7 +61,7 @@ def check_to_html(annotations: PathLike, images: PathLike, html: PathLike, **opt
     """
     path = Path(html)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"html must end in .html, got {path}")
+        raise InputError(f"html must end in .html, got {path}")
     outputs = {"html": path, "clean": options.get("clean"), "report": options.get("report")}
     output_files(outputs, annotations, *options.get("against", ()))
     summary = check_coco(annotations, images, **options)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.converters.findings.errors import InputError
+
 LARGEST_NORMALIZED = 8.0
 """The largest value taken for a normalised one. ImageNet's mean and std make 2.64 of white; of 0..255, all but black
 images have larger values."""
@@ -37,7 +39,7 @@ def to_image(
         uint8, or float, in which `white` is white.
     mean, std: the arguments of `Normalize`, which is undone: one number or one a channel.
     layout: "HWC" or "CHW", for when the shape fits both; without it, (3, H, 3) is read as CHW.
-    Raises ValueError for another shape or type, and for floats so far outside [0, white] that mean, std or
+    Raises InputError for another shape or type, and for floats so far outside [0, white] that mean, std or
     white must be missing.
 
     >>> to_image(np.zeros((3, 20, 30), np.float32)).size
@@ -82,7 +84,7 @@ def _channels_last(array: NDArray[Any], layout: str | None) -> NDArray[Any]:
     if array.ndim == 3 and layout != "HWC" and array.shape[0] in (1, 3):
         array = array.transpose(1, 2, 0)
     if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:
-        raise ValueError(
+        raise InputError(
             f"pixels must be one image, (H, W), (H, W, 1 or 3) or (1 or 3, H, W), got shape {array.shape}; "
             "take one image of a batch, batch.images[0]"
         )
@@ -94,7 +96,7 @@ def _to_uint8(pixels: NDArray[np.float64], mean: Any, std: Any, white: float) ->
     pixels = np.nan_to_num(pixels / white, posinf=1.0, neginf=0.0)
     low, high = float(pixels.min()) * white, float(pixels.max()) * white
     if low < -white or high > 2 * white:
-        raise ValueError(
+        raise InputError(
             f"float pixels must be in 0..{white:g} (white={white:g}), got {low:.3g}..{high:.3g}; "
             "pass white=255, or the mean and std of Normalize"
         )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import as_array
 
 Boxes = NDArray[np.float64]
@@ -16,11 +17,11 @@ MARGIN = 99
 
 
 def as_boxes(boxes: Any, name: str) -> Boxes:
-    """Return `boxes` as a float64 array of (M, 4). Raises ValueError, with `name`, for another shape."""
+    """Return `boxes` as a float64 array of (M, 4). Raises InputError, with `name`, for another shape."""
     xyxy = as_array(boxes).astype(np.float64)
     xyxy = xyxy.reshape(0, 4) if xyxy.size == 0 else xyxy
     if xyxy.ndim != 2 or xyxy.shape[1] != 4:
-        raise ValueError(f"{name} must be (M, 4) XYXY pixels, got shape {xyxy.shape}; reshape to (-1, 4)")
+        raise InputError(f"{name} must be (M, 4) XYXY pixels, got shape {xyxy.shape}; reshape to (-1, 4)")
     return xyxy
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from PIL import Image
 
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.errors import InputError
 
 FORMATS: dict[str, dict[str, Any]] = {
     ".png": {"format": "PNG", "optimize": True},
@@ -22,7 +23,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
     """Write a picture, whole or not at all, in the format of its extension: .png, .jpg, .webp.
 
-    Raises ValueError for another extension, OSError where the folder cannot be written to.
+    Raises InputError for another extension, OSError where the folder cannot be written to.
     """
     encoded = io.BytesIO()
     picture.save(encoded, **_format_of(Path(path)))
@@ -31,19 +32,19 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
 
 
 def check_output(path: Path) -> None:
-    """Raise ValueError before the work begins if a picture cannot be written to `path`."""
+    """Raise InputError before the work begins if a picture cannot be written to `path`."""
     _format_of(path)
     if path.is_dir():
-        raise ValueError(f"output {path} is a folder; give the name of a picture")
+        raise InputError(f"output {path} is a folder; give the name of a picture")
     if not path.parent.is_dir():
-        raise ValueError(f"output folder {path.parent} does not exist; make it first")
+        raise InputError(f"output folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"output folder {path.parent} cannot be written to")
+        raise InputError(f"output folder {path.parent} cannot be written to")
 
 
 def _format_of(path: Path) -> dict[str, Any]:
-    """Return Pillow's options for a file of this name. Raises ValueError for an unknown extension."""
+    """Return Pillow's options for a file of this name. Raises InputError for an unknown extension."""
     extension = path.suffix.lower().replace(".jpeg", ".jpg")
     if extension not in FORMATS:
-        raise ValueError(f"{path} must end in {', '.join(FORMATS)}, got {path.suffix or 'no extension'!r}")
+        raise InputError(f"{path} must end in {', '.join(FORMATS)}, got {path.suffix or 'no extension'!r}")
     return FORMATS[extension]

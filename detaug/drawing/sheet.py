@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.boxes import draw_boxes, hatch, resize
 from detaug.drawing.images import to_image, to_images
 from detaug.drawing.page import lay_out
@@ -44,13 +45,13 @@ def make_sheet(
 
     The first column, the source, stands a little apart from the others. Rows may differ in length
     and images in size. title: a line at the top. columns: a heading for each column.
-    Raises ValueError where there is no image at all.
+    Raises InputError where there is no image at all.
 
     >>> make_sheet([[Tile(Image.new("RGB", (64, 48)), [[8, 8, 40, 30]], ["cat"], caption="one")]]).mode
     'RGB'
     """
     if not any(rows):
-        raise ValueError("rows must hold at least one image, got none; pass [[image, ...], ...]")
+        raise InputError("rows must hold at least one image, got none; pass [[image, ...], ...]")
     pictures = [[_render(tile, cell) for tile in row] for row in rows]
     captions = [[tile.caption if isinstance(tile, Tile) else "" for tile in row] for row in rows]
     return lay_out(pictures, captions, title, columns)

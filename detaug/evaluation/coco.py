@@ -17,6 +17,7 @@ from torch import distributed as dist
 
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.predictions import NO_DETECTIONS, ImageDetections, read_predictions
 from detaug.evaluation.pycoco import NAMES, coco_metrics
@@ -69,7 +70,7 @@ class Metrics:
 class CocoEvaluator:
     """Collects detections batch by batch and scores them against a COCO json.
 
-    `annotations`: the json, or a `CocoReader` with that json. Raises ValueError for mistakes in it.
+    `annotations`: the json, or a `CocoReader` with that json. Raises InputError for mistakes in it.
 
     COCO's rules are pycocotools' own: a crowd region is ignored, `difficult` has no effect. VOC's are the devkit's:
     a difficult object or a crowd is not counted, and a detection of it is neither right nor wrong.
@@ -106,7 +107,7 @@ class CocoEvaluator:
         """
         for image_id, found in zip(batch.image_id.tolist(), self._in_source(batch, predictions), strict=True):
             if image_id not in self._known:
-                raise ValueError(f"image_id {image_id} is not in {self.annotations}; evaluate with the loader's json")
+                raise InputError(f"image_id {image_id} is not in {self.annotations}; evaluate with the loader's json")
             self._own_repeated += image_id in self._own
             self._own.setdefault(image_id, found)
         self._found, self._repeated = self._own, self._own_repeated
@@ -167,9 +168,9 @@ class CocoEvaluator:
     def _check_complete(self, partial: bool) -> None:
         missing = [image_id for image_id in self._truth.image_ids if image_id not in self._found]
         if not self._found:
-            raise ValueError("there is nothing to compute: call update(batch, predictions) first")
+            raise InputError("there is nothing to compute: call update(batch, predictions) first")
         if missing and not partial:
-            raise ValueError(
+            raise InputError(
                 f"{len(missing)} of {len(self._truth.image_ids)} images of {self.annotations} were never updated, the "
                 f"first has image_id {missing[0]}; update with all, gather() over the ranks, or compute(partial=True)"
             )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from detaug.converters.findings.errors import InputError
 from detaug.evaluation.ground_truth import Floats, Ints
 
 
@@ -42,21 +43,21 @@ class Columns(NamedTuple):
 def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, classes: int) -> Columns:
     """Check the predictions for a batch of `images` images and copy them to the CPU.
 
-    Raises ValueError for wrong shapes, values that are not finite, and labels outside 1..classes.
+    Raises InputError for wrong shapes, values that are not finite, and labels outside 1..classes.
     """
     if len(predictions) != images:
-        raise ValueError(
+        raise InputError(
             f"predictions must hold one dict for each of the batch's {images} images, got {len(predictions)}"
         )
     for at, each in enumerate(predictions):
         _check_shapes(at, each)
     boxes, scores, labels = (_on_cpu(predictions, name) for name in ("boxes", "scores", "labels"))
     if not (boxes.isfinite().all() and scores.isfinite().all()):
-        raise ValueError(
+        raise InputError(
             "predictions must hold finite boxes and scores, got NaN or infinity; has the training diverged?"
         )
     if len(labels) and not (labels.min() >= 1 and labels.max() <= classes):
-        raise ValueError(
+        raise InputError(
             f"labels of predictions must be 1..{classes}, the json's classes, got {labels.min()}..{labels.max()}; "
             "0 is the background"
         )
@@ -72,9 +73,9 @@ def _on_cpu(predictions: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
 def _check_shapes(at: int, prediction: Mapping[str, Tensor]) -> None:
     missing = [name for name in ("boxes", "scores", "labels") if name not in prediction]
     if missing:
-        raise ValueError(f"predictions[{at}] must have boxes, scores and labels, got {list(prediction)}")
+        raise InputError(f"predictions[{at}] must have boxes, scores and labels, got {list(prediction)}")
     k = len(prediction["scores"])
     expected = {"boxes": (k, 4), "scores": (k,), "labels": (k,)}
     shapes = {name: tuple(prediction[name].shape) for name in expected}
     if shapes != expected:
-        raise ValueError(f"predictions[{at}] must have boxes (K, 4), scores (K,) and labels (K,), got {shapes}")
+        raise InputError(f"predictions[{at}] must have boxes (K, 4), scores (K,) and labels (K,), got {shapes}")

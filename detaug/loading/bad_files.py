@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from detaug.boxes.views import Bools, Ints
+from detaug.converters.findings.errors import InputError
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.sources.coco_reader import CocoReader, decoded
 
@@ -19,7 +20,7 @@ BadFiles = dict[int, str]
 """The reason why each unusable image is unusable, with its path, by the image's index in the source."""
 
 
-class DataError(ValueError):
+class DataError(InputError):
     """An image that cannot be used, found in the middle of an epoch. The message names the file and the remedy.
 
     >>> import shutil
@@ -89,9 +90,9 @@ class SkippedImages:
         self._found_by_cache.clear()
 
     def check_allowed(self, indices: Sequence[int]) -> None:
-        """Raise ValueError for a state that skipped images, if this loader may not."""
+        """Raise InputError for a state that skipped images, if this loader may not."""
         if indices and not self._skip:
-            raise ValueError(f"this state skipped {len(indices)} images; give the loader on_error='skip' too")
+            raise InputError(f"this state skipped {len(indices)} images; give the loader on_error='skip' too")
 
     def restore(self, indices: Iterable[int]) -> None:
         """Skip the images of a saved state, and those that are not in the cache."""

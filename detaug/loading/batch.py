@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.boxes.views import invert
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import notebook_png
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
@@ -71,7 +72,7 @@ class Batch:
         `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them.
         """
         if len(boxes) != len(self):
-            raise ValueError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
+            raise InputError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
         if isinstance(boxes, Tensor):
             return move_boxes(boxes, self._to_source())
         return [move_boxes(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]

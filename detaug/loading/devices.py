@@ -6,11 +6,13 @@ import os
 
 import torch
 
+from detaug.converters.findings.errors import InputError
+
 
 def resolve_device(device: torch.device | str | None) -> torch.device:
     """Return "cpu" or "cuda:N". None: the CUDA device of this process (torchrun's LOCAL_RANK), or the CPU without one.
 
-    Raises ValueError for another kind of device, or one that this machine does not have.
+    Raises InputError for another kind of device, or one that this machine does not have.
     """
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -19,7 +21,7 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
     except RuntimeError:
         found = torch.device("meta")
     if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {str(device)!r}")
+        raise InputError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {str(device)!r}")
     return torch.device("cpu") if found.type == "cpu" else _cuda_device(found)
 
 
@@ -28,7 +30,7 @@ def _cuda_device(device: torch.device) -> torch.device:
     index = _local_device() if device.index is None else device.index
     if index >= count:
         found = f"found {count} CUDA device{'s' * (count != 1)}"
-        raise ValueError(f"device {str(device)!r} is not there ({found}); device='cpu' runs without one")
+        raise InputError(f"device {str(device)!r} is not there ({found}); device='cpu' runs without one")
     return torch.device("cuda", index)
 
 
@@ -49,8 +51,8 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
-    """Return (rank, world size), by default this process's. Raises ValueError for a rank outside of the world."""
+    """Return (rank, world size), by default this process's. Raises InputError for a rank outside of the world."""
     rank, world = shard or rank_and_world()
     if not 0 <= rank < world:
-        raise ValueError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
+        raise InputError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
     return rank, world

@@ -12,6 +12,7 @@ from nvidia.dali import tensors
 from torch.utils.dlpack import from_dlpack
 
 from detaug.boxes.views import Ints
+from detaug.converters.findings.errors import InputError
 from detaug.loading.bad_files import BadFiles, files_behind
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.settings import Settings
@@ -28,7 +29,7 @@ ALIGNMENT = 256
 class ImageCache:
     """Decoded images, (H, W, 3) uint8 RGB, in one piece of memory on the device.
 
-    `skip` is called with the files that cannot be used; they are left out, unless it raises. Raises ValueError if the
+    `skip` is called with the files that cannot be used; they are left out, unless it raises. Raises InputError if the
     images need more memory than is free.
 
     `offsets` (n,): the byte at which each image of the source starts; -1 for an image that is not cached.
@@ -58,14 +59,14 @@ class ImageCache:
             torch.cuda.synchronize(device)
 
     def check(self, indices: Ints) -> None:
-        """Raise ValueError for an image that is not cached."""
+        """Raise InputError for an image that is not cached."""
         missing = indices[self.offsets[indices] < 0]
         if len(missing):
             why = "it was skipped, or belongs to another shard; cache=None reads it"
-            raise ValueError(f"image {missing[0]} of the json is not in the cache: {why}")
+            raise InputError(f"image {missing[0]} of the json is not in the cache: {why}")
 
     def tensor_list(self, indices: Ints) -> Any:
-        """Return the images as a DALI tensor list, without a copy. Raises ValueError for one that is not cached."""
+        """Return the images as a DALI tensor list, without a copy. Raises InputError for one that is not cached."""
         self.check(indices)
         on_gpu = self._memory.device.type == "cuda"
         make: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
@@ -146,7 +147,7 @@ def _image_views(memory: torch.Tensor, indices: Ints, room: Ints, sizes: Ints) -
 def _check_memory(reader: CocoReader, indices: Ints, device: torch.device) -> None:
     needed, free = 3 * int(reader.pixels[indices].sum()), _free_memory(device)
     if needed > free:
-        raise ValueError(
+        raise InputError(
             f"cache='device' needs {needed / 1e9:.1f} GB for {len(indices)} decoded images, {device} has "
             f"{free / 1e9:.1f} GB left; leave cache out, or make the images smaller"
         )

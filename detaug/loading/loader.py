@@ -14,6 +14,7 @@ import torch
 from typing_extensions import TypeVar
 
 from detaug.boxes.views import Floats
+from detaug.converters.findings.errors import InputError
 from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
@@ -62,7 +63,7 @@ class Loader(Generic[T]):
     `aspect_ratio_grouping`: for training, put images that are wider than high and the others into different batches, so
     that less is padded.
     `cache`: "device" decodes all images when the loader is made and keeps them in the memory of the device, 3 bytes a
-    pixel; the batches stay the same. Raises ValueError if they do not fit.
+    pixel; the batches stay the same. Raises InputError if they do not fit.
     `return_params`: batches have what the ops drew for them, `Batch.params`, with which `replay` makes them again.
 
     >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
@@ -102,7 +103,7 @@ class Loader(Generic[T]):
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a share of the images, in 0..1")
         check("cache", cache, cache in (None, "device"), "None or 'device'")
         if not train and (sampler or aspect_ratio_grouping):
-            raise ValueError("sampler and aspect_ratio_grouping are for training; evaluation has each image once")
+            raise InputError("sampler and aspect_ratio_grouping are for training; evaluation has each image once")
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.recipe, self.cache = reader, make_recipe(ops), cache
         self.batch_size = _check_positive("batch_size", batch_size)
@@ -110,7 +111,7 @@ class Loader(Generic[T]):
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         if self.batch_size < 2 and any(op.mixes for op in self.ops):
-            raise ValueError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
+            raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
         self.device = resolve_device(device)
         self._kernel = kernel_for(self.recipe, self.device)
         self.settings = settings_for(
@@ -189,7 +190,7 @@ class Loader(Generic[T]):
         that mix images take other partners, since that image counted among them.
         """
         if batch.params is None:
-            raise ValueError("the batch has no params, which replay needs: make its loader with return_params=True")
+            raise InputError("the batch has no params, which replay needs: make its loader with return_params=True")
         stream = self._stream or self._make_stream(cached=False)  # a closed loader stays closed
         return stream.replay(self.reader.indices_of(batch.image_id.numpy()), batch.params)
 
@@ -219,14 +220,14 @@ class Loader(Generic[T]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to the position of `state`: the next `for` yields the batches that came after it.
 
-        Raises ValueError if it was taken with other data, another recipe, sampler, seed, batch size or shard.
+        Raises InputError if it was taken with other data, another recipe, sampler, seed, batch size or shard.
         """
         for name, here in self._identity().items():
             if state.get(name) != here:
-                raise ValueError(f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal")
+                raise InputError(f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal")
         epoch, step = state["epoch"], state["step"]
         if not (epoch >= 0 and 0 <= step <= self._steps):
-            raise ValueError(f"this state is at epoch {epoch}, step {step}; an epoch has {self._steps} steps")
+            raise InputError(f"this state is at epoch {epoch}, step {step}; an epoch has {self._steps} steps")
         self._skipped.check_allowed(state.get("skipped", []))
         if self._stream:
             self._stream.discard()  # batches in flight may hold images that the state skips

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.errors import InputError
 from detaug.gpu.fused_kernel import FusedKernel
 from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.recipe import Recipe
@@ -132,7 +133,7 @@ def _limited(number: float, least: int) -> int:
 
 
 def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
-    """Read the settings of a file. Raises FileNotFoundError, or ValueError for one that `detaug tune` did not write."""
+    """Read the settings of a file. Raises FileNotFoundError, or InputError for one that `detaug tune` did not write."""
     known = {field.name for field in fields(Settings)}
     remedy = f"detaug tune ANNOTATIONS.json IMAGES -o {os.fspath(file)} writes one"
     try:
@@ -141,9 +142,9 @@ def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
     except FileNotFoundError:
         raise FileNotFoundError(f"{os.fspath(file)}: no such file of settings; {remedy}") from None
     except (ValueError, KeyError, TypeError, IsADirectoryError):
-        raise ValueError(f"{os.fspath(file)}: not a file of settings; {remedy}") from None
+        raise InputError(f"{os.fspath(file)}: not a file of settings; {remedy}") from None
     if wrong:
-        raise ValueError(f"{os.fspath(file)}: no settings of this version: {', '.join(wrong)}; run detaug tune again")
+        raise InputError(f"{os.fspath(file)}: no settings of this version: {', '.join(wrong)}; run detaug tune again")
     return dict(content)
 
 

@@ -6,6 +6,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from detaug.converters.findings.errors import InputError
+
 Range = tuple[float, float]
 """(smallest, largest)."""
 
@@ -19,9 +21,9 @@ _INFINITE = float("inf")
 
 
 def check(name: str, value: Any, holds: bool, rule: str) -> None:
-    """Raise ValueError "NAME must be RULE, got VALUE" unless `holds`."""
+    """Raise InputError "NAME must be RULE, got VALUE" unless `holds`."""
     if not holds:
-        raise ValueError(f"{name} must be {rule}, got {value!r}")
+        raise InputError(f"{name} must be {rule}, got {value!r}")
 
 
 def is_number(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> TypeGuard[float]:

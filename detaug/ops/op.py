@@ -74,7 +74,7 @@ class Op:
         self.check_arguments()
 
     def check_arguments(self) -> None:
-        """Raise ValueError for an argument that breaks a rule: its name, the rule and the value."""
+        """Raise InputError for an argument that breaks a rule: its name, the rule and the value."""
 
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn
 
 from detaug.boxes.views import Views, whole_images
+from detaug.converters.findings.errors import InputError
 from detaug.ops.cpu_kernels import apply_kernels
 from detaug.ops.op import Arrays, Node, Nodes, Op
 
@@ -49,10 +50,10 @@ class Recipe:
             _check_order(op, stage)
             stage = op.stage
             if op.mixes and not self.uniform:
-                raise ValueError(f"{op!r} needs images of one size: give Resize (height, width)")
+                raise InputError(f"{op!r} needs images of one size: give Resize (height, width)")
         fills = {fill for op in self.ops for fill in op.fills}
         if len(fills) > 1:
-            raise ValueError(f"all fills of a recipe must be the same, since it is filled once; got {sorted(fills)}")
+            raise InputError(f"all fills of a recipe must be the same, since it is filled once; got {sorted(fills)}")
 
     @cached_property
     def steps(self) -> tuple[tuple[Op, int], ...]:
@@ -153,12 +154,12 @@ class Plan:
 
 
 def make_recipe(ops: Iterable[Op]) -> Recipe:
-    """Return a recipe whose images make a batch: it has a Resize. Raises ValueError for an order that cannot work."""
+    """Return a recipe whose images make a batch: it has a Resize. Raises InputError for an order that cannot work."""
     if isinstance(ops, str) or not isinstance(ops, Iterable):
         raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
     recipe = Recipe(tuple(ops))
     if "render" not in recipe.stages:
-        raise ValueError(f"the recipe needs a Resize, so that its images make a batch; got {_names(recipe.ops)}")
+        raise InputError(f"the recipe needs a Resize, so that its images make a batch; got {_names(recipe.ops)}")
     return recipe
 
 
@@ -189,19 +190,19 @@ def _apply_cpu_kernels(image: Node, steps: list[_FedStep]) -> Node:
 
 
 def _check_order(op: Op, stage: str) -> None:
-    """Raise ValueError if `op` cannot stand after an op of this stage."""
+    """Raise InputError if `op` cannot stand after an op of this stage."""
     if stage == "output":
-        raise ValueError(f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe")
+        raise InputError(f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe")
     if op.stage in ("view", "render") and stage in ("render", "pixels"):
-        raise ValueError(f"{op!r} moves the view and must come before Resize: put it earlier, or only once")
+        raise InputError(f"{op!r} moves the view and must come before Resize: put it earlier, or only once")
     if op.stage in ("pixels", "output") and stage in ("", "view"):
-        raise ValueError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
+        raise InputError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
 
 
 def _check_overhang(op: Op, views: Views) -> None:
-    """Raise ValueError for a view beyond the image without a fill: DALI would end the process."""
+    """Raise InputError for a view beyond the image without a fill: DALI would end the process."""
     if op.stage == "view" and views.fill is None and views.overhang() > 0.01:
-        raise ValueError(f"{op!r} looks outside of the image: its move must give the views a fill, RGB 0..255")
+        raise InputError(f"{op!r} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 
 def _example_view() -> Views:

@@ -20,6 +20,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.errors import InputError
 from detaug.ops.op import Op
 
 Types = Mapping[str, type[Op]]
@@ -50,7 +51,7 @@ def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
 def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
     """Load the ops of a JSON or YAML file. `ops`: classes of your own that it may name.
 
-    Raises ValueError that names the file, the entry and the fault.
+    Raises InputError that names the file, the entry and the fault.
 
     >>> da.save_recipe(da.presets.ssd300(), "ssd300.json")
     >>> da.load_recipe("ssd300.json") == da.presets.ssd300()
@@ -61,14 +62,14 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
         text = Path(path).read_text(encoding="utf-8")
         entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
         if not isinstance(entries, list):
-            raise ValueError(f"a recipe is a list of ops, got {type(entries).__name__}")
+            raise InputError(f"a recipe is a list of ops, got {type(entries).__name__}")
         return [_load_entry(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     except (yaml.YAMLError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: neither JSON nor YAML ({' '.join(str(error).split())})") from None
+        raise InputError(f"{path}: neither JSON nor YAML ({' '.join(str(error).split())})") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
 
 
 def library() -> dict[str, type[Op]]:
@@ -94,22 +95,22 @@ def _load_entry(position: str, entry: Any, types: Types) -> Op:
     try:
         return _make_op(entry, types)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{position}: {error}") from None
+        raise InputError(f"{position}: {error}") from None
 
 
 def _make_op(entry: Any, types: Types) -> Op:
     """Make an op from its name, or from a dict of its name and arguments."""
     named = {entry: {}} if isinstance(entry, str) else entry
     if not (isinstance(named, dict) and len(named) == 1 and all(isinstance(each, dict) for each in named.values())):
-        raise ValueError(f"an op is a name, or {{name: {{argument: value, ...}}}}; got {entry!r}")
+        raise InputError(f"an op is a name, or {{name: {{argument: value, ...}}}}; got {entry!r}")
     ((name, arguments),) = named.items()
     if name not in types:
         close = get_close_matches(str(name), types, 1)
-        raise ValueError(f"no op is called {name!r}" + (f"; is it {close[0]}?" if close else ""))
+        raise InputError(f"no op is called {name!r}" + (f"; is it {close[0]}?" if close else ""))
     known = [field.name for field in fields(types[name])]  # type: ignore[arg-type]
     unknown = [argument for argument in arguments if argument not in known]
     if unknown:
-        raise ValueError(f"{name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        raise InputError(f"{name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return types[name](**{argument: _value(argument, value, types) for argument, value in arguments.items()})
 
 

@@ -31,7 +31,7 @@ def ops_sheet(
     """Draw the first image of `da.batch(...)`, then the result of each of `ops` alone, with the op's name below.
 
     class_names: as `samples_sheet` takes them. size: the longer side of a picture, in pixels.
-    Raises ValueError where an op cannot stand after those of `samples`: a pixel op before a Resize.
+    Raises InputError where an op cannot stand after those of `samples`: a pixel op before a Resize.
     """
     check_at_least_one("columns", columns)
     ops = list(ops)

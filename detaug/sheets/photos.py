@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import Tile
 from detaug.sheets.selection import objects_of
 from detaug.sources.coco_reader import CocoReader
@@ -47,11 +48,11 @@ class Flags(NamedTuple):
 def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = ()) -> list[Photo]:
     """Read the images at `rows` of the json's list.
 
-    notes: a few words on each image, for its caption. Raises ValueError for no rows, and for an image that cannot be
+    notes: a few words on each image, for its caption. Raises InputError for no rows, and for an image that cannot be
     decoded or does not have the size in the json.
     """
     if not len(rows):
-        raise ValueError("rows must name at least one image, got none")
+        raise InputError("rows must name at least one image, got none")
     flags = _flags(reader.annotations)
     return [
         _photo(reader, row, note, flags.get(int(reader.image_ids[row]), Flags([], [])))
@@ -91,8 +92,8 @@ def _pixels(reader: CocoReader, row: int) -> Array:
         with Image.open(path) as file:
             pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} does not decode ({error}); detaug check --decode finds all such images") from None
+        raise InputError(f"{path} does not decode ({error}); detaug check --decode finds all such images") from None
     if pixels.shape[:2] != (height, width):
         has = f"{pixels.shape[1]} x {pixels.shape[0]}"
-        raise ValueError(f"{path} has {has} pixels, {reader.annotations} says {width} x {height}; convert it again")
+        raise InputError(f"{path} has {has} pixels, {reader.annotations} says {width} x {height}; convert it again")
     return pixels

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug import presets
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.save import check_output, save_picture
 from detaug.drawing.text import letters_without_font
 from detaug.ops.op import Op
@@ -41,13 +42,13 @@ def preview_file(
     preset: the name of a function of `detaug.presets`, "ssd300" if there is no `recipe` either. recipe: a JSON or
     YAML file, see `da.load_recipe`. rows, only, how: see `select_images`. steps: draw
     `steps_sheet`, which has no `columns`, instead of `draws_sheet`.
-    Raises ValueError or OSError, before anything is written, for a wrong argument and for a file that cannot be read.
+    Raises InputError or OSError, before anything is written, for a wrong argument and for a file that cannot be read.
     """
     check_output(Path(output))
     if steps and columns is not None:
-        raise ValueError(f"columns must be left out with steps, which has one for each op; got {columns}")
+        raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
     if preset is not None and recipe is not None:
-        raise ValueError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
+        raise InputError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
     ops = preset_ops(preset or DEFAULT_PRESET) if recipe is None else load_recipe(recipe)
     reader = CocoReader(images, annotations)
     _check_is_no_image(reader, Path(output))
@@ -61,10 +62,10 @@ def preview_file(
 
 
 def preset_ops(name: str) -> list[Op]:
-    """Return the recipe of this name in `detaug.presets`. Raises ValueError for an unknown name."""
+    """Return the recipe of this name in `detaug.presets`. Raises InputError for an unknown name."""
     recipes = {key: value for key, value in vars(presets).items() if _is_recipe(value)}
     if name not in recipes:
-        raise ValueError(f"preset must be one of {', '.join(recipes)}, got {name!r}")
+        raise InputError(f"preset must be one of {', '.join(recipes)}, got {name!r}")
     recipe: list[Op] = recipes[name]()
     return recipe
 
@@ -84,4 +85,4 @@ def _font_advice(names: Sequence[str]) -> str:
 def _check_is_no_image(reader: CocoReader, output: Path) -> None:
     folder, target = os.path.realpath(reader.images), os.path.realpath(output)
     if os.path.relpath(target, folder) in reader.file_names:
-        raise ValueError(f"output {output} is an image of {reader.annotations}; give another name")
+        raise InputError(f"output {output} is an image of {reader.annotations}; give another name")

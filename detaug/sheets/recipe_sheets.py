@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.eager import Samples, batch
 from detaug.ops.normalize import Normalize
@@ -40,7 +41,7 @@ def draws_sheet(
 
     rows: positions of the images in the json's list. size: the longer side of a picture, in pixels. notes: a
     few words on each image, for its caption. The same seed gives the same sheet.
-    Raises ValueError for an image that cannot be read or does not have the size in the json.
+    Raises InputError for an image that cannot be read or does not have the size in the json.
     """
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
@@ -78,7 +79,7 @@ def steps_sheet(
 
 def check_at_least_one(name: str, value: int) -> None:
     if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
+        raise InputError(f"{name} must be at least 1, got {value}")
 
 
 # ---------------------------------------------------------------- photos after ops

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.findings.errors import InputError
 from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]
@@ -38,21 +39,21 @@ def select_images(
     boxes), or "suspicious": two boxes that nearly coincide, a box that is very thin, very small or as large as the
     image.
     only: the name of a class; images without it, and boxes of other classes, do not count.
-    Raises ValueError if `only` is not a class of the data set, or if no image meets the criteria.
+    Raises InputError if `only` is not a class of the data set, or if no image meets the criteria.
     """
     if rows < 1:
-        raise ValueError(f"rows must be at least 1, got {rows}")
+        raise InputError(f"rows must be at least 1, got {rows}")
     label = None if only is None else _label(reader, only)
     selected = _at_random(reader, rows, label, seed) if how == "random" else _best(reader, rows, label, _SCORES[how])
     if not selected:
-        raise ValueError(f"{reader.annotations} has no image with {'boxes' if only is None else f'a {only}'}")
+        raise InputError(f"{reader.annotations} has no image with {'boxes' if only is None else f'a {only}'}")
     return selected
 
 
 def _label(reader: CocoReader, name: str) -> int:
     names = reader.class_names
     if name not in names[1:]:
-        raise ValueError(f"only must be a class of {reader.annotations}: {', '.join(names[1:])}; got {name!r}")
+        raise InputError(f"only must be a class of {reader.annotations}: {', '.join(names[1:])}; got {name!r}")
     return names.index(name)
 
 

@@ -15,6 +15,7 @@ from nvidia.dali import fn, types
 from detaug.boxes.views import Floats, Ints, Views, padded, pairs, whole_images
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.converters.findings.errors import InputError
 
 Node: TypeAlias = Any
 
@@ -23,7 +24,7 @@ class CocoReader:
     """Images of a folder with the boxes of a COCO json, checked when it is made.
 
     `images`: the folder that the json's file names are relative to. `annotations`: the json. A mistake in it raises
-    AnnotationError, a ValueError that names the entry, and so does a missing file. Regions marked `iscrowd` are not
+    AnnotationError, an InputError that names the entry, and so does a missing file. Regions marked `iscrowd` are not
     objects to train on and are left out.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
@@ -77,12 +78,12 @@ class CocoReader:
         return whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
 
     def indices_of(self, image_ids: Ints) -> Ints:
-        """Return the positions of the images with these ids. Raises ValueError for an unknown id."""
+        """Return the positions of the images with these ids. Raises InputError for an unknown id."""
         order = np.argsort(self.image_ids)
         at = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(self) - 1)]
         unknown = image_ids[self.image_ids[at] != image_ids]
         if len(unknown):
-            raise ValueError(f"{self.annotations} has no image with id {unknown[0]}")
+            raise InputError(f"{self.annotations} has no image with id {unknown[0]}")
         return np.asarray(at)
 
     def inputs(self, indices: Ints) -> dict[str, NDArray[Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
+from detaug.converters.findings.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
@@ -42,7 +43,7 @@ def save_checkpoint(training: Training) -> None:
 
 
 def load_checkpoint(training: Training) -> None:
-    """Go to the position of checkpoint.pt. Raises ValueError if it is of another training."""
+    """Go to the position of checkpoint.pt. Raises InputError if it is of another training."""
     path = checkpoint_path(training.options.output)
     content = read_torch_file(path)
     _check(path, content, training)
@@ -56,12 +57,12 @@ def load_checkpoint(training: Training) -> None:
 
 def _check(path: Path, content: dict[str, Any], training: Training) -> None:
     if "run" not in content:
-        raise ValueError(f"{path} is not a checkpoint of detaug train; choose another --output")
+        raise InputError(f"{path} is not a checkpoint of detaug train; choose another --output")
     here = {**training.options.must_match(), "class_names": list(training.loader.class_names)}
     then = {**content["run"], "class_names": content["class_names"]}
     for name, value in here.items():
         if then.get(name) != value:
-            raise ValueError(
+            raise InputError(
                 f"{path} was made with {name} {then.get(name)!r}, this training has {value!r}; "
                 "make them equal, or choose another --output"
             )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from detaug.converters.findings.errors import InputError
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
 
@@ -48,7 +49,7 @@ def make_detector(name: str, num_classes: int) -> Detector:
     without them the loss soon becomes infinite.
     """
     if name not in DETECTORS:
-        raise ValueError(f"model must be one of {', '.join(DETECTORS)}, got {name!r}")
+        raise InputError(f"model must be one of {', '.join(DETECTORS)}, got {name!r}")
     detection = _torchvision_detection()
     model = getattr(detection, name)(weights=None, weights_backbone=None, num_classes=num_classes)
     mean, std = tuple(model.transform.image_mean), tuple(model.transform.image_std)
@@ -63,7 +64,7 @@ def _torchvision_detection() -> Any:
         nms(torch.zeros(1, 4), torch.zeros(1), 0.5)  # fails where torchvision's compiled part does not fit torch
     except (ImportError, OSError, RuntimeError) as error:
         reason = (str(error).splitlines() or ["?"])[0]
-        raise ValueError(
+        raise InputError(
             "detaug train needs a torchvision that fits the installed torch; pip install 'detaug[train]' brings it "
             f"({reason})"
         ) from None

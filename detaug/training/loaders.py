@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from detaug import presets
+from detaug.converters.findings.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
@@ -49,12 +50,12 @@ def make_val_loader(options: TrainOptions, device: torch.device, detector: Detec
 
 
 def read_class_names(options: TrainOptions) -> tuple[str, ...]:
-    """Return the class names of the training data. Raises ValueError if those of the evaluation data differ."""
+    """Return the class names of the training data. Raises InputError if those of the evaluation data differ."""
     names = CocoReader(options.images, options.annotations).class_names
     if options.val:
         val = CocoReader(options.val_images or options.images, options.val)
         if val.class_names != names:
-            raise ValueError(
+            raise InputError(
                 f"{options.val} has the classes {val.class_names[1:]}, {options.annotations} {names[1:]}; "
                 "convert both with the same classes"
             )

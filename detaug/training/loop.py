@@ -13,6 +13,7 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
+from detaug.converters.findings.errors import InputError
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
 from detaug.training.detectors import Detector, make_detector
 from detaug.training.evaluation import evaluate
@@ -85,7 +86,7 @@ def _start(training: Training, progress: Progress) -> None:
     """Make the output folder, or resume from its checkpoint."""
     options, path = training.options, checkpoint_path(training.options.output)
     if path.exists() and not options.resume:
-        raise ValueError(f"{options.output} holds a training; --resume continues it, or choose another --output")
+        raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
     if path.exists():
         load_checkpoint(training)

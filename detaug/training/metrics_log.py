@@ -13,6 +13,7 @@ import torch
 from torch import distributed as dist
 
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.errors import InputError
 from detaug.training.optimization import StepLosses
 from detaug.training.processes import is_first_rank
 
@@ -31,7 +32,7 @@ class MetricsLog:
         """Write a line for each pending step: learning rate and losses, means over the ranks.
 
         `step`: the number of the last one, from 1; its line has the `rates` too. Returns that line, {} if nothing is
-        pending. Every rank must call it. Raises ValueError if the last losses are not finite.
+        pending. Every rank must call it. Raises InputError if the last losses are not finite.
         """
         if not self.pending:
             return {}
@@ -42,7 +43,7 @@ class MetricsLog:
         lines[-1] |= rates
         self.write(lines)
         if not values[-1].isfinite().all():
-            raise ValueError(f"the loss is {lines[-1]['loss']} at step {step}; lower --lr, or raise --warm-up")
+            raise InputError(f"the loss is {lines[-1]['loss']} at step {step}; lower --lr, or raise --warm-up")
         return lines[-1]
 
     def _means_over_ranks(self) -> torch.Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from detaug.converters.findings.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.ops.arguments import check
 from detaug.training.detectors import DETECTORS
@@ -62,7 +63,7 @@ class TrainOptions:
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
         fixed = isinstance(DETECTORS[self.model].size, tuple)
         if fixed and self.size not in (None, DETECTORS[self.model].size):
-            raise ValueError(
+            raise InputError(
                 f"size of {self.model} must be {DETECTORS[self.model].size}, got {self.size!r}; leave it out"
             )
 

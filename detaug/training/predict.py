@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 from torch import Tensor, nn
 
 from detaug.boxes.views import invert
+from detaug.converters.findings.errors import InputError
 from detaug.eager import batch
 from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
@@ -56,11 +57,11 @@ class TrainedModel:
 
 
 def load_model(path: str | os.PathLike[str], device: torch.device | str | None = None) -> TrainedModel:
-    """Load the model.pt of `detaug train`. `device`: as in `Loader`. Raises ValueError for another file."""
+    """Load the model.pt of `detaug train`. `device`: as in `Loader`. Raises InputError for another file."""
     content = read_torch_file(Path(path))
     unknown = [name for name in ("name", "size", "class_names") if name not in content]
     if unknown:
-        raise ValueError(f"{os.fspath(path)} is not a model.pt of detaug train: it lacks {', '.join(unknown)}")
+        raise InputError(f"{os.fspath(path)} is not a model.pt of detaug train: it lacks {', '.join(unknown)}")
     class_names, chosen = tuple(content["class_names"]), resolve_device(device)
     detector, _ = load_weights(make_detector(content["name"], len(class_names)), Path(path))
     ops = (make_resize(_size(content["size"])), Normalize(detector.mean, detector.std))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.errors import InputError
 
 
 def write_torch_file(content: dict[str, Any], path: Path) -> None:
@@ -21,11 +22,11 @@ def write_torch_file(content: dict[str, Any], path: Path) -> None:
 
 
 def read_torch_file(path: Path) -> dict[str, Any]:
-    """Read a dict of tensors and plain values; no code in the file is run. Raises ValueError for any other file."""
+    """Read a dict of tensors and plain values; no code in the file is run. Raises InputError for any other file."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{path} is not a file of torch.save ({(str(error).splitlines() or ['?'])[0]})") from None
+        raise InputError(f"{path} is not a file of torch.save ({(str(error).splitlines() or ['?'])[0]})") from None
     if not isinstance(content, Mapping):
-        raise ValueError(f"{path} must hold a dict of tensors, got {type(content).__name__}")
+        raise InputError(f"{path} must hold a dict of tensors, got {type(content).__name__}")
     return dict(content)

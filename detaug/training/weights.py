@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from detaug.converters.findings.errors import InputError
 from detaug.training.detectors import Detector
 from detaug.training.torch_files import read_torch_file
 
@@ -23,13 +24,13 @@ def load_weights(detector: Detector, path: Path) -> Loaded:
     """Load the weights of a file into a detector.
 
     `path`: a state dict of torchvision's model, or the model.pt of `detaug train`. A classification head with another
-    number of classes stays as it is, and its weights are named in `missing`. Raises ValueError where the file is no
+    number of classes stays as it is, and its weights are named in `missing`. Raises InputError where the file is no
     state dict, or is another model's.
     """
     content = read_torch_file(path)
     weights = content.get("model", content)
     if not (isinstance(weights, Mapping) and weights and all(isinstance(each, Tensor) for each in weights.values())):
-        raise ValueError(f"{path} holds no state dict; save one with torch.save(model.state_dict(), ...)")
+        raise InputError(f"{path} holds no state dict; save one with torch.save(model.state_dict(), ...)")
     own = detector.model.state_dict()
     fitting = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
     missing = [name for name in own if name not in fitting and not name.endswith("num_batches_tracked")]
@@ -40,10 +41,10 @@ def load_weights(detector: Detector, path: Path) -> Loaded:
 
 
 def _check_same_model(path: Path, own: Any, weights: Mapping[str, Tensor], missing: Sequence[str]) -> None:
-    """Raise ValueError unless all weights but the classification head's have the names and shapes of the model."""
+    """Raise InputError unless all weights but the classification head's have the names and shapes of the model."""
     foreign = [name for name in missing if "head." not in name] + [name for name in weights if name not in own]
     if foreign:
-        raise ValueError(
+        raise InputError(
             f"{path} does not fit the model: {len(foreign)} weights outside the head differ, the first is "
             f"{foreign[0]!r}; give --model the one it was trained with"
         )
