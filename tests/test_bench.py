@@ -159,9 +159,21 @@ def test_the_command(files: tuple[str, str], tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.slow
-def test_a_loader_that_fails_is_named(files: tuple[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"detaug.bench.loaders:loader failed: .*no such file"):
-        bench("no.json", files[1], device="cpu", only=("loader",))
+def test_wrong_input_of_a_loader_is_one_line(files: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    assert main(["bench", str(tmp_path / "broken.json"), files[1], "--device", "cpu", "--only", "loader", "-q"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "broken.json" in line
+
+
+@pytest.mark.slow
+def test_a_bug_in_a_loader_keeps_its_traceback(files: tuple[str, str], tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "my_loaders.py").write_text("def wrong(job):\n    raise ValueError('a bug in line 2')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RuntimeError) as raised:
+        bench(*files, device="cpu", others={"mine": "my_loaders:wrong"}, only=("mine",))
+    assert "my_loaders:wrong failed with exit code 1" in str(raised.value)
+    assert 'my_loaders.py", line 2, in wrong' in str(raised.value)
 
 
 # ------------------------------------------------------------------------------------------------ tune

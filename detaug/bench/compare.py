@@ -93,13 +93,18 @@ def _jobs(
 
 
 def in_own_process(where: str, job: Job) -> Result:
-    """Measure one loader in a new process. Raises InputError with its last line if it fails."""
+    """Measure one loader in a new process.
+
+    Raises InputError for wrong input; RuntimeError with all that the process wrote to stderr for a bug.
+    """
     command = [sys.executable, "-m", "detaug.bench.worker", where, json.dumps(asdict(job))]
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False)
     if done.returncode:
-        raise InputError(f"{where} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+        raise RuntimeError(f"{where} failed with exit code {done.returncode}:\n{done.stderr}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
+    if "error" in result:
+        raise InputError(f"{where}: {result['error']}")
     return result
 
 

@@ -1,6 +1,7 @@
 """Measure one loader in this process.
 
-python -m detaug.bench.worker MODULE:FUNCTION JOB prints the result as json.
+python -m detaug.bench.worker MODULE:FUNCTION JOB prints the result as json: the measurements, or the message of an
+error in the input as {"error": MESSAGE}. A bug ends with a traceback and exit code 1.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import sys
 from importlib import import_module
 
 from detaug.bench.jobs import Job
-from detaug.bench.measure import measure
+from detaug.bench.measure import Result, measure
+from detaug.converters.findings.errors import InputError
 
 
 def main() -> None:
-    where, job = sys.argv[1:]
+    where, job = sys.argv[1], Job(**json.loads(sys.argv[2]))
     module, _, function = where.partition(":")
-    result = measure(getattr(import_module(module), function), Job(**json.loads(job)))
+    result: Result
+    try:
+        result = measure(getattr(import_module(module), function), job)
+    except (InputError, OSError) as error:
+        result = {"error": str(error)}
     print(json.dumps(result), flush=True)
     os._exit(0)  # ends DataLoader's workers and DALI's threads too
 
