@@ -61,6 +61,8 @@ def measure(folder: str, preset: str, batch_size: int, device: str, seconds: flo
 
     import detaug as da
 
+    if device == "cpu" and hasattr(da, "keep_freed_memory"):
+        da.keep_freed_memory()
     reader = da.CocoReader(folder, Path(folder, "train.json"))
     loader = da.Loader(reader, getattr(da.presets, preset)(), batch_size, device=device)
     batches = (batch for _ in iter(int, 1) for batch in loader)

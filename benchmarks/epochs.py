@@ -41,6 +41,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=32)
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        da.keep_freed_memory()
     reader = da.CocoReader(options.images, options.annotations)
     times = []
     with da.Loader(reader, da.presets.ssd300(), options.batch_size) as loader:

@@ -66,6 +66,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        da.keep_freed_memory()
     job = Job(options.annotations, options.folder, batch_size=options.batch_size, device=device, workers=THREADS)
     ours, theirs = with_detaug(job), with_opencv(job)
     for batches in (ours, theirs):

@@ -11,6 +11,7 @@ from detaug.evaluation.coco import Metrics as Metrics
 from detaug.loading.bad_files import DataError as DataError
 from detaug.loading.batch import Batch as Batch
 from detaug.loading.loader import Loader as Loader
+from detaug.loading.memory import keep_freed_memory as keep_freed_memory
 from detaug.loading.samplers import ClassBalancedSampler as ClassBalancedSampler
 from detaug.loading.samplers import RepeatFactorSampler as RepeatFactorSampler
 from detaug.ops.affine import RandomAffine as RandomAffine

@@ -14,6 +14,7 @@ from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.image_cache import decoding_workers
 from detaug.loading.loader import Loader
+from detaug.loading.memory import keep_freed_memory
 from detaug.loading.pipeline import PipelineWorker
 from detaug.loading.settings import settings_for
 from detaug.ops.recipe import make_recipe
@@ -36,6 +37,8 @@ def make_loader(job: Job, **options: Any) -> Loader:
 
 
 def _epochs(loader: Loader, job: Job) -> Iterator[MadeBatch]:
+    if loader.device.type == "cpu":
+        keep_freed_memory()
     images = len(loader.reader)
     for _ in count():
         for step, batch in enumerate(loader):

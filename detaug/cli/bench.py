@@ -78,7 +78,7 @@ def bench(
 @click.option("-o", "--output", type=FILE, help="A json file for Loader(settings=...).")
 @click.option("--seconds", type=click.FloatRange(min=1), default=90.0, show_default=True, help="Time to spend.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the result and nothing else.")
-def tune(annotations: Path, images: Path, quiet: bool, **more: Any) -> None:
+def tune(annotations: Path, images: Path, quiet: bool, device: str | None, **more: Any) -> None:
     """Find the loader's fastest settings.
 
     Tries numbers of pipelines, threads and batches in flight on this machine and this data, one after the other, and on
@@ -89,7 +89,8 @@ def tune(annotations: Path, images: Path, quiet: bool, **more: Any) -> None:
     """
     from detaug.bench import tune as run_tune
 
-    click.echo(str(run_tune(annotations, images, say=_say(quiet), **more)))
+    options.keep_freed_memory_on_cpu(device)
+    click.echo(str(run_tune(annotations, images, device=device, say=_say(quiet), **more)))
 
 
 def _say(quiet: bool) -> Callable[[str], None]:

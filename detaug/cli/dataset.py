@@ -88,7 +88,7 @@ def preview(annotations: Path, images: Path, output: Path, **more: Any) -> None:
 @click.option("--out", type=FOLDER, default="demo", show_default=True, help="The folder to make.")
 @options.device
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of pictures and draws.")
-def demo(**more: Any) -> None:
+def demo(device: str | None, **more: Any) -> None:
     """Convert, check and augment a small data set.
 
     Draws a Pascal VOC data set, converts and checks it, times the loader, and leaves a folder with the data set, its
@@ -99,4 +99,5 @@ def demo(**more: Any) -> None:
     """
     from detaug.demo.demo import demo as run_demo
 
-    run_demo(**more, say=click.echo)
+    options.keep_freed_memory_on_cpu(device)
+    run_demo(**more, device=device, say=click.echo)

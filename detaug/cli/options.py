@@ -79,6 +79,15 @@ device = click.option(
 batch_size = click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a batch.")
 
 
+def keep_freed_memory_on_cpu(device: str | None) -> None:
+    """Let this process keep freed memory for the next batch, if the loader runs on the CPU."""
+    from detaug.loading.devices import resolve_device
+    from detaug.loading.memory import keep_freed_memory
+
+    if resolve_device(device).type == "cpu":
+        keep_freed_memory()
+
+
 def print_unless(quiet: bool, result: object) -> None:
     """Print a result, unless the command is to be quiet."""
     if not quiet:

@@ -25,7 +25,7 @@ from detaug.loading.epoch_iterator import EpochIterator
 from detaug.loading.epochs import EpochOrder
 from detaug.loading.image_cache import ImageCache
 from detaug.loading.image_feeds import CacheFeed, FileFeed, ImageFeed
-from detaug.loading.memory import give_memory_back, keep_freed_memory
+from detaug.loading.memory import give_memory_back
 from detaug.loading.planner import Planner
 from detaug.loading.renderers import GraphRenderer, KernelRenderer, Renderer
 from detaug.loading.settings import settings_for
@@ -257,8 +257,6 @@ class Loader(Generic[T]):
 
     def _open_stream(self) -> BatchStream:
         """Make the pipelines, and fill the cache."""
-        if self.device.type == "cpu":
-            keep_freed_memory()
         self._process = os.getpid()
         stream = self._make_stream(cached=self.cache is not None)
         stream.open()
