@@ -354,6 +354,14 @@ def test_boxes_are_tiny_after_the_resize(folder: Path) -> None:
     assert text in str(summary)
 
 
+@pytest.mark.parametrize("left", [0.03, 8.1, 50.01, 99.99])
+def test_a_box_of_a_hundredth_of_a_pixel_lies_inside(folder: Path, left: float) -> None:
+    content = document()
+    box(left, 10, 0.01, 10)(content, folder)
+    assert checked(content, folder).kind_counts == {"box-tiny": 1}
+    assert len(read_annotations(folder.parent / "train.json").boxes) == len(content["annotations"])
+
+
 def test_a_class_of_many_sizes_has_no_unusual_one(folder: Path) -> None:
     content = document()
     row = content["annotations"][0]
@@ -552,7 +560,7 @@ def test_exit_codes_and_report(folder: Path) -> None:
     code, out, _ = detaug("check", path, folder, "--report", report)
     assert code == 1
     assert out.splitlines()[-11:] == [
-        "error box-outside (1): a box reaches more than 1 pixel past its image",
+        "error box-outside (1): a box reaches more than 1 pixel past its image, or has no area inside it",
         "  annotations[4] (id 5, b.jpg): bbox [95, 0, 10, 10] reaches 5 pixels outside its image of 100 x 80",
         "",
         "error image-missing (1): an image is not in the image folder",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
-from detaug.converters.coco.table import MIN_SIDE, Coco, Floats, Ints, Mask, Table, load_coco
+from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
 from detaug.converters.files.text import name_key
 from detaug.converters.findings.entries import Findings, about_json
 from detaug.converters.findings.text import counted, shown
@@ -226,18 +226,18 @@ def _object_boxes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Mask) ->
     boxes, numeric = four_numbers(values)
     rule = "bbox must be [x, y, width, height] with"
     rows.note("box-invalid", ~numeric, lambda row: f"{rule} four finite numbers, got {shown(values[row])}")
-    thick: Mask = np.all(boxes[:, 2:] >= MIN_SIDE, axis=1)
-    rows.note("box-empty", ~thick, lambda row: f"{rule} sides of at least {MIN_SIDE} pixel, got {values[row]}")
+    thin: Mask = np.any(boxes[:, 2:] < THIN, axis=1)
+    rows.note("box-empty", thin, lambda row: f"{rule} sides of at least {MIN_SIDE} pixel, got {values[row]}")
     boxes[:, 2:] += boxes[:, :2]
     size = np.append(sizes, [[1, 1]], axis=0)[image_index]  # -1, no image, takes the last
-    good = rows.present & numeric & thick & np.append(has_size, False)[image_index]
+    good = rows.present & numeric & ~thin & np.append(has_size, False)[image_index]
     return _inside(rows, values, boxes, size, good)
 
 
 def _inside(rows: Rows, values: list[Any], boxes: Floats, size: Ints, good: Mask) -> tuple[Floats, Mask]:
     cut = np.clip(boxes, 0, np.tile(size[:, ::-1], 2))
     past = np.abs(boxes - cut).max(1, initial=0)
-    outside = (past > TOLERANCE) | (cut[:, 2:] - cut[:, :2] < MIN_SIDE).any(1)
+    outside = (past > TOLERANCE) | (cut[:, 2:] - cut[:, :2] < THIN).any(1)
 
     def describe(row: int) -> str:
         height, width = size[row]

@@ -21,6 +21,9 @@ Mask = NDArray[np.bool_]
 MIN_SIDE = 0.01
 """Pixels; a thinner box has no area that a detector could use."""
 
+THIN = MIN_SIDE - 1e-6
+"""A shorter side is below MIN_SIDE by more than rounding: as numbers, 50.01 - 50 is a little less than 0.01."""
+
 
 @dataclass(frozen=True)
 class Coco:

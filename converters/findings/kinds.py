@@ -111,7 +111,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "crowd-invalid": Kind("error", "an annotation's iscrowd is neither 0 nor 1"),
     "box-invalid": Kind("error", "a bbox is not four finite numbers [x, y, width, height]"),
     "box-empty": Kind("error", "a box has no area: a side is shorter than 0.01 pixel"),
-    "box-outside": Kind("error", "a box reaches more than 1 pixel past its image"),
+    "box-outside": Kind("error", "a box reaches more than 1 pixel past its image, or has no area inside it"),
     "image-missing": Kind("error", "an image is not in the image folder"),
     "image-unreadable": Kind("error", "an image's header cannot be read"),
     "size-wrong": Kind("error", "an image's width and height are not the file's, so its boxes are misplaced"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from detaug.converters.coco.table import MIN_SIDE
+from detaug.converters.coco.table import THIN
 from detaug.converters.coco.writer import Box
 
 Origin = Literal["one", "zero"]
@@ -34,7 +34,7 @@ def to_coco_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> Coco
     first = 1 if origin == "one" else 0
     edges = (xmin - first, ymin - first, xmax, ymax)
     left, top, right, bottom = max(edges[0], 0), max(edges[1], 0), min(xmax, width), min(ymax, height)
-    if right - left < MIN_SIDE or bottom - top < MIN_SIDE:
+    if right - left < THIN or bottom - top < THIN:
         return CocoBox(None, (*kinds, "box-outside" if _is_outside(edges, size) else "box-empty"))
     if (left, top, right, bottom) != edges:
         kinds.append("box-clipped")
@@ -43,5 +43,5 @@ def to_coco_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> Coco
 
 def _is_outside(edges: Corners, size: tuple[int, int]) -> bool:
     left, top, right, bottom = edges
-    is_thin = right - left < MIN_SIDE or bottom - top < MIN_SIDE
+    is_thin = right - left < THIN or bottom - top < THIN
     return not is_thin or left >= size[1] or top >= size[0] or right <= 0 or bottom <= 0

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from detaug.converters.coco.table import MIN_SIDE
+from detaug.converters.coco.table import THIN
 from detaug.converters.coco.writer import Box, whole
 from detaug.converters.findings.finding import Finding
 
@@ -89,7 +89,7 @@ def box_in_image(coordinates: list[float], size: tuple[int, int], line: int, log
     edges = [round(edge * side, _DECIMALS) for edge, side in zip(_edges(coordinates), sides, strict=True)]
     inside = [min(max(edge, 0), side) for edge, side in zip(edges, sides, strict=True)]
     past = max(abs(edge - cut) for edge, cut in zip(edges, inside, strict=True))
-    if inside[2] - inside[0] < MIN_SIDE or inside[3] - inside[1] < MIN_SIDE:
+    if inside[2] - inside[0] < THIN or inside[3] - inside[1] < THIN:
         log.add("box-empty" if edges == inside else "box-outside", line, coordinates)
         return None
     left, top, right, bottom = inside
