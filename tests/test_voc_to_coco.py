@@ -28,7 +28,7 @@ from voc_files import (
     write_files,
 )
 
-from detaug.converters import KINDS, ConversionError, Finding, VocSummary, voc_to_coco
+from detaug.converters import KINDS, ConversionError, Finding, VocSummary, check_coco, voc_to_coco
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not there: {DATA}")
@@ -76,6 +76,7 @@ def test_box_lies_on_the_painted_pixels(tmp_path: Path) -> None:
         ("zero", (99, 79, 100, 80), [99, 79, 1, 1], {}),
         ("one", (5, 5, 5, 9), [4, 4, 1, 5], {}),  # xmin = xmax is one pixel wide
         ("zero", (5, 5, 5, 9), None, {"box-empty": 1}),
+        ("zero", (50, 5, 50.01, 9), [50, 5, pytest.approx(0.01), 4], {}),  # 50.01 - 50 is less than 0.01
         ("one", (10.5, 20.25, 30, 40), [9.5, 19.25, 20.5, 20.75], {}),
         ("one", ("1.05e1", "2e1", "3E+1", " 40 "), [9.5, 19, 20.5, 21], {}),
         ("one", ("1\n", "+2", "3.", ".4e1"), [0, 1, 3, 3], {}),
@@ -910,6 +911,29 @@ def test_links_back_up_do_not_loop(tmp_path: Path) -> None:
     (root / "Annotations/up").symlink_to(root / "Annotations")
     os.mkfifo(root / "JPEGImages/b.jpg")
     assert len(convert(root)[0]["images"]) == 1
+
+
+def test_a_link_in_a_loop_that_nothing_uses_is_ignored(tmp_path: Path) -> None:
+    root = devkit(tmp_path / "voc", {"a": voc_xml()})
+    for name in ("loop", "Annotations/loop", "JPEGImages/loop.jpg"):
+        (root / name).symlink_to((root / name).name)
+    assert len(convert(root)[0]["images"]) == 1
+    check_coco(tmp_path / "out.json", root / "JPEGImages")
+
+
+@pytest.mark.parametrize("place", ["folder", "fifo", "device", "loop", "nowhere"])
+def test_an_xml_that_is_no_file_does_not_make_its_image_a_negative(tmp_path: Path, place: str) -> None:
+    root = devkit(tmp_path / "voc", {"a": voc_xml()}, {"a.jpg": image_bytes(), "b.jpg": rotated_jpeg(1)})
+    xml = root / "Annotations/b.xml"
+    if place == "folder":
+        xml.mkdir()
+    elif place == "fifo":
+        os.mkfifo(xml)
+    else:
+        xml.symlink_to({"device": "/dev/zero", "loop": "b.xml", "nowhere": "c.xml"}[place])
+    error = refused(root)
+    assert [(found.file, found.kind) for found in error.findings] == [("Annotations/b.xml", "xml-unreadable")]
+    assert [row["file_name"] for row in convert(root, on_error="skip")[0]["images"]] == ["a.jpg"]
 
 
 def test_every_kind_is_tested() -> None:

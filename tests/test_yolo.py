@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,16 @@ def counts(summary: Summary) -> dict[str, int]:
 # Rows
 
 
+@pytest.mark.parametrize("place", ["folder", "fifo", "nowhere"])
+def test_a_label_file_that_is_no_file_does_not_make_its_image_a_negative(tmp_path: Path, place: str) -> None:
+    root = data_set(tmp_path / "yolo", {"a": "0 0.5 0.5 0.5 0.5", "b": ""})
+    label = root / "labels/train/b.txt"
+    label.unlink()
+    {"folder": label.mkdir, "fifo": lambda: os.mkfifo(label), "nowhere": lambda: label.symlink_to("c.txt")}[place]()
+    content, summary = converted(root, on_error="skip")
+    assert ([row["file_name"] for row in content["images"]], counts(summary)) == (["a.jpg"], {"label-unreadable": 1})
+
+
 @pytest.mark.parametrize(
     ("row", "box", "kinds"),
     [
@@ -71,6 +82,7 @@ def counts(summary: Summary) -> dict[str, int]:
         ("0 0.0 0.5 0.2 0.5", [0, 20, 10, 40], {"box-clipped": 1}),
         ("0 1.005 0.5 0.005 0.5", None, {"box-outside": 1}),
         ("0 0.5 0.5 0 0.5", None, {"box-empty": 1}),
+        ("0 0.50005 0.5 0.0001 0.5", [50, 20, 0.01, 40], {}),
         ("0 0.5 0.5 0.5 -0.0", None, {"box-empty": 1}),
         ("0 0.1 0.25 0.3 0.5 0.2 0.75", [10, 20, 20, 40], {"polygon-boxed": 1}),
         ("1 0.1 0.25 0.3 0.5 0.2 0.75 0.05 0.3", [5, 20, 25, 40], {"polygon-boxed": 1}),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,16 +12,20 @@ from pathlib import Path
 PathLike = str | os.PathLike[str]
 
 
-def list_files(folder: Path, extensions: Iterable[str]) -> list[str]:
+def list_files(folder: Path, extensions: Iterable[str], *, regular: bool = True) -> list[str]:
     """Return the files below a folder with one of the extensions, in any case: relative paths, sorted.
 
-    Leaves out hidden files and folders (macOS writes ._name.jpg beside name.jpg) and what is not a regular file.
+    Leaves out hidden files and folders (macOS writes ._name.jpg beside name.jpg). regular: also leave out what is not a
+    regular file: folders, fifos, links that lead nowhere.
     """
     wanted = tuple(extensions)
-    return sorted(name for name in _walk(str(folder)) if name.lower().endswith(wanted))
+    return sorted(
+        name for name, is_file in _walk(str(folder)) if name.lower().endswith(wanted) and (is_file or not regular)
+    )
 
 
-def _walk(top: str) -> Iterator[str]:
+def _walk(top: str) -> Iterator[tuple[str, bool]]:
+    """Yield each entry below a folder, and whether it is a regular file."""
     waiting, seen = [""], set()
     while waiting:
         prefix = waiting.pop()
@@ -31,10 +37,29 @@ def _walk(top: str) -> Iterator[str]:
             for entry in entries:
                 if entry.name.startswith(".") or entry.name == "__MACOSX":
                     continue
-                if entry.is_dir():
+                mode = _mode(entry)
+                if stat.S_ISDIR(mode):
                     waiting.append(f"{prefix}{entry.name}/")
-                elif entry.is_file():
-                    yield prefix + entry.name
+                yield prefix + entry.name, stat.S_ISREG(mode)
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    """Return the kind of a directory entry as in st_mode, of a link that of its target; 0 where it has none."""
+    try:
+        if entry.is_file():  # without a system call, unless it is a link
+            return stat.S_IFREG
+        return stat.S_IFDIR if entry.is_dir() else 0
+    except OSError:  # a link in a loop
+        return 0
+
+
+def require_file(path: PathLike) -> None:
+    """Raise OSError for what is not a regular file: a fifo or a device would wait for ever, or have no end."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
 def stem_of(name: str) -> str:

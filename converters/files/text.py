@@ -6,6 +6,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+from detaug.converters.files.paths import require_file
 from detaug.converters.findings.errors import InputError
 
 MAX_TEXT_BYTES = 8 << 20
@@ -14,7 +15,8 @@ _CONTROL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U0001000
 
 
 def read_text(path: Path) -> str:
-    """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError, InputError."""
+    """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError and InputError."""
+    require_file(path)
     with open(path, "rb") as file:
         data = file.read(MAX_TEXT_BYTES + 1)
     if len(data) > MAX_TEXT_BYTES:

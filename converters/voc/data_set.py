@@ -77,7 +77,7 @@ def read_data_set(reader: PairReader, split: str | None) -> tuple[list[PairResul
     """Return the results that can be used, in the order of the image ids, and every finding."""
     folders, rules = reader.folders, reader.rules
     images = ImageNames(list_files(folders.images, IMAGE_EXTENSIONS))
-    xmls = list_files(folders.annotations, (".xml",))
+    xmls = list_files(folders.annotations, (".xml",), regular=False)
     if not xmls:
         raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC data set")
     pairs, findings = _pairs(folders, split, xmls, images)

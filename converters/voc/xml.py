@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
+from detaug.converters.files.paths import require_file
 from detaug.converters.findings.errors import InputError
 
 MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
@@ -73,6 +74,7 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
 
 def _read_bytes(path: str) -> bytes:
     try:
+        require_file(path)
         with open(path, "rb", buffering=0) as file:
             data = file.read(MAX_XML_BYTES + 1)
     except OSError as error:

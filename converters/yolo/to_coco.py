@@ -17,7 +17,7 @@ from detaug.converters.conversion.summary import Summary, refuse_nothing_left, s
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import read_text
-from detaug.converters.findings.errors import ConversionError
+from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.yolo.files import (
     DataYaml,
@@ -150,10 +150,11 @@ def _read_labels(path: str, dataset: DataYaml, header: ImageHeader, findings: li
     label = _relative_to(dataset.root, path)
     try:
         lines = read_text(Path(path)).split("\n")
-    except FileNotFoundError:
-        findings.append(Finding(label, "label-missing"))
+    except OSError as error:
+        fault = Finding(label, "label-unreadable", note=f"cannot be read: {error.strerror}")
+        findings.append(fault if os.path.lexists(path) else Finding(label, "label-missing"))
         return []
-    except (OSError, ValueError) as error:
+    except InputError as error:
         findings.append(Finding(label, "label-unreadable", note=str(error)))
         return []
     log = LabelLog(label, findings)
