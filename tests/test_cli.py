@@ -98,6 +98,38 @@ def test_several_bad_files_are_one_line_each(tmp_path: Path) -> None:
     assert not (tmp_path / "out.json").exists()
 
 
+TO_IMAGES = "a command takes FILE.json IMAGES, Python da.CocoReader(images=IMAGES, annotations=FILE)"
+TO_A_FOLDER = "a command takes FILE.json OUT_FOLDER, Python (annotations=FILE, output=OUT_FOLDER)"
+
+
+@pytest.mark.parametrize(
+    ("command", "order"),
+    [
+        *((name, TO_IMAGES) for name in ("check", "preview -o x.png", "bench", "tune", "train -o run")),
+        *((name, TO_A_FOLDER) for name in ("convert-coco-to-voc", "convert-coco-to-yolo")),
+    ],
+)
+def test_swapped_arguments_are_named_in_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, order: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_images(tmp_path / "images")
+    write(tmp_path / "train.json", document())
+    expected = f"detaug: images is a folder in the place of the json; {order}\n"
+    assert usage_error(*command.split(), "images", "train.json") == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "train.json"]
+
+
+def test_swapped_arguments_are_named_in_python_and_names_help(tmp_path: Path) -> None:
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "train.json", document())
+    with pytest.raises(da.AnnotationError) as raised:
+        da.CocoReader(path, images)
+    assert str(raised.value) == f"{images} is a folder in the place of the json; {TO_IMAGES}"
+    with pytest.raises(da.AnnotationError, match=f"train.json is a file in the place of the folder; {TO_IMAGES[:9]}"):
+        da.CocoReader(path, tmp_path / "other.json")
+    assert len(da.CocoReader(annotations=path, images=images)) == 3
+
+
 def test_a_folder_that_cannot_be_read_is_one_line(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/voc/Annotations")

@@ -13,6 +13,7 @@ from detaug.converters.check.images import Header, OtherSplit, check_images, rea
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
+from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.atomic import write_json
@@ -54,6 +55,7 @@ def check_coco(
     >>> print(summary.errors, "errors,", summary.warnings, "warnings:", summary.kind_counts)
     0 errors, 14 warnings: {'box-unusual': 2, 'image-unreferenced': 12}
     """
+    check_json_and_folder(annotations, images, IMAGES_ORDER)
     annotations, folder = Path(annotations), Path(images)
     paths = output_files({"clean": clean, "report": report}, annotations, *against)
     table = examine_file(annotations)

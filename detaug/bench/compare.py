@@ -21,6 +21,7 @@ import torch
 
 from detaug.bench.jobs import Job
 from detaug.bench.measure import Result
+from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.findings.errors import InputError
 from detaug.loading.devices import resolve_device
 
@@ -59,6 +60,7 @@ def bench(
     measure; "cached", the loader with images decoded once, is measured only if named. `after_turn`: is called with the
     results so far after each turn. Raises InputError where two loaders do not make the same kind of batches.
     """
+    check_json_and_folder(annotations, images, IMAGES_ORDER)
     device = str(resolve_device(device))
     job = Job(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
     jobs = _jobs(job, workers or (min(16, len(os.sched_getaffinity(0))),), others or {}, only)

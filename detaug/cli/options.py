@@ -45,10 +45,12 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
     return device
 
 
-json_argument = click.argument("annotations", metavar="FILE.json", type=FILE)
-images_argument = click.argument("images", type=FOLDER)
+# The library refuses a folder in the place of the json, and the other way round: it names the order.
+_PATH = click.Path(path_type=Path)
+json_argument = click.argument("annotations", metavar="FILE.json", type=_PATH)
+images_argument = click.argument("images", type=_PATH)
 output_json = click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
-folder_argument = click.argument("output", metavar="OUT_FOLDER", type=FOLDER)
+folder_argument = click.argument("output", metavar="OUT_FOLDER", type=_PATH)
 images = click.option("--images", type=FOLDER, help="The folder that the json's file names are relative to.")
 with_images = click.option(
     "--with-images",

@@ -18,11 +18,11 @@ _MALLOC_OPTIONS = {-1: 1 << 30, -2: 64 << 20, -3: 32 << 20}
 
 @cache
 def keep_freed_memory() -> None:
-    """Let glibc keep freed memory for the next batch, in the whole process; the environment's malloc options come first.
+    """Let glibc keep freed memory for the next batch, unless the environment sets options of malloc.
 
-    Call it once, before the first loader on the CPU. Otherwise glibc returns the memory of a batch to the system, which
-    clears every page that it hands out again; that can make the loader up to 40 % slower. The price: each thread of the
-    process keeps its peak. `detaug train`, `bench`, `tune` and `demo` call it on the CPU; `Loader` does not.
+    Call it once in a process, before the first loader on the CPU. Otherwise glibc returns the memory of a batch to the
+    system, which clears every page that it hands out again; that can make the loader up to 40 % slower. The price: each
+    thread of the process keeps its peak. `detaug train`, `bench`, `tune` and `demo` call it on the CPU; `Loader` does not.
 
     >>> da.keep_freed_memory()
     """

@@ -15,6 +15,7 @@ from nvidia.dali import fn, types
 from detaug.boxes.views import Floats, Ints, Views, padded, pairs, whole_images
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.findings.errors import InputError
 
 Node: TypeAlias = Any
@@ -23,9 +24,9 @@ Node: TypeAlias = Any
 class CocoReader:
     """Images of a folder with the boxes of a COCO json, checked when it is made.
 
-    `images`: the folder that the json's file names are relative to. `annotations`: the json. A mistake in it raises
-    AnnotationError, an InputError that names the entry, and so does a missing file. Regions marked `iscrowd` are not
-    objects to train on and are left out.
+    The arguments may be given by name. `images`: the folder that the json's file names are relative to. `annotations`:
+    the json. A mistake in it raises AnnotationError, an InputError that names the entry, and so does a missing file.
+    Regions marked `iscrowd` are not objects to train on and are left out.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 
@@ -48,9 +49,8 @@ class CocoReader:
     def __init__(
         self, images: str | os.PathLike[str], annotations: str | os.PathLike[str], *, cache: bool = True
     ) -> None:
+        check_json_and_folder(annotations, images, IMAGES_ORDER)
         self.images, self.annotations = Path(images), Path(annotations)
-        if self.annotations.is_dir():
-            raise AnnotationError(f"{annotations} is a folder; the images' folder comes first, then the json")
         self._folder = self.images.absolute()  # a later change of the working folder changes nothing
         data = read_annotations(self.annotations, cache=cache)
         self.image_ids = data.image_ids
