@@ -22,7 +22,7 @@ def keep_freed_memory() -> None:
 
     Call it once in a process, before the first loader on the CPU. Otherwise glibc returns the memory of a batch to the
     system, which clears every page that it hands out again; that can make the loader up to 40 % slower. The price: each
-    thread of the process keeps its peak. `detaug train`, `bench`, `tune` and `demo` call it on the CPU; `Loader` does not.
+    thread of the process keeps its peak. `Loader` does not call it; on the CPU the commands that measure or train do.
 
     >>> da.keep_freed_memory()
     """
