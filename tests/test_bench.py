@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from painted_files import Folder
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import detaug as da
 from detaug.bench import bench, draw_chart, format_table, measure
@@ -139,12 +139,51 @@ def test_the_table_has_medians_ranges_and_ratios_turn_by_turn() -> None:
 def test_the_chart_has_bars_as_long_as_the_rates(tmp_path: Path) -> None:
     draw_chart(result(), tmp_path / "chart.png")
     pixels = np.asarray(Image.open(tmp_path / "chart.png")).astype(int)
-    lengths = [
-        (pixels[84 + 44 * at + 3] == color).all(1).sum()
-        for at, color in enumerate([(0, 114, 178)] + [(170, 178, 186)] * 2)
-    ]
+    colors = [(0, 114, 178), (170, 178, 186), (240, 242, 244)]  # the limit has an outline
+    lengths = [(pixels[84 + 44 * at + 3] == color).all(1).sum() for at, color in enumerate(colors)]
     assert lengths[0] / lengths[2] == pytest.approx(600 / 1800, abs=0.01)
     assert lengths[1] / lengths[2] == pytest.approx(100 / 1800, abs=0.01)
+
+
+def texts_of_the_chart(of: Result, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what is written on the chart, by the font that writes it."""
+    written: list[str] = []
+    draw_text = ImageDraw.ImageDraw.text
+
+    def text(draw: ImageDraw.ImageDraw, xy: Any, text: str, *arguments: Any, **options: Any) -> None:
+        written.append(text)
+        draw_text(draw, xy, text, *arguments, **options)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", text)
+    draw_chart(of, path)
+    return written[2:]
+
+
+def test_the_chart_names_detaug_and_takes_decoding_for_the_limit(tmp_path: Path, monkeypatch: Any) -> None:
+    assert texts_of_the_chart(result(), tmp_path / "chart.png", monkeypatch) == [
+        *("detaug", "600"),
+        *("DALI by hand", "100, detaug is 6.00 x faster"),
+        *("decoding alone", "1,800, the limit: detaug is at 33%"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bench {files} --chart {folder}/no/b.png",
+        "bench {files} --json {folder}/no/b.json",
+        "bench {files} --chart b.gif",
+        "bench {files} --json {folder}",
+        "tune {files} -o {folder}/no/s.json",
+        "tune {files} -o {folder}",
+    ],
+)
+def test_an_output_that_cannot_be_written_is_found_before_anything_is_measured(
+    files: tuple[str, str], tmp_path: Path, command: str, capsys: Any
+) -> None:
+    assert main(command.format(files=" ".join(files), folder=tmp_path).split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert any(text in line for text in ("does not exist", "is a directory", "must end in"))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import torch
 
 from detaug.bench.jobs import Job
 from detaug.bench.loaders import make_loader
+from detaug.converters.conversion.outputs import output_files
 from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
@@ -65,8 +66,9 @@ def tune(
     """Change one setting after the other and adopt what is faster, for about `seconds` at most.
 
     At the end the best settings and the defaults are measured again, interleaved; `output` is written for
-    `Loader(settings=...)`.
+    `Loader(settings=...)`. Raises InputError, before anything is measured, if it cannot be written.
     """
+    output_files({"output": output}, annotations)
     chosen, start = resolve_device(device), time.monotonic()
     loader = make_loader(Job(str(annotations), str(images), preset, batch_size, str(chosen)))
     default = loader.settings

@@ -57,7 +57,13 @@ def bench(
     """
     from detaug.bench import bench as run_bench
     from detaug.bench import draw_chart, format_table
+    from detaug.converters.conversion.outputs import output_files
     from detaug.converters.files.atomic import write_json
+    from detaug.drawing.save import check_output
+
+    output_files({"json": json_file}, annotations)
+    if chart:
+        check_output(chart)
 
     def save(result: dict[str, Any]) -> None:
         if json_file:
