@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command import detaug, usage_error
 from PIL import Image
 from voc_files import (
     HEIGHT,
@@ -28,7 +31,7 @@ from voc_files import (
     write_files,
 )
 
-from detaug.converters import KINDS, ConversionError, Finding, VocSummary, check_coco, voc_to_coco
+from detaug.converters import KINDS, ConversionError, Finding, VocSummary, check_coco, coco_to_yolo, voc_to_coco
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not there: {DATA}")
@@ -259,6 +262,27 @@ def test_classes_give_the_order_and_drop_others(tmp_path: Path) -> None:
     assert summary.class_counts == {"owl": 1, "cat": 1, "yak": 0}
     assert "is not among --classes: dog\n" in str(summary)
     assert "has no object: yak\n" in str(summary)
+
+
+def test_a_class_that_matches_nothing_gets_a_suggestion(tmp_path: Path) -> None:
+    objects = [box_xml(n, 1, 50, 50, name=name) for n, name in enumerate(["RBC", "WBC", "Platelets"], 1)]
+    _, summary = one(tmp_path, *objects, classes=["RBC", "wbc", "platelet", "yak"])
+    text = "has no object: wbc (did you mean WBC?), platelet (did you mean Platelets?), yak\n"
+    assert text in str(summary)
+    unused = [str(found) for found in summary.findings if found.kind == "class-unused"]
+    assert unused[0] == "wbc is listed and has no object; did you mean WBC? [class-unused]"
+
+
+def test_classes_that_leave_no_box_are_refused(tmp_path: Path) -> None:
+    root, report = devkit(tmp_path / "voc", {"a": voc_xml(box_xml(1, 1, 9, 9, name="RBC"))}), tmp_path / "report.json"
+    line = usage_error("convert-voc", root, "-o", tmp_path / "out.json", "--classes", "rbc,wbc", "--report", report)
+    assert "no box is left to write; its boxes have the classes RBC, but classes lists rbc (did you mean RBC?)" in line
+    assert not (tmp_path / "out.json").exists()
+    assert json.loads(report.read_bytes())["counts"] == {"class-not-listed": 1, "class-unused": 2}
+
+
+def test_classes_for_images_without_objects_are_fine(tmp_path: Path) -> None:
+    assert one(tmp_path, classes=["cat"])[1].class_counts == {"cat": 0}
 
 
 def test_classes_without_a_list_are_sorted(tmp_path: Path) -> None:
@@ -886,6 +910,42 @@ def test_an_interrupted_conversion_leaves_the_old_file(tmp_path: Path, monkeypat
         voc_to_coco(root, output)
     assert output.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "voc"]
+
+
+@contextmanager
+def disk_for_files_of(size: int) -> Iterator[None]:
+    """Refuse to write files of more than `size` bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("command", ["convert-voc", "convert-yolo", "merge", "convert-coco-to-voc"])
+def test_a_full_disk_leaves_neither_output_nor_report(tmp_path: Path, command: str) -> None:
+    boxes = [box_xml(1 + n % 50, 1 + n // 50, 90, 70) for n in range(500)]
+    xmls = {f"{n}": voc_xml(*(boxes if n == 9 else boxes[:9])) for n in range(10)}
+    root, before, yolo = devkit(tmp_path / "voc", xmls), tmp_path / "before.json", tmp_path / "yolo"
+    voc_to_coco(root, before)
+    other = tmp_path / "other.json"
+    other.write_text(before.read_text().replace(".jpg", ".png"))
+    coco_to_yolo(before, yolo, images=root / "JPEGImages", with_images="link")
+    report, out = tmp_path / "report.json", tmp_path / "out"
+    arguments: dict[str, list[object]] = {
+        "convert-voc": [root, "-o", out],
+        "convert-yolo": [yolo, "-o", out],
+        "merge": [before, other, "-o", out],
+        "convert-coco-to-voc": [before, out],
+    }
+    with disk_for_files_of(30_000):
+        result = detaug(command, *arguments[command], "--report", report)
+    assert result.code == 2
+    assert "File too large" in result.err
+    assert not report.exists()
+    assert not out.is_file()
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_output_keeps_links_and_the_umask(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from detaug.converters.conversion.folder import (
     write_texts,
 )
 from detaug.converters.conversion.images import missing_images
+from detaug.converters.conversion.inputs import OUTPUT_ORDER, check_json_and_folder
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
@@ -48,9 +49,9 @@ class FolderExport:
         return rows, [*findings, *faults]
 
     def stop_on_errors(self, rows: CocoRows, findings: Sequence[Finding]) -> None:
-        """Write the report. Raises ConversionError for errors that are not to be skipped, or if no image is left."""
+        """Raise ConversionError for errors that are not to be skipped, or if no image is left."""
         stop_on_errors(findings, self.on_error, self.report)
-        refuse_nothing_left(len(rows.images), self.source, findings)
+        refuse_nothing_left(len(rows.images), self.source, findings, self.report)
 
     def write(
         self, rows: CocoRows, texts: Mapping[Path, str], image_folder: Path, progress: Progress | None = None
@@ -87,6 +88,7 @@ def folder_export(
     report: PathLike | None,
 ) -> FolderExport:
     """Check the arguments of a conversion into a folder. Raises ConversionError and InputError."""
+    check_json_and_folder(annotations, output, OUTPUT_ORDER)
     source, folder, image_folder = Path(annotations), Path(output), None if images is None else Path(images)
     check_choice("on_error", on_error, OnError)
     check_with_images(with_images, image_folder)

@@ -15,7 +15,7 @@ from detaug.converters.coco.writer import write_coco
 from detaug.converters.conversion.choices import OnError, check_choice
 from detaug.converters.conversion.classes import alike_classes
 from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
+from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
@@ -77,9 +77,10 @@ def merge_coco(
         merged.add(rows, prefix)
     merged.findings += alike_classes(merged.categories)
     stop_on_errors(merged.findings, on_error, paths.get("report"))
-    refuse_nothing_left(len(merged.images), ", ".join(map(str, sources)), merged.findings)
+    refuse_nothing_left(len(merged.images), ", ".join(map(str, sources)), merged.findings, paths.get("report"))
     info = {"description": f"{len(sources)} COCO json files, merged by detaug"}
-    write_coco(paths["output"], merged.images.values(), merged.annotations, merged.categories.values(), info)
+    with reported(merged.findings, paths.get("report")):
+        write_coco(paths["output"], merged.images.values(), merged.annotations, merged.categories.values(), info)
     return merged.summary(paths, folder)
 
 

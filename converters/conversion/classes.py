@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 from detaug.converters.files.text import name_key
@@ -25,6 +26,18 @@ def read_class_names(text: str) -> list[str]:
     else:
         lines = text.split(",")
     return [line.strip() for line in lines if line.strip()]
+
+
+def unused_classes(listed: Iterable[str], left_out: Iterable[str]) -> Iterator[Finding]:
+    """Yield a finding for each listed name, which no object has; `after` is the most similar name left out, if any."""
+    names = {name_key(name): name for name in left_out}
+    for name in listed:
+        close = get_close_matches(name_key(name), names, 1)
+        similar = names[close[0]] if close else None
+        question = f"; did you mean {similar}?" if similar else ""
+        yield Finding(
+            "", "class-unused", before=name, after=similar, note=f"{name} is listed and has no object{question}"
+        )
 
 
 def alike_classes(names: Iterable[str]) -> Iterator[Finding]:

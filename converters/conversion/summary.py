@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from detaug.converters.conversion.choices import OnError
-from detaug.converters.files.atomic import write_json
+from detaug.converters.files.atomic import json_written_with
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding, count_kinds, report_document
 from detaug.converters.findings.kinds import KINDS
@@ -55,18 +57,31 @@ class Summary:
 
 
 def stop_on_errors(findings: Sequence[Finding], on_error: OnError, report: Path | None) -> None:
-    """Write the report, if there is to be one; raise ConversionError for errors if on_error is "stop"."""
-    if report:
-        write_json(report, report_document(findings))
+    """Write the report and raise ConversionError, if there are errors and on_error is "stop"."""
     errors = [finding for finding in findings if finding.effect == "error"]
     if errors and on_error == "stop":
-        raise ConversionError("\n".join(_problem_lines(errors, report)), errors)
+        refuse(ConversionError("\n".join(_problem_lines(errors, report)), errors), findings, report)
 
 
-def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding]) -> None:
-    """Raise ConversionError where no image is left to write."""
+def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding], report: Path | None) -> None:
+    """Write the report and raise ConversionError, if no image is left to write."""
     if not images:
-        raise ConversionError(f"{source}: no image is left to write; nothing was written", findings)
+        message = f"{source}: no image is left to write; nothing was written"
+        refuse(ConversionError(message, findings), findings, report)
+
+
+def refuse(error: ConversionError, findings: Sequence[Finding], report: Path | None) -> NoReturn:
+    """Write the report, if there is to be one, and raise the error."""
+    with reported(findings, report):
+        pass
+    raise error
+
+
+@contextmanager
+def reported(findings: Sequence[Finding], report: Path | None) -> Iterator[None]:
+    """Write the report, if there is to be one, together with what the block writes: both or none."""
+    with json_written_with(report, report_document(findings)) if report else nullcontext():
+        yield
 
 
 def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[str]:
@@ -99,5 +114,11 @@ def _class_names(summary: Summary, kind: str) -> str:
     """Return the names of classes where a misspelt one would show."""
     if kind not in ("class-not-listed", "class-unused"):
         return ""
-    names = list(dict.fromkeys(str(finding.before) for finding in summary.findings if finding.kind == kind))
-    return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
+    return ": " + listed_names(finding for finding in summary.findings if finding.kind == kind)
+
+
+def listed_names(findings: Iterable[Finding]) -> str:
+    """Return the class names of findings, each once, with the name that a misspelt one may mean."""
+    names = list(dict.fromkeys((str(finding.before), finding.after) for finding in findings))
+    texts = [f"{name} (did you mean {similar}?)" if similar else name for name, similar in names[:_MOST_NAMES_SHOWN]]
+    return ", ".join(texts) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)

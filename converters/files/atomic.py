@@ -14,8 +14,20 @@ from detaug.converters.files.paths import PathLike
 
 def write_json(path: PathLike, document: object) -> None:
     """Write one document as json, indented for people."""
+    with json_written_with(path, document):
+        pass
+
+
+@contextmanager
+def json_written_with(path: PathLike, document: object) -> Iterator[None]:
+    """Write one document as `write_json` does, but only if the block ends without an error.
+
+    The document is on the disk before the block begins, so that a full disk stops it.
+    """
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
-    write_atomically(path, [text, "\n"])
+    with replacing(path) as temporary:
+        _write(temporary, [text, "\n"])
+        yield
 
 
 def write_atomically(path: PathLike, chunks: Iterable[str | bytes | memoryview], *, sync: bool = True) -> None:
@@ -24,7 +36,12 @@ def write_atomically(path: PathLike, chunks: Iterable[str | bytes | memoryview],
     Text is written as UTF-8; lone surrogates, which file names that are not UTF-8 have, become json's escapes.
     For `sync` and errors see `replacing`.
     """
-    with replacing(path, sync=sync) as temporary, open(temporary, "wb") as file:
+    with replacing(path, sync=sync) as temporary:
+        _write(temporary, chunks)
+
+
+def _write(path: Path, chunks: Iterable[str | bytes | memoryview]) -> None:
+    with path.open("wb") as file:
         for chunk in chunks:
             file.write(chunk.encode("utf-8", "backslashreplace") if isinstance(chunk, str) else chunk)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from detaug.converters.conversion.classes import alike_classes
+from detaug.converters.conversion.classes import alike_classes, unused_classes
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.digests import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
@@ -177,9 +177,8 @@ def _identical_images(results: list[PairResult], folders: Folders) -> Iterator[F
         yield Finding(folders.image_prefix + names[position], "image-identical", after=names[earlier])
 
 
-def _class_findings(results: Iterable[PairResult], rules: VocRules) -> Iterator[Finding]:
+def _class_findings(results: Sequence[PairResult], rules: VocRules) -> Iterator[Finding]:
     found = {name for result in results for name in result.names}
-    for name in rules.classes or ():
-        if name not in found:
-            yield Finding("", "class-unused", before=name)
+    left_out = {str(each.before) for result in results for each in result.findings if each.kind == "class-not-listed"}
+    yield from unused_classes((name for name in rules.classes or () if name not in found), sorted(left_out))
     yield from alike_classes(sorted(found))

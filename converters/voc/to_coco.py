@@ -10,9 +10,17 @@ from detaug.converters.coco.writer import Row, annotation_row, category_rows, wr
 from detaug.converters.conversion.choices import OnError
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    listed_names,
+    refuse,
+    refuse_nothing_left,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import InputError
+from detaug.converters.findings.errors import ConversionError, InputError
+from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.boxes import Origin
 from detaug.converters.voc.data_set import PairReader, read_data_set
 from detaug.converters.voc.folders import find_folders
@@ -86,9 +94,11 @@ def voc_to_coco(
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
     results, findings = read_data_set(PairReader(folders, rules, jobs, progress), split)
     stop_on_errors(findings, rules.on_error, paths.get("report"))
-    refuse_nothing_left(len(results), root, findings)
+    refuse_nothing_left(len(results), root, findings, paths.get("report"))
     class_counts = _class_counts(results, rules)
-    _write(paths["output"], results, list(class_counts), rules)
+    _refuse_other_classes(class_counts, root, findings, paths.get("report"))
+    with reported(findings, paths.get("report")):
+        _write(paths["output"], results, list(class_counts), rules)
     return VocSummary(
         output=paths["output"],
         image_folder=folders.images,
@@ -108,6 +118,18 @@ def _class_counts(results: Iterable[PairResult], rules: VocRules) -> dict[str, i
     """Count the boxes of each class, in the order of the category ids."""
     counts = Counter(name for result in results for name in result.names)
     return {name: counts[name] for name in rules.classes or sorted(counts)}
+
+
+def _refuse_other_classes(
+    class_counts: dict[str, int], root: PathLike, findings: Sequence[Finding], report: Path | None
+) -> None:
+    """Raise ConversionError where the list of classes leaves no box."""
+    left_out = [finding for finding in findings if finding.kind == "class-not-listed"]
+    if left_out and not any(class_counts.values()):
+        unused = listed_names(finding for finding in findings if finding.kind == "class-unused")
+        names = listed_names(left_out)
+        message = f"{root}: no box is left to write; its boxes have the classes {names}, but classes lists {unused}"
+        refuse(ConversionError(message, findings), findings, report)
 
 
 def _write(path: Path, results: list[PairResult], class_names: list[str], rules: VocRules) -> None:

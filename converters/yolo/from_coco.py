@@ -11,7 +11,7 @@ from detaug.converters.coco.export import FolderExport, folder_export
 from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
 from detaug.converters.conversion.choices import OnError, WithImages, check_choice
 from detaug.converters.conversion.progress import Progress
-from detaug.converters.conversion.summary import Summary
+from detaug.converters.conversion.summary import Summary, reported
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import read_text
@@ -81,8 +81,9 @@ def coco_to_yolo(
     yaml_text = _data_yaml(yaml_file, split, list(rows.table.categories.values()))
     image_folder = export.folder / "images" / split
     labels = {Path(label_file(image_folder / rows.file_name(at))): label_text(rows, at, boxes) for at, boxes in rows}
-    export.write(rows, labels, image_folder, progress)
-    write_atomically(yaml_file, [yaml_text])
+    with reported(findings, export.report):
+        export.write(rows, labels, image_folder, progress)
+        write_atomically(yaml_file, [yaml_text])
     put = "" if export.brings_images else f", after putting the images into {image_folder} (or --with-images link)"
     return export.summary(rows, findings, image_folder, f"train with it: yolo detect train data={yaml_file}{put}")
 

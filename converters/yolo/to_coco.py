@@ -13,7 +13,7 @@ from detaug.converters.conversion.choices import OnError, check_choice
 from detaug.converters.conversion.images import header_findings
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress, with_progress
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
+from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import read_text
@@ -86,9 +86,10 @@ def yolo_to_coco(
     class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
     findings = [*_findings(images, results, class_counts)]
     stop_on_errors(findings, on_error, paths.get("report"))
-    refuse_nothing_left(len(usable), source, findings)
+    refuse_nothing_left(len(usable), source, findings, paths.get("report"))
     info = {"description": "YOLO labels, converted by detaug", "split": split}
-    write_coco(paths["output"], _image_rows(usable), _annotation_rows(usable), category_rows(class_counts), info)
+    with reported(findings, paths.get("report")):
+        write_coco(paths["output"], _image_rows(usable), _annotation_rows(usable), category_rows(class_counts), info)
     return Summary(
         output=paths["output"],
         image_folder=images.folder,
