@@ -743,6 +743,16 @@ def test_the_devkit_of_several_years_is_refused_with_the_remedy(tmp_path: Path) 
     assert "VOC2007, VOC2012; convert each" in str(refused(tmp_path / "VOCdevkit"))
 
 
+@pytest.mark.parametrize(
+    ("folder", "options"), [("Annotations", {}), ("Annotations", {"split": "a"}), ("JPEGImages", {})]
+)
+def test_one_folder_of_a_data_set_names_the_data_set(tmp_path: Path, folder: str, options: Any) -> None:
+    root = devkit(tmp_path / "voc", {"a": voc_xml(), "b": voc_xml()}, splits={"a": "a\n"})
+    assert str(refused(root / folder, **options)) == (
+        f"{root / folder} is one folder of a VOC data set; give the folder above it: convert {root}"
+    )
+
+
 def test_a_split_keeps_its_order(tmp_path: Path) -> None:
     xmls = {stem: voc_xml(box_xml(n, 1, 9, 9)) for n, stem in enumerate("abcd", 1)}
     root = devkit(tmp_path / "voc", xmls, splits={"train": "\ufeffc\r\n\r\n# a comment\r\na \r\nb.jpg\r\nc\r\n"})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.findings.errors import ConversionError
 
 
@@ -38,6 +39,8 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
     for folder in filter(None, (root, images, annotations)):
         if not folder.is_dir():
             raise ConversionError(f"{folder} is not a folder; give the folder of the VOC data set")
+    if images is None and annotations is None:
+        _refuse_folder_of_a_data_set(root)
     children = {path.name.lower(): path for path in sorted(root.iterdir(), reverse=True) if path.is_dir()}
     if annotations is None:
         annotations = children.get("annotations", root)
@@ -47,6 +50,18 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
     if annotations == images == root:
         _refuse_devkit_parent(root)
     return Folders(root, annotations, images)
+
+
+def _refuse_folder_of_a_data_set(root: Path) -> None:
+    """Raise ConversionError for the Annotations or JPEGImages of a data set, unless it has the other one's files."""
+    partner, extensions = _PARTNERS.get(root.resolve().name.lower(), ("", ()))
+    above = root.resolve().parent if root.name in ("", "..") else root.parent
+    has_partner = partner and any(path.name.lower() == partner for path in above.iterdir())
+    if has_partner and not any(path.suffix.lower() in extensions for path in root.iterdir()):
+        raise ConversionError(f"{root} is one folder of a VOC data set; give the folder above it: convert {above}")
+
+
+_PARTNERS = {"annotations": ("jpegimages", IMAGE_EXTENSIONS), "jpegimages": ("annotations", (".xml",))}
 
 
 def _refuse_devkit_parent(root: Path) -> None:
