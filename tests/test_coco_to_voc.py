@@ -191,7 +191,12 @@ def change(where: str, at: int = 0, **values: object) -> Document:
         (change("annotations", category_id=9), "entry-invalid", "category_id 9 is not among"),
         (change("images", file_name="../a.jpg"), "entry-invalid", "must not lead outside the image folder"),
         (change("images", file_name="b.png"), "stem-repeated", "b.jpg: two images differ only in their extension"),
-        (change("images", file_name="a\n.jpg"), "file-name-unusable", "has control characters"),
+        (change("images", file_name="a\n.jpg"), "file-name-unusable", r"a\n.jpg: its name has control characters"),
+        (
+            change("images", file_name="a\udce9.jpg"),
+            "file-name-not-utf8",
+            r"a\udce9.jpg: the image's file name is not",
+        ),
     ],
 )
 def test_bad_entries_stop_or_are_skipped(tmp_path: Path, content: Document, kind: str, message: str) -> None:

@@ -457,6 +457,27 @@ def test_crowds_and_keys_are_left_out_and_counted(tmp_path: Path) -> None:
     assert summary.findings[1].before == ["annotations.difficult", 1]
 
 
+def test_another_order_of_images_is_reported(tmp_path: Path) -> None:
+    content = document()
+    assert "order-changed" not in exported(content, tmp_path)[1].kind_counts
+    content["images"].reverse()
+    root, summary = exported(content, tmp_path, images=write_images(tmp_path / "images"), with_images="copy")
+    assert summary.kind_counts["order-changed"] == 1
+    assert "order of the images: converted back" in str(summary)
+    after, _ = converted(root)
+    assert [row["file_name"] for row in after["images"]] == ["a.jpg", "b.jpg", "sub/c.png"]
+
+
+def test_names_are_printed_on_one_line(tmp_path: Path) -> None:
+    content = document()
+    content["images"][0]["file_name"] = "new\nline\udce9\x1b.jpg"
+    error = detaug("convert-coco-to-yolo", write(tmp_path / "train.json", content), tmp_path / "yolo").err
+    assert error.splitlines()[0].startswith(
+        r"detaug: new\nline\udce9\x1b.jpg: the image's file name is not valid UTF-8"
+    )
+    assert error.count("\n") == 2
+
+
 def test_bad_entries_stop_or_are_skipped(tmp_path: Path) -> None:
     content = document()
     content["annotations"][0]["bbox"] = [1, 2, -3, 4]

@@ -10,7 +10,7 @@ from detaug.converters.check.clean import Cleaned
 from detaug.converters.coco.table import Table
 from detaug.converters.findings.entries import Findings
 from detaug.converters.findings.kinds import CHECK_KINDS, Severity
-from detaug.converters.findings.text import counted, shown
+from detaug.converters.findings.text import counted, on_one_line, shown
 
 _EXAMPLES = 3
 _MOST_CLASSES = 40
@@ -68,7 +68,7 @@ class CheckSummary:
         return sum(count for kind, count in self.kind_counts.items() if CHECK_KINDS[kind].effect == severity)
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(map(on_one_line, _lines(self)))
 
 
 def _finding(table: Table, group: Findings, row: int) -> CheckFinding:

@@ -13,7 +13,7 @@ import numpy as np
 
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Ints, Mask, Table
-from detaug.converters.files.text import is_plain, joined_spaces
+from detaug.converters.files.text import is_plain, is_utf8, joined_spaces
 from detaug.converters.findings.entries import Findings, Where
 from detaug.converters.findings.errors import AnnotationError, ConversionError
 from detaug.converters.findings.finding import Finding
@@ -144,7 +144,9 @@ def stem_findings(rows: CocoRows) -> Iterator[tuple[int, Finding]]:
     for at in rows.images.tolist():
         name = rows.file_name(at)
         other = seen.setdefault(posixpath.splitext(name)[0], name)
-        if not is_plain(name):
+        if not is_utf8(name):
+            yield at, Finding(name, "file-name-not-utf8", before=name)
+        elif not is_plain(name):
             yield at, Finding(name, "file-name-unusable", before=name, note="its name has control characters")
         elif other != name:
             yield at, Finding(name, "stem-repeated", before=name, after=other)

@@ -13,7 +13,7 @@ from detaug.converters.files.atomic import json_written_with
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding, count_kinds, report_document
 from detaug.converters.findings.kinds import KINDS
-from detaug.converters.findings.text import counted
+from detaug.converters.findings.text import counted, on_one_line
 
 _MOST_PROBLEMS_SHOWN = 100
 _MOST_NAMES_SHOWN = 8
@@ -53,7 +53,7 @@ class Summary:
         return count_kinds(self.findings)
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(map(on_one_line, _lines(self)))
 
 
 def stop_on_errors(findings: Sequence[Finding], on_error: OnError, report: Path | None) -> None:

@@ -32,6 +32,11 @@ def is_plain(text: str) -> bool:
     return not _CONTROL.search(text)
 
 
+def is_utf8(name: str) -> bool:
+    """Return whether a file name is valid UTF-8: Python reads other bytes as lone surrogates."""
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
+
+
 def joined_spaces(text: str) -> str:
     """Return text without spaces around it and with one space between words, as converters write class names."""
     return " ".join(text.split())

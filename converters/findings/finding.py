@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from detaug.converters.findings.kinds import KINDS, Effect
+from detaug.converters.findings.text import on_one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Finding:
         position = self.file if self.line is None else f"{self.file}:{self.line}"
         start = f"{position}: " if position else ""  # no file: about the data set as a whole
         which = "" if self.object_index is None else f"object {self.object_index}: "
-        return f"{start}{which}{self.note or KINDS[self.kind].meaning} [{self.kind}]"
+        return on_one_line(f"{start}{which}{self.note or KINDS[self.kind].meaning} [{self.kind}]")
 
 
 def has_error(findings: Iterable[Finding]) -> bool:

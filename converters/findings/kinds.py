@@ -37,7 +37,7 @@ KINDS: dict[str, Kind] = {
     "image-shared": Kind("error", "the image found for an XML already belongs to another XML"),
     "image-unreadable": Kind("error", "the image's header cannot be read"),
     "image-format": Kind("error", "the image is in a format that DALI does not decode, or crashes on"),
-    "file-name-not-utf8": Kind("error", "the image's file name is not valid UTF-8, so json cannot store it"),
+    "file-name-not-utf8": Kind("error", "the image's file name is not valid UTF-8; rename the file"),
     "split-entry-missing": Kind("error", "the split names something that has neither an XML nor an image"),
     "file-name-unusable": Kind("error", "a name has control characters, which the output cannot contain"),
     "stem-repeated": Kind(
@@ -69,6 +69,10 @@ KINDS: dict[str, Kind] = {
     "crowd-difficult": Kind("repaired", "a crowd (iscrowd 1) was marked difficult, the nearest that VOC has"),
     "unlabelled-kept": Kind("noted", "an image has no XML and was kept as an image without boxes"),
     "image-joined": Kind("noted", "an image is in two of the files that are merged; its boxes were combined"),
+    "order-changed": Kind(
+        "noted",
+        "YOLO does not keep the order of the images: converted back, they and their ids are in that of the names",
+    ),
     "label-missing": Kind("noted", "an image has no label file and was kept as an image without boxes"),
     "coordinate-zero": Kind("noted", "coordinates of 0 occur, though pixels count from 1 (--origin one)"),
     "box-repeated": Kind("noted", "an object has the class and the box of an earlier one in its image"),

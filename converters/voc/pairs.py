@@ -13,7 +13,7 @@ from detaug.converters.conversion.choices import OnError, check_choice
 from detaug.converters.conversion.images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.paths import folded, last_part, stem_of
-from detaug.converters.files.text import joined_spaces
+from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.voc.boxes import Origin, to_coco_box
@@ -115,13 +115,12 @@ def _unusable_xml(pair: Pair, error: XmlError, folders: Folders) -> PairResult:
 def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, rules: VocRules) -> PairResult:
     image = _choose_image(pair.images, annotation)
     file = folders.image_prefix + image
+    if not is_utf8(image):
+        return PairResult(pair.xml, image, findings=(Finding(file, "file-name-not-utf8"),))
     try:
         header = read_image_header(os.path.join(folders.images, image))
-        image.encode()
     except ImageError as error:
         return PairResult(pair.xml, image, findings=(Finding(file, error.kind, note=str(error)),))
-    except UnicodeEncodeError:
-        return PairResult(pair.xml, image, findings=(Finding(file, "file-name-not-utf8"),))
     findings = [*header_findings(image, file, header)]
     result = PairResult(pair.xml, image, "", header.width, header.height, header.fingerprint)
     if annotation is None:

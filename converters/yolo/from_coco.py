@@ -49,7 +49,8 @@ def coco_to_yolo(
     or "skip" these. report: a json file for every finding. progress: called with (files written, files in all).
 
     Crowds, which are not single objects, are left out and counted, and so are keys without a place in YOLO (difficult,
-    segmentation, ...). Existing files with other content are an error. data.yaml is written last.
+    segmentation, ...). YOLO has no order of images; a finding says so where converting back would change it. Existing
+    files with other content are an error. data.yaml is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -94,6 +95,9 @@ def _read(export: FolderExport) -> tuple[CocoRows, list[Finding]]:
     notes = [f"{rows.table.entry('annotations', at)}a crowd was left out" for at in crowds]
     findings += [Finding(str(export.source), "crowd-dropped", note=note) for note in notes]
     rows = rows.without((), crowds)
+    names = [*map(rows.file_name, rows.images.tolist())]
+    if names != sorted(names):
+        findings.append(Finding(str(export.source), "order-changed"))
     return rows, [*findings, *clipped(rows), *dropped_keys(rows)]
 
 

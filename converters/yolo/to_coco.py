@@ -16,7 +16,7 @@ from detaug.converters.conversion.progress import Progress, with_progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import read_text
+from detaug.converters.files.text import is_utf8, read_text
 from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.yolo.files import (
@@ -136,13 +136,12 @@ def _refuse_no_labels(images: SplitImages, results: Sequence[_LabelledImage]) ->
 
 def _read_image(dataset: DataYaml, folder: Path, name: str) -> _LabelledImage:
     path = os.path.join(folder, name)
+    if not is_utf8(name):
+        return _LabelledImage(name, None, [], [Finding(name, "file-name-not-utf8")])
     try:
-        name.encode()
         header = read_image_header(path)
     except ImageError as error:
         return _LabelledImage(name, None, [], [Finding(name, error.kind, note=str(error))])
-    except UnicodeEncodeError:
-        return _LabelledImage(name, None, [], [Finding(name, "file-name-not-utf8")])
     findings = [*header_findings(name, name, header)]
     return _LabelledImage(name, header, _read_labels(label_file(path), dataset, header, findings), findings)
 
