@@ -99,6 +99,11 @@ RECIPES = {
         da.Mosaic(p=0.7),
         da.ColorJitter(0.3),
     ],
+    "mosaic with a rim": [
+        da.RandomZoomOut(2.0, p=1, fill=(10, 20.4, 255)),
+        da.Resize((30, 64), letterbox="top-left", fill=(10, 20.4, 255)),
+        da.Mosaic(p=0.7, center=(0, 1)),
+    ],
     "cutmix": [da.Resize((50, 60)), da.CutMix(p=1), da.Normalize(da.presets.IMAGENET_MEAN)],
     "normalised": [*SSD, da.ColorJitter(0.5), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)],
     "float16": [da.Resize((60, 80)), da.Normalize(dtype="float16")],

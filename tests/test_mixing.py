@@ -33,9 +33,9 @@ def key(label: int, box: Any) -> tuple[Any, ...]:
     return (int(label), *np.round(np.asarray(box, float), 3).tolist())
 
 
-def check_batch(before: da.eager.Samples, op: Any) -> int:
+def check_batch(before: da.eager.Samples, op: Any, resize: da.Resize = RESIZE) -> int:
     """Compare with the objects that the rule keeps, each with the hull of its pixels. Return how many are partners'."""
-    after, joined = before.then(op), 0
+    after, joined = before.then(resize, op), 0
     for at, image in enumerate(after.images):
         left = [piece for piece in pieces(image, before) if stays(op, piece.image == at, piece)]
         expected = sorted(key(piece.label, piece.box) for piece in left)
@@ -63,7 +63,64 @@ def check_batch(before: da.eager.Samples, op: Any) -> int:
 )
 @pytest.mark.parametrize("n", [32, *slow(2, 3)])
 def test_boxes_lie_on_the_pixels_of_their_objects(op: da.Op, n: int, device: str) -> None:
-    assert sum(check_batch(coded_batch(seed, n, SIZE, device).then(RESIZE), op) for seed in range(1 + 20 // n)) > 5
+    assert sum(check_batch(coded_batch(seed, n, SIZE, device), op) for seed in range(1 + 20 // n)) > 5
+
+
+LETTERBOX = da.Resize(SIZE, letterbox="center", fill=NOWHERE)
+
+
+def narrow_and_low(seed: int, device: str = "cpu") -> da.eager.Samples:
+    """16 coded images as high or as wide as LETTERBOX, so that it does not resample them, with two boxes each."""
+    rng = np.random.default_rng(seed)
+    sizes = [(80, int(width)) for width in rng.integers(30, 101, 8)] + [(int(h), 100) for h in rng.integers(24, 81, 8)]
+    boxes = [[[2, 3, width // 2, 20], [width - 20, height - 20, width, height]] for height, width in sizes]
+    labels = [[10 * at + 1, 10 * at + 2] for at in range(16)]
+    return da.batch([coded(at, size) for at, size in enumerate(sizes)], boxes, labels, seed=seed, device=device)
+
+
+@pytest.mark.parametrize("op", [MOSAIC, da.Mosaic(center=(0, 1)), CUTMIX, COPY_PASTE], ids=repr)
+def test_boxes_lie_on_their_objects_in_images_with_a_border(op: da.Op, device: str) -> None:
+    assert check_batch(narrow_and_low(0, device), op, LETTERBOX) > 5
+
+
+def test_the_tiles_of_a_mosaic_touch_and_the_border_is_at_the_rim(device: str) -> None:
+    """As in Ultralytics' mosaic: next to the point in the middle are four images, and fill only beyond their ends."""
+    source, filled = narrow_and_low(1, device), 0
+    after = source.then(LETTERBOX, da.Mosaic(center=(0.1, 0.9)))
+    for image, middle in zip(after.images, np.round(after.params[-1]["center"] * SIZE[::-1]).astype(int), strict=True):
+        (x, y), ids = middle, origins(image)[..., 0]
+        for half in (ids[:y][::-1], ids[y:]):
+            for tile in (half[:, :x][:, ::-1], half[:, x:]):  # each quadrant, seen from the point
+                height, width = source.source_images[tile[0, 0]].shape[:2]
+                expected = np.full(tile.shape, -1)
+                expected[:height, :width] = tile[0, 0]
+                assert np.array_equal(tile, expected)
+                filled += (tile < 0).sum()
+    assert filled > 1000
+
+
+def test_a_mosaic_of_photographs_of_one_shape_has_no_border() -> None:
+    photos = [np.full((480, 640, 3), 200 - at, np.uint8) for at in range(8)]
+    for image in da.batch(photos).then(*da.presets.yolo640()[:3]).images:
+        assert image.min() > 190
+
+
+@pytest.mark.parametrize("fill", [(255.0, 255.0, 255.0), (10.0, 20.4, 30.6)])
+def test_a_mosaic_after_other_ops_has_their_fill(fill: tuple[float, float, float], device: str) -> None:
+    """The fill of a zoom-out goes to the rim; a mosaic of mosaics has none of its own."""
+    samples = da.batch([np.full((40, 50, 3), 100, np.uint8)] * 8, device=device)
+    zoomed = samples.then(da.RandomZoomOut(3, p=1, fill=fill), RESIZE)
+    for image in zoomed.then(da.Mosaic()).images:
+        assert {tuple(color) for color in image.reshape(-1, 3).tolist()} == {(100,) * 3, tuple(np.round(fill))}
+    white = [(image == np.round(fill)).all(2).mean() for image in zoomed.then(da.Mosaic(), da.Mosaic()).images]
+    assert 0 < np.mean(white) < 1
+
+
+@pytest.mark.parametrize(("n", "different"), [(2, 2), (3, 3), (4, 4), (5, 4), (32, 4)])
+def test_the_images_of_a_mosaic_are_different_ones_where_the_batch_has_them(n: int, different: int) -> None:
+    for seed in range(8):
+        for image in coded_batch(seed, n, SIZE).then(RESIZE, da.Mosaic()).images:
+            assert len(np.unique(origins(image)[..., 0])) == different
 
 
 def test_a_mosaic_shows_four_images_at_full_size(device: str) -> None:

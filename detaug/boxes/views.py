@@ -54,7 +54,7 @@ class Views:
     slot: Ints
     """(N,): the position of each image among those that are rendered together, of one batch or several."""
     fill: Fill | None = None
-    """RGB, 0..255, of what lies outside of the source; None while the view cannot reach there."""
+    """RGB, 0..255, of what lies outside of the source; None while the view cannot reach there, and for mixed images."""
     turned: bool = False
     """Whether the view's axes may differ from the source's."""
     projective: bool = False
@@ -237,6 +237,7 @@ class Views:
             boxes=padded(boxes[real], count, 0),
             labels=padded(labels[real], count, -1),
             visible=padded(visible[real], count, 1),
+            fill=None,
             outlines=None,
         )
 

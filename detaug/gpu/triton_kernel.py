@@ -44,15 +44,17 @@ def render(
     """Write `out`, (images, 3, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
     `sources`: the bytes of all source images. `parameters`: a `TILE` for each tile of each image, later ones over
-    earlier ones, as float32; `offsets`: the same memory as int64. Colour, mean and scale are the first tile's.
+    earlier ones, as float32; `offsets`: the same memory as int64. Colour, mean and scale are the first tile's, and so
+    is the fill where no tile is.
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
     for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
         image, y, x = (block // (down * across)).to(tl.int64), block // across % down * ROWS, block % across * COLUMNS
         y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
         first = image * tiles * LENGTH
-        r = tl.zeros([ROWS, COLUMNS], tl.float32)
-        g, b = r, r
+        r = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(parameters + first + FILL)
+        g = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(parameters + first + FILL + 1)
+        b = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(parameters + first + FILL + 2)
         for tile in range(tiles):
             at = first + tile * LENGTH
             source = sources + tl.load(offsets + (at + OFFSET) // 2)

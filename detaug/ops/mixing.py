@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 from nvidia.dali import fn
 
-from detaug.boxes.views import Floats, Ints, Views, padded, pairs, part_matrix
+from detaug.boxes import polygons
+from detaug.boxes.views import Bools, Floats, Ints, Views, inverse, padded, pairs, part_matrix
 from detaug.ops.arguments import Range, check, check_p, check_range, check_share, is_number, is_whole
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
@@ -20,26 +21,48 @@ from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 from detaug.ops.resize import first_of_batch
 
 
-def partners(views: Views, drawn: Floats) -> Ints:
-    """Return indices (N, ...) of other images of each image's batch; a single image is its own partner.
+def partner_of_each(views: Views, drawn: Floats) -> Ints:
+    """Return (N,): the index of another image of each image's batch; a single image is its own partner.
 
-    `drawn`: (N, ...) in [0, 1).
+    `drawn`: (N,) in [0, 1).
+    """
+    return partners(views, drawn[:, None])[:, 0]
+
+
+def partners(views: Views, drawn: Floats) -> Ints:
+    """Return indices (N, K) of K different images of each image's batch, not the image itself.
+
+    `drawn`: (N, K) in [0, 1). In a batch of K images or fewer some come twice; a single image is its own partner.
     """
     first = first_of_batch(views)
     count = np.searchsorted(views.batch, views.batch, side="right") - first
-    own = np.arange(len(views)) - first
-    first, count, own = (each.reshape(-1, *[1] * (drawn.ndim - 1)) for each in (first, count, own))
-    return np.asarray(first + (own + 1 + np.floor(drawn * (count - 1)).astype(np.int64)) % count)
+    own, others = np.arange(len(views)) - first, count - 1
+    steps = np.zeros((len(views), 0), np.int64)  # from the image to its partners, less one
+    for at, share in enumerate(drawn.T):
+        enough = others > at
+        step = np.floor(share * np.where(enough, others - at, others)).astype(np.int64)
+        for earlier in np.sort(steps, axis=1).T:
+            step += enough & (step >= earlier)
+        steps = np.column_stack([steps, step])
+    return np.asarray(first[:, None] + (own[:, None] + 1 + steps) % count[:, None])
 
 
 class PasteTiles(PixelOp):
-    """Pastes rectangles of the batch's images, later ones over earlier ones, planned as "tiles" (see `_tiles`)."""
+    """Pastes rectangles of the batch's images, later ones over earlier ones, planned as "tiles" (see `_tiles`).
+
+    Where no tile is, the image has the fill of `views`; the plan then has those rectangles as "gaps" (see `_gaps`).
+    """
 
     mixes: ClassVar[bool] = True
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         tiles = planned["tiles"]  # all in one input: a feed costs DALI more than an index in its graph
-        return fn.multi_paste(image, in_ids=tiles[0, :, 0], in_anchors=tiles[1], out_anchors=tiles[2], shapes=tiles[3])
+        image = fn.multi_paste(image, in_ids=tiles[0, :, 0], in_anchors=tiles[1], out_anchors=tiles[2], shapes=tiles[3])
+        if "gaps" not in planned or views.fill is None:
+            return image
+        corner, shape = planned["gaps"][0], planned["gaps"][1]
+        fill = [float(round(value)) for value in views.fill]
+        return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=fill)
 
 
 def _tiles(views: Views, images: Ints, source: Floats, target: Floats) -> Arrays:
@@ -69,10 +92,11 @@ class Mosaic(PasteTiles):
     """Combine the image and three of its batch as 2 x 2 tiles, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
 
     The tiles meet at one point, whose x and y are drawn from `center`, as shares of width and height. Each tile shows a
-    part of an image at full size, not resampled: the part next to the point in Ultralytics' mosaic, so the top left
-    tile shows the bottom right of its image. With `center=(0, 1)` it is the middle of Ultralytics' mosaic of twice the
-    width and height. The image itself is in any of the four quadrants (Ultralytics: top left); partners are drawn
-    independently, so an image may come twice.
+    part of an image at full size, not resampled: the part next to the point, as in Ultralytics' mosaic, so the top left
+    tile shows the bottom right of its image. Fill around an image, such as the border of a letterbox, is left out: the
+    images touch, and the fill is at the rim of the mosaic, where an image ends before the rim. With `center=(0, 1)` it
+    is the middle of Ultralytics' mosaic of twice the width and height. The image itself is in any of the four quadrants
+    (Ultralytics: top left); the four images are different ones if the batch has four.
 
     Boxes are clipped to their tile, and dropped if less than `min_visibility` of their area is in it or what is left is
     thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch` on, counted from 0, the
@@ -117,24 +141,53 @@ class Mosaic(PasteTiles):
         own = np.arange(len(views))[:, None]
         images = np.concatenate([own, partners(views, drawn["partners"])], axis=1)
         quadrant = (drawn["quadrant"][:, None] + np.arange(4)) % 4  # of the own image, then of the partners
-        source, target = _quadrants(views, drawn["center"], quadrant)
+        after = np.stack([quadrant % 2, quadrant // 2], axis=2) == 1  # (N, 4, 2): whether it is right, bottom
+        middle = np.round(drawn["center"] * views.size[:, ::-1])[:, None]
+        source, target = _around(middle, after, views, _without_fill(views)[images])
+        planned = {} if views.fill is None else {"gaps": mosaic * _gaps(middle, after, views, source, target)}
         source = np.where(mosaic, source, _only_own(views))
         target = np.where(mosaic, target, 0)
-        return _move_boxes(views, images, source, target, self.min_visibility), _tiles(views, images, source, target)
+        planned |= _tiles(views, images, source, target)
+        return _move_boxes(views, images, source, target, self.min_visibility), planned
 
 
-def _quadrants(views: Views, center: Floats, quadrant: Ints) -> tuple[Floats, Floats]:
+def _without_fill(views: Views) -> Floats:
+    """Return (N, 4) XYXY whole pixels: the rectangle of each image inside the fill around it."""
+    if views.fill is None:
+        return _whole_rectangles(views)
+    source = polygons.from_boxes(views.source_bounds.reshape(-1, 1, 4))
+    shown = polygons.hull(polygons.transform(inverse(views.matrix), source))[:, 0].clip(0, 1)
+    if views.clip_region is not None:
+        low, high = np.split(polygons.hull(views.clip_region), 2, axis=1)
+        shown = shown.clip(np.tile(low, 2), np.tile(high, 2))
+    return np.asarray(np.round(shown * np.tile(views.size[:, ::-1], 2)))
+
+
+def _around(middle: Floats, after: Bools, views: Views, whole: Floats) -> tuple[Floats, Floats]:
     """Return the tiles' rectangles of their images, (N, T, 4), and where they go, (N, T, 2) (x, y).
 
-    `quadrant` (N, T): 0, 1 at the top, 2, 3 at the bottom.
+    `middle` (N, 1, 2) (x, y): where the tiles meet. `after` (N, T, 2): whether a tile is right of it, and below it.
+    `whole` (N, T, 4): the rectangles of the images that may be shown.
     """
-    size = views.size[:, None, ::-1]
-    middle = np.round(center[:, None] * size)
-    after = np.stack([quadrant % 2, quadrant // 2], axis=2) == 1  # right, bottom
-    target = np.where(after, middle, 0)
-    shape = np.where(after, size - middle, middle)
-    start = np.where(after, 0, size - middle)
-    return np.concatenate([start, start + shape], axis=2), target
+    low, high = whole[..., :2], whole[..., 2:]
+    room = np.where(after, views.size[:, None, ::-1] - middle, middle)
+    shape = np.minimum(room, high - low)
+    start = np.where(after, low, high - shape)
+    return np.concatenate([start, start + shape], axis=2), np.where(after, middle, middle - shape)
+
+
+def _gaps(middle: Floats, after: Bools, views: Views, source: Floats, target: Floats) -> Floats:
+    """Return (N, 2, 4 T): corners (y, x), concatenated, and sizes of the rectangles between the tiles and the rim.
+
+    Each tile has one beside it and one above or below it. For the arguments see `_around`, which returned two of them.
+    """
+    size = np.broadcast_to(views.size[:, None, ::-1], target.shape)
+    low, high = np.where(after, middle, 0), np.where(after, size, middle)  # the quadrants
+    start = np.where(after, target + source[..., 2:] - source[..., :2], low)
+    end = np.where(after, high, target)
+    corner = np.stack([low[..., 1], start[..., 0], start[..., 1], low[..., 0]], axis=2)
+    opposite = np.stack([high[..., 1], end[..., 0], end[..., 1], high[..., 0]], axis=2)
+    return np.stack([corner, opposite - corner], axis=1).reshape(len(views), 2, -1)
 
 
 def _only_own(views: Views) -> Floats:
@@ -162,6 +215,7 @@ def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_
         labels=padded(views.labels[real][box], count, -1),
         visible=padded(views.visible[real][box] * share, count, 1),
         matrix=part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0]),
+        fill=None,
         outlines=None,
     )
 
@@ -216,7 +270,7 @@ class MixUp(PixelOp):
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         mixed = drawn["share"] < 1
-        images = np.where(mixed, partners(views, drawn["partner"]), np.arange(len(views)))
+        images = np.where(mixed, partner_of_each(views, drawn["partner"]), np.arange(len(views)))
         other = views[images]
         planned = {"partner": views.slot[images], "share": drawn["share"]}
         return views.with_boxes_of(other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))), planned
@@ -244,7 +298,7 @@ class _Overlay(PasteTiles):
         raise NotImplementedError(f"{type(self).__name__} must define rectangles(views, partner, drawn)")
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        partner_index = partners(views, drawn["partner"])
+        partner_index = partner_of_each(views, drawn["partner"])
         partner = views[partner_index]
         pasted = self.rectangles(views, partner, drawn)
         added = partner.shrink_boxes(*covered_parts(partner, pasted, inside=True), self.min_visibility)

@@ -42,7 +42,7 @@ class Render(Op):
         if self.letterbox:
             views = _letterbox(views, size, 0.5 if self.letterbox == "center" else 0.0, self.fill)
         views, planned = _plan_warp(views, size) if views.turned else _plan_resize(views, size)
-        return _drop_slivers(replace(views, size=size, fill=None).clip()), planned
+        return _drop_slivers(replace(views, size=size).clip()), planned
 
     def fill_around(self, views: Views) -> Fill | None:
         """Return the colour around the image, or None where the views show nothing but the image."""
