@@ -8,18 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from painted_files import Folder, same, settings_file
+from nvidia.dali import fn
+from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
 from seeds import slow
 
 import detaug as da
 from detaug.boxes.views import Views
 from detaug.ops.cpu_kernels import CpuKernel
+from detaug.ops.op import Node, Nodes
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 MIXING = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Mosaic(), da.MixUp(), da.Normalize()]
@@ -254,17 +257,53 @@ def test_all_files_broken(painted: Folder) -> None:
             list(da.Loader(reader, RECIPE, 4, train=train, **SETTINGS))
 
 
-def test_what_is_no_images_fault_is_not_skipped(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def out_of_memory(*_: object, **__: object) -> None:
-        raise RuntimeError("CUDA allocation failed")
+@dataclass(frozen=True)
+class Fails(da.PixelOp):
+    """Fails in the pipeline."""
 
-    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, **SETTINGS)
-    with monkeypatch.context() as patch:
-        patch.setattr("nvidia.dali.Pipeline.outputs", out_of_memory)
-        patch.setattr("detaug.loading.bad_files.find_bad_files", lambda *_: {})
-        with pytest.raises(da.DataError, match="each image of the batch decodes alone: CUDA allocation failed"):
-            list(loader)
-    assert len(list(loader)) == 6
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return fn.reshape(image, shape=[-1, 7])  # 40 x 50 x 3 is no multiple of 7
+
+
+def test_an_error_of_an_op_blames_no_file(painted: Folder, device: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), [da.Resize((40, 50)), Fails()], 4, **SETTINGS | {"device": device})
+    with pytest.raises(RuntimeError, match="reshape") as caught:
+        list(loader)
+    assert "detaug check" not in str(caught.value)
+    assert "png" not in str(caught.value)
+    assert loader.skipped == ()
+
+
+OUT_OF_MEMORY = """
+import resource, sys
+import detaug as da
+
+loader = da.Loader(da.CocoReader(*sys.argv[1:]), [da.Resize((40, 50))], 2, device="cpu", on_error="skip", max_skipped=1)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 150_000_000, resource.RLIM_INFINITY))
+try:
+    list(loader)
+except Exception as error:
+    print(type(error).__name__, len(loader.skipped))
+"""
+
+
+def test_want_of_memory_blames_no_file(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (9000, 9000)).save(tmp_path / name)
+    files = write_coco(tmp_path, [(name, (9000, 9000), []) for name in ("a.png", "b.png")])
+    done = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY, *files], capture_output=True, text=True, check=False)
+    assert done.stdout.split()[-1] == "0", done.stdout + done.stderr
+    assert "DataError" not in done.stdout
+
+
+def test_a_file_that_only_dali_does_not_decode_is_named(painted: Folder, device: str) -> None:
+    reader = da.CocoReader(*painted)
+    with Image.open(painted[0] / "13.png") as image:
+        image.save(painted[0] / "13.png", format="GIF")
+    loader = da.Loader(reader, RECIPE, 4, **SETTINGS | {"device": device})
+    one_epoch(loader, skips=1)
+    assert loader.skipped == (painted[0] / "13.png",)
 
 
 @pytest.mark.parametrize("side", [1, 60, 127, *slow(10, 95)])
@@ -337,5 +376,6 @@ class Failing(da.PixelOp):
 
 def test_an_op_that_fails_is_not_blamed_on_the_images(painted: Folder) -> None:
     loader = da.Loader(da.CocoReader(*painted), [da.Resize((40, 50)), Failing(), da.Normalize()], 4, device="cpu")
-    with pytest.raises(da.DataError, match=r"each image of the batch decodes alone: .*a mistake of my own"):
+    with pytest.raises(RuntimeError, match="a mistake of my own") as caught:
         next(iter(loader))
+    assert "detaug check" not in str(caught.value)

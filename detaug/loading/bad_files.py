@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from detaug.boxes.views import Bools, Ints
 from detaug.converters.findings.errors import InputError
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.sources.coco_reader import CocoReader, decoded
+
+_FILE_OPERATORS = ("fn.io.file.read", "fn.peek_image_shape", "fn.reshape", "fn.decoders.image")
+"""The operators of `decoded`: where they fail, a file may be at fault."""
+
+_SIGNS_OF_DEVICE = ("CUDA", "cuda", "out of memory", "bad_alloc", "allocat")
+"""Words of errors that are not about files."""
 
 BadFiles = dict[int, str]
 """The reason why each unusable image is unusable, with its path, by the image's index in the source."""
@@ -99,26 +106,57 @@ class SkippedImages:
         self._indices = dict.fromkeys([*indices, *self._found_by_cache])
 
 
-def find_bad_files(reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
-    """Decode each image alone, as in training, and return those that are missing, unreadable or of another size."""
+def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
+    """Return the files that made a pipeline fail. Raises `error` itself if no file is at fault (decision 14)."""
+    indices = np.unique(indices)
+    if _is_of_files(error) and (found := _unreadable(reader, indices) or _undecodable(reader, indices, device)):
+        return found
+    raise error
+
+
+def _is_of_files(error: Exception) -> bool:
+    """Return whether DALI failed where it reads files, and not for want of memory or a fault of the device."""
+    in_reading = any(f"{name}`" in str(error) for name in _FILE_OPERATORS)
+    return in_reading and not any(sign in shorten(error) for sign in _SIGNS_OF_DEVICE)
+
+
+def _unreadable(reader: CocoReader, indices: Ints) -> BadFiles:
+    """Return the files that do not exist, that Pillow does not decode, or that have another size than the json says."""
+    with ThreadPoolExecutor() as pool:  # Pillow decodes outside of Python's lock
+        reasons = pool.map(lambda index: _why_unreadable(reader, index), indices.tolist())
+        return {index: reason for index, reason in zip(indices.tolist(), reasons, strict=True) if reason}
+
+
+def _why_unreadable(reader: CocoReader, index: int) -> str | None:
+    path = reader.path(index)
+    try:
+        with Image.open(path) as image:
+            image.load()
+    except FileNotFoundError:
+        return f"{path} does not exist any more"
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as failure:
+        return f"{path}: does not decode ({failure})"
+    width, height = image.size[:: -1 if image.getexif().get(0x0112, 1) >= 5 else 1]
+    return None if (height, width) == tuple(reader.sizes[index]) else _wrong_size(reader, index, height, width)
+
+
+def _undecodable(reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
+    """Return the files that only DALI does not decode; none if it decodes no image at all: the fault is not theirs."""
     found, worker = BadFiles(), _decoding_worker(device)
-    for index in np.unique(indices):
+    for index in indices:
         try:
             worker.start(reader.inputs(index[None]))
             worker.finish()
         except DALI_ERRORS as error:  # a pipeline cannot be used after an error
-            found[int(index)] = _why(reader, index, error)
+            found[int(index)] = f"{reader.path(index)}: DALI does not decode it ({shorten(error)})"
             worker.close()
             worker = _decoding_worker(device)
     worker.close()
-    return found
+    return found if len(found) < len(indices) else BadFiles()
 
 
-def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
-    """Return the files that stopped a pipeline. Raises DataError with the pipeline's message if none of them did."""
-    if found := find_bad_files(reader, indices, device):
-        return found
-    raise DataError(f"DALI stopped, though each image of the batch decodes alone: {shorten(error)}") from error
+def _decoding_worker(device: torch.device) -> PipelineWorker:
+    return PipelineWorker(lambda: [decoded(device.type).shape()], 1, 1, device)
 
 
 def first_three(files: BadFiles) -> str:
@@ -136,26 +174,6 @@ def shorten(error: Exception) -> str:
 def remedy(reader: CocoReader) -> str:
     """Return the command that writes a json without the broken images."""
     return f"detaug check {reader.annotations} {reader.images} --decode --clean OUT.json leaves out what is broken"
-
-
-def _decoding_worker(device: torch.device) -> PipelineWorker:
-    return PipelineWorker(lambda: [decoded(device.type).shape()], 1, 1, device)
-
-
-def _why(reader: CocoReader, index: int, error: Exception) -> str:
-    """Return the reason, in Pillow's words where it has one, since DALI's are hard to read."""
-    path = reader.path(index)
-    try:
-        with Image.open(path) as image:
-            image.load()
-    except FileNotFoundError:
-        return f"{path} does not exist any more"
-    except (OSError, SyntaxError, ValueError) as failure:
-        return f"{path}: does not decode ({failure})"
-    width, height = image.size[:: -1 if image.getexif().get(0x0112, 1) >= 5 else 1]
-    if (height, width) != tuple(reader.sizes[index]):
-        return _wrong_size(reader, index, height, width)
-    return f"{path}: does not decode ({shorten(error)})"
 
 
 def _wrong_size(reader: CocoReader, index: int, height: int, width: int) -> str:

@@ -68,7 +68,7 @@ class Engine:
     def finish(self) -> tuple[Job, list[Any]]:
         """Wait for the job that was started first, and return it with the outputs of its pipeline.
 
-        Raises BadFilesFound for files that cannot be used, and DataError if the pipeline failed for another reason.
+        Raises BadFilesFound for files that cannot be used, and the pipeline's error if it failed for another reason.
         """
         job, worker = self._in_flight[0]
         same_pipeline = [each.job.group.indices for each in self._in_flight if each.worker is worker]
