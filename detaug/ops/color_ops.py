@@ -15,6 +15,7 @@ from detaug.boxes.views import Floats, Views
 from detaug.ops import color
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.arguments import Range, check, check_p, check_range, is_number
+from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 
 
@@ -22,7 +23,7 @@ def map_colors(image: Node, matrix: Node) -> Node:
     """Apply a linear map of RGB, (3, 4); the result is uint8, rounded and clipped."""
     if image.device == "cpu":
         return on_cpu.apply_kernels(image, [(on_cpu.map_colors, {"color": matrix})])
-    return fn.coord_transform(image, MT=matrix, dtype=types.UINT8)
+    return fn.coord_transform(as_bytes(image), MT=matrix, dtype=types.UINT8)
 
 
 class ColorMap(PixelOp):
