@@ -18,6 +18,7 @@ from voc_files import box_xml, devkit, voc_xml
 import detaug as da
 from detaug.cli.main import cli, main
 from detaug.converters import ConversionError
+from detaug.sheets.preview import preset_ops
 
 REPOSITORY = Path(__file__).parents[1]
 RUN_AND_LIST = """if True:
@@ -217,6 +218,35 @@ def test_every_command_has_help_with_an_example_in_80_columns(name: str) -> None
     assert f"detaug {name}" in command.help
     assert all(option.help for option in command.params if isinstance(option, click.Option))
     assert max(map(len, detaug(name, "--help").out.splitlines())) <= 80
+
+
+def test_the_help_is_in_the_order_of_use() -> None:
+    listed = [line.split()[0] for line in detaug("--help").out.partition("Commands:\n")[2].splitlines()]
+    assert listed == [
+        *("demo", "convert-voc", "convert-yolo", "merge", "check", "preview", "train", "bench", "tune"),
+        *("convert-coco-to-voc", "convert-coco-to-yolo"),
+    ]
+
+
+def test_the_help_lists_all_models_and_presets() -> None:
+    from detaug.training.detectors import DETECTORS
+
+    words = detaug("train", "--help").out.replace(",", " ").replace(".", " ").split()
+    assert set(DETECTORS) <= set(words)
+    for name in ("preview", "bench", "tune"):
+        assert "--preset [ssd300|retinanet|yolo640]" in detaug(name, "--help").out
+    with pytest.raises(da.InputError, match="preset must be one of ssd300, retinanet, yolo640, got 'no'"):
+        preset_ops("no")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"), [("detaug tr", {"train"}), ("detaug train a.json b --model fc", {"fcos_resnet50_fpn"})]
+)
+def test_the_shell_completes_commands_and_models(words: str, found: set[str]) -> None:
+    variables = {"_DETAUG_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    command = [sys.executable, "-m", "detaug"]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, cwd=REPOSITORY)
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == found
 
 
 @pytest.mark.parametrize("error", [ValueError, TypeError, KeyError])

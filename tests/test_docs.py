@@ -181,11 +181,24 @@ def test_pages_for_readers_in_a_hurry_are_short(name: str, most: int) -> None:
     assert len((ROOT / name).read_text().splitlines()) <= most
 
 
+COMPLETION = """\
+## Shell completion
+
+The Tab key completes commands, options, models and files after one line in the start file of your shell:
+
+| shell | file | line |
+|---|---|---|
+| bash | `~/.bashrc` | `eval "$(_DETAUG_COMPLETE=bash_source detaug)"` |
+| zsh | `~/.zshrc` | `eval "$(_DETAUG_COMPLETE=zsh_source detaug)"` |
+| fish | `~/.config/fish/config.fish` | `_DETAUG_COMPLETE=fish_source detaug \\| source` |
+"""
+
+
 def help_page() -> str:
     """Return docs/commands.md: every command's help, 80 columns wide."""
-    pages = [[], *([name] for name in sorted(cli.commands))]
+    pages = [[], *([name] for name in cli.commands)]
     runner = CliRunner()
-    parts = ["# Commands\n\nWhat `--help` prints; made by `python tests/test_docs.py`.\n"]
+    parts = ["# Commands\n\nWhat `--help` prints; made by `python tests/test_docs.py`.\n", COMPLETION]
     for page in pages:
         result = runner.invoke(cli, [*page, "--help"], prog_name="detaug", terminal_width=80)
         parts.append(f"## {' '.join(['detaug', *page])}\n\n```text\n{result.output}```\n")

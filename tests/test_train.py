@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -105,7 +106,9 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert set(model) == {"name", "size", "model", "mean", "std", "class_names"}
     with Image.open(out / "predictions.png") as picture:
         assert picture.width > 1000
-    assert said[0].startswith("epoch 1/3  step 3/18  loss ")
+    assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps, 4 images a step"
+    assert said[1].startswith("epoch 1/3  step 3/18  loss ")
+    assert said[-1].startswith(f"written: {out / 'model.pt'}. To predict with it:\n")
     assert sorted(path.name for path in out.iterdir()) == [
         *("checkpoint.pt", "metrics.jsonl", "model.pt", "predictions.png")
     ]
@@ -158,6 +161,74 @@ def test_a_training_that_is_killed_resumes_exactly(folder: tuple[Folder, Path], 
     assert resumed["evaluation"] == trained.result["evaluation"]
     one, other = (weights(each) for each in (trained.output, out / "killed"))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@slow
+@pytest.mark.parametrize(("where", "step"), [("wait-7", 7), ("wait-6", 6), ("wait-evaluation", 18)])
+def test_ctrl_c_saves_a_checkpoint_and_names_resume(
+    folder: tuple[Folder, Path], trained: Trained, where: str, step: int
+) -> None:
+    """In a step, in the last step of an epoch, in the evaluation: the training then resumes exactly."""
+    painted, out = folder
+    command = [str(part) for part in (sys.executable, HERE / "train_run.py", *painted, out / "run", where)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+    usual = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731, a job in the background ignores it
+    with subprocess.Popen(command, preexec_fn=usual, **pipes) as training:
+        assert "waiting\n" in iter(training.stdout.readline, "")
+        time.sleep(0.2)  # until it waits
+        training.send_signal(signal.SIGINT)
+        printed, errors = training.communicate(timeout=60)
+    assert training.returncode == -signal.SIGINT, errors
+    said = f"stopped after step {step}, saved in {out / 'run/checkpoint.pt'}; the same command with --resume continues"
+    assert printed.splitlines()[-1] == said
+    assert not (out / "run/model.pt").exists()
+    resumed = run(painted, out / "run", resume=True)
+    assert losses(out / "run") == losses(trained.output)
+    assert resumed["evaluation"] == trained.result["evaluation"]
+    assert [line["epoch"] for line in lines(out / "run") if "evaluation" in line] == [3]
+
+
+class Interrupting(Tiny):
+    """Presses Ctrl-C in its third step, once or twice."""
+
+    def __init__(self, num_classes: int, times: int) -> None:
+        super().__init__(num_classes)
+        self.times = times
+
+    def forward(self, images: Any, targets: Any = None) -> Any:
+        for _ in range(self.times if self.calls == 2 else 0):
+            signal.raise_signal(signal.SIGINT)
+        return super().forward(images, targets)
+
+
+@pytest.mark.parametrize(("times", "step"), [(1, 3), (2, 2)])
+def test_a_second_ctrl_c_stops_at_once(folder: tuple[Folder, Path], times: int, step: int) -> None:
+    painted, out = folder
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            options(*painted, out / "run", checkpoint_every=2),
+            make_model=lambda _, classes: Detector(Interrupting(classes, times)),
+            say=said.append,
+        )
+    assert torch.load(out / "run/checkpoint.pt", weights_only=True)["step"] == step
+    assert "the same command with --resume continues" in said[-1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_checkpoint_is_on_the_disk(folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    painted, out = folder
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def record(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    run(painted, out / "run", epochs=1)
+    assert {path.name.split(".")[1] for path in synced if path.suffix == ".partial"} >= {"checkpoint", "model"}
+    assert out / "run" in synced
 
 
 @pytest.mark.parametrize("steps", [pytest.param(6, marks=slow), 7])
@@ -454,7 +525,8 @@ def shown(painted: Folder, tmp_path_factory: Any, monkeypatch: Any) -> Any:
 
 @slow
 def test_a_terminal_has_a_bar(shown: Any) -> None:
-    *kept, end, _ = [line.split("\r") for line in shown("terminal", "terminal")["terminal"].split("\r\n")]
+    on_screen = [line.split("\r") for line in shown("terminal", "terminal")["terminal"].split("\r\n")]
+    kept, end = on_screen[2:6], on_screen[-2]
     bars = r"\[{}\]  epoch {}  step {}  loss \d\.\d+  \d+ images/s  waiting \d+\.\d% *"
     half, whole = bars.format("#{5}-{5}", "1/2", "6/12"), bars.format("#{10}", "2/2", "12/12")
     patterns = [half, "evaluation  AP .*", whole, "evaluation  AP .*"]
@@ -470,7 +542,10 @@ def test_a_terminal_has_a_bar(shown: Any) -> None:
 def test_a_file_has_lines(shown: Any, stdout: str, stderr: str) -> None:
     found = shown(stdout, stderr)
     first = "epoch 1/2  step 4/12  loss "
-    assert re.match(first + r"\S+  lr \S+  \d+ images/s a process  waiting \d+\.\d%\r?\n", found[stdout])
+    pattern = first + r"\S+  lr \S+  \d+ images/s a process  waiting \d+\.\d%\r?\n"
+    *start, line = found[stdout].splitlines(keepends=True)[:3]
+    assert [each.split()[0] for each in start] == ["loading", "retinanet_resnet50_fpn_v2"]
+    assert re.match(pattern, line)
     assert found[stderr] in ("", "end\r\n")
 
 
@@ -519,6 +594,10 @@ def test_the_command_trains_a_detector_of_torchvision(painted: Folder, tmp_path_
     command = f"train {annotations} {images} --val {annotations} -o {out / 'run'} --device cpu"
     settings = "--model ssdlite320_mobilenet_v3_large --batch-size 10 --epochs 1"
     assert main(shlex.split(f"{command} {settings}")) == 0, capsys.readouterr().err
+    before, _, snippet = capsys.readouterr().out.partition("To predict with it:\n\n")
+    assert before.endswith(f"written: {out / 'run/model.pt'}. ")
+    exec(compile(snippet, "what train prints", "exec"), {})
+    assert "tensor(" in capsys.readouterr().out
     assert len(losses(out / "run")) == 3
     assert (out / "run/predictions.png").is_file()
     predicts_what_evaluation_finds(out / "run/model.pt", da.CocoReader(images, annotations))

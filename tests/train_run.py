@@ -1,7 +1,8 @@
 """A tiny detector, and the trainings that test_train.py runs in processes of their own.
 
 python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, 0: never,
-                                              endless: never, with far too many epochs
+                                              endless: never, with far too many epochs; wait-7, wait-evaluation: waits
+                                              for a signal there
                                               plain: the model without batch norm and dropout, see `shared_batches`
 """
 
@@ -49,6 +50,22 @@ def classification(logits: Tensor, targets: list[dict[str, Tensor]]) -> Tensor:
     """Return the loss of predicting the classes in an image."""
     present = torch.stack([torch.bincount(each["labels"], minlength=logits.shape[1]) > 0 for each in targets])
     return nn.functional.binary_cross_entropy_with_logits(logits, present.to(logits.dtype))
+
+
+class Waiting(Tiny):
+    """Prints a line and waits for a signal, at a step or at the first batch of an evaluation."""
+
+    def __init__(self, num_classes: int, where: str) -> None:
+        super().__init__(num_classes)
+        self.where = where
+
+    def forward(self, images: Tensor, targets: list[dict[str, Tensor]] | None = None) -> Any:
+        here = "evaluation" if targets is None else str(self.calls + 1)
+        if here == self.where:
+            self.where = ""
+            print("waiting", flush=True)
+            signal.pause()
+        return super().forward(images, targets)
 
 
 class Plain(Tiny):
@@ -112,4 +129,10 @@ if __name__ == "__main__":
         sys.exit(train_plain(images, annotations, Path(output)))
     if kill == "endless":
         train(options(images, annotations, Path(output), epochs=10**6), make_model=tiny())
+    if kill.startswith("wait-"):
+        where = kill.removeprefix("wait-")
+        train(
+            options(images, annotations, Path(output)), make_model=lambda _, classes: Detector(Waiting(classes, where))
+        )
+        sys.exit("no signal came")
     train(options(images, annotations, Path(output)), make_model=tiny(int(kill)), bar=lambda *now: print(now))

@@ -13,7 +13,7 @@ from detaug.cli.options import AT_LEAST_1, FILE
 
 _preset = click.option(
     "--preset",
-    type=click.Choice(["ssd300", "retinanet", "yolo640"]),
+    type=click.Choice(options.PRESETS),
     default="ssd300",
     show_default=True,
     help="The recipe. For yolo640, bench has no rows by hand and torchvision.",

@@ -48,7 +48,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @options.json_argument
 @options.images_argument
 @click.option("-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
-@click.option("--preset", help="The recipe: a function of detaug.presets.  [default: ssd300]")
+@click.option("--preset", type=click.Choice(options.PRESETS), help="The recipe.  [default: ssd300]")
 @click.option("--recipe", type=FILE, help="Your own recipe instead: a JSON or YAML file.")
 @click.option("--rows", type=AT_LEAST_1, default=4, show_default=True, help="Images to show.")
 @click.option("--columns", type=AT_LEAST_1, help="Draws of each image.  [default: 4]")

@@ -31,7 +31,14 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
     context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _InOrderOfUse(click.Group):
+    """Lists its commands in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrderOfUse, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,
@@ -45,9 +52,10 @@ def cli() -> None:
 
 
 # A new command is a function in a module of this folder, with a docstring (its help) that ends in an example.
+# This is the order of use, and that of the help.
 for command in (
-    *(convert_voc, convert_yolo, convert_coco_to_voc, convert_coco_to_yolo, merge),
-    *(check, preview, demo, bench, tune, train),
+    *(demo, convert_voc, convert_yolo, merge, check, preview, train),
+    *(bench, tune, convert_coco_to_voc, convert_coco_to_yolo),
 ):
     cli.add_command(command)
 

@@ -39,6 +39,10 @@ def size_option(help: str, *, shorter_side: bool = False) -> Callable[[Command],
     return click.option("--size", metavar="HxW|N" if shorter_side else "HxW", callback=parse, help=help)
 
 
+PRESETS = ("ssd300", "retinanet", "yolo640")
+"""The functions of detaug.presets that need no arguments. That module is not imported, for a quick --help."""
+
+
 def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> str | None:
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise click.BadParameter(f"must be cpu, cuda or cuda:N, got {device!r}")

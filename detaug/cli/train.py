@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER
+
+MODELS = ("ssd300_vgg16", "ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn_v2", "fcos_resnet50_fpn")
+"""The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""
 
 
 def _bar(done: int, total: int, text: str, columns: int) -> str:
@@ -62,7 +67,14 @@ def _terminal() -> Iterator[_Output]:
 @click.option("-o", "--output", type=FOLDER, required=True, help="The folder for metrics, checkpoint and model.")
 @click.option("--val", metavar="VAL.json", type=FILE, help="The json to evaluate on.")
 @click.option("--val-images", type=FOLDER, help="The image folder of VAL.json.  [default: IMAGES]")
-@click.option("--model", default="ssd300_vgg16", show_default=True, help="torchvision's name of the detector.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    type=click.Choice(MODELS),
+    default=MODELS[0],
+    show_default=True,
+    help=f"The detector, by torchvision's name: {', '.join(MODELS)}.",
+)
 @click.option("--epochs", type=AT_LEAST_1, default=100, show_default=True, help="Passes over all images.")
 @click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a step on each GPU.")
 @click.option("--lr", type=float, help="The highest learning rate.  [default: the model's, by images a step]")
@@ -103,12 +115,13 @@ def _terminal() -> Iterator[_Output]:
     show_default=True,
     help="Steps between lines of progress; a terminal has a bar.",
 )
-def train(**more: Any) -> None:
+def train(annotations: Path, images: Path, device: str | None, **more: Any) -> None:
     """Train a detector of torchvision.
 
     The models are SSD300, SSDlite, RetinaNet and FCOS. FILE.json is a COCO json, IMAGES the folder that its file names
     are relative to. Nothing is downloaded: the model starts from random weights, or from --weights. The output folder
-    gets metrics.jsonl, checkpoint.pt, predictions.png and model.pt. On several GPUs:
+    gets metrics.jsonl, checkpoint.pt, predictions.png and model.pt. Ctrl-C stops after the step and saves a checkpoint;
+    the same command with --resume continues. On several GPUs:
 
     \b
     torchrun --nproc-per-node 4 -m detaug train \\
@@ -117,8 +130,14 @@ def train(**more: Any) -> None:
     \b
     detaug train train.json VOC2012/JPEGImages --val val.json -o run
     """
-    from detaug.training import TrainOptions
-    from detaug.training import train as run_train
+    from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 
+    check_json_and_folder(annotations, images, IMAGES_ORDER)  # before torch is imported, which takes seconds
     with _terminal() as output:
-        run_train(TrainOptions(**more), say=output.say, bar=output.draw)
+        if os.environ.get("RANK", "0") == "0":
+            output.say("loading torch, torchvision and DALI")
+        from detaug.training import TrainOptions
+        from detaug.training import train as run_train
+
+        options.keep_freed_memory_on_cpu(device)
+        run_train(TrainOptions(annotations, images, device=device, **more), say=output.say, bar=output.draw)

@@ -33,6 +33,7 @@ def save_checkpoint(training: Training) -> None:
             "class_names": list(training.loader.class_names),
             "step": training.step,
             "evaluation": training.evaluation,
+            "evaluated": training.evaluated,
             "clock": training.timer.state_dict(),
             **training.optimization.state_dict(),
             "mean": training.detector.mean,
@@ -51,7 +52,8 @@ def load_checkpoint(training: Training) -> None:
     training.loader.load_state_dict(own["loader"])
     training.optimization.load_state_dict(content)
     training.timer.load_state_dict(content["clock"])
-    training.step, training.evaluation = content["step"], content["evaluation"]
+    training.step = content["step"]
+    training.evaluation, training.evaluated = content["evaluation"], content["evaluated"]
     _set_random_state(own["random"], training.device)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 
 import torch
@@ -18,10 +19,11 @@ PICTURES = 6
 
 
 @torch.no_grad()
-def evaluate(training: Training, val: Loader) -> None:
+def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = lambda: None) -> None:
     """Compute the metrics of all evaluation images, log them, and draw the first images to predictions.png.
 
-    Every rank must call it; `training.evaluation` is set on the first one.
+    `after_batch` is called after each batch and may raise. Every rank must call this function; `training.evaluation` is
+    set on the first one.
     """
     model = training.optimization.model.eval()
     evaluator, detections = CocoEvaluator(val.reader), list[Detections]()
@@ -30,6 +32,7 @@ def evaluate(training: Training, val: Loader) -> None:
         evaluator.update(batch, predictions)
         if len(detections) < PICTURES:
             detections += Detections.of(batch, predictions)
+        after_batch()
     evaluator.gather()
     if is_first_rank():
         training.evaluation = asdict(evaluator.compute())

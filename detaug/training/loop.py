@@ -14,9 +14,11 @@ from torch import distributed as dist
 from torch import nn
 
 from detaug.converters.findings.errors import InputError
+from detaug.loading.loader import Loader
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
 from detaug.training.detectors import Detector, make_detector
 from detaug.training.evaluation import evaluate
+from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import make_train_loader, make_val_loader, read_class_names
 from detaug.training.options import TrainOptions
 from detaug.training.processes import is_first_rank, process_group
@@ -46,6 +48,7 @@ def train(
     `log_every` steps. Only rank 0 does either.
     Under torchrun each process takes its share of the batches on its own GPU. `make_model` and `make_loader` replace
     torchvision's detectors and `Loader`.
+    The first Ctrl-C stops after the step, with a checkpoint; KeyboardInterrupt is raised then.
     """
     with process_group(options.device) as device:
         torch.manual_seed(options.seed)
@@ -55,16 +58,33 @@ def train(
         training = make_training(options, detector, make_loader(options, device, detector), device)
         val = make_val_loader(options, device, detector)
         _start(training, progress)
-        while training.step < training.steps:
-            _train_epoch(training, progress)
-            if training.is_evaluation_due():
-                if val:
-                    evaluate(training, val)
-                    progress.say(_evaluation_line(training.evaluation))
-                save_checkpoint(training)
+        try:
+            with deferred_interrupt() as interrupt:
+                _run(training, val, progress, interrupt)
+        except InterruptedTrainingError as error:
+            progress.say(f"{error}; the same command with --resume continues")
+            raise KeyboardInterrupt from None
+        except KeyboardInterrupt:
+            progress.say(_how_to_resume(training))
+            raise
         _write_model(training)
+        progress.say(_how_to_predict(training))
         timer = training.timer
         return {"evaluation": training.evaluation, "steps": training.step, **timer.state_dict(), **timer.rates()}
+
+
+def _run(training: Training, val: Loader | None, progress: Progress, interrupt: Interrupt) -> None:
+    """Train to the last step. An evaluation that a stop broke off comes first."""
+    while True:
+        if training.is_evaluation_due():
+            if val:
+                evaluate(training, val, lambda: _stop_if(interrupt, training))
+                progress.say(_evaluation_line(training.evaluation))
+            training.evaluated = training.step
+            save_checkpoint(training)
+        if training.step == training.steps:
+            return
+        _train_epoch(training, progress, interrupt)
 
 
 def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progress) -> Detector:
@@ -85,6 +105,8 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progr
 def _start(training: Training, progress: Progress) -> None:
     """Make the output folder, or resume from its checkpoint."""
     options, path = training.options, checkpoint_path(training.options.output)
+    steps, images = f"{options.epochs} epochs of {len(training.loader)} steps", len(training.loader.reader)
+    progress.say(f"{options.model} on {training.device}: {images} images, {steps}, {options.batch_size} images a step")
     if path.exists() and not options.resume:
         raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
@@ -96,7 +118,7 @@ def _start(training: Training, progress: Progress) -> None:
         dist.barrier()
 
 
-def _train_epoch(training: Training, progress: Progress) -> None:
+def _train_epoch(training: Training, progress: Progress, interrupt: Interrupt) -> None:
     """Train to the end of the loader's epoch."""
     options = training.options
     for batch in training.timer.batches(training.loader, training.device):
@@ -106,9 +128,18 @@ def _train_epoch(training: Training, progress: Progress) -> None:
         progress.after_step(training)
         if training.step % options.log_every == 0:
             progress.after_log(training, training.write_losses())
+        _stop_if(interrupt, training)
         if _is_extra_checkpoint_due(training):
             save_checkpoint(training)
     progress.after_log(training, training.write_losses())
+
+
+def _stop_if(interrupt: Interrupt, training: Training) -> None:
+    """After Ctrl-C, save a checkpoint and raise InterruptedTrainingError."""
+    if interrupt.pressed:
+        save_checkpoint(training)
+        path = checkpoint_path(training.options.output)
+        raise InterruptedTrainingError(f"stopped after step {training.step}, saved in {path}")
 
 
 def _is_extra_checkpoint_due(training: Training) -> bool:
@@ -118,6 +149,27 @@ def _is_extra_checkpoint_due(training: Training) -> bool:
 
 def _evaluation_line(evaluation: dict[str, Any]) -> str:
     return f"evaluation  AP {evaluation['AP']:.3f}  AP50 {evaluation['AP50']:.3f}" if evaluation else ""
+
+
+def _how_to_resume(training: Training) -> str:
+    path = checkpoint_path(training.options.output)
+    if path.exists():
+        return f"stopped at once; the same command with --resume continues from the last checkpoint, {path}"
+    return "stopped before the first checkpoint"
+
+
+def _how_to_predict(training: Training) -> str:
+    """Return where the model is, and Python that predicts with it."""
+    model = str(training.options.output / "model.pt")
+    image = str(training.options.images / training.loader.reader.file_names[0])
+    return f"""\
+written: {model}. To predict with it:
+
+from detaug.training import load_model
+
+model = load_model({model!r})
+(found,) = model.predict([{image!r}])
+print([model.class_names[label] for label in found["labels"]], found["scores"], found["boxes"])"""
 
 
 def _write_model(training: Training) -> None:

@@ -29,6 +29,8 @@ class Training:
     """Steps done."""
     evaluation: dict[str, Any] = field(default_factory=dict)
     """The metrics of the last evaluation."""
+    evaluated: int = 0
+    """The step of the last evaluation."""
 
     @property
     def steps(self) -> int:
@@ -41,9 +43,10 @@ class Training:
         return (self.step - 1) // len(self.loader) + 1
 
     def is_evaluation_due(self) -> bool:
-        """Return whether the last step ended an epoch after which there is an evaluation and a checkpoint."""
+        """Return whether the last step ended an epoch after which there is an evaluation, which was not done yet."""
         epoch, step = divmod(self.step, len(self.loader))
-        return step == 0 and (self.step == self.steps or epoch % self.options.eval_every == 0)
+        is_last = self.step == self.steps or epoch % self.options.eval_every == 0
+        return self.step > self.evaluated and step == 0 and is_last
 
     def write_losses(self) -> dict[str, Any]:
         """Write the pending losses to the metrics log; return the last line, {} for none."""
