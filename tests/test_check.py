@@ -141,6 +141,7 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("image-size", image(width="100"), "got '100'", set()),
     ("image-size", without("images", "height"), "height must be a whole number", set()),
     ("image-format", image(file_name="a.GIF"), "DALI does not decode GIF", EXTRA),
+    ("image-format", image(file_name="a.heic"), "DALI does not decode GIF, AVIF and HEIC", EXTRA),
     ("category-id", category(1, id="2"), f"categories[1] (id '2'): id {NOT_WHOLE}'2'", {"category-unknown"}),
     ("category-id-repeated", category(1, id=1), "id 1 is taken by categories[0] already", {"category-unknown"}),
     ("annotation-id", annotation(id="x"), f"annotations[0] (id 'x', a.jpg): id {NOT_WHOLE}'x'", set()),
@@ -184,6 +185,7 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
 ]
 JPEG = image_bytes()
 PNG = image_bytes(kind="PNG")
+HEIF = {brand: b"\0\0\0\x1cftyp" + brand + b"\0\0\0\0mif1miafmeta" + b"\0" * 99 for brand in (b"avif", b"heic")}
 TWO_EXIFS = PNG[:33] + png_chunk(b"eXIf", exif(1)) * 2 + PNG[33:]
 FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     (
@@ -200,6 +202,8 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("image-unreadable", file("a.jpg", b""), "is empty (0 bytes)", set()),
     ("image-unreadable", file("a.jpg", JPEG[:20]), "is a JPEG whose header is broken or cut off", set()),
     ("image-format", file("a.jpg", image_bytes(kind="GIF")), "is GIF, which DALI does not decode", set()),
+    ("image-format", file("a.jpg", HEIF[b"avif"]), "is AVIF, which DALI does not decode; save it as JPEG", set()),
+    ("image-format", file("a.jpg", HEIF[b"heic"]), "is HEIC, which DALI does not decode; save it as JPEG", set()),
     (
         "image-format",
         file("sub/c.png", TWO_EXIFS),
@@ -230,6 +234,8 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("class-empty", one_more("categories", id=3, name="bird"), "categories[2] (id 3): 'bird'", set()),
     ("class-imbalance", imbalance, "'cat' has 101 objects, 'dog' has 1", set()),
     ("image-unreferenced", file("new.JPG", JPEG), "'new.JPG'", set()),
+    ("image-unreferenced", file("new.HEIC", HEIF[b"heic"]), "'new.HEIC'", set()),
+    ("image-unreferenced", file("new.avif", HEIF[b"avif"]), "'new.avif'", set()),
     ("image-identical", copied, "images[0], 'a.jpg'", set()),
     ("palette-small", file("sub/c.png", palette_png(4)), "(id 3, sub/c.png): a palette of 4 bits per pixel", set()),
     ("palette-small", file("sub/c.png", palette_png(1)), "a palette of 1 bit per pixel; save it as RGB or", set()),

@@ -241,10 +241,21 @@ def test_keys_that_voc_does_not_have_are_counted(tmp_path: Path) -> None:
     _, summary = converted(content, tmp_path)
     assert {finding.kind for finding in summary.findings} == {"key-dropped"}
     assert [finding.before for finding in summary.findings] == [
+        ["annotations.area", 1],
         ["annotations.score", 1],
         ["annotations.segmentation", 2],
         ["images.license", 3],
     ]
+    assert "annotations.area, in 1 of its rows, is not its box's and becomes it" in str(summary.findings[0])
+
+
+@pytest.mark.parametrize(
+    ("area", "lost"), [(600, 0), (600.4, 0), (0, 0), (None, 0), (590, 1), (1e999, 1), (10**400, 1)]
+)
+def test_an_area_that_is_not_the_boxs_is_reported(tmp_path: Path, area: object, lost: int) -> None:
+    content = change("annotations", bbox=[10, 10, 20, 30], area=area)
+    content["images"] = [{key: value for key, value in row.items() if key != "license"} for row in content["images"]]
+    assert converted(content, tmp_path)[1].kind_counts.get("key-dropped", 0) == lost
 
 
 def test_crowds_flags_poses_and_names_are_adapted(tmp_path: Path) -> None:

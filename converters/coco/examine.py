@@ -18,6 +18,7 @@ import numpy as np
 
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
+from detaug.converters.files.image_headers import UNDECODED_EXTENSIONS
 from detaug.converters.files.text import name_key
 from detaug.converters.findings.entries import Findings, about_json
 from detaug.converters.findings.text import counted, shown
@@ -131,7 +132,7 @@ def _file_names(rows: Rows) -> list[str]:
 _NAME_RULES = {
     "file-name": "file_name must be the path of a file below the image folder",
     "file-name-outside": "file_name must not lead outside the image folder",
-    "image-format": "DALI does not decode GIF, so save it as PNG",
+    "image-format": "DALI does not decode GIF, AVIF and HEIC, so save it as JPEG or PNG",
 }
 
 
@@ -148,7 +149,7 @@ def _name_fault(name: Any) -> str:
             return "file-name"
         if len(encoded) > _LONGEST_NAME or max(map(len, encoded.split(b"/"))) > _LONGEST_PART:
             return "file-name"
-    return "image-format" if name[-4:].lower() == ".gif" else ""
+    return "image-format" if name[-5:].lower().endswith(UNDECODED_EXTENSIONS) else ""
 
 
 def _note_repeated_names(rows: Rows, names: list[str]) -> None:

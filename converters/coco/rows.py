@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -127,13 +128,23 @@ def dropped_keys(rows: CocoRows, supported: frozenset[str] = frozenset()) -> Ite
         for at in positions.tolist():
             row = rows.table.row(where, at)  # type: ignore[arg-type]
             counts.update(f"{where}.{key}" for key in row.keys() - known - supported if _has_value(key, row[key]))
-    for key, count in sorted(counts.items()):
-        note = f"{key}, in {count:,} of its rows, has no place in the other format"
+    counts["annotations.area"] = sum(_has_other_area(rows.table.row("annotations", at)) for at in rows.boxes.tolist())
+    for key, count in sorted((+counts).items()):
+        lost = "is not its box's and becomes it" if key == "annotations.area" else "has no place in the other format"
+        note = f"{key}, in {count:,} of its rows, {lost}"
         yield Finding(str(rows.table.path), "key-dropped", before=[key, count], note=note)
 
 
 def _has_value(key: str, value: Any) -> bool:
     return value not in _EMPTY and (key, value) != ("pose", "Unspecified")
+
+
+def _has_other_area(row: dict[str, Any]) -> bool:
+    """Return whether an annotation has an area, such as a segmentation's, other than its box's but for rounding."""
+    area, (_, _, width, height) = row.get("area"), row["bbox"]
+    if not isinstance(area, int | float) or abs(area) > 1e15:
+        return _has_value("area", area)
+    return bool(area) and not math.isclose(area, width * height, rel_tol=1e-3, abs_tol=0.5 if area % 1 == 0 else 0.01)
 
 
 def stem_findings(rows: CocoRows) -> Iterator[tuple[int, Finding]]:

@@ -18,8 +18,10 @@ from detaug.converters.findings.errors import InputError
 # The order decides between two images with the same stem.
 IMAGE_EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".jp2",
-    ".ppm", ".pgm", ".pnm", ".gif",
+    ".ppm", ".pgm", ".pnm", ".gif", ".avif", ".heic", ".heif",
 )  # fmt: skip
+UNDECODED_EXTENSIONS = (".gif", ".avif", ".heic", ".heif")
+"""Of images that DALI does not decode."""
 DALI_FORMATS = {
     "JPEG": {".jpg", ".jpeg", ".jpe", ".jfif"},
     "PNG": {".png"},
@@ -35,6 +37,10 @@ _LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size 
 _ORIENTATION_TAG = 0x0112
 _JPEG_SIZE_MARKERS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _PNG_PALETTE = 3  # IHDR's colour type
+_HEIF_BRANDS = {
+    **dict.fromkeys((b"avif", b"avis"), "AVIF"),
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), "HEIC"),
+}
 _PILLOW_FORMATS = ("BMP", "TIFF", "WEBP", "JPEG2000", "PPM", "GIF")
 _PILLOW_ERRORS = (
     OSError,
@@ -128,6 +134,8 @@ def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
         return found
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _scan_png(head, file)
+    if head[4:8] == b"ftyp" and (name := _HEIF_BRANDS.get(head[8:12])):
+        return _Scanned(name, (0, 0), 1)
     return _scan_with_pillow(file)
 
 
