@@ -54,8 +54,8 @@ def coco_to_voc(
 
     difficult, truncated, occluded and pose are written as in the json; a crowd becomes difficult. Other keys
     (segmentation, ...), and an area that is not the box's, have no place in VOC: they are counted in the findings. The
-    depth is 3, what DALI decodes to, since a json does not have it. Existing files with other content are an error before anything is written. The
-    split's file is written last.
+    depth is 3, what DALI decodes to, since a json does not have it. Existing files with other content are an error
+    before anything is written. The split's file is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
