@@ -74,7 +74,7 @@ class Samples:
         recipe = Recipe((*self.ops, *ops))
         for op in ops:
             if op.mixes and len(self) < 2:
-                raise InputError(f"{op!r} combines images of a batch: give it at least 2, got {len(self)}")
+                raise InputError(f"{type(op).__name__} combines images of a batch: give it at least 2, got {len(self)}")
         return replace(self, ops=recipe.ops)
 
     def replay(self, params: Sequence[Arrays]) -> Samples:
@@ -166,6 +166,7 @@ class Samples:
         return [self._recipe.dali_graph(image.gpu() if self.device.type == "cuda" else image)]
 
 
+@dataclass(frozen=True)
 class _OwnSize(Render):
     """Renders each view at its own size, in whole pixels."""
 

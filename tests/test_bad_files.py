@@ -364,6 +364,7 @@ def test_a_file_that_goes_while_the_disk_is_slow_is_named(painted: Folder) -> No
             list(loader)
 
 
+@dataclass(frozen=True)
 class Failing(da.PixelOp):
     """An op whose painter is wrong."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)
 
 
+@dataclass(frozen=True)
 class Shift(da.GeometricOp):
     """Move everything a tenth of the width to the right and a fifth of the height up."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Thread
 
 import numpy as np
@@ -36,6 +37,7 @@ def test_windows_of_a_mirrored_image_may_lie_on_its_border(device: str) -> None:
     assert all((image == 100).all() for image in after.images)
 
 
+@dataclass(frozen=True)
 class Scaled(da.PixelOp):
     """Returns float32 beyond 0..255, as arithmetic in DALI does."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -161,6 +161,7 @@ def test_what_is_cut_off_does_not_show(half: float) -> None:
     image = np.zeros((60, 60, 3), np.uint8)
     image[20:40, 20:40] = 200
 
+    @dataclass(frozen=True)
     class Middle(da.GeometricOp):
         def move(self, views: Views, drawn: dict[str, Any]) -> Views:
             start, end = np.full((len(views), 2), 20 + half) / 60, np.full((len(views), 2), 40 - half) / 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,7 @@ def test_padding_is_zero_however_the_recipe_ends(painted: Folder, end: list[da.O
         assert not image[:, :, width:].any()
 
 
+@dataclass(frozen=True)
 class Brighter(da.PixelOp):
     """By more than bytes hold, and not by a whole number."""
 
@@ -428,7 +430,7 @@ def test_the_devices_agree(bccd: Folder) -> None:
         ({"device": "gpu"}, "device must be"),
         ({"ops": [da.RandomHorizontalFlip()]}, "the recipe needs a Resize"),
         ({"ops": [da.RandomPhotometricDistort(), da.Resize((9, 9))]}, "must come after Resize"),
-        ({"ops": [da.Resize((9, 9)), da.Resize((9, 9))]}, "must come before Resize"),
+        ({"ops": [da.Resize((9, 9)), da.Resize((9, 9))]}, "one too many after Resize"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(painted: Folder, settings: dict, message: str) -> None:

@@ -127,8 +127,10 @@ def test_two_loaders_of_the_ssd_recipe_hold_what_the_documents_say(tmp_path: Pat
 
 COLLECT = """
 import gc, sys
+from dataclasses import dataclass
 import detaug as da
 
+@dataclass(frozen=True)
 class CollectGarbage(da.PixelOp):
     def cpu_kernel(self, views):
         def kernel(image):

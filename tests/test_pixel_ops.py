@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ def test_images_that_did_not_draw_it_are_bit_equal(op: da.Op, device: str) -> No
     assert all(np.array_equal(image, dull) for image in never)
 
 
+@dataclass(frozen=True)
 class AsFloats(da.PixelOp):
     def dali_graph(self, image: Any, planned: Any, views: Any) -> Any:
         return fn.cast(image, dtype=types.FLOAT)

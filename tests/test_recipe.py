@@ -26,7 +26,7 @@ class Look(da.GeometricOp):
 
 
 def test_a_look_outside_without_a_fill_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Look.*looks outside"):
+    with pytest.raises(ValueError, match=r"^Look \(1st op of the recipe\) looks outside"):
         _ = da.Resize((9, 9))(Look(1.5, 2.5)(painted_batch(0))).images
 
 
@@ -63,14 +63,27 @@ def test_boxes_of_another_shape_are_refused(boxes: list) -> None:
         da.batch([np.zeros((9, 9, 3), np.uint8)], boxes)
 
 
-def test_an_op_in_the_wrong_place_says_where_it_belongs() -> None:
-    samples = painted_batch(0)
-    with pytest.raises(ValueError, match="must come after Resize"):
-        da.RandomPhotometricDistort()(samples)
-    with pytest.raises(ValueError, match="must come before Resize"):
-        da.RandomHorizontalFlip()(da.Resize((9, 9))(samples))
-    with pytest.raises(ValueError, match="Normalize, which must be the last op"):
-        da.RandomPhotometricDistort()(da.Normalize()(da.Resize((9, 9))(samples)))
+FLIP, RESIZE, COLOR = da.RandomHorizontalFlip(), da.Resize((9, 9)), da.RandomPhotometricDistort()
+
+
+@pytest.mark.parametrize(
+    ("ops", "message"),
+    [
+        ([COLOR], r"^RandomPhotometricDistort \(1st\) must come after Resize, since it changes pixels: put it later"),
+        ([COLOR, RESIZE], r"^RandomPhotometricDistort \(1st\) must come after Resize \(2nd\), "),
+        ([RESIZE, FLIP], r"^RandomHorizontalFlip \(2nd\) must come before Resize \(1st\): a recipe has one Resize"),
+        ([FLIP, FLIP, RESIZE, da.RandomIoUCrop()], r"^RandomIoUCrop \(4th\) must come before Resize \(3rd\): "),
+        ([RESIZE, RESIZE], r"^Resize \(2nd\) is one too many after Resize \(1st\): a recipe has one Resize"),
+        (
+            [RESIZE, da.Normalize(), COLOR],
+            r"^RandomPhotometricDistort \(3rd\) comes after Normalize \(2nd\), which ",
+        ),
+        ([da.Resize(9), da.MixUp()], r"^MixUp \(2nd\) needs images of one size: give Resize \(height, width\)$"),
+    ],
+)
+def test_an_op_in_the_wrong_place_says_where_it_belongs(ops: list[da.Op], message: str) -> None:
+    with pytest.raises(da.InputError, match=message):
+        painted_batch(0).then(*ops)
 
 
 @pytest.mark.parametrize("image", [np.zeros((9, 9, 3), np.uint8), [[0]], None])

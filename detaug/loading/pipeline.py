@@ -14,7 +14,7 @@ import torch
 from nvidia.dali import Pipeline
 
 from detaug.ops.cpu_kernels import end_threads
-from detaug.ops.dali_internals import shut_down, tensor_list
+from detaug.ops.dali_internals import failed_op, shut_down, tensor_list
 from detaug.ops.op import Node
 
 DALI_ERRORS = (RuntimeError, IndexError, TypeError, ValueError, MemoryError)
@@ -74,7 +74,12 @@ class PipelineWorker:
 
     def _outputs(self) -> list[Any]:
         stream = torch.cuda.current_stream(self.device.index) if self.device.type == "cuda" else None
-        return list(self.pipeline.outputs(cuda_stream=stream))
+        try:
+            return list(self.pipeline.outputs(cuda_stream=stream))
+        except DALI_ERRORS as error:
+            if failed := failed_op(self.pipeline, error):
+                raise failed from failed.__cause__
+            raise
 
 
 _OF_PARENT: list[Pipeline] = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 import numpy as np
+import torch
 
 from detaug.converters.findings.errors import InputError
 
@@ -53,12 +55,37 @@ def _is_list(value: Any, count: int | None) -> bool:
 
 
 def to_python(value: Any) -> Any:
-    """Return NumPy scalars as Python's numbers and lists as tuples, at any depth; other values as they are."""
-    if type(value) in (tuple, list):
+    """Return the value in plain Python, at any depth: the forms in which recipes are compared and saved.
+
+    NumPy's scalars become numbers, arrays and lists tuples, torch's dtypes and memory formats their names; other values
+    stay as they are.
+    """
+    if isinstance(value, tuple | list):
         return tuple(to_python(each) for each in value)
+    if isinstance(value, Mapping):
+        return {to_python(name): to_python(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return to_python(value.tolist())
+    if isinstance(value, torch.dtype | torch.memory_format):
+        return str(value).removeprefix("torch.").removesuffix("_format")
     if isinstance(value, np.floating):
         return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     return value.item() if isinstance(value, np.bool_ | np.integer) else value
+
+
+def check_can_be_saved(name: str, value: Any, op: type) -> None:
+    """Raise InputError unless `repr` and a recipe file give back the value. `op`: the class of ops."""
+    if isinstance(value, tuple):
+        for each in value:
+            check_can_be_saved(name, each, op)
+    elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        check_can_be_saved(name, tuple(value.values()), op)
+    else:
+        plain = value is None or type(value) in (bool, int, float, str) or isinstance(value, op)
+        rule = "a number, text, None, an op, or a tuple or dict of these, so that the recipe can be saved and resumed"
+        check(name, value, plain and (value == value), rule)  # NaN is not equal to itself
 
 
 def check_p(p: Any) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 
 from detaug.boxes.views import Bools, Ints, Views
 from detaug.ops.arguments import check, check_p, is_numbers
-from detaug.ops.dali_internals import apply_where, keep_type
-from detaug.ops.op import Arrays, Node, Nodes, Op
+from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
+from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors
 
 T = TypeVar("T")
 
@@ -48,7 +47,8 @@ class _Container(Op):
         drawn: Arrays = {"chosen": self.choose(rng, len(views))}
         for step, op_index in enumerate(self.sequence):
             images = _images_of(drawn["chosen"][:, step])
-            own = self.ops[op_index].draw_for(views[images], rng)
+            with name_op_in_errors(self._label(op_index), "draw"):
+                own = check_drawn(self.ops[op_index].draw_for(views[images], rng), len(images))
             drawn |= {f"{step}.{name}": _scatter(array, images, len(views)) for name, array in own.items()}
             views, _ = self._plan_step(step, views, drawn)
         return drawn
@@ -65,9 +65,13 @@ class _Container(Op):
         chosen, op = drawn["chosen"][:, step], self.ops[self.sequence[step]]
         images = _images_of(chosen)
         own = {name: array[images] for name, array in values_of_step(step, drawn).items()}
-        moved, planned = op.plan(views[images], own)
+        with name_op_in_errors(self._label(self.sequence[step]), "move" if op.stage == "view" else "plan"):
+            moved, planned = op.plan(views[images], own)
         inputs = {name: _scatter(array, images, len(views)) for name, array in planned.items()}
         return views.replace_at(np.flatnonzero(chosen), moved), inputs
+
+    def _label(self, index: int) -> str:
+        return label_op(self.ops[index], index, "in it")
 
     def constants(self, device: str) -> Nodes:
         """Return the ops' constants, which must be made outside of all branches of the graph."""
@@ -79,7 +83,8 @@ class _Container(Op):
             return image
         planned = self.constants(image.device) | planned
         for step, op_index in enumerate(self.sequence):
-            change = keep_type(partial(self.ops[op_index].dali_graph, views=views))
+            graph = name_nodes(self._label(op_index), self.ops[op_index].dali_graph)
+            change = keep_type(lambda image, nodes, graph=graph: graph(image, nodes, views))  # type: ignore[misc]
             image = apply_where(planned["chosen"][step], image, values_of_step(step, planned), change)
         return image
 

@@ -55,13 +55,24 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
 
     def batch(*columns: list[Array]) -> list[Array]:
         samples = list(zip(*columns, strict=True))
-        parts = list(pool.map(lambda first: [sample(*each) for each in samples[first::count]], range(count)))
+        try:
+            parts = list(pool.map(lambda first: [sample(*each) for each in samples[first::count]], range(count)))
+        except Exception as error:
+            _errors.setdefault(pool, error)
+            raise
         return [parts[at % count][at // count] for at in range(len(samples))]
 
     return batch
 
 
 _pools: WeakKeyDictionary[Pipeline, ThreadPoolExecutor] = WeakKeyDictionary()
+_errors: WeakKeyDictionary[ThreadPoolExecutor, Exception] = WeakKeyDictionary()
+
+
+def kernel_error(pipeline: Pipeline) -> Exception | None:
+    """Return the first error of a kernel of this pipeline: DALI's own error has its text only."""
+    pool = _pools.get(pipeline)
+    return _errors.get(pool) if pool else None
 
 
 def end_threads(pipeline: Pipeline) -> None:

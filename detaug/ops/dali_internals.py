@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -11,7 +13,8 @@ from nvidia.dali import Pipeline, backend, fn, tensors, types
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from detaug.ops.op import Node, Nodes
+from detaug.ops.cpu_kernels import kernel_error
+from detaug.ops.op import Node, Nodes, OpError, name_op_in_errors
 
 _conditional = fn._conditional  # type: ignore[attr-defined]
 
@@ -31,6 +34,43 @@ def apply_where(condition: Node, image: Node, planned: Nodes, change: Callable[[
 def keep_type(change: Callable[[Node, Nodes], Node]) -> Callable[[Node, Nodes], Node]:
     """Return `change` with its result cast to the image's type: both branches of a merge need the same one."""
     return lambda image, nodes: fn.reshape(fn.cast_like(change(image, nodes), image), layout="HWC")
+
+
+def name_nodes(label: str, graph: Callable[..., Node]) -> Callable[..., Node]:
+    """Return the `dali_graph` of an op such that errors name the op: those in it, and DALI's of its nodes.
+
+    DALI's error of a node has the traceback of where the node was made. It names functions by their code, so a function
+    with the label as the name of its code is a line of that traceback, which `failed_op` finds.
+    """
+
+    def call(*arguments: Any) -> Node:
+        with name_op_in_errors(label, "dali_graph"):
+            image = graph(*arguments)
+            if image is None:
+                raise TypeError("dali_graph must return the image, got None")
+            return image
+
+    return FunctionType(call.__code__.replace(co_name=label), call.__globals__, label, None, call.__closure__)
+
+
+def failed_op(pipeline: Pipeline, error: Exception) -> OpError | None:
+    """Return an error that names the op, if DALI's `error` comes from the CPU kernel or from a node of one.
+
+    None for errors of memory and of the device, whatever op they met.
+    """
+    if isinstance(of_kernel := kernel_error(pipeline), OpError):
+        return of_kernel
+    made, _, reason = str(error).partition("encountered:")
+    labels = re.findall(r", in (\w+ \(\d+\w\w op .+\))$", made, re.MULTILINE)
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    if not labels or not lines or isinstance(error, MemoryError) or _OF_DEVICE.search(lines[0]):
+        return None
+    failed = OpError(f"{': '.join(labels)} failed in dali_graph: {lines[0]}")
+    failed.__cause__ = error
+    return failed
+
+
+_OF_DEVICE = re.compile("cuda|alloc|out of memory", re.IGNORECASE)
 
 
 def tensor_list(array: NDArray[Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -38,11 +38,6 @@ class Normalize(PixelOp):
     memory_format: Literal["contiguous", "channels_last"] | torch.memory_format = "contiguous"
 
     stage = "output"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", _name(self.dtype))
-        object.__setattr__(self, "memory_format", _name(self.memory_format))
-        super().__post_init__()
 
     def check_arguments(self) -> None:
         shares = is_numbers(self.mean, 3) and all(0 <= value <= 1 for value in self.mean)
@@ -84,12 +79,6 @@ class Normalize(PixelOp):
         """Return mean and std for images in 0..255; for "uint8" they are 0 and 1."""
         scale = 1 if self.dtype == "uint8" else 255
         return [value * scale for value in self.mean], [value * scale for value in self.std]
-
-
-def _name(value: Any) -> Any:
-    """Return the name of torch's dtype or memory format: "float32", "channels_last"; other values as they are."""
-    is_torchs = isinstance(value, torch.dtype | torch.memory_format)
-    return str(value).removeprefix("torch.").removesuffix("_format") if is_torchs else value
 
 
 _OF_SHARES = "red, green, blue, for images in 0..1 (mean and std for images in 0..255: divide both by 255)"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from inspect import get_annotations
+from itertools import takewhile
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 from detaug.boxes.views import Views
-from detaug.ops.arguments import to_python
+from detaug.converters.findings.errors import InputError
+from detaug.ops.arguments import check_can_be_saved, to_python
 from detaug.ops.cpu_kernels import CpuKernel
 
 Node: TypeAlias = Any
@@ -30,11 +36,50 @@ S = TypeVar("S", bound=_Then)
 _OLD_NAMES = {"paint": "dali_graph", "painter": "cpu_kernel"}
 
 
+class OpError(RuntimeError):
+    """An op that failed. The message names the op, its place in the recipe and the method; the cause is its error."""
+
+
+@contextmanager
+def name_op_in_errors(label: str, method: str) -> Iterator[None]:
+    """Raise OpError for an error of an op's method. `label`: see `label_op`. An InputError stays as it is."""
+    try:
+        yield
+    except InputError:
+        raise
+    except OpError as error:  # of an op in this one
+        raise OpError(f"{label}: {error}") from error.__cause__
+    except Exception as error:
+        raise OpError(f"{label} failed in {method}: {type(error).__name__}: {error}") from error
+
+
+def check_drawn(drawn: Any, n: int) -> Arrays:
+    """Return what an op drew for n images. Raises TypeError unless it is a dict of arrays with a row for each image."""
+    if not isinstance(drawn, dict):
+        raise TypeError(f"draw must return a dict of arrays, got {type(drawn).__name__}")
+    for name, array in drawn.items():
+        if np.shape(array)[:1] != (n,):
+            raise TypeError(f"draw must return arrays of n rows, here {n}; {name!r} has shape {np.shape(array)}")
+    return drawn
+
+
+def label_op(op: object, index: int, of: str = "of the recipe") -> str:
+    """Return the name of an op's class and its place: "RandomCrop (2nd op of the recipe)" for index 1."""
+    return f"{type(op).__name__} ({ordinal(index + 1)} op {of})"
+
+
+def ordinal(number: int) -> str:
+    """Return 1st, 2nd, 3rd, 4th and so on."""
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 class Op:
     """One step of a recipe: it draws random numbers, plans boxes with them and changes pixels with them.
 
     A subclass is a frozen dataclass, and checks its arguments in `check_arguments`. Derive from GeometricOp or PixelOp,
-    which need one method beside `draw`.
+    which need one method beside `draw`. Arguments are numbers, text, None, ops, or tuples or dicts of these: they are
+    what `repr`, recipes in files and resumed runs know of an op.
 
     >>> for op in da.presets.retinanet():
     ...     print(op.stage, op)
@@ -59,19 +104,34 @@ class Op:
     """DALI's name for the layout of the image after it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Drop an inherited `cpu_kernel` from a class with its own `dali_graph`: it would do something else."""
+        """Drop an inherited `cpu_kernel` from a class with its own `dali_graph`: it would do something else.
+
+        Raises TypeError for a method that an op cannot have.
+        """
         super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and "__dataclass_fields__" not in vars(cls):
+            raise TypeError(f"{cls.__name__} defines __init__: write its arguments as fields of a frozen dataclass")
         for old, new in _OLD_NAMES.items():
             if callable(vars(cls).get(old)):
                 raise TypeError(f"{cls.__name__} defines {old}(), which is now called {new}(): rename it")
         if "dali_graph" in vars(cls) and "cpu_kernel" not in vars(cls):
             cls.cpu_kernel = Op.cpu_kernel  # type: ignore[method-assign]
 
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Refuse a class that is no dataclass: its `repr` and == say nothing of its arguments."""
+        undecorated = list(takewhile(lambda each: "__dataclass_fields__" not in vars(each), cls.__mro__))
+        if not is_dataclass(cls) or any(map(_annotates_arguments, undecorated)):
+            raise TypeError(f"{cls.__name__} is an op but no dataclass: write @dataclass(frozen=True) above its class")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         """Store arguments as Python's numbers and tuples, so that `repr`, == and saved recipes agree; check them."""
-        for field in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
-            object.__setattr__(self, field.name, to_python(getattr(self, field.name)))
+        names = [field.name for field in fields(self) if field.init]  # type: ignore[arg-type]  # it is a dataclass
+        for name in names:
+            object.__setattr__(self, name, to_python(getattr(self, name)))
         self.check_arguments()
+        for name in names:
+            check_can_be_saved(f"{type(self).__name__}.{name}", getattr(self, name), Op)
 
     def check_arguments(self) -> None:
         """Raise InputError for an argument that breaks a rule: its name, the rule and the value."""
@@ -122,6 +182,11 @@ class Op:
         return samples.then(self)
 
 
+def _annotates_arguments(cls: type) -> bool:
+    """Return whether a class that is no dataclass has annotations that would be its fields."""
+    return any("ClassVar" not in str(each) for each in get_annotations(cls).values())
+
+
 class GeometricOp(Op):
     """Moves the views and leaves the pixels to `Resize`.
 
@@ -129,12 +194,15 @@ class GeometricOp(Op):
     view and labels (N, M); a label of -1 marks padding or a dropped box, whose coordinates mean nothing.
     `crop_to` takes a window of the view, `warp` turns it, `clip` cuts boxes off at its border.
 
-    >>> class LeftHalf(da.GeometricOp):
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class LeftPart(da.GeometricOp):
+    ...     share: float = 0.5
     ...     def move(self, views, drawn):
-    ...         start, end = np.zeros((len(views), 2)), np.tile([0.5, 1.0], (len(views), 1))  # x, y in 0..1
+    ...         start, end = np.zeros((len(views), 2)), np.tile([self.share, 1.0], (len(views), 1))  # x, y in 0..1
     ...         return views.crop_to(start, end).clip()
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[80, 10, 120, 50]]])
-    >>> print(LeftHalf()(samples).boxes[0])
+    >>> print(LeftPart()(samples).boxes[0])
     [[ 80.  10. 100.  50.]]
     """
 
@@ -149,7 +217,10 @@ class GeometricOp(Op):
         raise NotImplementedError(f"{type(self).__name__} must define move(views, drawn)")
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        return self.move(views, drawn), {}
+        moved = self.move(views, drawn)
+        if not isinstance(moved, Views):
+            raise TypeError(f"move must return Views, got {type(moved).__name__}")
+        return moved, {}
 
 
 class PixelOp(Op):
@@ -158,7 +229,9 @@ class PixelOp(Op):
     A subclass defines `dali_graph`, and `draw` if it draws. `image` is a DALI node, (H, W, 3) in 0..255, uint8 or
     float32.
 
-    >>> class Darker(da.PixelOp):
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Darker(da.PixelOp):
     ...     def draw(self, rng, n):
     ...         return {"share": rng.uniform(0.2, 0.8, n)}
     ...     def dali_graph(self, image, planned, views):

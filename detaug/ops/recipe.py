@@ -11,17 +11,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import fn
+from torch import Tensor
 
 from detaug.boxes.views import Views, whole_images
 from detaug.converters.findings.errors import InputError
-from detaug.ops.cpu_kernels import apply_kernels
-from detaug.ops.op import Arrays, Node, Nodes, Op
+from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
+from detaug.ops.dali_internals import name_nodes
+from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal
 
 
 class PixelStep(NamedTuple):
     """An op of a recipe that changes pixels."""
 
     op: Op
+    label: str
+    """Its name and place in errors."""
     inputs: dict[str, str]
     """For each name that the op plans, the name of the recipe's input."""
     views: Views
@@ -32,6 +36,7 @@ class _FedStep(NamedTuple):
     """A pixel step, whose inputs are nodes of a DALI graph."""
 
     op: Op
+    label: str
     inputs: Nodes
     views: Views
 
@@ -43,14 +48,14 @@ class Recipe:
     ops: tuple[Op, ...]
 
     def __post_init__(self) -> None:
-        stage = ""
-        for op in self.ops:
+        for index, op in enumerate(self.ops):
             if not isinstance(op, Op):
                 raise TypeError(f"a recipe is made of ops, such as da.Resize((300, 300)); got {op!r}")
-            _check_order(op, stage)
-            stage = op.stage
+            _check_order(self.ops, index)
             if op.mixes and not self.uniform:
-                raise InputError(f"{op!r} needs images of one size: give Resize (height, width)")
+                raise InputError(
+                    f"{name_and_place(self.ops, index)} needs images of one size: give Resize (height, width)"
+                )
         fills = {fill for op in self.ops for fill in op.fills}
         if len(fills) > 1:
             raise InputError(f"all fills of a recipe must be the same, since it is filled once; got {sorted(fills)}")
@@ -83,23 +88,35 @@ class Recipe:
         """Plan one op at a time, as `plan` does: yield None after each op, then the plan."""
         draws: list[Arrays] = []
         inputs: Arrays = {}
-        for step, (op, drawn_by) in enumerate(self.steps):
-            if drawn is not None:
-                draws.append(drawn[step])
-            else:
-                draws.append(op.draw_for(views, rng) if drawn_by == step else draws[drawn_by])
-            views, planned = op.plan(views, draws[-1])
-            _check_overhang(op, views)
-            inputs |= {f"{step}.{name}": _as_input(array) for name, array in planned.items()}
+        for step in range(len(self.steps)):
+            draws.append(self._draw(step, views, rng, draws) if drawn is None else drawn[step])
+            views, planned = self._plan_step(step, views, draws[-1])
+            inputs |= {f"{step}.{name}": array for name, array in planned.items()}
             yield None
         yield Plan(views, inputs, tuple(draws))
+
+    def _draw(self, step: int, views: Views, rng: np.random.Generator, draws: list[Arrays]) -> Arrays:
+        """Return what the op of a step draws; for a second part, what its op drew."""
+        op, drawn_by = self.steps[step]
+        if drawn_by != step:
+            return draws[drawn_by]
+        with name_op_in_errors(self.labels[step], "draw"):
+            return check_drawn(op.draw_for(views, rng), len(views))
+
+    def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        """Return the views after the op of a step, and its inputs."""
+        op, _ = self.steps[step]
+        with name_op_in_errors(self.labels[step], "move" if op.stage == "view" else "plan"):
+            views, planned = op.plan(views, drawn)
+            _check_overhang(self.labels[step], op, views)
+            return views, {name: _as_input(array) for name, array in planned.items()}
 
     def dali_graph(self, image: Node, canvas: Node | None = None) -> Node:
         """Return the image after all ops: (H, W, 3), or (3, H, W) after Normalize.
 
         `canvas`: (height, width) to which Normalize, as the last op, pads with zeros at the right and the bottom.
         """
-        steps = [_FedStep(op, _external_sources(inputs), views) for op, inputs, views in self.pixel_steps]
+        steps = [_FedStep(*each[:2], _external_sources(each.inputs), each.views) for each in self.pixel_steps]
         if canvas is not None:
             steps[-1].inputs["canvas"] = canvas
         on_cpu = image.device == "cpu"
@@ -113,12 +130,19 @@ class Recipe:
         views, rng = _example_view(), np.random.default_rng(0)
         draws: list[Arrays] = []
         steps = []
-        for at, (op, drawn_by) in enumerate(self.steps):
-            draws.append(op.draw_for(views, rng) if drawn_by == at else draws[drawn_by])
-            after, planned = op.plan(views, draws[-1])
-            steps.append(PixelStep(op, {name: f"{at}.{name}" for name in planned}, views))
+        for at, (op, _) in enumerate(self.steps):
+            draws.append(self._draw(at, views, rng, draws))
+            after, planned = self._plan_step(at, views, draws[-1])
+            steps.append(PixelStep(op, self.labels[at], {name: f"{at}.{name}" for name in planned}, views))
             views = after
         return tuple(step for step in steps if step.op.stage != "view" and _changes_pixels(step.op))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Return the name and place of the op of each step, for errors; a second part has those of its op."""
+        index_of = {id(op): index for index, op in reversed(list(enumerate(self.ops)))}
+        owners = [self.steps[drawn_by][0] for _, drawn_by in self.steps]
+        return tuple(label_op(op, index_of[id(op)]) for op in owners)
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -177,32 +201,57 @@ def _external_sources(inputs: dict[str, str]) -> Nodes:
 
 
 def _apply_dali_graphs(image: Node, steps: list[_FedStep]) -> Node:
-    for op, inputs, views in steps:
-        image = op.dali_graph(image, inputs, views)
+    for op, label, inputs, views in steps:
+        image = name_nodes(label, op.dali_graph)(image, inputs, views)
     return image
 
 
 def _apply_cpu_kernels(image: Node, steps: list[_FedStep]) -> Node:
     """Run all kernels in one node: each further node writes the image to memory, which costs as much as an op."""
-    kernels = [(kernel, inputs) for op, inputs, views in steps if (kernel := op.cpu_kernel(views))]
+    kernels = [(_named_kernel(step), step.inputs) for step in steps]
     last = steps[-1].op
     return apply_kernels(image, kernels, last.output_layout, as_is=last.stage == "output")
 
 
-def _check_order(op: Op, stage: str) -> None:
-    """Raise InputError if `op` cannot stand after an op of this stage."""
-    if stage == "output":
-        raise InputError(f"{op!r} comes after Normalize, which must be the last op: put it earlier in the recipe")
-    if op.stage in ("view", "render") and stage in ("render", "pixels"):
-        raise InputError(f"{op!r} moves the view and must come before Resize: put it earlier, or only once")
-    if op.stage in ("pixels", "output") and stage in ("", "view"):
-        raise InputError(f"{op!r} changes pixels and must come after Resize: put it later in the recipe")
+def _named_kernel(step: _FedStep) -> CpuKernel:
+    """Return the CPU kernel of a step, whose errors name the op."""
+    kernel = step.op.cpu_kernel(step.views)
+    assert kernel
+
+    def run(image: Tensor, **inputs: Any) -> Tensor:
+        with name_op_in_errors(step.label, "cpu_kernel"):
+            changed = kernel(image, **inputs)
+            if not isinstance(changed, Tensor):
+                raise TypeError(f"the kernel must return the image, got {type(changed).__name__}")
+            return changed
+
+    return run
 
 
-def _check_overhang(op: Op, views: Views) -> None:
+def name_and_place(ops: Sequence[Op], index: int) -> str:
+    """Return "RandomCrop (2nd)" for the op at index 1."""
+    return f"{type(ops[index]).__name__} ({ordinal(index + 1)})"
+
+
+def _check_order(ops: Sequence[Op], index: int) -> None:
+    """Raise InputError if the op at this index cannot stand there."""
+    op, name, stages = ops[index], name_and_place(ops, index), [each.stage for each in ops]
+    if "output" in stages[:index]:
+        last = name_and_place(ops, stages.index("output"))
+        raise InputError(f"{name} comes after {last}, which must be the last op: put it earlier in the recipe")
+    if op.stage in ("view", "render") and "render" in stages[:index]:
+        resize = name_and_place(ops, stages.index("render"))
+        rule = "is one too many after" if op.stage == "render" else "must come before"
+        raise InputError(f"{name} {rule} {resize}: a recipe has one Resize, and what moves the view is in front of it")
+    if op.stage in ("pixels", "output") and "render" not in stages[:index]:
+        resize = name_and_place(ops, stages.index("render")) if "render" in stages else "Resize"
+        raise InputError(f"{name} must come after {resize}, since it changes pixels: put it later in the recipe")
+
+
+def _check_overhang(label: str, op: Op, views: Views) -> None:
     """Raise InputError for a view beyond the image without a fill: DALI would end the process."""
     if op.stage == "view" and views.fill is None and views.overhang() > 0.01:
-        raise InputError(f"{op!r} looks outside of the image: its move must give the views a fill, RGB 0..255")
+        raise InputError(f"{label} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 
 def _example_view() -> Views:

@@ -81,12 +81,18 @@ def library() -> dict[str, type[Op]]:
 
 
 def _entry(op: Op) -> dict[str, Any]:
-    return {type(op).__name__: {field.name: _plain(getattr(op, field.name)) for field in fields(op)}}  # type: ignore[arg-type]
+    return {type(op).__name__: {name: _plain(getattr(op, name)) for name in _arguments(type(op))}}
+
+
+def _arguments(op: type[Op]) -> list[str]:
+    return [field.name for field in fields(op) if field.init]  # type: ignore[arg-type]  # it is a dataclass
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Op):
         return _entry(value)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
 
 
@@ -107,7 +113,7 @@ def _make_op(entry: Any, types: Types) -> Op:
     if name not in types:
         close = get_close_matches(str(name), types, 1)
         raise InputError(f"no op is called {name!r}" + (f"; is it {close[0]}?" if close else ""))
-    known = [field.name for field in fields(types[name])]  # type: ignore[arg-type]
+    known = _arguments(types[name])
     unknown = [argument for argument in arguments if argument not in known]
     if unknown:
         raise InputError(f"{name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}")
@@ -117,4 +123,10 @@ def _make_op(entry: Any, types: Types) -> Op:
 def _value(argument: str, value: Any, types: Types) -> Any:
     if argument == "ops" and isinstance(value, list):
         return tuple(_load_entry(f"op {at}", each, types) for at, each in enumerate(value, 1))
-    return tuple(_value("", each, types) for each in value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(_value("", each, types) for each in value)
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1 and set(value) <= set(types) and isinstance(next(iter(value.values())), dict):
+        return _make_op(value, types)
+    return {name: _value("", each, types) for name, each in value.items()}
