@@ -252,7 +252,8 @@ def test_a_sound_data_set_has_no_findings(folder: Path) -> None:
     assert (summary.kind_counts, summary.errors, summary.warnings) == ({}, 0, 0)
     assert (summary.images, summary.images_without_boxes, summary.class_counts) == (3, 1, {"cat": 2, "dog": 3})
     assert list(summary.findings) == []
-    assert str(summary).splitlines()[-1] == "0 errors, 0 warnings: ready for training"
+    line = "0 errors, 0 warnings: ready for training"
+    assert str(summary).splitlines()[-1] == f"{line}; images not decoded (--decode)"
 
 
 @pytest.mark.parametrize(("kind", "change", "message", "more"), names_of(JSON_ERRORS))
@@ -311,7 +312,7 @@ def assert_cleanable(summary: CheckSummary) -> None:
 
 
 def test_every_kind_has_a_test() -> None:
-    elsewhere = {"image-broken", "image-leaked", "categories-differ"}
+    elsewhere = {"image-broken", "image-not-decoded", "image-leaked", "categories-differ"}
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
     assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)
     assert all(CHECK_KINDS[case[0]].effect == "warning" for case in WARNINGS)
@@ -662,21 +663,54 @@ def test_broken_images_are_found_and_cleaned_away(tmp_path: Path, capfd: pytest.
     import detaug as da
 
     png = image_bytes(kind="PNG")
-    broken = {7: cut_in_half(JPEG), 8: JPEG[:-2], 16: cut_in_half(png), 39: png[:-1]}
+    damaged = png[:50] + bytes([png[50] ^ 255]) + png[51:]
+    broken = {6: damaged, 7: cut_in_half(JPEG), 8: JPEG[:-2], 16: cut_in_half(png), 39: png[:-1]}
     formats = [image_bytes(kind=kind) for kind in ("PNG", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000")]
     odd = [image_bytes(mode="L"), image_bytes(mode="CMYK"), image_bytes(progressive=True), JPEG + b"\0" * 9]
     path, clean = data_set(tmp_path / "images", broken | dict(enumerate([*formats, *odd], 20))), tmp_path / "clean.json"
     calls: list[tuple[int, int]] = []
     summary = check_coco(path, tmp_path / "images", decode=True, clean=clean, progress=lambda *done: calls.append(done))
-    assert summary.kind_counts == {"image-broken": 4}
-    assert [found.file_name for found in summary.findings] == ["7.jpg", "8.jpg", "16.jpg", "39.jpg"]
-    assert "images[7] (id 7, 7.jpg): does not decode: image file is truncated" in str(summary)
-    assert calls[-1] == (40, 40)
+    assert summary.kind_counts == {"image-broken": 5}
+    assert [found.file_name for found in summary.findings] == ["6.jpg", "7.jpg", "8.jpg", "16.jpg", "39.jpg"]
+    assert "images[6] (id 6, 6.jpg): does not decode: broken data stream" in str(summary)
+    assert "images[7] (id 7, 7.jpg): is cut off: its end marker is missing" in str(summary)
+    assert calls[-1] == (36, 36)  # not tried again: those that are cut off
     assert capfd.readouterr() == ("", "")
     assert check_coco(clean, tmp_path / "images").errors == 0
     loader = da.Loader(da.CocoReader(tmp_path / "images", clean), da.presets.ssd300(), 4, device="cpu")
     seen = {int(number) for batch in loader for number in batch.image_id}
     assert seen == set(range(40)) - set(broken)
+
+
+THUMBNAIL = with_segment(JPEG, b"Exif\0\0" + exif(1) + image_bytes((16, 16)))
+WHOLE = {
+    "padded": JPEG + b"\0" * 5000,
+    "with a video behind it": JPEG + bytes(range(250)) * 20 + b"\xff\xda" + b"video" * 100,
+    "with a thumbnail": THUMBNAIL,
+    "with fill bytes": JPEG[:2] + b"\xff" + JPEG[2:] + b"\0" * 99,
+    "progressive": image_bytes(progressive=True),
+    "png": PNG,
+    "png, padded": PNG + b"\0" * 5000,
+}
+CUT = {
+    "in the middle": cut_in_half(JPEG),
+    "two bytes": JPEG[:-2],
+    "padded to its length": cut_in_half(JPEG).ljust(len(JPEG), b"\0"),
+    "with a thumbnail": cut_in_half(THUMBNAIL),
+    "progressive": cut_in_half(image_bytes(progressive=True)),
+    "png": cut_in_half(PNG),
+    "png, in its end": PNG[:-1],
+}
+
+
+def test_images_that_are_cut_off_are_found_without_decoding(tmp_path: Path) -> None:
+    contents = [*WHOLE.values(), *CUT.values()]
+    path, clean = data_set(tmp_path / "images", dict(enumerate(contents)), len(contents)), tmp_path / "clean.json"
+    summary = check_coco(path, tmp_path / "images", clean=clean)
+    found = [int(Path(found.file_name or "").stem) for found in summary.findings if found.kind == "image-broken"]
+    assert found == list(range(len(WHOLE), len(contents)))
+    assert summary.errors == len(CUT)
+    assert str(check_coco(clean, tmp_path / "images")).endswith("ready for training; images not decoded (--decode)")
 
 
 def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -689,8 +723,9 @@ def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch
     (folder / "a.jpg").write_bytes(JPEG[:size] + pack(">HH", 40_000, 40_000) + JPEG[size + 4 :])
     content["images"][0] |= {"width": 40_000, "height": 40_000}
     summary = checked(content, folder, decode=True)
-    assert summary.kind_counts == {"image-broken": 1}
-    assert "not tried, 1,600,000,000 pixels" in str(summary)
+    assert (summary.kind_counts, summary.errors) == ({"image-not-decoded": 1}, 0)
+    assert "images[0] (id 1, a.jpg): 1,600,000,000 pixels, and --decode tries at most 268,435,456; make" in str(summary)
+    assert str(summary).endswith("0 errors, 1 warning: ready for training")
     assert tried == [folder / "b.jpg", folder / "sub/c.png"]
 
 

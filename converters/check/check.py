@@ -9,7 +9,7 @@ import numpy as np
 
 from detaug.converters.check.boxes import check_boxes, class_counts, usable_boxes
 from detaug.converters.check.clean import Cleaned, write_clean
-from detaug.converters.check.images import Header, OtherSplit, check_images, read_headers
+from detaug.converters.check.images import Header, OtherSplit, check_images, find_cut_off, read_headers
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -23,7 +23,9 @@ from detaug.converters.findings.entries import Findings, count_findings, from_me
 from detaug.converters.findings.kinds import CHECK_KINDS
 
 _ORDER = {kind: at for at, kind in enumerate(CHECK_KINDS)}
-_MOST_PIXELS = 2**28  # a larger image is not decoded: it may take all memory, and the process with it
+_MOST_PIXELS = 2**28
+"""A larger image is not decoded: it may take all memory, and the process with it."""
+_TOO_LARGE = "{:,} pixels, and --decode tries at most {:,}; make it smaller, or try a batch with it in the loader"
 
 
 def check_coco(
@@ -62,18 +64,23 @@ def check_coco(
     others = [_other_split(path, folder) for path in against]
     headers = read_headers(table, folder, progress)
     findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
-    if decode:
-        findings += _check_pixels(table, folder, headers, progress)
+    findings += _check_pixels(table, folder, headers, progress, decode=decode)
     findings.sort(key=lambda found: _ORDER[found.kind])
     cleaned = write_clean(table, findings, paths["clean"]) if clean is not None else None
-    summary = _summary(table, folder, findings, cleaned, paths.get("report"))
+    summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode)
     if report is not None:
         write_json(paths["report"], report_document(summary))
     return summary
 
 
 def _summary(
-    table: Table, folder: Path, findings: Sequence[Findings], cleaned: Cleaned | None, report: Path | None
+    table: Table,
+    folder: Path,
+    findings: Sequence[Findings],
+    cleaned: Cleaned | None,
+    report: Path | None,
+    *,
+    decoded: bool,
 ) -> CheckSummary:
     names = table.categories
     return CheckSummary(
@@ -83,6 +90,7 @@ def _summary(
         images_without_boxes=len(table.file_names) - len(np.unique(table.image_index[usable_boxes(table)])),
         class_counts={_unique_name(number, names): count for number, count in class_counts(table).items()},
         kind_counts=count_findings(findings),
+        decoded=decoded,
         cleaned=cleaned,
         report=report,
         table=table,
@@ -102,14 +110,23 @@ def _other_split(path: PathLike, folder: Path) -> OtherSplit:
 
 
 def _check_pixels(
-    table: Table, folder: Path, headers: Sequence[Header], progress: Progress | None
+    table: Table, folder: Path, headers: Sequence[Header], progress: Progress | None, *, decode: bool
 ) -> Iterator[Findings]:
+    """Yield findings about images that are cut off; with decode, about those that do not decode, too."""
+    broken = find_cut_off(table, folder, headers)
+    pixels = {at: header.width * header.height for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
+    rest = {at: area for at, area in pixels.items() if at not in broken} if decode else {}
+    broken |= _undecodable(table, folder, [at for at, area in rest.items() if area <= _MOST_PIXELS], progress)
+    too_large = {at: _TOO_LARGE.format(area, _MOST_PIXELS) for at, area in rest.items() if area > _MOST_PIXELS}
+    for kind, messages in (("image-broken", broken), ("image-not-decoded", too_large)):
+        if messages:
+            yield from_messages(kind, "images", messages)
+
+
+def _undecodable(table: Table, folder: Path, rows: Sequence[int], progress: Progress | None) -> dict[int, str]:
+    if not rows:
+        return {}
     from detaug.converters.check.decode import find_undecodable  # slow to import
 
-    pixels = {at: header.width * header.height for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    rows = [at for at, area in pixels.items() if area <= _MOST_PIXELS]
-    broken = find_undecodable([folder / table.file_names[at] for at in rows], progress)
-    messages = {rows[n]: reason for n, reason in broken.items()}
-    messages |= {at: f"not tried, {area:,} pixels" for at, area in pixels.items() if area > _MOST_PIXELS}
-    if messages:
-        yield from_messages("image-broken", "images", messages)
+    reasons = find_undecodable([folder / table.file_names[at] for at in rows], progress)
+    return {rows[n]: reason for n, reason in reasons.items()}

@@ -19,12 +19,12 @@ import torch
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
-_TAIL_BYTES = 64  # some cameras write a few bytes after the end of a JPEG
 _PILLOW_ERRORS = (OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, EOFError)
 
 
 def serve(batch_size: int) -> None:
     """Answer until stdin ends. The first line tells the parent that the process has started."""
+    Image.MAX_IMAGE_PIXELS = None  # check_coco, which chooses the images, has a limit
     answers = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryFile() as messages:  # native libraries write a dozen lines for each broken image
         os.dup2(messages.fileno(), 1)
@@ -39,10 +39,7 @@ def _undecodable(decoder: Decoder, paths: list[str]) -> dict[str, str]:
     """Return the reasons why images do not decode whole, by path."""
     singly = paths if decoder.failure(paths) else []
     failures = {path: failure for path in singly if (failure := decoder.failure([path]))}
-    reasons = {path: _pillow_failure(path) or failure for path, failure in failures.items()}
-    # Decoders on a GPU may fill the missing part with gray without an error.
-    unended = {path: _pillow_failure(path) for path in paths if path not in reasons and _has_no_end(path)}
-    return reasons | {path: reason for path, reason in unended.items() if reason}
+    return {path: _pillow_failure(path) or failure for path, failure in failures.items()}
 
 
 class Decoder:
@@ -82,21 +79,12 @@ class Decoder:
         return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
 
 
-def _has_no_end(path: str) -> bool:
-    """Return whether a JPEG lacks its end-of-image marker."""
-    with open(path, "rb") as file:
-        if file.read(2) != b"\xff\xd8":
-            return False
-        file.seek(-min(_TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        return b"\xff\xd9" not in file.read()
-
-
 def _pillow_failure(path: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with Image.open(path) as image:
                 image.load()
-        except (*_PILLOW_ERRORS, Image.DecompressionBombError) as error:
+        except _PILLOW_ERRORS as error:
             return f"does not decode: {error}"
     return ""

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from detaug.converters.coco.table import Table
 from detaug.converters.conversion.progress import Progress, with_progress
 from detaug.converters.files.digests import Fingerprint, digest, group_equal, repeated_files
+from detaug.converters.files.image_ends import is_cut_off
 from detaug.converters.files.image_headers import (
     IMAGE_EXTENSIONS,
     ImageError,
@@ -122,6 +123,13 @@ def _unreadable(headers: Sequence[Header]) -> Iterator[Findings]:
     for kind in ("image-unreadable", "image-format"):
         errors = {at: error for at, error in enumerate(headers) if isinstance(error, ImageError)}
         yield from _image_findings(kind, {at: str(error) for at, error in errors.items() if error.kind == kind})
+
+
+def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
+    """Return the images that lack their end marker, with the reason, by position."""
+    read = {at: header for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
+    cut = [at for at, header in read.items() if is_cut_off(os.path.join(folder, table.file_names[at]), header)]
+    return dict.fromkeys(cut, "is cut off: its end marker is missing; get the file again")
 
 
 def _sizes(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:

@@ -41,6 +41,8 @@ class CheckSummary:
     """Boxes to train on of each class, in the order of the category ids."""
     kind_counts: dict[str, int]
     """Findings of each kind that occurs, errors first."""
+    decoded: bool
+    """Whether the images' pixels were decoded; otherwise only their headers and end markers were looked at."""
     cleaned: Cleaned | None
     report: Path | None
     table: Table = field(repr=False)
@@ -91,6 +93,7 @@ def report_document(summary: CheckSummary) -> dict[str, object]:
         "annotations": str(summary.annotations),
         "image_folder": str(summary.image_folder),
         "images": summary.images,
+        "decoded": summary.decoded,
         "class_counts": summary.class_counts,
         "errors": summary.errors,
         "warnings": summary.warnings,
@@ -137,7 +140,7 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
         yield f"every finding: {summary.report}"
     counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
     if not summary.errors:
-        yield f"{counts}: ready for training"
+        yield f"{counts}: ready for training" + ("" if summary.decoded else "; images not decoded (--decode)")
     elif summary.cleaned:
         yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
     else:

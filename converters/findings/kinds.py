@@ -120,7 +120,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "image-unreadable": Kind("error", "an image's header cannot be read"),
     "size-wrong": Kind("error", "an image's width and height are not the file's, so its boxes are misplaced"),
     "size-unrotated": Kind("error", "an image's width and height are the file's before its EXIF rotation"),
-    "image-broken": Kind("error", "an image does not decode whole"),
+    "image-broken": Kind("error", "an image is cut off, or does not decode whole"),
     "image-leaked": Kind("error", "an image is in the other split too, so scores would mean nothing"),
     "categories-differ": Kind("error", "the other json has different categories, so its labels mean different classes"),
     "size-not-integer": Kind("warning", "an image's width or height is written like 640.0"),
@@ -142,6 +142,9 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "palette-small": Kind(
         "warning", "a PNG has a palette of fewer than 8 bits per pixel, which DALI decodes to wrong pixels on a GPU"
+    ),
+    "image-not-decoded": Kind(
+        "warning", "an image has more pixels than --decode tries; training may decode it, if there is enough memory"
     ),
     "image-unreferenced": Kind(
         "warning", "a file in the image folder is not in the json; it may belong to another split"

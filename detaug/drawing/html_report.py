@@ -93,7 +93,8 @@ def page(summary: CheckSummary) -> Iterator[str]:
 
 def _contents(summary: CheckSummary) -> Iterator[str]:
     if not summary.kind_counts:
-        yield "<p>Nothing was found: ready for training.</p>"
+        limit = "" if summary.decoded else "; images not decoded (--decode)"
+        yield f"<p>Nothing was found: ready for training{limit}.</p>"
         return
     yield "<ul>"
     for kind, count in summary.kind_counts.items():
@@ -117,6 +118,8 @@ def _section(summary: CheckSummary, kind: str, findings: Iterable[CheckFinding])
 
 
 def _remedy(kind: str) -> str:
+    if kind == "image-not-decoded":
+        return "make it smaller, or see in the loader whether it decodes in the memory that you have."
     if CHECK_KINDS[kind].effect == "warning":
         return "look at it; training runs with it. Correct the annotations where it is a mistake."
     if kind in REPAIRED:
