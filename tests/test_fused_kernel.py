@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +23,7 @@ from PIL import Image
 import detaug as da
 from detaug.boxes.views import Views, start_offsets
 from detaug.eager import Samples
-from detaug.gpu import fused_kernel
-from detaug.gpu.fused_kernel import fuse, kernel_for
+from detaug.gpu.fused_kernel import fuse, kernel_for, triton_works
 from detaug.gpu.streams import to_device
 from detaug.loading.image_cache import decoding_workers
 from detaug.loading.image_feeds import FileFeed
@@ -209,15 +210,46 @@ def test_none_is_needed_on_the_cpu() -> None:
     assert kernel_for(Recipe(tuple(da.presets.ssd300())), torch.device("cpu")) is None
 
 
-def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not tried Triton yet."""
+    monkeypatch.setattr("detaug.gpu.fused_kernel._works_on", set())
+    monkeypatch.setattr("detaug.gpu.fused_kernel._reported", set())
+
+
+@pytest.mark.usefixtures("untried")
+def test_a_failure_of_triton_is_said_once_and_tried_again() -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("Failed to find C compiler")
 
-    monkeypatch.setattr("detaug.gpu.fused_kernel.FusedKernel.render", fails)
-    fused_kernel._triton_works.cache_clear()
-    with pytest.warns(UserWarning, match=r"Failed to find C compiler.*gcc and python3-dev"):
-        assert not fused_kernel._triton_works(DEVICE)
-    fused_kernel._triton_works.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("detaug.gpu.fused_kernel.FusedKernel.render", fails)
+        with pytest.warns(UserWarning, match=r"Failed to find C compiler.*gcc and python3-dev.*tries it again"):
+            assert not triton_works(DEVICE)
+        assert not triton_works(DEVICE)  # a second warning would be an error
+    assert triton_works(DEVICE)
+
+
+CACHE = """
+import os, sys, warnings
+import torch
+import detaug as da
+from detaug.gpu.fused_kernel import kernel_for
+from detaug.ops.recipe import make_recipe
+
+recipe = make_recipe(da.presets.ssd300())
+for folder in ("/dev/null/cache", "/dev/null/cache", sys.argv[1]):
+    os.environ["TRITON_CACHE_DIR"] = folder
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        print(kernel_for(recipe, torch.device("cuda", 0)) is not None, len(caught))
+"""
+
+
+@pytest.mark.gpu
+def test_a_cache_that_could_not_be_written_is_tried_again(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", CACHE, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False 1", "False 0", "True 0"], done.stderr
 
 
 # ------------------------------------------------------------------------------------------- in the loader

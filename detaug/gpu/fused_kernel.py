@@ -106,7 +106,7 @@ class FusedKernel:
 def kernel_for(recipe: Recipe, device: torch.device) -> FusedKernel | None:
     """Return the kernel that renders all of the recipe on this device, if there is one."""
     kernel = fuse(recipe, device) if device.type == "cuda" else None
-    return kernel if kernel and _triton_works(device) else None
+    return kernel if kernel and triton_works(device) else None
 
 
 def fuse(recipe: Recipe, device: torch.device) -> FusedKernel | None:
@@ -148,24 +148,46 @@ def _pasted_tiles(parameters: NDArray[Any], slots: Ints, tiles: NDArray[Any]) ->
     return pasted
 
 
-@cache
-def _triton_works(device: torch.device) -> bool:
-    """Try the kernel on one pixel; without a C compiler Triton cannot build it. Warn if it fails."""
+_works_on: set[torch.device] = set()
+_reported: set[tuple[torch.device, type[Exception]]] = set()
+
+
+def triton_works(device: torch.device) -> bool:
+    """Return whether the kernel renders one pixel; without a C compiler Triton cannot build it.
+
+    A failure is tried again by the next loader, since a disk or a memory may be full for a while. It is a warning once
+    for each kind of error.
+    """
+    if device in _works_on:
+        return True
+    try:
+        _render_one_pixel(device)
+    except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
+        _warn_once(device, error)
+        return False
+    _works_on.add(device)
+    return True
+
+
+def _render_one_pixel(device: torch.device) -> None:
     kernel, pixel = fuse(Recipe((Resize((1, 1)),)), device), torch.zeros(3, dtype=torch.uint8, device=device)
     assert kernel
     whole = {kernel.region: np.array([[[0, 0], [1, 1], [1, 1]]])}
-    try:
-        parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
-        (on_gpu,) = kernel.to_device([parameters], [np.zeros(1, np.int64)])
-        kernel.render(pixel, on_gpu, (1, 1))
-    except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
-        warnings.warn(
-            f"DALI's operators render, which is slower, because Triton does not work here ({error}); it needs a C "
-            "compiler and Python's headers: gcc and python3-dev, as Debian and Ubuntu call them",
-            stacklevel=2,
-        )
-        return False
-    return True
+    parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
+    (on_gpu,) = kernel.to_device([parameters], [np.zeros(1, np.int64)])
+    kernel.render(pixel, on_gpu, (1, 1))
+
+
+def _warn_once(device: torch.device, error: Exception) -> None:
+    if (device, type(error)) in _reported:
+        return
+    _reported.add((device, type(error)))
+    warnings.warn(
+        f"DALI's operators render, which is slower, because Triton does not work here ({error}); it needs a C compiler "
+        "and Python's headers (gcc and python3-dev, as Debian and Ubuntu call them), and a folder for its cache that it "
+        "can write; the next loader tries it again",
+        stacklevel=3,
+    )
 
 
 @cache
