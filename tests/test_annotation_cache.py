@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +31,10 @@ def write(path: Path, width: int) -> Path:
     return path
 
 
-def cache_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.detaug.npz")
+def cached(path: Path) -> list[Path]:
+    """Return the cache files of all jsons in the folder of this one, the oldest first."""
+    folder = path.parent.with_name("home") / "detaug" / "annotations"
+    return sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def assert_same(one: Annotations, other: Annotations) -> None:
@@ -54,7 +55,7 @@ def refuse_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_second_read_parses_nothing_and_gives_the_same(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = read_annotations(coco, cache=False)
-    assert not cache_of(coco).exists()
+    assert cached(coco) == []
     assert_same(read_annotations(coco), plain)
     os.utime(coco, (0, 0))  # the content counts, not the date
     refuse_to_parse(monkeypatch)
@@ -62,9 +63,46 @@ def test_the_second_read_parses_nothing_and_gives_the_same(coco: Path, monkeypat
     assert list(read_annotations(coco).categories.items()) == [(2, "dog"), (5, "cat, 猫")]
 
 
-def test_no_files_are_left_but_the_cache(coco: Path) -> None:
+def test_no_file_is_left_but_the_cache_in_the_users_folder(coco: Path) -> None:
     read_annotations(coco)
-    assert sorted(coco.parent.iterdir()) == [cache_of(coco), coco]
+    assert list(coco.parent.iterdir()) == [coco]
+    assert [path.suffix for path in cached(coco)] == [".npz"]
+
+
+def test_the_path_is_part_of_the_key(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = coco.with_name("val.json")
+    other.write_bytes(coco.read_bytes())
+    read_annotations(other)
+    monkeypatch.chdir(coco.parent)
+    for path in (coco, Path("train.json"), Path("../data/train.json")):
+        assert read_annotations(path).path == path
+    assert len(cached(coco)) == 2
+
+
+def test_what_was_not_used_for_longest_is_removed(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [write(coco.with_name(f"{n}.json"), width=100) for n in range(4)]
+    for n, path in enumerate(paths[:3]):
+        read_annotations(path)
+        os.utime(cached(coco)[-1], (n, n))
+    first, second, third = cached(coco)
+    read_annotations(paths[0])
+    monkeypatch.setattr(annotation_cache, "MOST", 3 * first.stat().st_size)
+    read_annotations(paths[3])
+    assert second not in cached(coco)
+    assert cached(coco)[:2] == [third, first]
+    assert len(cached(coco)) == 3
+
+
+@pytest.mark.parametrize("folder", ["relative", ""])
+def test_the_cache_folder_is_below_the_home_unless_it_is_absolute(
+    coco: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(coco.parent)
+    monkeypatch.setenv("HOME", str(coco.parent.parent / "me"))
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    read_annotations(coco)
+    assert len(list((coco.parent.parent / "me/.cache/detaug/annotations").iterdir())) == 1
+    assert list(coco.parent.iterdir()) == [coco]
 
 
 def test_another_content_of_the_same_length_and_date_is_read_anew(coco: Path) -> None:
@@ -87,7 +125,8 @@ def test_other_rules_read_anew(coco: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "one byte", "a text file", "a folder", "other arrays"])
 def test_a_damaged_cache_is_as_good_as_none(coco: Path, damage: str) -> None:
     plain = read_annotations(coco)
-    content, cache = bytearray(cache_of(coco).read_bytes()), cache_of(coco)
+    (cache,) = cached(coco)
+    content = bytearray(cache.read_bytes())
     cache.unlink()
     if damage == "a folder":
         cache.mkdir()
@@ -103,34 +142,14 @@ def test_a_damaged_cache_is_as_good_as_none(coco: Path, damage: str) -> None:
     assert_same(read_annotations(coco), plain)
 
 
-def test_a_folder_that_cannot_be_written_has_its_cache_in_the_users_folder(
-    coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cannot_write_in(coco.parent, monkeypatch)
-    plain = read_annotations(coco)
-    assert [path.suffix for path in (tmp_path / "home" / "detaug").iterdir()] == [".npz"]
-    refuse_to_parse(monkeypatch)
-    assert_same(read_annotations(coco), plain)
-
-
-def cannot_write_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse to write there, for root too, who may write everywhere."""
-    replacing = annotation_cache.replacing
-
-    def refuse(path: Path) -> AbstractContextManager[Path]:
-        if path.parent == folder:
-            raise PermissionError(13, "Permission denied", str(path))
-        return replacing(path)
-
-    monkeypatch.setattr(annotation_cache, "replacing", refuse)
-
-
-def test_no_folder_to_write_in_is_no_error(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (coco.parent / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(coco.parent / "file"))
-    cannot_write_in(coco.parent, monkeypatch)
-    assert len(read_annotations(coco).boxes) == 2
-    assert not cache_of(coco).exists()
+@pytest.mark.parametrize("home", ["/dev/null", "/proc", "~"])
+def test_no_folder_to_write_in_is_no_error(coco: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.chdir(coco.parent)
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    for _ in range(2):
+        assert len(read_annotations(coco).boxes) == 2
+    assert list(coco.parent.iterdir()) == [coco]
 
 
 def test_a_json_with_errors_is_refused_each_time(coco: Path) -> None:
@@ -138,10 +157,10 @@ def test_a_json_with_errors_is_refused_each_time(coco: Path) -> None:
     for _ in range(2):
         with pytest.raises(AnnotationError, match="reaches"):
             read_annotations(coco)
-    assert not cache_of(coco).exists()
+    assert cached(coco) == []
 
 
 def test_a_small_json_gets_no_cache(coco: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     read_annotations(coco)
-    assert not cache_of(coco).exists()
+    assert cached(coco) == []

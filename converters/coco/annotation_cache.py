@@ -1,15 +1,16 @@
-"""Cache the parsed columns of a large COCO json beside it, so that the next start need not parse it.
+"""Cache the parsed columns of a large COCO json in the user's cache folder, so that the next start need not parse it.
 
-A cache file is valid for one content of the json and one version of the rules that checked it; names and dates do not
-count. A damaged or outdated one is ignored. It contains plain arrays with checksums, no pickled objects.
+Each json has one cache file, found by its path. It is valid for one content of the json and one version of the rules
+that checked it; dates do not count. A damaged or outdated one is ignored. It contains plain arrays with checksums, no
+pickled objects. The files that were not used for the longest time are removed: see MOST.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,9 @@ Columns = dict[str, NDArray[np.generic]]
 
 SMALLEST = 4 << 20
 """Bytes: a smaller json is parsed in a tenth of a second and gets no cache."""
+
+MOST = 1 << 30
+"""Bytes of all cache files together; COCO train2017 needs about 50 MB."""
 
 _DAMAGED = (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, NotImplementedError)
 
@@ -37,29 +41,43 @@ def content_key(path: Path, rules: bytes) -> str:
 
 def load_columns(path: Path, key: str) -> Columns | None:
     """Return the columns saved for the json at `path` with this key, None where there are none or they are damaged."""
-    for cache in _cache_files(path, key):
-        with suppress(*_DAMAGED), cache.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+    with suppress(*_DAMAGED):
+        cache = cache_file(path)
+        with cache.open("rb") as file, np.load(file, allow_pickle=False) as saved:
             if saved["key"].tobytes() == key.encode():
-                return {name: saved[name] for name in saved.files if name != "key"}
+                columns = {name: saved[name] for name in saved.files if name != "key"}
+                with suppress(OSError):
+                    os.utime(cache)  # used now
+                return columns
     return None
 
 
 def save_columns(path: Path, key: str, columns: Columns) -> None:
-    """Save columns beside the json, else in the user's cache folder, else nowhere."""
-    for cache in _cache_files(path, key):
-        with suppress(OSError):
-            _save(cache, {"key": np.frombuffer(key.encode(), np.uint8), **columns})
-            return
-
-
-def _cache_files(path: Path, key: str) -> Iterator[Path]:
-    yield path.with_name(f".{path.name}.detaug.npz")
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "detaug"
+    """Save columns in the user's cache folder; nowhere if it cannot be written."""
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    yield folder / f"{key}.npz"
+        cache = cache_file(path)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(cache) as temporary, temporary.open("wb") as file:
+            np.savez(file, key=np.frombuffer(key.encode(), np.uint8), **columns)  # type: ignore[arg-type]
+        _remove_oldest(cache.parent)
 
 
-def _save(cache: Path, columns: Columns) -> None:
-    with replacing(cache) as temporary, temporary.open("wb") as file:
-        np.savez(file, **columns)  # type: ignore[arg-type]
+def cache_file(path: Path) -> Path:
+    """Return where the columns of the json at `path` are saved. Raises OSError where the user has no cache folder."""
+    name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=16).hexdigest()
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(folder):  # the specification: ignore a relative one
+        folder = os.path.expanduser("~/.cache")
+    if not os.path.isabs(folder):
+        raise FileNotFoundError(errno.ENOENT, "the user has no home folder", folder)
+    return Path(folder, "detaug", "annotations", f"{name}.npz")
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Remove the files used least recently, so that the rest has at most MOST bytes."""
+    status = {path: path.stat() for path in folder.iterdir()}
+    size = sum(each.st_size for each in status.values())
+    for path in sorted(status, key=lambda path: status[path].st_mtime_ns)[:-1]:
+        if size > MOST:
+            path.unlink()
+            size -= status[path].st_size

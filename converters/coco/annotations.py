@@ -51,8 +51,8 @@ def read_annotations(path: str | Path, *, cache: bool = True) -> Annotations:
     unknown category or image, a box without four numbers, without an area or outside its image. These are the errors
     of `detaug check` that need no image. A box up to 1 pixel outside is cut at the edge.
 
-    cache: save the columns of a json of 4 MB or more in `.NAME.json.detaug.npz` beside it, or in ~/.cache/detaug where
-    that folder is not writable, and load them from there as long as the json's content is the same.
+    cache: save the columns of a json of 4 MB or more in the user's cache folder, ~/.cache/detaug or
+    $XDG_CACHE_HOME/detaug, and load them from there as long as the json's content is the same.
     """
     path = Path(path)
     if not (cache and path.is_file() and path.stat().st_size >= annotation_cache.SMALLEST):
