@@ -115,6 +115,21 @@ def test_not_a_coco_json(tmp_path: Path, text: str, message: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("key", ["images", "annotations", "categories"])
+def test_a_list_that_occurs_twice_is_refused(tmp_path: Path, key: str, encoding: str) -> None:
+    text = json.dumps(document())
+    (tmp_path / "a.json").write_bytes(f'{{"{key}": [], {text[1:]}'.encode(encoding))
+    with pytest.raises(AnnotationError, match=f'"{key}" must occur once, got it twice'):
+        read_annotations(tmp_path / "a.json")
+
+
+def test_the_name_of_a_list_may_occur_elsewhere(tmp_path: Path) -> None:
+    content = document() | {"info": {"images": 3, "annotations": {"images": 3}}}
+    content["categories"][0]["name"] = "images"
+    assert read_annotations(write(tmp_path / "a.json", content)).categories[1] == "images"
+
+
 def test_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(AnnotationError, match=r"no such file; detaug convert-voc"):
         read_annotations(tmp_path / "no.json")

@@ -25,6 +25,9 @@ THIN = MIN_SIDE - 1e-6
 """A shorter side is below MIN_SIDE by more than rounding: as numbers, 50.01 - 50 is a little less than 0.01."""
 
 
+_LISTS = ("images", "annotations", "categories")
+
+
 @dataclass(frozen=True)
 class Coco:
     """A parsed COCO json. It has the three lists; their entries are not checked yet."""
@@ -45,7 +48,8 @@ def load_coco(path: str | Path) -> Coco:
         return float(constant)
 
     try:
-        document = json.loads(path.read_bytes(), parse_constant=number)
+        text = _text(path)
+        document = json.loads(text, parse_constant=number)
     except FileNotFoundError:
         raise AnnotationError(f"{path}: no such file; detaug convert-voc makes one from Pascal VOC") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -54,10 +58,36 @@ def load_coco(path: str | Path) -> Coco:
         raise AnnotationError(f"{path}: not readable as json ({reason}){remedy}") from None
     if not isinstance(document, dict):
         raise AnnotationError(f"{path}: a COCO json is an object with images, annotations and categories")
-    for key in ("images", "annotations", "categories"):
+    for key in _LISTS:
         if not isinstance(document.get(key), list):
             raise AnnotationError(f'{path}: "{key}" must be a list of objects; is this a COCO instances file?')
+    for key in _repeated_lists(text):
+        raise AnnotationError(
+            f'{path}: "{key}" must occur once, got it twice; a parser keeps only the last, so join them'
+        )
     return Coco(path, document, tuple(constants))
+
+
+def _text(path: Path) -> str:
+    """Return a file as json.loads decodes it."""
+    data = path.read_bytes()
+    return data.decode(json.detect_encoding(data), "surrogatepass")
+
+
+def _repeated_lists(text: str) -> list[str]:
+    """Return the lists that occur twice in the outermost object of a json.
+
+    Parses again, with slow Python calls, only where the text has one of the names twice.
+    """
+    if all(text.count(f'"{key}"') < 2 for key in _LISTS):
+        return []
+    keys: list[str] = []
+
+    def note_keys(pairs: list[tuple[str, Any]]) -> None:
+        keys[:] = [key for key, _ in pairs]  # the outermost object comes last
+
+    json.loads(text, object_pairs_hook=note_keys)
+    return [key for key in _LISTS if keys.count(key) > 1]
 
 
 @dataclass(frozen=True)
