@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
-from detaug.drawing import Tile, class_color, draw_boxes, hatch, labels, make_sheet, page, to_image
+from detaug.drawing import Tile, class_color, class_colors, draw_boxes, hatch, labels, make_sheet, page, to_image
 from detaug.drawing import text as lettering
 from detaug.drawing.boxes import dashes
 from detaug.drawing.colors import PALETTE
@@ -256,6 +256,22 @@ def test_the_classes_of_voc_and_of_the_demo_have_colours_of_their_own() -> None:
         assert len({class_color(name) for name in names}) == len(names)
 
 
+def test_classes_of_one_sheet_share_no_colour_while_colours_are_left() -> None:
+    names = ["cat", *(f"class {number}" for number in range(len(PALETTE) - 1))]
+    assert len({class_color(name) for name in names}) < len(names)
+    assert len(set(class_colors(names).values())) == len(PALETTE)
+    assert class_colors(reversed(names)) == class_colors(names)
+    assert class_colors(["cat"]) == {"cat": class_color("cat")}
+    assert set(class_colors([*names, "more", "than", "there are"])) == {*names, "more", "than", "there are"}
+    alike = next(list(pair) for pair in itertools.combinations(names, 2) if len(set(map(class_color, pair))) == 1)
+    boxes = [(5, 5, 30, 30), (50, 30, 90, 60)]
+    drawn = np.asarray(draw_boxes(canvas(), boxes, alike, labels=["", ""]))
+    assert {tuple(drawn[5, 10]), tuple(drawn[30, 60])} == set(class_colors(alike).values())
+    apart = [Tile(canvas(400, 300), [(9, 9, 90, 90)], [name]) for name in alike]  # in two pictures of one sheet
+    pixels = np.asarray(make_sheet([apart], cell=(300, 400))).reshape(-1, 3)
+    assert all((pixels == color).all(1).sum() > 300 for color in class_colors(alike).values())
+
+
 def test_a_colour_belongs_to_the_name_in_every_process() -> None:
     code = "from detaug.drawing import class_color as c; print([c(n) for n in ('dog', '猫', '\\ud800')])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -461,6 +477,47 @@ def test_title_headings_and_captions_take_their_own_room() -> None:
         for caption, title, columns in [("", "", ()), ("x", "", ()), ("x", "x", ()), ("x", "x", ("x",))]
     ]
     assert heights == sorted(set(heights))
+
+
+def texts(monkeypatch: pytest.MonkeyPatch, tiles: list[Tile], **options: Any) -> list[str]:
+    """Return the labels at the boxes of a sheet, then "legend:" and the names of its legend."""
+    found: list[str] = []
+    entries: list[str] = []
+    monkeypatch.setattr(labels, "paint_plate", lambda draw, box, plate, color: found.append(plate.text))
+    monkeypatch.setattr(page, "_draw_entry", lambda draw, entry, *_: entries.append(entry.name))
+    make_sheet([tiles], **options)
+    return [*sorted(found), "legend:", *entries]
+
+
+CROWD = [(60 + 22 * x, 40 + 26 * y, 76 + 22 * x, 60 + 26 * y) for x in range(8) for y in range(6)]
+
+
+def test_in_small_and_crowded_pictures_a_legend_names_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (["white-pawn", "black-pawn", "king"] * 16)[: len(CROWD)]
+    crowded = Tile(canvas(300, 260), CROWD, names)
+    roomy = Tile(canvas(300, 260), [(20, 60, 60, 90), (180, 150, 240, 200)], names[:2])
+    legend = ["legend:", "black-pawn", "king", "white-pawn"]
+    assert texts(monkeypatch, [crowded]) == legend
+    assert texts(monkeypatch, [roomy]) == ["black-pawn", "white-pawn", "legend:"]
+    assert texts(monkeypatch, [roomy, crowded]) == ["black-pawn", "white-pawn", *legend]
+    assert texts(monkeypatch, [roomy], cell=(100, 100)) == ["legend:", "black-pawn", "white-pawn"]
+    many = [f"class {number}" for number in range(len(CROWD))]  # too many for the colours
+    assert texts(monkeypatch, [Tile(canvas(300, 260), CROWD, many)])[-1] == "legend:"
+
+
+def test_predictions_carry_their_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    roomy = Tile(canvas(300, 260), CROWD[:1], ["cat"], scores=[0.876])
+    assert texts(monkeypatch, [roomy]) == ["cat 0.88", "legend:"]
+    assert texts(monkeypatch, [roomy], cell=(100, 100)) == ["0.88", "legend:", "cat"]
+
+
+def test_the_colours_of_a_legend_are_those_of_the_boxes() -> None:
+    tile = Tile(canvas(80, 60), [(10, 10, 70, 50)], ["cat"])
+    pixels = np.asarray(make_sheet([[tile]], title="title", cell=(60, 80)))
+    rows = np.flatnonzero((pixels == class_color("cat")).all(2).any(1))
+    assert np.count_nonzero(np.diff(rows) > 1) == 1  # the legend, then the box
+    long = ["a class name that is longer than the picture is wide", "b"]
+    make_sheet([[Tile(canvas(40, 40), [(0, 0, 9, 9)] * 2, long)]], cell=(40, 40))
 
 
 @pytest.mark.parametrize("text", ["a" * 400, "猫" * 400])

@@ -222,7 +222,7 @@ def test_beside_detections_a_difficult_object_is_dashed_and_a_crowd_is_hatched(t
 def annotated(folder: Path, image: dict, annotation: dict) -> Pixels:
     """Return the left picture of a sheet of no detections."""
     reader = da.CocoReader(folder, write_json(folder / "t.json", [image], [annotation], ["cat"]))
-    sheet = np.asarray(detections_sheet(reader, [Detections(7, np.zeros((0, 4)), [])]))
+    sheet = np.asarray(detections_sheet(reader, [Detections(7, np.zeros((0, 4)), [], [])]))
     top = page.MARGIN + page.strip(1, page.HEADING)
     return sheet[top : top + 300, page.MARGIN : page.MARGIN + 300]
 
@@ -324,8 +324,8 @@ def test_every_option_of_preview_changes_the_sheet(painted: list[str], tmp_path:
     [
         ("{folder}/no.json {folder} -o {folder}/x.png", "no.json"),
         ("{json} {folder}/nowhere -o {folder}/x.png", "nowhere"),
-        ("{json} {folder} -o {folder}/x.png --preset ssd", "preset must be one of ssd300, retinanet"),
-        ("{json} {folder} -o {folder}/x.png --preset Normalize", "preset must be one of ssd300, retinanet"),
+        ("{json} {folder} -o {folder}/x.png --preset ssd", "'ssd' is not one of 'ssd300', 'retinanet'"),
+        ("{json} {folder} -o {folder}/x.png --preset Normalize", "'Normalize' is not one of 'ssd300', 'retinanet'"),
         ("{json} {folder} -o {folder}/x.png --only dog", "got 'dog'"),
         ("{json} {folder} -o {folder}/x.tiff", "must end in .png, .jpg, .webp, got '.tiff'"),
         ("{json} {folder} -o {folder}/x", "got 'no extension'"),

@@ -3,6 +3,7 @@
 from detaug.drawing.boxes import draw_boxes as draw_boxes
 from detaug.drawing.boxes import hatch as hatch
 from detaug.drawing.colors import class_color as class_color
+from detaug.drawing.colors import class_colors as class_colors
 from detaug.drawing.finding_picture import finding_picture as finding_picture
 from detaug.drawing.html_report import check_to_html as check_to_html
 from detaug.drawing.images import to_image as to_image
@@ -14,6 +15,7 @@ __all__ = [
     "Tile",
     "check_to_html",
     "class_color",
+    "class_colors",
     "draw_boxes",
     "finding_picture",
     "hatch",

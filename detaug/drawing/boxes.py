@@ -7,14 +7,14 @@ may be of any script; a letter for which the system has no font is written as it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from detaug.converters.findings.errors import InputError
-from detaug.drawing.colors import Color, class_color
+from detaug.drawing.colors import Color, class_colors
 from detaug.drawing.images import to_image
 from detaug.drawing.labels import paint_labels
 from detaug.drawing.rectangles import Boxes, areas, as_boxes, clip_to_canvas, snap
@@ -36,11 +36,15 @@ def draw_boxes(
     *,
     difficult: Sequence[bool] | None = None,
     size: tuple[int, int] | None = None,
+    labels: Sequence[str] | None = None,
+    colors: Mapping[str, Color] | None = None,
 ) -> Image.Image:
     """Return a copy of `image` with its boxes outlined and named; difficult objects are dashed.
 
     image: PIL image, array or tensor, as `to_image` takes it.
     boxes: (M, 4) XYXY pixels of `image`. names: M class names, "" for no label. difficult: M flags.
+    labels: M texts to write instead of the names, "" for none. colors: the colour of each name; without it
+        `class_colors` of the names.
     size: (H, W) pixels to which the image is resized before anything is drawn, so that lines and text are
         sharp on a small image too.
     In a crowd, labels that would hide other objects are left out, first those of a class already named.
@@ -54,7 +58,8 @@ def draw_boxes(
     xyxy = as_boxes(boxes, "boxes")
     flags = _check_lengths(xyxy, names, difficult)
     canvas, factors = resize(picture, size)
-    _paint_boxes(canvas, xyxy * factors, names, flags)
+    each = class_colors(names) if colors is None else colors
+    _paint_boxes(canvas, xyxy * factors, names if labels is None else labels, flags, [each[name] for name in names])
     return canvas
 
 
@@ -103,21 +108,23 @@ def _check_lengths(boxes: Boxes, names: Sequence[str], difficult: Sequence[bool]
 # ---------------------------------------------------------------- outlines
 
 
-def _paint_boxes(canvas: Image.Image, boxes: Boxes, names: Sequence[str], flags: Sequence[bool]) -> None:
+def _paint_boxes(
+    canvas: Image.Image, boxes: Boxes, labels: Sequence[str], flags: Sequence[bool], colors: Sequence[Color]
+) -> None:
     """Draw outlines from the largest box to the smallest, then the labels, so that small boxes stay on top."""
     visible = clip_to_canvas(boxes, canvas.size)
     order = [k for k in np.argsort(-areas(visible), kind="stable") if not np.isnan(visible[k]).any()]
     draw = ImageDraw.Draw(canvas, "RGBA")
-    text_height = _text_height(canvas.size)
+    text_height = usual_text_height(canvas.size)
     for k in order:
-        _outline(draw, visible[k], class_color(names[k]), _line_width(visible[k], text_height), flags[k])
+        _outline(draw, visible[k], colors[k], _line_width(visible[k], text_height), flags[k])
     order.reverse()
     beside = np.array([_with_shade(visible[k], text_height) for k in order]).reshape(-1, 4)
-    colors = [class_color(names[k]) for k in order]
-    paint_labels(draw, beside, [names[k] for k in order], colors, canvas.size, text_height)
+    texts, plate_colors = [labels[k] for k in order], [colors[k] for k in order]
+    paint_labels(draw, beside, texts, plate_colors, canvas.size, text_height)
 
 
-def _text_height(size: tuple[int, int]) -> int:
+def usual_text_height(size: tuple[int, int]) -> int:
     """Return the font's height in pixels: 8 on an icon, 14 on 500 x 375, 56 at most."""
     return min(56, max(8, round(6 + sum(size) / 104)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 Color = tuple[int, int, int]
 
@@ -22,10 +23,32 @@ def class_color(name: str) -> Color:
     """Return the colour of a class, (R, G, B) in 0..255: the same for a name in every image, data set and process.
 
     There are 24 colours, which differ in the common forms of colour blindness as well. Names are hashed, so
-    two classes may share a colour; the 20 classes of Pascal VOC do not.
+    two classes may share a colour; the 20 classes of Pascal VOC do not. `class_colors` separates such classes.
 
     >>> class_color("dog") == class_color("dog") != class_color("cat")
     True
     """
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4, salt=SALT).digest()
     return PALETTE[int.from_bytes(digest, "big") % len(PALETTE)]
+
+
+def class_colors(names: Iterable[str]) -> dict[str, Color]:
+    """Return the colour of each of some classes; no two share one while there are colours left.
+
+    A class has its `class_color`, unless one that comes before it in the alphabet has that already: then it gets a
+    colour that no class has.
+
+    >>> len(set(class_colors(f"class {number}" for number in range(24)).values()))
+    24
+    """
+    colors: dict[str, Color] = {}
+    others: list[str] = []
+    for name in sorted(set(names)):
+        color = class_color(name)
+        if color in colors.values():
+            others.append(name)
+        else:
+            colors[name] = color
+    free = [color for color in PALETTE if color not in colors.values()]
+    rest = {name: class_color(name) for name in others[len(free) :]}
+    return colors | dict(zip(others, free, strict=False)) | rest

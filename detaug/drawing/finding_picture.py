@@ -14,6 +14,7 @@ from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.coco.table import Table
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.boxes import draw_boxes
+from detaug.drawing.colors import class_colors
 from detaug.drawing.embed import shorten
 
 Array = NDArray[Any]
@@ -49,7 +50,8 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     size = (max(1, round((right - left) * zoom)), max(1, round((bottom - top) * zoom)))
     picture = picture.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
     moved = (objects.boxes - np.tile([left, top], 2)) * zoom
-    return draw_boxes(picture, moved, objects.names, difficult=objects.difficult)
+    colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
+    return draw_boxes(picture, moved, objects.names, difficult=objects.difficult, colors=colors)
 
 
 def image_of(finding: CheckFinding) -> str:

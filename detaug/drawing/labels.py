@@ -56,6 +56,20 @@ def paint_labels(
         paint_plate(draw, label.box, label.plate, color)
 
 
+def share_of_labels(boxes: Boxes, names: Sequence[str], size: tuple[int, int], text_height: int) -> float:
+    """Return the area of all labels as a share of their room: the boxes and what is within a label of them.
+
+    boxes: (M, 4) XYXY in an image of `size` (width, height).
+    """
+    plates = [_set(*typeset(name, text_height), text_height).size for name in names if name.strip()]
+    boxes = boxes[np.isfinite(boxes).all(1)]
+    if not plates or not len(boxes):
+        return 0.0
+    margin = np.max(plates, 0)
+    low, high = np.maximum(boxes[:, :2].min(0) - margin, 0), np.minimum(boxes[:, 2:].max(0) + margin, size)
+    return float(np.prod(plates, 1).sum() / np.prod(np.maximum(high - low, 1)))
+
+
 def _label(
     box: Boxes, name: str, painted: Boxes, boxes: Boxes, size: tuple[int, int], text_height: int
 ) -> Label | None:

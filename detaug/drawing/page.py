@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, zip_longest
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw
 
@@ -15,7 +16,8 @@ FAINT: Color = (92, 96, 104)
 PAPER: Color = (255, 255, 255)
 MARGIN = 16
 GAP = 12
-TITLE, HEADING, CAPTION = 20, 15, 13  # text heights
+TITLE, HEADING, LEGEND, CAPTION = 20, 15, 14, 13  # text heights
+SWATCH = 20  # pixels from a colour of the legend to its name
 MOST_LINES = 6  # of a caption
 
 
@@ -24,17 +26,26 @@ def lay_out(
     captions: Sequence[Sequence[str]],
     title: str,
     columns: Sequence[str],
+    legend: Sequence[tuple[str, Color]] = (),
 ) -> Image.Image:
-    """Draw a page: a heading above each column, a caption below each picture, wrapped to the width of its column."""
+    """Draw a page: a heading above each column, a caption below each picture, wrapped to the width of its column.
+
+    legend: names and their colours, below the title.
+    """
     widths = [max(p.width for p in column if p) for column in zip_longest(*pictures)]
     lines = [[_lines(text, width) for text, width in zip(row, widths, strict=False)] for row in captions]
     heights = [_row_height(row, texts) for row, texts in zip(pictures, lines, strict=True)]
-    headings_top = MARGIN + strip(bool(title), TITLE)
     lefts = _starts(MARGIN, widths, GAP, first_gap=2 * GAP)
+    inside = lefts[-1] - GAP - MARGIN
+    entries = _place_legend(legend, inside)
+    legend_top = MARGIN + strip(bool(title), TITLE)
+    headings_top = legend_top + strip(max((each.line + 1 for each in entries), default=0), LEGEND)
     tops = _starts(headings_top + strip(any(columns), HEADING), heights, GAP)
-    page = Image.new("RGB", (lefts[-1] - GAP + MARGIN, tops[-1] - GAP + MARGIN), PAPER)
+    page = Image.new("RGB", (inside + 2 * MARGIN, tops[-1] - GAP + MARGIN), PAPER)
     draw = ImageDraw.Draw(page)
-    _write(draw, (MARGIN, MARGIN), title, TITLE, INK, page.width - 2 * MARGIN)
+    _write(draw, (MARGIN, MARGIN), title, TITLE, INK, inside)
+    for entry in entries:
+        _draw_entry(draw, entry, legend_top, inside)
     height = _heading_height(columns, widths)
     for left, width, heading in zip(lefts, widths, columns, strict=False):
         _write(draw, (left, headings_top), heading, height, INK, width)
@@ -44,6 +55,34 @@ def lay_out(
             for number, line in enumerate(caption):
                 _write(draw, (left, top + picture.height + 3 + number * leading(CAPTION)), line, CAPTION, FAINT, width)
     return page
+
+
+class _Entry(NamedTuple):
+    """An entry of the legend: its name and colour, and its place: pixels from the left margin, and the line."""
+
+    name: str
+    color: Color
+    left: int
+    line: int
+
+
+def _place_legend(legend: Sequence[tuple[str, Color]], width: int) -> list[_Entry]:
+    """Place the entries in lines of at most `width`; a wider one has a line of its own."""
+    entries, left, line = list[_Entry](), 0, 0
+    for name, color in legend:
+        text, font = typeset(name, LEGEND)
+        needed = SWATCH + round(font.getlength(text)) + GAP
+        if left and left + needed > width:
+            left, line = 0, line + 1
+        entries.append(_Entry(name, color, left, line))
+        left += needed
+    return entries
+
+
+def _draw_entry(draw: ImageDraw.ImageDraw, entry: _Entry, top: int, width: int) -> None:
+    left, top = MARGIN + entry.left, top + entry.line * leading(LEGEND)
+    draw.rectangle((left, top + 2, left + SWATCH - 7, top + SWATCH - 5), fill=entry.color, outline=INK)
+    _write(draw, (left + SWATCH, top), entry.name, LEGEND, INK, width - entry.left - SWATCH)
 
 
 def _heading_height(headings: Sequence[str], widths: Sequence[int]) -> int:

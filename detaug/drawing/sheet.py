@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from PIL import Image
 
 from detaug.converters.findings.errors import InputError
-from detaug.drawing.boxes import draw_boxes, hatch, resize
+from detaug.drawing.boxes import draw_boxes, hatch, resize, usual_text_height
+from detaug.drawing.colors import PALETTE, Color, class_colors
 from detaug.drawing.images import to_image, to_images
+from detaug.drawing.labels import share_of_labels
 from detaug.drawing.page import lay_out
-from detaug.drawing.rectangles import as_boxes
+from detaug.drawing.rectangles import Boxes, as_boxes
 
 NOTEBOOK_IMAGES = 8
+SMALL = 160  # pixels, the longer side of a picture that has no room for labels
+MOST_LABELS = 0.15  # share of the room around boxes that labels may cover
 
 
 class Tile(NamedTuple):
@@ -23,7 +27,8 @@ class Tile(NamedTuple):
     image: PIL image, or an array or tensor that `to_image` takes.
     boxes: (M, 4) XYXY pixels of `image`; names: M class names; difficult: M flags, drawn dashed.
     hatched: (R, 4) XYXY pixels, areas that are padding or are ignored. caption: text below the image; lines are
-        broken at "\\n" and where they are too long, six lines at most.
+        broken at "\\n" and where they are too long, six lines at most. scores: M numbers in 0..1, for predictions,
+        written beside the names.
     """
 
     image: Any
@@ -32,6 +37,7 @@ class Tile(NamedTuple):
     difficult: Sequence[bool] | None = None
     hatched: Any = ()
     caption: str = ""
+    scores: Sequence[float] | None = None
 
 
 def make_sheet(
@@ -40,11 +46,16 @@ def make_sheet(
     title: str = "",
     columns: Sequence[str] = (),
     cell: tuple[int, int] = (300, 360),
+    class_names: Sequence[str] = (),
 ) -> Image.Image:
     """Lay out rows of images, each resized to fit `cell`, (H, W) pixels, before its boxes are drawn.
 
     The first column, the source, stands a little apart from the others. Rows may differ in length
-    and images in size. title: a line at the top. columns: a heading for each column.
+    and images in size. title: a line at the top. columns: a heading for each column. class_names: all classes of the
+    data set, so that they have the same colours in all its sheets.
+
+    Classes have different colours while there are enough (`class_colors`). In a small picture, or one that labels would
+    fill, a legend at the top names the classes instead.
     Raises InputError where there is no image at all.
 
     >>> make_sheet([[Tile(Image.new("RGB", (64, 48)), [[8, 8, 40, 30]], ["cat"], caption="one")]]).mode
@@ -52,9 +63,14 @@ def make_sheet(
     """
     if not any(rows):
         raise InputError("rows must hold at least one image, got none; pass [[image, ...], ...]")
-    pictures = [[_render(tile, cell) for tile in row] for row in rows]
-    captions = [[tile.caption if isinstance(tile, Tile) else "" for tile in row] for row in rows]
-    return lay_out(pictures, captions, title, columns)
+    lines = [[tile if isinstance(tile, Tile) else Tile(tile) for tile in row] for row in rows]
+    colors = _colors([tile for line in lines for tile in line], class_names)
+    drawn = [[_render(tile, cell, colors) for tile in line] for line in lines]
+    unsaid = set[str]().union(*(each.unsaid for line in drawn for each in line))
+    legend = [(name, colors[name]) for name in dict.fromkeys([*class_names, *sorted(unsaid)]) if name in unsaid]
+    pictures = [[each.picture for each in line] for line in drawn]
+    captions = [[tile.caption for tile in line] for line in lines]
+    return lay_out(pictures, captions, title, columns, legend)
 
 
 def notebook_png(
@@ -89,12 +105,44 @@ def padding(image: Image.Image, size: Any) -> list[tuple[int, int, int, int]]:
     return [(x1, y1, x2, y2) for x1, y1, x2, y2 in strips if x1 < x2 and y1 < y2]
 
 
-def _render(tile: Tile | Image.Image, cell: tuple[int, int]) -> Image.Image:
+def _colors(tiles: Sequence[Tile], class_names: Sequence[str]) -> dict[str, Color]:
+    """Return the colour of each name: those of all classes, or of the shown ones if there are too few colours."""
+    shown = {name for tile in tiles for name in tile.names}
+    every = shown.union(class_names)
+    return class_colors(every if len(every) <= len(PALETTE) else shown)
+
+
+class _Drawn(NamedTuple):
+    """The picture of a tile, and the class names that a legend must say, since the picture does not."""
+
+    picture: Image.Image
+    unsaid: frozenset[str]
+
+
+def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _Drawn:
     """Draw a tile, resized to fit (H, W) `cell`, with its hatching and boxes."""
-    tile = tile if isinstance(tile, Tile) else Tile(tile)
     picture = to_image(tile.image)
     factor = min(cell[0] / picture.height, cell[1] / picture.width)
     size = (max(1, round(picture.height * factor)), max(1, round(picture.width * factor)))
     canvas, factors = resize(picture, size)
     canvas = hatch(canvas, as_boxes(tile.hatched, "hatched") * factors)
-    return draw_boxes(canvas, as_boxes(tile.boxes, "boxes") * factors, tile.names, difficult=tile.difficult)
+    boxes = as_boxes(tile.boxes, "boxes") * factors
+    by_legend = _needs_legend(boxes, tile.names, canvas.size, colors)
+    labels = _labels(tile, by_legend=by_legend)
+    drawn = draw_boxes(canvas, boxes, tile.names, difficult=tile.difficult, labels=labels, colors=colors)
+    return _Drawn(drawn, frozenset(tile.names if by_legend else ()) - {""})
+
+
+def _needs_legend(boxes: Boxes, names: Sequence[str], size: tuple[int, int], colors: Mapping[str, Color]) -> bool:
+    """Return whether labels give way to a legend: they would hide the objects, and colours tell the classes apart."""
+    if not any(names) or len(set(colors.values())) < len(colors):
+        return False
+    return max(size) < SMALL or share_of_labels(boxes, names, size, usual_text_height(size)) > MOST_LABELS
+
+
+def _labels(tile: Tile, *, by_legend: bool) -> list[str]:
+    """Return the text at each box: its name unless there is a legend, and its score if it has one."""
+    names = [""] * len(tile.names) if by_legend else list(tile.names)
+    if tile.scores is None:
+        return names
+    return [f"{name} {score:.2f}".strip() for name, score in zip(names, tile.scores, strict=True)]

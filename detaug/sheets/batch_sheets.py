@@ -22,7 +22,8 @@ def samples_sheet(samples: Samples, class_names: Sequence[str] = (), *, columns:
     are drawn as numbers.
     """
     check_at_least_one("columns", columns)
-    return make_sheet(in_rows([_tile(samples, at, class_names) for at in range(len(samples.images))], columns))
+    tiles = [_tile(samples, at, class_names) for at in range(len(samples.images))]
+    return make_sheet(in_rows(tiles, columns), class_names=class_names[1:])
 
 
 def ops_sheet(
@@ -37,7 +38,7 @@ def ops_sheet(
     ops = list(ops)
     tiles = [_tile(samples, 0, class_names, "before")]
     tiles += [_tile(samples.then(op), 0, class_names, type(op).__name__) for op in ops]
-    return make_sheet(in_rows(tiles, columns), cell=(size, size))
+    return make_sheet(in_rows(tiles, columns), cell=(size, size), class_names=class_names[1:])
 
 
 def batch_sheet(
@@ -55,7 +56,7 @@ def batch_sheet(
         Tile(image, target["boxes"], _names(target["labels"].tolist(), class_names), hatched=padding(image, size))
         for image, target, size in each
     ]
-    return make_sheet(in_rows(tiles, columns), title=pictures.note)
+    return make_sheet(in_rows(tiles, columns), title=pictures.note, class_names=class_names[1:])
 
 
 def _pictures(batch: Batch, ops: Sequence[Op]) -> Pictures:

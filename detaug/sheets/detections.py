@@ -27,6 +27,7 @@ class Detections(NamedTuple):
     boxes: NDArray[np.float64]
     """(K, 4) XYXY source pixels."""
     labels: list[int]
+    scores: list[float]
 
     @staticmethod
     def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> list[Detections]:
@@ -36,22 +37,25 @@ class Detections(NamedTuple):
         """
         chosen = [found["scores"] >= SCORE for found in predictions]
         boxes = batch.to_source([found["boxes"][high] for found, high in zip(predictions, chosen, strict=True)])
-        labels = [found["labels"][high].tolist() for found, high in zip(predictions, chosen, strict=True)]
+        labels, scores = (
+            [found[name][high].tolist() for found, high in zip(predictions, chosen, strict=True)]
+            for name in ("labels", "scores")
+        )
         arrays = [each.double().cpu().numpy() for each in boxes]
-        return [Detections(*row) for row in zip(batch.image_id.tolist(), arrays, labels, strict=True)]
+        return [Detections(*row) for row in zip(batch.image_id.tolist(), arrays, labels, scores, strict=True)]
 
 
 def detections_sheet(reader: CocoReader, detections: Sequence[Detections], title: str = "") -> Image.Image:
     """Draw two images a row, each with its annotated boxes on the left and its detections on the right.
 
-    Annotated difficult objects are dashed and crowds hatched.
+    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores.
     """
     rows = [np.flatnonzero(reader.image_ids == each.image_id).item() for each in detections]
     photos = read_photos(reader, rows)
     pairs = [_pair(photo, each, reader.class_names) for photo, each in zip(photos, detections, strict=True)]
     lines = [[tile for pair in pairs[start : start + 2] for tile in pair] for start in range(0, len(pairs), 2)]
     columns = ["annotated", f"detected, score {SCORE} or more"] * min(2, len(pairs))
-    return make_sheet(lines, title=title, columns=columns)
+    return make_sheet(lines, title=title, columns=columns, class_names=reader.class_names[1:])
 
 
 def _pair(photo: Photo, detections: Detections, class_names: Sequence[str]) -> list[Tile]:
@@ -59,5 +63,5 @@ def _pair(photo: Photo, detections: Detections, class_names: Sequence[str]) -> l
     height, width = photo.pixels.shape[:2]
     return [
         photo.tile()._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"),
-        Tile(photo.pixels, detections.boxes, names, caption=f"{len(names)} detected"),
+        Tile(photo.pixels, detections.boxes, names, caption=f"{len(names)} detected", scores=detections.scores),
     ]

@@ -49,7 +49,7 @@ def draws_sheet(
     draws = [_draw_tile(result, at) for at in range(len(result.photos))]
     lines = [[photo.tile(), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
     headings = ["source", *(f"draw {number}" for number in range(1, columns + 1))]
-    return make_sheet(lines, title=title, columns=headings, cell=(size, size))
+    return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])
 
 
 def steps_sheet(
@@ -74,7 +74,7 @@ def steps_sheet(
         for at, photo in enumerate(photos)
     ]
     headings = ["source", *(type(op).__name__ for op in ops)]
-    return make_sheet(lines, title=title, columns=headings, cell=(size, size))
+    return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])
 
 
 def check_at_least_one(name: str, value: int) -> None:
