@@ -25,6 +25,9 @@ def keep_freed_memory() -> None:
     thread of the process keeps its peak. `Loader` does not call it; on the CPU the commands that measure or train do.
 
     >>> da.keep_freed_memory()
+    >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
+    >>> print(len(loader), "batches")
+    6 batches
     """
     configured = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
         name.startswith("MALLOC_") for name in os.environ
