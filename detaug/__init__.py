@@ -42,7 +42,7 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:
     """Import torch and DALI, which take seconds, only when something that needs them is used."""
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'detaug' has no attribute {name!r}")
+        raise AttributeError(import_module("detaug.ops.other_names").explain_missing(name, __all__))
     module = _MODULE_OF[name]
     return import_module(f"detaug.{name}") if module == "detaug" else getattr(import_module(module), name)
 

@@ -12,13 +12,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from nvidia.dali import fn
 
-from detaug.boxes.views import Floats, Views, pad_arrays, start_offsets, whole_images
+from detaug.boxes.views import Floats, Ints, Views, pad_arrays, start_offsets, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
 from detaug.gpu.fused_kernel import FusedKernel, kernel_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.pipeline import PipelineWorker
+from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Node, Op
 from detaug.ops.recipe import Plan, Recipe
@@ -40,7 +41,7 @@ def batch(
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. The same `seed` and the
     same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises InputError for boxes
-    that lie outside, and for arrays of another shape or type.
+    that lie outside, for arrays of another shape or type, and for a seed that is no whole number.
 
     >>> image = np.zeros((100, 200, 3), np.uint8)
     >>> samples = da.batch([image, image], boxes=[[[20, 10, 60, 50]], []], labels=[[3], []])
@@ -48,13 +49,14 @@ def batch(
     >>> print(samples.boxes[0], samples.labels, samples.images[0].shape)
     [[210.  30. 270. 150.]] [array([3]), array([], dtype=int64)] (300, 300, 3)
     """
+    check("seed", seed, is_whole(seed, 0), "a whole number of at least 0: the same one gives the same draws")
     images = [_image(image) for image in images]
     boxes = [np.zeros((0, 4))] * len(images) if boxes is None else boxes
     pixels = [_boxes(at, each) for at, each in enumerate(boxes)]
     labels = [np.ones(len(each)) for each in pixels] if labels is None else labels
-    numbers = [np.asarray(each, np.int64).reshape(-1) for each in labels]
+    numbers = [_labels(at, each) for at, each in enumerate(labels)]
     _check_lengths(images, pixels, numbers)
-    return Samples(tuple(images), tuple(pixels), tuple(numbers), (), seed, resolve_device(device))
+    return Samples(tuple(images), tuple(pixels), tuple(numbers), (), int(seed), resolve_device(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,10 +179,26 @@ class _OwnSize(Render):
 
 
 def _boxes(at: int, given: ArrayLike) -> Floats:
-    boxes = np.asarray(given, np.float64)
+    boxes = _numbers(f"boxes[{at}]", given, "(M, 4) XYXY pixels")
     if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
         raise InputError(f"boxes[{at}] must be (M, 4) XYXY pixels, got shape {boxes.shape}")
     return boxes.reshape(-1, 4)
+
+
+def _labels(at: int, given: ArrayLike) -> Ints:
+    rule = "whole numbers from 1: for names, their positions in your list of classes, plus 1"
+    labels = _numbers(f"labels[{at}]", given, rule).reshape(-1)
+    check(f"labels[{at}]", given, not (labels % 1).any(), rule)
+    return labels.astype(np.int64)
+
+
+def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of several lengths
+        array = np.array("")
+    check(name, given, array.dtype.kind in "iuf" or not array.size, rule)
+    return array.astype(np.float64)
 
 
 def _image(image: Any) -> Array:

@@ -184,8 +184,8 @@ def _warn_once(device: torch.device, error: Exception) -> None:
     _reported.add((device, type(error)))
     warnings.warn(
         f"DALI's operators render, which is slower, because Triton does not work here ({error}); it needs a C compiler "
-        "and Python's headers (gcc and python3-dev, as Debian and Ubuntu call them), and a folder for its cache that it "
-        "can write; the next loader tries it again",
+        "and Python's headers (gcc and python3-dev, as Debian and Ubuntu call them), and room for its cache; the next "
+        "loader tries it again",
         stacklevel=3,
     )
 

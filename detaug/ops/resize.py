@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
+from typing_extensions import Self
 
 from detaug.boxes import polygons
 from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, corners, inverse, part_matrix, view_matrix
@@ -89,10 +90,17 @@ class Resize(Render):
     """
 
     size: int | tuple[int, int] | Sequence[tuple[int, int]]
-    _: KW_ONLY  # so that Resize(300, 300), which is no (300, 300), is an error
+    _: KW_ONLY
     max_size: int | None = None
     letterbox: Literal["center", "top-left"] | None = None
     fill: RGB = FILL
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Refuse Resize(300, 300), which is not Resize((300, 300)), in words of its own."""
+        if len(given) > 1:
+            values = ", ".join(map(repr, given))
+            raise TypeError(f"Resize takes (height, width) as one argument: Resize(({values})), not Resize({values})")
+        return super().__new__(cls)
 
     def check_arguments(self) -> None:
         pairs = all(is_wholes(each, 2, low=1) for each in self._choices)
