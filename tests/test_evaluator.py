@@ -401,6 +401,22 @@ def test_saving_over_the_annotations_is_refused(truth: Path) -> None:
     assert truth.read_bytes() == before
 
 
+def test_a_change_of_the_working_folder_changes_nothing(
+    odd: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, truth = odd
+    monkeypatch.chdir(truth.parent)
+    reader = da.CocoReader(images, truth.name)
+    evaluator = da.CocoEvaluator(truth.name)
+    before = truth.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="is an input"):
+        evaluator.save(truth)
+    assert truth.read_bytes() == before
+    da.CocoEvaluator(reader).save("results.json")
+    assert json.loads(Path("results.json").read_text()) == []
+
+
 def test_half_precision_on_the_device(truth: Path, device: str) -> None:
     predictions = [
         {name: value.to(device, torch.float16) if value.is_floating_point() else value.to(device)}

@@ -86,7 +86,8 @@ class CocoEvaluator:
     """
 
     def __init__(self, annotations: str | os.PathLike[str] | CocoReader) -> None:
-        self.annotations = Path(annotations.annotations if isinstance(annotations, CocoReader) else annotations)
+        path = annotations.annotations_file if isinstance(annotations, CocoReader) else annotations
+        self.annotations = Path(path).absolute()  # a later change of the working folder changes nothing
         self._truth = read_ground_truth(self.annotations)
         self._known = set(self._truth.image_ids)
         self._category_ids = np.array(list(self._truth.categories), np.int64)

@@ -53,7 +53,7 @@ def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = 
     """
     if not len(rows):
         raise InputError("rows must name at least one image, got none")
-    flags = _flags(reader.annotations)
+    flags = _flags(reader.annotations_file)
     return [
         _photo(reader, row, note, flags.get(int(reader.image_ids[row]), Flags([], [])))
         for row, note in zip(rows, notes or [""] * len(rows), strict=True)

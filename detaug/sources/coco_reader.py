@@ -30,7 +30,7 @@ class CocoReader:
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 
-    `cache`: store the parsed content of a json of 4 MB or more beside it, which makes the next start faster.
+    `cache`: store the parsed content of a json of 4 MB or more in ~/.cache/detaug, which makes the next start faster.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> print(len(reader), "images of", reader.class_names)
@@ -51,7 +51,8 @@ class CocoReader:
     ) -> None:
         check_json_and_folder(annotations, images, IMAGES_ORDER)
         self.images, self.annotations = Path(images), Path(annotations)
-        self._folder = self.images.absolute()  # a later change of the working folder changes nothing
+        # Absolute: a later change of the working folder changes nothing.
+        self._folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
         data = read_annotations(self.annotations, cache=cache)
         self.image_ids = data.image_ids
         self.sizes, self.pixels = data.sizes, data.sizes.prod(1)
