@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 import detaug as da
 from detaug.cli.main import main
@@ -21,9 +22,9 @@ TRAINING = ("python train", "python evaluate", "python predict")
 """Kinds of blocks that need torchvision."""
 
 SMALLER = {
-    "batch_size=32)": "batch_size=1)",
+    "batch_size=32)": "batch_size=2)",
     "batch_size=8": "batch_size=1",
-    "batch_size=2)": "batch_size=1)",
+    "batch_size=4)": "batch_size=1)",
     ".compute()": ".compute(partial=True)",  # one batch is not all of the images
 }
 """Replacements in blocks that train, which a CPU could not finish; what they do stays the same."""
@@ -98,15 +99,22 @@ def run_python(block: Block, path: Path, namespace: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def run_training_block(block: Block, path: Path, namespace: dict[str, Any]) -> None:
-    """Run a block with batches of one image and epochs of one batch."""
-    text = block.text
+def run_training_block(block: Block, path: Path, namespace: dict[str, Any], steps: int = 1) -> list[float]:
+    """Run a block with small batches and `steps` batches of each epoch; return the loss of each step."""
+    text, losses = block.text, list[float]()
     for old, new in SMALLER.items():
         text = text.replace(old, new)
-    iterate = da.Loader.__iter__
+    iterate, backward = da.Loader.__iter__, torch.Tensor.backward
+
+    def record(loss: torch.Tensor) -> None:
+        losses.append(loss.item())
+        backward(loss)  # type: ignore[no-untyped-call]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(da.Loader, "__iter__", lambda loader: islice(iterate(loader), 1))
+        patch.setattr(da.Loader, "__iter__", lambda loader: islice(iterate(loader), steps))
+        patch.setattr(torch.Tensor, "backward", record)
         run_python(block._replace(text=text), path, namespace)
+    return losses
 
 
 def run_command(command: str) -> None:

@@ -14,12 +14,25 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import torch
 from alike import alike
 from click.testing import CliRunner
-from documents import anchors, blocks, commands, is_training, links, prose, run_document, smaller_training
+from documents import (
+    anchors,
+    blocks,
+    commands,
+    is_training,
+    links,
+    prose,
+    run_document,
+    run_python,
+    run_training_block,
+    smaller_training,
+)
 from PIL import Image
 
 import detaug as da
@@ -92,10 +105,30 @@ def test_a_document_trains(path: Path, folder: Path) -> None:
         assert set(found[0]) == {"image_id", "category_id", "bbox", "score"}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder", "cpu")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_training_loop_of_the_readme_trains_as_written(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its learning rate, from random weights, without a download; two epochs of four batches of two images."""
+    skip_without_torchvision()
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    first, *others = (block for block in blocks(README.read_text()) if block.kind in ("python", "python train"))
+    (training,) = [block for block in others if block.kind == "python train"]
+    namespace: dict[str, Any] = {}
+    run_python(first, README, namespace)
+    torch.manual_seed(seed)
+    losses = run_training_block(training, README, namespace, steps=4)
+    assert len(losses) == 8
+    start = max(losses[:3])  # the first images have no boxes, and no loss
+    assert max(losses) < 1.5 * start
+    assert sum(losses[-3:]) / 3 < 0.8 * start
+    assert not (tmp_path / "torch").exists()
+
+
 def skip_without_torchvision() -> None:
     try:
-        import torch
-
         import_module("torchvision.ops").nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except (ImportError, OSError, RuntimeError) as error:
         pytest.skip(f"no torchvision that fits this torch: {str(error).partition('.')[0]}")
