@@ -7,14 +7,16 @@ any number of pipelines. The matrix, and with it `Batch.to_source`, stays that o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from nvidia.dali import fn
 
 from detaug.boxes import polygons
-from detaug.boxes.views import Bools, Floats, Ints, Views, inverse, padded, pairs, part_matrix
-from detaug.ops.arguments import Range, check, check_p, check_range, check_share, is_number, is_whole
+from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, inverse, padded, pairs, part_matrix
+from detaug.ops.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
+from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
@@ -50,7 +52,8 @@ def partners(views: Views, drawn: Floats) -> Ints:
 class PasteTiles(PixelOp):
     """Pastes rectangles of the batch's images, later ones over earlier ones, planned as "tiles" (see `_tiles`).
 
-    Where no tile is, the image has the fill of `views`; the plan then has those rectangles as "gaps" (see `_gaps`).
+    Where no tile is, the image has the fill of `views`. The plan then has those rectangles as "gaps" (see `_gaps`), and
+    "has_gaps" for each image: the others cost nothing.
     """
 
     mixes: ClassVar[bool] = True
@@ -58,11 +61,16 @@ class PasteTiles(PixelOp):
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         tiles = planned["tiles"]  # all in one input: a feed costs DALI more than an index in its graph
         image = fn.multi_paste(image, in_ids=tiles[0, :, 0], in_anchors=tiles[1], out_anchors=tiles[2], shapes=tiles[3])
-        if "gaps" not in planned or views.fill is None:
+        if "gaps" not in planned:
             return image
-        corner, shape = planned["gaps"][0], planned["gaps"][1]
-        fill = [float(round(value)) for value in views.fill]
-        return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=fill)
+        gaps = {"gaps": planned["gaps"]}
+        return apply_where(planned["has_gaps"], image, gaps, partial(_fill_gaps, fill=views.fill or FILL))
+
+
+def _fill_gaps(image: Node, planned: Nodes, fill: Fill) -> Node:
+    corner, shape = planned["gaps"][0], planned["gaps"][1]
+    value = [float(round(each)) for each in fill]
+    return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=value)
 
 
 def _tiles(views: Views, images: Ints, source: Floats, target: Floats) -> Arrays:
@@ -144,7 +152,8 @@ class Mosaic(PasteTiles):
         after = np.stack([quadrant % 2, quadrant // 2], axis=2) == 1  # (N, 4, 2): whether it is right, bottom
         middle = np.round(drawn["center"] * views.size[:, ::-1])[:, None]
         source, target = _around(middle, after, views, _without_fill(views)[images])
-        planned = {} if views.fill is None else {"gaps": mosaic * _gaps(middle, after, views, source, target)}
+        gaps = mosaic * _gaps(middle, after, views, source, target)
+        planned = {} if views.fill is None else {"gaps": gaps, "has_gaps": _any_area(gaps)}
         source = np.where(mosaic, source, _only_own(views))
         target = np.where(mosaic, target, 0)
         planned |= _tiles(views, images, source, target)
@@ -188,6 +197,12 @@ def _gaps(middle: Floats, after: Bools, views: Views, source: Floats, target: Fl
     corner = np.stack([low[..., 1], start[..., 0], start[..., 1], low[..., 0]], axis=2)
     opposite = np.stack([high[..., 1], end[..., 0], end[..., 1], high[..., 0]], axis=2)
     return np.stack([corner, opposite - corner], axis=1).reshape(len(views), 2, -1)
+
+
+def _any_area(gaps: Floats) -> Bools:
+    """Return (N,): whether any of the rectangles has an area. `gaps`: as `_gaps` returns them."""
+    sides = gaps[:, 1].reshape(len(gaps), -1, 2)
+    return np.asarray((sides > 0).all(2)).any(1)
 
 
 def _only_own(views: Views) -> Floats:
