@@ -202,7 +202,7 @@ def _gaps(middle: Floats, after: Bools, views: Views, source: Floats, target: Fl
 def _any_area(gaps: Floats) -> Bools:
     """Return (N,): whether any of the rectangles has an area. `gaps`: as `_gaps` returns them."""
     sides = gaps[:, 1].reshape(len(gaps), -1, 2)
-    return np.asarray((sides > 0).all(2)).any(1)
+    return np.asarray((sides.prod(2) > 0).any(1))
 
 
 def _only_own(views: Views) -> Floats:
