@@ -71,7 +71,7 @@ KINDS: dict[str, Kind] = {
     "image-joined": Kind("noted", "an image is in two of the files that are merged; its boxes were combined"),
     "order-changed": Kind(
         "noted",
-        "YOLO does not keep the order of the images: converted back, they and their ids are in that of the names",
+        "YOLO does not keep the order of the images; converted back, they and their ids follow their names",
     ),
     "label-missing": Kind("noted", "an image has no label file and was kept as an image without boxes"),
     "coordinate-zero": Kind("noted", "coordinates of 0 occur, though pixels count from 1 (--origin one)"),
