@@ -15,7 +15,7 @@ from lxml import etree
 from properties import check_examples, few_or_many
 from voc_files import HEIGHT, WIDTH, box_xml, convert, devkit, image_bytes, voc_xml, with_segment
 
-from detaug.converters import ConversionError, Summary, coco_to_voc, voc_to_coco
+from detaug.converters import ConversionError, InputError, Summary, coco_to_voc, voc_to_coco
 from detaug.converters.voc.xml import read_voc_xml
 
 FLAGS = "<pose>Left</pose><truncated>1</truncated><difficult>1</difficult><occluded>1</occluded>"
@@ -304,8 +304,11 @@ def test_arguments(tmp_path: Path, options: dict[str, Any], message: str) -> Non
 
 def test_folders_and_files_that_cannot_be_used(tmp_path: Path) -> None:
     source = write(tmp_path / "train.json", document())
-    for output, message in ((source, "is not a folder"), (tmp_path / "no/VOC", "does not exist; make it first")):
-        with pytest.raises(ConversionError, match=message):
+    for output, message in (
+        (source, "is a file in the place of the folder"),
+        (tmp_path / "no/VOC", "does not exist; make it first"),
+    ):
+        with pytest.raises(InputError, match=message):
             coco_to_voc(source, output)
     with pytest.raises(ConversionError, match="report must be another file than"):
         coco_to_voc(source, tmp_path / "VOC", report=source)

@@ -17,7 +17,7 @@ from properties import check_examples, few_or_many
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, assert_valid, image_bytes, rotated_jpeg, with_segment, write_files
 
-from detaug.converters import ConversionError, Summary, coco_to_yolo, yolo_to_coco
+from detaug.converters import ConversionError, InputError, Summary, coco_to_yolo, yolo_to_coco
 from detaug.converters.coco.rows import read_coco_rows
 from detaug.converters.yolo.files import label_file
 from detaug.converters.yolo.from_coco import label_text
@@ -463,7 +463,7 @@ def test_another_order_of_images_is_reported(tmp_path: Path) -> None:
     content["images"].reverse()
     root, summary = exported(content, tmp_path, images=write_images(tmp_path / "images"), with_images="copy")
     assert summary.kind_counts["order-changed"] == 1
-    assert "order of the images: converted back" in str(summary)
+    assert "order of the images; converted back" in str(summary)
     after, _ = converted(root)
     assert [row["file_name"] for row in after["images"]] == ["a.jpg", "b.jpg", "sub/c.png"]
 
@@ -510,8 +510,11 @@ def test_arguments(tmp_path: Path, options: dict[str, Any], message: str) -> Non
 
 def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     source = write(tmp_path / "a.json", document())
-    for output, message in ((source, "is not a folder"), (tmp_path / "no/yolo", "does not exist; make it first")):
-        with pytest.raises(ConversionError, match=message):
+    for output, message in (
+        (source, "is a file in the place of the folder"),
+        (tmp_path / "no/yolo", "does not exist; make it first"),
+    ):
+        with pytest.raises(InputError, match=message):
             coco_to_yolo(source, output)
     content = document()
     content["categories"][1]["id"] = 1
