@@ -228,8 +228,8 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("box-nearly-repeated", one_more("annotations", id=9, bbox=[10, 11, 20, 30]), "like annotations[0]", set()),
     ("box-nearly-repeated", one_more("annotations", id=9, bbox=[9.5, 10, 20, 30]), "annotations[5] (id 9", set()),
     ("box-two-classes", one_more("annotations", id=9, category_id=1), "'cat' where 'dog' is", set()),
-    ("box-unusual", many([0, 0, 100, 80]), "100 x 80 pixels cover 1 of the image; half of 'dog' have less than", set()),
-    ("box-unusual", many([0, 0, 100, 2]), "100 x 2 pixels are 50 times as wide as high", set()),
+    ("box-unusual", many([0, 0, 100, 80]), "100 x 80 pixels; usual for 'dog' is the area of", set()),
+    ("box-unusual", many([0, 0, 100, 2]), "100 x 2 pixels, 50 times as wide as high; usual for 'dog' is", set()),
     ("objects-none", emptied("annotations"), "training would see background only", set()),
     ("class-empty", one_more("categories", id=3, name="bird"), "categories[2] (id 3): 'bird'", set()),
     ("class-imbalance", imbalance, "'cat' has 101 objects, 'dog' has 1", set()),
@@ -573,7 +573,8 @@ def test_exit_codes_and_report(folder: Path) -> None:
         "error image-missing (1): an image is not in the image folder",
         "  images[0] (id 1, A.jpg): not in the image folder, but 'a.jpg' is",
         "",
-        "warning image-unreferenced (1): a file in the image folder is not in the json; it may belong to another split",
+        "warning image-unreferenced (1): a file in the image folder is not in the json; if another split has it, give "
+        "--against OTHER.json",
         "  'a.jpg'",
         "",
         f"every finding: {report}",
@@ -590,7 +591,35 @@ def test_exit_codes_and_report(folder: Path) -> None:
         "id": 5,
         "file_name": "b.jpg",
         "message": "bbox [95, 0, 10, 10] reaches 5 pixels outside its image of 100 x 80",
+        "like": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "boxes", "worst_first"),
+    [
+        ("box-outside", [[95, 0, 10, 10], [90, 0, 30, 10], [95, 0, 15, 10]], [1, 2, 0]),
+        ("box-clipped", [[90, 0, 10.5, 10], [90, 0, 10.75, 10]], [1, 0]),
+        ("box-tiny", [[9, 9, 9, 0.9], [9, 30, 0.2, 9], [9, 50, 9, 0.5]], [1, 2, 0]),
+        ("box-nearly-repeated", [[0, 0, 50, 50], [0, 1, 50, 49], [0, 30, 50, 50], [0, 30.5, 50, 50]], [3, 1]),
+        ("box-unusual", [*[[0, 0, 20, 20]] * 40, [0, 0, 99, 50], [0, 0, 99, 79]], [41, 40]),
+    ],
+)
+def test_the_worst_comes_first(folder: Path, kind: str, boxes: list[list[float]], worst_first: list[int]) -> None:
+    content = document()
+    rows = [{"id": at, "image_id": 1, "category_id": 1, "bbox": box} for at, box in enumerate(boxes, 1)]
+    summary = checked(content | {"annotations": rows}, folder)
+    entries = [f"annotations[{at}]" for at in worst_first]
+    assert [found.entry for found in summary.findings if found.kind == kind] == entries
+    printed = [line for line in str(summary).partition(f" {kind} (")[2].splitlines() if line.startswith("  ann")]
+    assert [line.split()[0] for line in printed[: len(entries)]] == entries[:3]
+
+
+def test_a_report_names_what_a_box_repeats(folder: Path) -> None:
+    content = document()
+    content["annotations"].append(content["annotations"][0] | {"id": 9})
+    (found,) = checked(content, folder).findings
+    assert (found.kind, found.entry, found.like) == ("box-repeated", "annotations[5]", "annotations[0]")
 
 
 def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:

@@ -104,6 +104,54 @@ def test_the_box_is_drawn_where_the_json_has_it(tmp_path: Path) -> None:
     assert abs(rows.max() - 60 * 2.4) <= 3
 
 
+def test_boxes_that_contradict_each_other_are_drawn_together(tmp_path: Path) -> None:
+    content = document()
+    first, other = content["categories"]
+    box = {"image_id": 1, "bbox": [10, 10, 80, 60]}
+    content["annotations"] = [
+        {**box, "id": 1, "category_id": first["id"]},
+        {**box, "id": 2, "category_id": other["id"], "bbox": [11, 11, 79, 59]},
+    ]
+    images = write_images(tmp_path / "images")
+    Image.new("RGB", (100, 80)).save(images / "a.jpg")
+    path = tmp_path / "report.html"
+    main(["check", str(write(tmp_path / "t.json", content)), str(images), "--html", str(path), "-q"])
+    (picture,) = Page(path.read_text(encoding="utf-8")).pictures("jpeg")
+    pixels = np.asarray(picture.convert("RGB"), int)
+    for each in (first, other):
+        assert (np.abs(pixels - class_color(each["name"])).sum(2) < 120).sum() > 400
+
+
+def test_the_page_fits_a_phone(page_file: Path) -> None:
+    text = page_file.read_text(encoding="utf-8")
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+    assert re.search(r"figure \{[^}]*max-width: 100%", text)
+    for width, height, viewbox in re.findall(r'<svg width="(\d+)" height="(\d+)" viewBox="([^"]*)"', text):
+        assert viewbox == f"0 0 {width} {height}"
+
+
+def test_the_advice_fits_the_finding(tmp_path: Path) -> None:
+    content, path = document(), tmp_path / "report.html"
+    content["annotations"].append(content["annotations"][0] | {"id": 9})
+    images = write_images(tmp_path / "images")
+    Image.new("RGB", (40, 30)).save(images / "new.png")
+    main(["check", str(write(tmp_path / "t.json", content)), str(images), "--html", str(path), "-q"])
+    advice = dict(re.findall(r'<h2 id="([\w-]+)"><span.*?<b>What to do:</b> (.*?)</p>', path.read_text(), re.S))
+    assert "--against OTHER.json" in advice["image-unreferenced"]
+    assert "delete one of the two boxes" in advice["box-repeated"]
+
+
+def test_sizes_are_in_pixels(tmp_path: Path) -> None:
+    page = page_of(tmp_path, [[0, 0, 500, 500]])
+    assert set(charts(page)) >= {
+        "Box size: square root of area, pixels",
+        "Box size when images are 640 x 640, pixels",
+    }
+    assert "32 to 64" not in charts(page)["Box size: square root of area, pixels"]
+    assert "<title>64 to 128: 1</title>" in charts(page)["Box size when images are 640 x 640, pixels"]
+    assert "share of the image" not in page
+
+
 def test_a_data_set_without_a_fault(tmp_path: Path) -> None:
     images, path = write_images(tmp_path / "images"), tmp_path / "report.html"
     assert main(["check", str(write(tmp_path / "t.json", document())), str(images), "--html", str(path), "-q"]) == 0

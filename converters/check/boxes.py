@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -57,7 +58,9 @@ def _tiny(table: Table, rows: Ints, size: tuple[int, int] | None) -> Iterator[Fi
         return f"{pixels}, {after[n, 0]:.3g} x {after[n, 1]:.3g} at {size[0]} x {size[1]} (height x width)"
 
     if len(small):
-        yield from_messages("box-tiny", "annotations", {int(rows[n]): describe(n) for n in small.tolist()})
+        messages = {int(rows[n]): describe(n) for n in small.tolist()}
+        badness = {int(rows[n]): -float(after[n].min()) for n in small.tolist()}
+        yield from_messages("box-tiny", "annotations", messages, badness=badness)
 
 
 def _repeated(table: Table, rows: Ints) -> Iterator[Findings]:
@@ -81,8 +84,10 @@ def _pair_findings(table: Table, kind: str, later: Ints, earlier: Ints) -> Itera
         return f"{classes}{table.row('annotations', row)['bbox']}, like annotations[{other}]"
 
     if len(later):
-        messages = {row: describe(row, other) for row, other in zip(later.tolist(), earlier.tolist(), strict=True)}
-        yield from_messages(kind, "annotations", messages)
+        like = dict(zip(later.tolist(), earlier.tolist(), strict=True))
+        iou = dict(zip(later.tolist(), _iou(table.boxes[later], table.boxes[earlier]).tolist(), strict=True))
+        messages = {row: describe(row, other) for row, other in like.items()}
+        yield from_messages(kind, "annotations", messages, badness=iou, like=like)
 
 
 def _close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
@@ -117,26 +122,46 @@ def _iou(first: Floats, second: Floats) -> Floats:
 
 def _unusual(table: Table, rows: Ints) -> Iterator[Findings]:
     sides = table.boxes[rows, 2:] - table.boxes[rows, :2]
-    area = sides.prod(axis=1) / table.sizes[table.image_index[rows]].prod(axis=1)
-    aspect = sides[:, 0] / sides[:, 1]
-    messages: dict[int, str] = {}
+    pixels = table.sizes[table.image_index[rows]].prod(axis=1)
+    area, aspect = sides.prod(axis=1) / pixels, sides[:, 0] / sides[:, 1]
+    messages, badness = dict[int, str](), dict[int, float]()
     for number, name in table.categories.items():
         of_class = np.flatnonzero(table.category_ids[rows] == number)
-        if len(of_class) >= FEWEST_FOR_USUAL:
-            for text, values in (("cover {:.3g} of the image", area), ("are {:.3g} times as wide as high", aspect)):
-                usual = f"half of {shown(name)} have less than {np.median(values[of_class]):.3g}"
-                for n in of_class[_far(values[of_class])]:
-                    pixels = f"{sides[n, 0]:.4g} x {sides[n, 1]:.4g} pixels"
-                    messages[int(rows[n])] = f"{pixels} {text.format(values[n])}; {usual}"
+        if len(of_class) < FEWEST_FOR_USUAL:
+            continue
+        for describe, values in ((_describe_area, area), (_describe_aspect, aspect)):
+            usual, distance = float(np.median(values[of_class])), _distances(values[of_class])
+            far = np.flatnonzero(distance > UNUSUAL).tolist()
+            for n, how_far in zip(of_class[far].tolist(), distance[far].tolist(), strict=True):
+                row = int(rows[n])
+                text = describe(float(values[n]), usual, float(pixels[n]), shown(name))
+                messages[row] = f"{sides[n, 0]:.4g} x {sides[n, 1]:.4g} pixels{text}"
+                badness[row] = max(how_far, badness.get(row, 0.0))
     if messages:
-        yield from_messages("box-unusual", "annotations", messages)
+        yield from_messages("box-unusual", "annotations", messages, badness=badness)
 
 
-def _far(values: Floats) -> Mask:
+def _describe_area(_: float, usual: float, pixels: float, name: str) -> str:
+    """Name the usual area, a share of an image, in an image of so many `pixels`."""
+    side = math.sqrt(usual * pixels)
+    return f"; usual for {name} is the area of {side:.3g} x {side:.3g}, in an image of this size"
+
+
+def _describe_aspect(aspect: float, usual: float, _: float, name: str) -> str:
+    return f", {_shape(aspect)}; usual for {name} is {_shape(usual)}"
+
+
+def _shape(aspect: float) -> str:
+    """Describe a ratio of width to height."""
+    return f"{aspect:.3g} times as wide as high" if aspect >= 1 else f"{1 / aspect:.3g} times as high as wide"
+
+
+def _distances(values: Floats) -> Floats:
+    """Return (n,) the distances from the median, in robust standard deviations of the logarithms."""
     logarithms = np.log(values)
     distance = np.abs(logarithms - np.median(logarithms))
     spread = max(1.4826 * float(np.median(distance)), _LEAST_SPREAD)
-    return np.asarray(distance > UNUSUAL * spread)
+    return np.asarray(distance / spread)
 
 
 def _classes(table: Table) -> Iterator[Findings]:

@@ -19,6 +19,8 @@ import torch
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
+from detaug.converters.machine import available_cores
+
 _PILLOW_ERRORS = (OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, EOFError)
 
 
@@ -52,7 +54,7 @@ class Decoder:
     def _build(self) -> Any:
         cuda = torch.cuda.is_available()
         device_id = torch.cuda.current_device() if cuda else None
-        threads = len(os.sched_getaffinity(0))
+        threads = available_cores()
         pipeline = Pipeline(self.batch_size, threads, device_id, prefetch_queue_depth=1)
         with pipeline:
             encoded = fn.io.file.read(fn.external_source(name="path"))

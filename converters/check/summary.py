@@ -27,6 +27,8 @@ class CheckFinding:
     id: int | str | None
     file_name: str | None
     message: str
+    like: str = ""
+    """The earlier entry that this one repeats or contradicts, such as annotations[3]; "" for other kinds."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class CheckSummary:
 
     @property
     def findings(self) -> Iterator[CheckFinding]:
-        """Yield every finding, by kind, errors first."""
+        """Yield every finding, by kind, errors first, and the worst of a kind first."""
         for group in self.groups:
             yield from (_finding(self.table, group, row) for row in group.rows.tolist())
 
@@ -83,6 +85,7 @@ def _finding(table: Table, group: Findings, row: int) -> CheckFinding:
         id=number if type(number) in (int, str) else None,
         file_name=table.file_name(group.where, row) or None,
         message=group.describe(row),
+        like=f"{group.where}[{group.like[row]}]" if row in group.like else "",
     )
 
 

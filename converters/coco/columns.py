@@ -40,9 +40,14 @@ class Rows:
         """Return the values of a key, None where a row lacks it."""
         return [row.get(name) for row in self.rows]
 
-    def note(self, kind: str, wrong: Mask, describe: Callable[[int], str]) -> None:
-        """Append findings about the rows that are wrong; rows that are not objects have their own finding."""
+    def note(self, kind: str, wrong: Mask, describe: Callable[[int], str], *, badness: Floats | None = None) -> None:
+        """Append findings about the rows that are wrong; rows that are not objects have their own finding.
+
+        badness: a number for each row; rows with the largest come first.
+        """
         rows = np.flatnonzero(wrong & self.present)
+        if badness is not None:
+            rows = rows[np.argsort(-badness[rows], kind="stable")]
         if len(rows):
             self.findings.append(Findings(kind, self.where, rows, describe))
 

@@ -244,6 +244,6 @@ def _inside(rows: Rows, values: list[Any], boxes: Floats, size: Ints, good: Mask
         height, width = size[row]
         return f"bbox {values[row]} reaches {past[row]:.4g} pixels outside its image of {width} x {height}"
 
-    rows.note("box-outside", good & outside, describe)
-    rows.note("box-clipped", good & ~outside & (past > _ROUNDING), describe)
+    rows.note("box-outside", good & outside, describe, badness=past)
+    rows.note("box-clipped", good & ~outside & (past > _ROUNDING), describe, badness=past)
     return cut, good & ~outside

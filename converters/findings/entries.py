@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
 import numpy as np
@@ -21,9 +21,11 @@ class Findings:
     kind: str
     where: Where
     rows: NDArray[np.int64]
-    """Positions in the list."""
+    """Positions in the list, the worst first where one is worse than another."""
     describe: Callable[[int], str]
     """Returns what is wrong with a row."""
+    like: Mapping[int, int] = field(default_factory=dict)
+    """The earlier row that a row repeats or contradicts."""
 
     @property
     def severity(self) -> Severity:
@@ -39,10 +41,17 @@ def about_json(kind: str, text: str) -> Findings:
     return Findings(kind, "json", np.zeros(1, np.int64), lambda _: text)
 
 
-def from_messages(kind: str, where: Where, messages: Mapping[int, str]) -> Findings:
-    """Return findings from messages by row."""
-    rows = np.array(sorted(messages), np.int64)
-    return Findings(kind, where, rows, lambda row: messages[int(row)])
+def from_messages(
+    kind: str,
+    where: Where,
+    messages: Mapping[int, str],
+    *,
+    badness: Mapping[int, float] | None = None,
+    like: Mapping[int, int] | None = None,
+) -> Findings:
+    """Return findings from messages by row; those with the largest `badness` come first. For `like` see `Findings`."""
+    order = sorted(messages, key=lambda row: (-badness[row] if badness else 0.0, row))
+    return Findings(kind, where, np.array(order, np.int64), lambda row: messages[int(row)], like or {})
 
 
 def count_findings(findings: Iterable[Findings]) -> dict[str, int]:

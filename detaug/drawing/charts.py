@@ -20,6 +20,7 @@ Array = NDArray[Any]
 
 MOST_CLASSES = 40
 MOST_LETTERS = 200  # of a class name
+RESIZED = 640  # pixels, the side of a square that images are resized to in one chart
 LEAST_COLUMN = 2  # pixels high, so that a single box is visible beside thousands
 CELLS = 32  # of the map, in each direction
 PALE, DARK = np.array([238, 243, 248]), np.array([0, 60, 110])  # of the map: light to dark, for any eye
@@ -35,9 +36,8 @@ def charts(table: Table, class_counts: Mapping[str, int]) -> Iterator[str]:
     per_image = np.bincount(table.image_index[rows], minlength=len(table.file_names))
     yield '<h2 id="boxes">Boxes to train on</h2><div class="row">'
     yield _histogram("Box size: square root of area, pixels", np.sqrt(sides.prod(1)), 2.0)
-    yield _histogram(
-        "Box size: square root of share of the image", 100 * np.sqrt((sides / sizes).prod(1)), 2.0, unit=" %"
-    )
+    resized = f"Box size when images are {RESIZED} x {RESIZED}, pixels"
+    yield _histogram(resized, RESIZED * np.sqrt((sides / sizes).prod(1)), 2.0)
     yield _histogram("Width : height", sides[:, 0] / sides[:, 1], math.sqrt(2))
     yield _counts_chart(per_image)
     yield _map(boxes / np.tile(sizes, 2))
@@ -45,13 +45,13 @@ def charts(table: Table, class_counts: Mapping[str, int]) -> Iterator[str]:
     yield _class_chart(class_counts)
 
 
-def _histogram(title: str, values: Array, base: float, unit: str = "") -> str:
+def _histogram(title: str, values: Array, base: float) -> str:
     """Draw a histogram with bins whose edges are powers of `base`."""
     powers = np.floor(np.log(values) / math.log(base) + 1e-9).astype(int)
     low, high = int(powers.min()), int(powers.max())
     counts = np.bincount(powers - low, minlength=high - low + 1)
     edges = [base**power for power in range(low, high + 2)]
-    labels = [(f"{edge:.0f}" if edge >= 10 else f"{edge:.2g}") + unit for edge in edges]
+    labels = [f"{edge:.0f}" if edge >= 10 else f"{edge:.2g}" for edge in edges]
     return _columns(title, labels, [f"{a} to {b}" for a, b in pairwise(labels)], counts, one=-low)
 
 
@@ -73,7 +73,8 @@ def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Ar
     width, height, left = 320, 120, 30
     step, most, bottom = (width - 2 * left) / len(counts), max(int(counts.max()), 1), 134
     parts = [f"<figure style='width:{width}px'><h3>{escape(title)}</h3>"]
-    parts.append(f'<svg width="{width}" height="{bottom + 22}" role="img" aria-label="{escape(title)}">')
+    size = f'width="{width}" height="{bottom + 22}" viewBox="0 0 {width} {bottom + 22}"'
+    parts.append(f'<svg {size} role="img" aria-label="{escape(title)}">')
     parts.append(f'<line x1="{left}" y1="{bottom + 0.5}" x2="{width - left}" y2="{bottom + 0.5}"/>')
     for at, (count, span) in enumerate(zip(counts.tolist(), spans, strict=True)):
         tall = max(height * count / most, LEAST_COLUMN) if count else 0

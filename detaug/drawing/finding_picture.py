@@ -26,11 +26,12 @@ MOST_LETTERS = 30  # of a class name
 
 
 class Objects(NamedTuple):
-    """Boxes (M, 4) XYXY pixels, M class names, M flags."""
+    """Boxes (M, 4) XYXY pixels, M class names, M flags, M positions in the json's annotations."""
 
     boxes: Array
     names: list[str]
-    difficult: list[bool]
+    dashed: list[bool]
+    rows: list[int]
 
 
 class ImageTooLargeError(InputError):
@@ -40,6 +41,7 @@ class ImageTooLargeError(InputError):
 def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
     """Draw the finding's image with its boxes, or the surroundings of a small box; the longer side has 240 pixels.
 
+    A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the json.
     Raises OSError or InputError where the image cannot be opened or the finding names none.
     """
     picture = _open_upright(summary.image_folder / image_of(finding))
@@ -51,7 +53,10 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     picture = picture.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
     moved = (objects.boxes - np.tile([left, top], 2)) * zoom
     colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
-    return draw_boxes(picture, moved, objects.names, difficult=objects.difficult, colors=colors)
+    drawn = [f"{name} {row}" for name, row in zip(objects.names, objects.rows, strict=True)]
+    return draw_boxes(
+        picture, moved, objects.names, difficult=objects.dashed, labels=drawn if finding.like else None, colors=colors
+    )
 
 
 def image_of(finding: CheckFinding) -> str:
@@ -70,16 +75,18 @@ def _open_upright(path: Path) -> Image.Image:
 
 
 def _objects(table: Table, finding: CheckFinding) -> Objects:
-    """Return the box of the finding as the json has it, or all boxes of its image."""
+    """Return the box of the finding, with the one that it is like, as the json has it, or all boxes of its image."""
     where, _, at = finding.entry.rstrip("]").partition("[")
     if where == "annotations":
-        rows = [int(at)]
+        rows = [int(entry.rstrip("]").partition("[")[2]) for entry in (finding.entry, finding.like) if entry]
     else:
         rows = np.flatnonzero(table.image_index == int(at)).tolist() if where == "images" else []
     found = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
     names = [shorten(table.categories.get(int(table.category_ids[row]), ""), MOST_LETTERS) for _, row in found]
-    difficult = [bool(table.row("annotations", row).get("difficult")) for _, row in found]
-    return Objects(np.array([box for box, _ in found]).reshape(-1, 4), names, difficult)
+    numbers = [row for _, row in found]
+    difficult = [bool(table.row("annotations", row).get("difficult")) for row in numbers]
+    dashed = [False, True][: len(found)] if finding.like else difficult
+    return Objects(np.array([box for box, _ in found]).reshape(-1, 4), names, dashed, numbers)
 
 
 def _xyxy(bbox: Any) -> list[float] | None:

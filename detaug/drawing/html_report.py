@@ -40,7 +40,8 @@ h2 { font-size: 1.15em; margin: 2em 0 .3em; } h3 { font-size: 1em; margin: 0 0 .
 .row { display: flex; flex-wrap: wrap; gap: 22px; } td { padding: 0 10px 0 0; }
 td:first-child { overflow-wrap: anywhere; min-width: 8em; } td + td + td { text-align: right; }
 td svg { display: block; width: min(400px, 40vw); height: 13px; }
-figure { margin: 0; width: 242px; overflow-wrap: anywhere; font-size: 13px; line-height: 1.35; }
+figure { margin: 0; width: 242px; max-width: 100%; overflow-wrap: anywhere; font-size: 13px; line-height: 1.35; }
+svg, img { max-width: 100%; height: auto; }
 figure img { display: block; border: 1px solid var(--line); margin-bottom: 4px; }
 .none { width: 240px; padding: 30px 12px; box-sizing: border-box; background: var(--box); margin-bottom: 4px; }
 .error, .warning { font-weight: 600; padding: 1px 7px; border-radius: 3px; color: #fff; font-size: 13px; }
@@ -52,6 +53,36 @@ svg line { stroke: var(--line); } .map { image-rendering: pixelated; }
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated"}
+
+_FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
+_CONVERT = "convert the data set again, with all its files and classes."
+_DELETE = "delete one of the two boxes where they are one object."
+
+REMEDIES = {
+    "image-missing": _FOLDER,
+    "size-wrong": _FOLDER,
+    "size-unrotated": _FOLDER,
+    "images-empty": _CONVERT,
+    "categories-empty": _CONVERT,
+    "objects-none": _CONVERT,
+    "categories-differ": "convert both splits with the same --classes, in the same order.",
+    "image-leaked": "take the image out of one of the two splits; --clean FILE.json takes it out of this one.",
+    "image-not-decoded": "make it smaller, or see in the loader whether it decodes in the memory that you have.",
+    "image-unreferenced": "if it belongs to another split, give its json with --against OTHER.json; "
+    "otherwise annotate it, or leave it: training does not read it.",
+    "image-identical": "delete one of the two, or merge their boxes; else the image counts twice.",
+    "box-clipped": "nothing, as a rule: training cuts the box at the edge.",
+    "box-tiny": "delete what is no object, or train at a larger size; --size HxW checks one.",
+    "box-repeated": _DELETE,
+    "box-nearly-repeated": _DELETE,
+    "box-two-classes": "decide which class it is, and delete the other box.",
+    "box-unusual": "look whether the box fits its object and has the right class.",
+    "class-empty": "take the class out of the categories, or annotate it; a detector cannot learn it.",
+    "class-imbalance": "collect more of the rare class, or give the loader a sampler: da.ClassBalancedSampler.",
+    "palette-small": "save the image as RGB.",
+    "orientation-unclear": "look whether the boxes fit the image as it is displayed.",
+}
+"""What to do about a kind of finding; for other kinds it depends on the severity alone."""
 
 
 def check_to_html(annotations: PathLike, images: PathLike, html: PathLike, **options: Any) -> CheckSummary:
@@ -79,6 +110,7 @@ def page(summary: CheckSummary) -> Iterator[str]:
     counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
     title = f"{summary.annotations.name}: {counts}"
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>{STYLE}</style></head><body>'
     yield f"<h1><bdi>{escape(title)}</bdi></h1>"
     boxes, classes = sum(summary.class_counts.values()), len(summary.class_counts)
@@ -118,16 +150,12 @@ def _section(summary: CheckSummary, kind: str, findings: Iterable[CheckFinding])
 
 
 def _remedy(kind: str) -> str:
-    if kind == "image-not-decoded":
-        return "make it smaller, or see in the loader whether it decodes in the memory that you have."
+    if kind in REMEDIES:
+        return REMEDIES[kind]
     if CHECK_KINDS[kind].effect == "warning":
         return "look at it; training runs with it. Correct the annotations where it is a mistake."
     if kind in REPAIRED:
         return "detaug check --clean FILE.json repairs it and loses no box."
-    if kind in ("image-missing", "size-wrong", "size-unrotated"):
-        return "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
-    if kind in ("images-empty", "categories-empty", "categories-differ", "objects-none"):
-        return "convert the data set again, with all its files and classes."
     return "correct it, or train with the json of detaug check --clean FILE.json, which leaves it out."
 
 
