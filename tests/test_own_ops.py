@@ -229,8 +229,16 @@ FAILING: list[tuple[da.Op, str, type[Exception]]] = [
     (ReturnsNothing(), r"ReturnsNothing \(1st .*\) failed in move: TypeError: move must return Views", TypeError),
     (Plans(), r"Plans \(2nd op of the recipe\) failed in plan: IndexError: ", IndexError),
     (MakesNoGraph(), r"MakesNoGraph \(2nd .*\) failed in dali_graph: AttributeError: .*no_such_method", AttributeError),
-    (RunsPython(), r"RunsPython \(2nd .*\) failed in dali_graph: .*KeyError: 'mine'", RuntimeError),
-    (RunsDali(), r"RunsDali \(2nd .*\) failed in dali_graph: Slice can't be placed out of bounds", RuntimeError),
+    (
+        RunsPython(),
+        r"RunsPython \(2nd .*\) failed in dali_graph, in fn.python_function: .*KeyError: 'mine'",
+        RuntimeError,
+    ),
+    (
+        RunsDali(),
+        r"RunsDali \(2nd .*\) failed in dali_graph, in fn.crop: Slice can't be placed out of bounds",
+        RuntimeError,
+    ),
     (Kernel(), r"Kernel \(2nd .*\) failed in cpu_kernel: ArithmeticError: a mistake of my own", ArithmeticError),
 ]
 

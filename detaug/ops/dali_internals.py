@@ -65,7 +65,9 @@ def failed_op(pipeline: Pipeline, error: Exception) -> OpError | None:
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     if not labels or not lines or isinstance(error, MemoryError) or _OF_DEVICE.search(lines[0]):
         return None
-    failed = OpError(f"{': '.join(labels)} failed in dali_graph: {lines[0]}")
+    operator = re.search(r"operator `nvidia\.dali\.([\w.]+)`", made)
+    method = f"dali_graph, in {operator[1]}" if operator else "dali_graph"
+    failed = OpError(f"{': '.join(labels)} failed in {method}: {lines[0]}")
     failed.__cause__ = error
     return failed
 
