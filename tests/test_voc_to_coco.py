@@ -281,6 +281,13 @@ def test_classes_that_leave_no_box_are_refused(tmp_path: Path) -> None:
     assert json.loads(report.read_bytes())["counts"] == {"class-not-listed": 1, "class-unused": 2}
 
 
+def test_a_file_of_classes_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_bytes(b"caf\xe9\n")
+    root = devkit(tmp_path / "voc", {"a": voc_xml()})
+    line = usage_error("convert-voc", root, "-o", tmp_path / "out.json", "--classes", tmp_path / "classes.txt")
+    assert "classes.txt must be UTF-8 text, got byte 0xe9 at 3" in line
+
+
 def test_classes_for_images_without_objects_are_fine(tmp_path: Path) -> None:
     assert one(tmp_path, classes=["cat"])[1].class_counts == {"cat": 0}
 

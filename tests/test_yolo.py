@@ -176,6 +176,11 @@ def test_no_label_file_at_all_is_another_layout(tmp_path: Path) -> None:
         converted(root)
 
 
+def test_a_line_break_in_a_name_is_printed_escaped(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "yolo", {"images/train/a\nb.jpg": jpeg("a"), "data.yaml": YAML})
+    assert r"/labels/train/a\nb.txt" in usage_error("convert-yolo", root, "-o", tmp_path / "out.json")
+
+
 def test_a_broken_image_stops_or_is_skipped(tmp_path: Path) -> None:
     root = data_set(tmp_path / "yolo", {"a": "", "b": "0 0.5 0.5 1 1"})
     (root / "images/train/a.jpg").write_bytes(b"no image")

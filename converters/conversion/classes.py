@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from detaug.converters.files.text import name_key
-from detaug.converters.findings.errors import ConversionError
+from detaug.converters.files.text import name_key, read_text
+from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 
 
@@ -20,12 +20,19 @@ def read_class_names(text: str) -> list[str]:
     """
     path = Path(text)
     if path.is_file():
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = _lines(path)
     elif path.suffix == ".txt" or "/" in text:
         raise ConversionError(f"classes file {text} does not exist; give a file or names with commas between them")
     else:
         lines = text.split(",")
     return [line.strip() for line in lines if line.strip()]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return read_text(path).splitlines()
+    except InputError as error:
+        raise ConversionError(f"classes file {path} {error}") from None
 
 
 def unused_classes(listed: Iterable[str], left_out: Iterable[str]) -> Iterator[Finding]:

@@ -39,7 +39,8 @@ _JPEG_SIZE_MARKERS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _PNG_PALETTE = 3  # IHDR's colour type
 _HEIF_BRANDS = {
     **dict.fromkeys((b"avif", b"avis"), "AVIF"),
-    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), "HEIC"),
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"), "HEIC"),
+    **dict.fromkeys((b"mif1", b"msf1"), "HEIF (AVIF or HEIC)"),
 }
 _PILLOW_FORMATS = ("BMP", "TIFF", "WEBP", "JPEG2000", "PPM", "GIF")
 _PILLOW_ERRORS = (

@@ -126,7 +126,7 @@ def _data_yaml(path: Path, split: str, names: list[str]) -> str:
 
 
 def _earlier_splits(path: Path, names: list[str]) -> set[str]:
-    text, content = read_text(path), load_yaml(path)
+    content, text = load_yaml(path), read_text(path)  # in this order: the first one's errors name the file
     splits = set(get_args(YoloSplit)) & content.keys()
     if not text.startswith(_MADE_HERE):
         raise ConversionError(f"{path} exists and was not made by this command; give another folder, or move it away")

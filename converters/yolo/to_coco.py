@@ -19,6 +19,7 @@ from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_utf8, read_text
 from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding, has_error
+from detaug.converters.findings.text import on_one_line
 from detaug.converters.yolo.files import (
     DataYaml,
     SplitImages,
@@ -131,7 +132,9 @@ def _refuse_no_labels(images: SplitImages, results: Sequence[_LabelledImage]) ->
     missing = [finding for result in results for finding in result.findings if finding.kind == "label-missing"]
     if results and len(missing) == len(results):
         first = label_file(images.folder / images.names[0])
-        raise ConversionError(f"none of the {len(results):,} images has a label file; the first would be {first}")
+        raise ConversionError(
+            f"none of the {len(results):,} images has a label file; the first would be {on_one_line(first)}"
+        )
 
 
 def _read_image(dataset: DataYaml, folder: Path, name: str) -> _LabelledImage:
