@@ -18,6 +18,7 @@ from detaug.drawing.rectangles import Boxes, as_boxes
 
 NOTEBOOK_IMAGES = 8
 SMALL = 160  # pixels, the longer side of a picture that has no room for labels
+CROWD = 6  # boxes; fewer have room for their labels
 MOST_LABELS = 0.15  # share of the room around boxes that labels may cover
 
 
@@ -137,7 +138,9 @@ def _needs_legend(boxes: Boxes, names: Sequence[str], size: tuple[int, int], col
     """Return whether labels give way to a legend: they would hide the objects, and colours tell the classes apart."""
     if not any(names) or len(set(colors.values())) < len(colors):
         return False
-    return max(size) < SMALL or share_of_labels(boxes, names, size, usual_text_height(size)) > MOST_LABELS
+    if max(size) < SMALL:
+        return True
+    return len(names) >= CROWD and share_of_labels(boxes, names, size, usual_text_height(size)) > MOST_LABELS
 
 
 def _labels(tile: Tile, *, by_legend: bool) -> list[str]:
