@@ -23,6 +23,7 @@ from detaug.bench.jobs import Job
 from detaug.bench.measure import Result
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.findings.errors import InputError
+from detaug.converters.machine import available_cores
 from detaug.loading.devices import resolve_device
 
 LOADERS = {
@@ -63,7 +64,7 @@ def bench(
     check_json_and_folder(annotations, images, IMAGES_ORDER)
     device = str(resolve_device(device))
     job = Job(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
-    jobs = _jobs(job, workers or (min(16, len(os.sched_getaffinity(0))),), others or {}, only)
+    jobs = _jobs(job, workers or (min(16, available_cores()),), others or {}, only)
     say("comparing batches")
     short = {name: in_own_process(where, replace(each, seconds=0.0)) for name, (where, each) in jobs.items()}
     check_alike({name: result["batch"] for name, result in short.items()}, preset)
@@ -130,7 +131,7 @@ def machine(device: str) -> Result:
     model = [line.partition(": ")[2] for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     gpu = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else None
     versions = {"dali": dali.__version__, "torch": torch.__version__, "numpy": np.__version__}
-    names = {"cpu": next(iter(model), "unknown"), "cores": len(os.sched_getaffinity(0)), "gpu": gpu}
+    names = {"cpu": next(iter(model), "unknown"), "cores": available_cores(), "gpu": gpu}
     return {**names, **versions, "python": sys.version.split()[0], "date": time.strftime("%Y-%m-%d")}
 
 

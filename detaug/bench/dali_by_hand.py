@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -14,12 +13,13 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug.bench.jobs import Job, MadeBatch, new_images
+from detaug.converters.machine import available_cores
 
 
 def by_hand(job: Job) -> Iterator[MadeBatch]:
     """Run the pipeline of `job.preset`, one of `RECIPES`."""
     on_gpu = torch.device(job.device).type == "cuda"
-    threads = 8 if on_gpu else len(os.sched_getaffinity(0))
+    threads = 8 if on_gpu else available_cores()
     pipe = Pipeline(job.batch_size, threads, (torch.device(job.device).index or 0) if on_gpu else None, seed=1)
     with pipe:
         encoded, boxes, labels = fn.readers.coco(  # type: ignore[misc]

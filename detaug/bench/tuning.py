@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ import torch
 from detaug.bench.jobs import Job
 from detaug.bench.loaders import make_loader
 from detaug.converters.conversion.outputs import output_files
+from detaug.converters.machine import available_cores
 from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
@@ -96,7 +96,7 @@ def tune(
 
 def _choices(device: torch.device, groups: bool) -> dict[str, list[Any]]:
     """Return the values to try of each setting, the setting with the largest effect first."""
-    cores = len(os.sched_getaffinity(0))
+    cores = available_cores()
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
     threads = [each for each in (1, 2, 3, 4) if each <= cores]

@@ -16,6 +16,7 @@ from detaug import presets
 from detaug.converters import voc_to_coco
 from detaug.converters.check.check import check_coco
 from detaug.converters.findings.errors import InputError
+from detaug.converters.machine import available_cores
 from detaug.demo.shapes import make_voc
 from detaug.drawing import save_picture
 from detaug.loading.devices import resolve_device
@@ -126,7 +127,7 @@ def _name(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{device}, {torch.cuda.get_device_name(device)}"
     found = "the CPU was asked for" if torch.cuda.is_available() else "no GPU was found"
-    return f"the CPU ({found}; {len(os.sched_getaffinity(0))} threads)"
+    return f"the CPU ({found}; {available_cores()} threads)"
 
 
 # ---------------------------------------------------------------- the folder

@@ -13,6 +13,7 @@ from torch.utils.dlpack import from_dlpack
 
 from detaug.boxes.views import Ints
 from detaug.converters.findings.errors import InputError
+from detaug.converters.machine import available_memory
 from detaug.loading.bad_files import BadFiles, files_behind
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.settings import Settings
@@ -158,5 +159,4 @@ def _free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + reserve
-    with open("/proc/meminfo", encoding="ascii") as lines:
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    return available_memory()

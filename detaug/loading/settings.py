@@ -12,6 +12,7 @@ import torch
 
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.errors import InputError
+from detaug.converters.machine import available_cores
 from detaug.gpu.fused_kernel import FusedKernel
 from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.recipe import Recipe
@@ -113,7 +114,7 @@ def choose_settings(
 
 def _on_cpu(batch_size: int, pixels: int) -> Settings:
     batches = _limited(GROUP_IMAGES_ON_CPU / (batch_size * _weight(pixels, 3)), least=1)
-    return Settings(1, threads=len(os.sched_getaffinity(0)), batches_per_group=batches)
+    return Settings(1, threads=available_cores(), batches_per_group=batches)
 
 
 def _on_gpu(batch_size: int, pixels: int, can_group: bool) -> Settings:
