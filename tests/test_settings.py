@@ -10,6 +10,7 @@ import torch
 from painted_files import Folder
 
 import detaug as da
+from detaug.loading.devices import choose_device
 from detaug.loading.settings import Settings, choose_settings, write_settings
 
 
@@ -89,3 +90,17 @@ def test_a_missing_file_of_settings(tmp_path: Path) -> None:
         choose_settings(torch.device("cpu"), 32, 90000, tmp_path / "s.json")
     with pytest.raises(ValueError, match="not a file of settings; detaug tune"):
         choose_settings(torch.device("cpu"), 32, 90000, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("count", "local_rank", "rank", "device"),
+    [(4, "3", 0, 3), (4, "0", 7, 0), (4, None, 6, 2), (1, "5", 5, 0), (4, "", 1, 1)],
+)
+def test_each_process_of_a_machine_has_its_gpu(count: int, local_rank: str | None, rank: int, device: int) -> None:
+    assert choose_device(count, local_rank, rank) == device
+
+
+@pytest.mark.parametrize("local_rank", ["5", "4", "-1", "one"])
+def test_a_local_rank_without_a_gpu_is_refused(local_rank: str) -> None:
+    with pytest.raises(da.InputError, match=f"LOCAL_RANK is {local_rank}, but this process sees 4 CUDA devices"):
+        choose_device(4, local_rank, 0)

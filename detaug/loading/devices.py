@@ -38,9 +38,21 @@ def _local_device() -> int:
     """Return the device that torch.cuda.set_device chose, else LOCAL_RANK's; 0 where a process sees only one."""
     if not torch.cuda.is_available() or torch.cuda.current_device() != 0:
         return torch.cuda.current_device() if torch.cuda.is_available() else 0
-    count = torch.cuda.device_count()
-    rank = int(os.environ.get("LOCAL_RANK") or rank_and_world()[0] % count)
-    return rank if rank < count else 0
+    return choose_device(torch.cuda.device_count(), os.environ.get("LOCAL_RANK"), rank_and_world()[0])
+
+
+def choose_device(count: int, local_rank: str | None, rank: int) -> int:
+    """Return which of `count` CUDA devices a process uses. Raises InputError for a LOCAL_RANK that has no device."""
+    if count == 1:
+        return 0  # the launcher shows each process its own device
+    if not local_rank:
+        return rank % count
+    if not (local_rank.isdecimal() and int(local_rank) < count):
+        raise InputError(
+            f"LOCAL_RANK is {local_rank}, but this process sees {count} CUDA devices; start one process for each "
+            "device, or give device='cuda:N'"
+        )
+    return int(local_rank)
 
 
 def rank_and_world() -> tuple[int, int]:
