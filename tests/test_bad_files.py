@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -267,7 +267,7 @@ class Fails(da.PixelOp):
 
 def test_an_error_of_an_op_blames_no_file(painted: Folder, device: str) -> None:
     loader = da.Loader(da.CocoReader(*painted), [da.Resize((40, 50)), Fails()], 4, **SETTINGS | {"device": device})
-    with pytest.raises(RuntimeError, match="reshape") as caught:
+    with pytest.raises(RuntimeError, match=r"Fails .*failed in dali_graph") as caught:
         list(loader)
     assert "detaug check" not in str(caught.value)
     assert "png" not in str(caught.value)
@@ -315,6 +315,41 @@ def test_a_smaller_file_than_the_json_says_does_not_end_the_process(painted: Fol
         loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device=device, on_error=how)
         with pytest.raises(da.DataError, match=f"has {side} x {side} pixels.*says"):
             list(loader)
+
+
+@pytest.mark.parametrize("together", [1, 3])
+@pytest.mark.parametrize("train", [True, False])
+def test_good_batches_come_before_the_error_of_a_bad_file(painted: Folder, train: bool, together: int) -> None:
+    reader, settings = da.CocoReader(*painted), settings_file(painted, batches_per_group=together)
+    whole = list(da.Loader(reader, RECIPE, 4, train=train, device="cpu"))
+    at, bad = 2, ids(whole)[9]  # the second image of the third batch
+    BREAK["garbage"](painted[0] / f"{bad:02}.png")
+    loader, seen = da.Loader(reader, RECIPE, 4, train=train, device="cpu", settings=settings), []
+    with pytest.raises(da.DataError, match=rf"{bad:02}\.png: does not decode"):
+        seen.extend(loader)  # extends by what came before the error
+    assert len(seen) == at
+    assert all(same(a, b) for a, b in zip(seen, whole[:at], strict=True))
+    Image.new("RGB", (128, 96)).resize(tuple(reader.sizes[bad][::-1].tolist())).save(painted[0] / f"{bad:02}.png")
+    assert len(list(loader)) == 6  # repaired
+
+
+@pytest.mark.parametrize(("train", "cache"), [(True, None), (False, None), (False, "device")])
+def test_a_missing_file_is_skipped_or_refused_before_the_first_batch(
+    painted: Folder, train: bool, cache: Literal["device"] | None
+) -> None:
+    (painted[0] / "13.png").unlink()
+    reader = da.CocoReader(*painted)
+    assert reader.missing.tolist() == [13]
+    with pytest.raises(da.AnnotationError, match=r"1 of 21 images are not in .*the first is '13\.png'"):
+        da.Loader(reader, RECIPE, 4, device="cpu")
+    with pytest.warns(UserWarning, match=r"13\.png does not exist; skipped"):
+        loader = da.Loader(reader, RECIPE, 4, train=train, cache=cache, **SETTINGS)
+    assert set(ids(list(loader))) == set(range(21)) - {13}
+    assert loader.skipped == (painted[0] / "13.png",)
+    loader.load_state_dict({**loader.state_dict(), "skipped": []})
+    assert loader.skipped == (painted[0] / "13.png",)
+    with pytest.raises(da.DataError, match="1 of 21 images cannot be used, more than max_skipped"):
+        da.Loader(reader, RECIPE, 4, device="cpu", on_error="skip")
 
 
 # ---------------------------------------------------------------- a slow disk

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import nvidia.dali
@@ -242,11 +244,112 @@ def test_a_state_of_another_loader_is_refused(painted: Folder) -> None:
     content = json.loads(painted[1].read_text())
     content["annotations"][0]["bbox"][0] += 1
     painted[1].write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"this state has data '.*', this loader '"):
+    with pytest.raises(ValueError, match="images, boxes or classes are not those of this state"):
         da.Loader(da.CocoReader(*painted), BLACK_SSD, batch_size=4, device="cpu").load_state_dict(state)
 
 
+def test_a_state_with_other_pixels_under_the_same_json_is_refused(painted: Folder) -> None:
+    state = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu").state_dict()
+    with Image.open(painted[0] / "03.png") as image:
+        image.rotate(180).save(painted[0] / "03.png", compress_level=1)
+    with pytest.raises(da.InputError, match="image files have other sizes in bytes"):
+        da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu").load_state_dict(state)
+
+
+@dataclass(frozen=True)
+class FlipsLeft(da.RandomHorizontalFlip):
+    """Draws as RandomHorizontalFlip does, or with one number before: another version of an op."""
+
+    first: ClassVar[int] = 0
+
+    def draw(self, rng: np.random.Generator, n: int) -> dict[str, Any]:
+        rng.random(self.first)
+        return super().draw(rng, n)
+
+
+def test_a_state_of_a_version_that_draws_otherwise_is_refused(painted: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = da.CocoReader(*painted)
+    loader = da.Loader(reader, [FlipsLeft(), da.Resize((40, 50))], 4, device="cpu")
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    monkeypatch.setattr(FlipsLeft, "first", 1)
+    with pytest.raises(da.InputError, match="draws other random numbers"):
+        da.Loader(reader, loader.ops, 4, device="cpu").load_state_dict(state)
+    monkeypatch.undo()
+    monkeypatch.setattr("detaug.loading.state.BLOCK_IMAGES", 1024)
+    with pytest.raises(da.InputError, match="draws other random numbers"):
+        da.Loader(reader, loader.ops, 4, device="cpu").load_state_dict(state)
+    with pytest.raises(da.InputError, match="another version of detaug"):
+        loader.load_state_dict({**state, "version": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (None, "state must be a dict that .* returned, got None"),
+        ({}, "state must be a dict that .* returned, got {}"),
+        ({"epoch": "1"}, "this state is at epoch '1', step 0"),
+        ({"step": 1.0}, "step 1.0; an epoch has 6 steps"),
+        ({"step": 7}, "step 7; an epoch has 6 steps"),
+        ({"skipped": "3"}, "skipped of this state must be a list of indices below 21, got '3'"),
+        ({"skipped": [21]}, "indices below 21"),
+    ],
+)
+def test_what_is_no_state_is_refused(painted: Folder, change: Any, message: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu")
+    state = {**loader.state_dict(), **change} if change else change
+    with pytest.raises(da.InputError, match=message):
+        loader.load_state_dict(state)
+    assert len(list(loader)) == 6
+
+
+# -------------------------------------------------------------------------------------------- slips
+
+
+@pytest.mark.parametrize(
+    ("slip", "message"),
+    [
+        (lambda loader: next(loader), r"next\(iter\(loader\)\)"),
+        (lambda loader: [image for image, _ in loader], "batch.images and batch.targets()"),
+        (lambda loader: list(torch.utils.data.DataLoader(loader)), "`for batch in loader`"),
+        (pickle.dumps, r"loader\.state_dict\(\)"),
+        (lambda loader: da.Loader(loader.reader, loader.ops, 4, num_workers=2), "threads=N"),
+        (lambda loader: da.Loader(loader.reader, loader.ops, 4, shuffle=True), "train=True shuffles"),
+        (lambda loader: da.Loader(loader.reader, loader.ops, 4, collate_fn=len), "write collate=FUNCTION"),
+    ],
+)
+def test_a_slip_names_the_right_way(painted: Folder, slip: Callable[[Any], object], message: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu")
+    with pytest.raises(TypeError, match=message):
+        slip(loader)
+
+
+@pytest.mark.parametrize("seed", [-1, None, 0.5, "1"])
+def test_a_wrong_seed_is_refused(painted: Folder, seed: Any) -> None:
+    with pytest.raises(da.InputError, match="seed must be a whole number of at least 0"):
+        da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu", seed=seed)
+
+
+def test_reprs_are_short(painted: Folder) -> None:
+    loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu")
+    assert repr(loader) == "Loader(training, 21 images, 6 batches of 4, cpu)"
+    assert re.fullmatch(r"Batch\(images \(4, 3, 200, 240\) float32 on cpu, \d+ boxes\)", repr(next(iter(loader))))
+
+
 # -------------------------------------------------------------------------------------------- the batch
+
+
+def test_a_clone_has_memory_of_its_own(painted: Folder, tmp_path: Path, device: str) -> None:
+    loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device=device)
+    batch = next(iter(loader))
+    copy = batch.clone()
+    assert same(batch, copy)
+    torch.save(copy.images, tmp_path / "images.pt")
+    assert (tmp_path / "images.pt").stat().st_size < copy.images.numel() * 4 + 10_000
+    copy.images.zero_()
+    copy.boxes.zero_()
+    assert batch.images.any()
+    assert batch.boxes.any()
 
 
 def test_a_batch_is_what_the_contract_says(painted: Folder, device: str) -> None:
@@ -453,7 +556,9 @@ def test_what_is_no_list_of_ops_is_refused(painted: Folder, ops: object) -> None
 
 def test_a_wrong_folder_of_images_says_where_they_are(painted: Folder, tmp_path: Path) -> None:
     folder, file = painted
-    with pytest.raises(ValueError, match="images' folder comes first"):
+    with pytest.raises(
+        ValueError, match=r"is a folder in the place of the json; .*da\.CocoReader\(images=IMAGES, annotations=FILE\)"
+    ):
         da.CocoReader(file, folder)
     (tmp_path / "other").mkdir()
     with pytest.raises(ValueError, match=f"relative to; {folder} has it"):

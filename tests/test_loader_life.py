@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -327,3 +328,31 @@ def test_freed_memory_is_kept_only_on_request_and_if_the_environment_does_not_sa
     kept = min(page_faults(painted, "keep") for _ in range(2))  # usually 30 to 230, else 460 to 1,080
     assert kept * 2 < page_faults(painted, "as it is")
     assert kept * 2 < page_faults(painted, "keep", MALLOC_ARENA_TEST="8")
+
+
+def take(batches: Iterable[da.Batch], seen: list[da.Batch], errors: list[Exception]) -> None:
+    try:
+        seen.extend(batches)
+    except RuntimeError as error:
+        errors.append(error)
+
+
+@pytest.mark.parametrize("one_iterator", [True, False], ids=["one iterator", "one each"])
+def test_threads_get_whole_batches(painted: Folder, one_iterator: bool) -> None:
+    """Threads share the batches of one iterator; with one iterator each, all but the last are told to stop."""
+    reader = da.CocoReader(*painted)
+    whole = da.Loader(reader, RECIPE, 4, device="cpu")
+    expected = [batch for _ in range(8) for batch in whole]
+    for _ in range(5):
+        loader, seen, errors = da.Loader(reader, RECIPE, 4, device="cpu", pipelines=2), [], []
+        source = iter(loader) if one_iterator else loader
+        threads = [Thread(target=take, args=(source, seen, errors)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all("went on to another epoch" in str(error) for error in errors)
+        assert all(any(same(batch, each) for each in expected) for batch in seen)
+        assert len(seen) == 6 or not one_iterator
+        assert not (one_iterator and errors)
+        loader.close()

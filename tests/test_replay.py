@@ -38,6 +38,13 @@ def test_a_batch_is_made_again(shapes: da.CocoReader, device: str) -> None:
     assert batch.params[1]["window"].shape == (8, 4)
 
 
+@pytest.mark.gpu
+def test_a_batch_that_was_moved_is_made_again(shapes: da.CocoReader) -> None:
+    loader = da.Loader(shapes, RECIPE, 8, device="cpu", return_params=True)
+    batch = next(iter(loader))
+    assert torch.equal(loader.replay(batch.to("cuda")).images, batch.images)
+
+
 def test_a_batch_of_a_later_epoch_is_made_again(shapes: da.CocoReader) -> None:
     ops = [da.Resize((60, 60)), da.Mosaic(until_epoch=1)]
     loader = da.Loader(shapes, ops, 8, device="cpu", return_params=True)

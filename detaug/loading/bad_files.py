@@ -51,12 +51,22 @@ class BadFilesFound(Exception):
 
 
 class SkippedImages:
-    """The images that were skipped so far, and whether more may be: `Loader`'s `on_error` and `max_skipped`."""
+    """The images that were skipped so far, and whether more may be: `Loader`'s `on_error` and `max_skipped`.
 
-    def __init__(self, reader: CocoReader, images: int, *, skip: bool, max_skipped: float) -> None:
-        self._reader, self._images, self._skip, self._max_skipped = reader, images, skip, max_skipped
+    Where none may be, the batches before a bad file are still yielded: others take the place of its image until
+    `check_batch` raises the error at the batch that has it.
+    """
+
+    def __init__(self, reader: CocoReader, images: Ints, *, skip: bool, max_skipped: float) -> None:
+        """Skip the missing ones of `images`, those of the shard. Raises AnnotationError if none may be skipped."""
+        self._reader, self._images, self._skip, self._max_skipped = reader, len(images), skip, max_skipped
         self._indices: dict[int, None] = {}
         self._found_by_cache: dict[int, None] = {}
+        self._refused = BadFiles()
+        if not skip:
+            reader.check_files()
+        self._missing = np.intersect1d(images, reader.missing).tolist()
+        self.add({index: f"{reader.path(index)} does not exist" for index in self._missing})
 
     @property
     def indices(self) -> list[int]:
@@ -69,28 +79,43 @@ class SkippedImages:
         return tuple(self._reader.path(index) for index in self._indices)
 
     def mask(self) -> Bools:
-        """Return (n,) flags: True for skipped images."""
+        """Return (n,) flags: True for images that no batch can have."""
         mask = np.zeros(len(self._reader), bool)
-        mask[self.indices] = True
+        mask[[*self._indices, *self._refused]] = True
         return mask
 
     def add(self, files: BadFiles) -> None:
-        """Skip these images with a warning. Raises DataError if they may not be skipped, or too many were."""
-        names = first_three(files)
+        """Skip these images with a warning, or refuse them. Raises DataError if too many were skipped."""
         if not self._skip:
-            raise DataError(f"{names}; {remedy(self._reader)}")
+            self._refused |= files
+            return
         self._indices |= dict.fromkeys(files)
         if len(self._indices) > self._max_skipped * self._images:
             lost = f"{len(self._indices)} of {self._images} images cannot be used"
             limit = f"more than max_skipped={self._max_skipped}"
-            raise DataError(f"{lost}, {limit}, the last: {names}; {remedy(self._reader)}")
+            raise DataError(f"{lost}, {limit}, the last: {first_three(files)}; {remedy(self._reader)}")
         for reason in files.values():
             warnings.warn(f"{reason}; skipped", stacklevel=2)
 
     def add_for_good(self, files: BadFiles) -> None:
-        """Skip images that are not in the cache, whatever state is loaded later."""
+        """Skip images that are not in the cache, whatever state is loaded later. Raises DataError if none may be."""
         self.add(files)
+        self.check_batch(np.array([*files]))
         self._found_by_cache |= dict.fromkeys(files)
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether files were found that make a batch fail."""
+        return bool(self._refused)
+
+    def check_batch(self, indices: Ints) -> None:
+        """Raise DataError for a batch of these images if one of them is refused."""
+        if bad := {index: self._refused[index] for index in indices.tolist() if index in self._refused}:
+            raise DataError(f"{first_three(bad)}; {remedy(self._reader)}")
+
+    def forget_refused(self) -> None:
+        """Let the next epoch find out again which files cannot be used: they may have been repaired."""
+        self._refused.clear()
 
     def forget_cache(self) -> None:
         """Let the next cache find out again which images it cannot hold."""
@@ -102,8 +127,8 @@ class SkippedImages:
             raise InputError(f"this state skipped {len(indices)} images; give the loader on_error='skip' too")
 
     def restore(self, indices: Iterable[int]) -> None:
-        """Skip the images of a saved state, and those that are not in the cache."""
-        self._indices = dict.fromkeys([*indices, *self._found_by_cache])
+        """Skip the images of a saved state, and those that are missing or not in the cache."""
+        self._indices = dict.fromkeys([*indices, *self._missing, *self._found_by_cache])
 
 
 def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ class Batch:
     """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
 
     images, boxes, labels and mask are on the loader's device; image_id, size, image_size and matrix stay on the CPU.
+    The tensors share memory with those of the batches that were made together with this one: keeping one image keeps
+    the memory of up to eight batches, and `torch.save` writes all of it. `clone` makes copies.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> batch = next(iter(da.Loader(reader, da.presets.ssd300(), batch_size=4)))
@@ -56,6 +59,13 @@ class Batch:
     def __len__(self) -> int:
         return len(self.images)
 
+    def __repr__(self) -> str:
+        images = f"{tuple(self.images.shape)} {str(self.images.dtype).removeprefix('torch.')} on {self.images.device}"
+        return f"Batch(images {images}, {sum(self.counts)} boxes)"
+
+    def __getitem__(self, _: object) -> NoReturn:  # also called to unpack it
+        raise TypeError("a Batch is no pair and has no items: use batch.images and batch.targets()")
+
     def _repr_png_(self) -> bytes:
         """Draw the batch for notebooks, padding hatched. `detaug.sheets.batch_sheet(ops=...)` undoes a Normalize."""
         boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
@@ -79,9 +89,16 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with every tensor on `device`."""
+        return self._changed(lambda tensor: tensor.to(device))
+
+    def clone(self) -> Batch:
+        """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
+        return self._changed(Tensor.clone)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
-        return Batch(**{**values, **moved})
+        changed = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
+        return Batch(**{**values, **changed})
 
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy())).float()

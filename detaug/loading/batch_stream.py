@@ -75,6 +75,7 @@ class BatchStream:
     def next_batch(self, position: Position) -> Batch | None:
         """Return the batch at this position, which is the next one; None if all of its images are skipped."""
         with self._close_on_error():
+            self._planner.check_batch(*position)
             while not self._rendered:
                 self._render_next(position)
             rendered = self._rendered.popleft()
@@ -101,6 +102,7 @@ class BatchStream:
         self._is_claimed = False
         self._rendered.clear()
         self._jobs = iter(())
+        self._planner.skipped.forget_refused()
         with self._close_on_error():
             self._engine.discard()
             self._engine.open()
@@ -144,6 +146,7 @@ class BatchStream:
 
     def _skip(self, bad: BadFiles, position: Position) -> None:
         self._planner.skipped.add(bad)
+        self._planner.check_batch(*position)
         self._engine.close()  # before the new pipelines: the device may not have room for both
         self._engine.open()
         self._jobs = self._planner.jobs_from(*position)
@@ -187,6 +190,7 @@ class BatchStream:
     def _stop(self) -> None:
         """End the pipelines and drop all batches that are planned, in flight or rendered."""
         self._is_claimed = False
+        self._planner.skipped.forget_refused()
         self._engine.close()
         self._rendered.clear()
         self._jobs = iter(())

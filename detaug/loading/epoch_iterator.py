@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import RLock
 from typing import Generic, TypeVar
 
 from detaug.loading.batch import Batch
@@ -14,16 +15,23 @@ T = TypeVar("T")
 class EpochIterator(Iterator[T], Generic[T]):
     """Yields the batches of one epoch from a position on, each through `collate`.
 
-    `position` is the one after the last yielded batch. `steps`: batches of an epoch. An error ends it.
+    `position` is the one after the last yielded batch. `steps`: batches of an epoch. An error ends it. Several threads
+    may take its batches: `lock` lets one at a time use the stream.
     """
 
-    def __init__(self, stream: BatchStream, position: Position, steps: int, collate: Callable[[Batch], T]) -> None:
+    def __init__(
+        self, stream: BatchStream, position: Position, steps: int, collate: Callable[[Batch], T], lock: RLock
+    ) -> None:
         self.position = position
-        self._stream, self._steps, self._collate = stream, steps, collate
+        self._stream, self._steps, self._collate, self._lock = stream, steps, collate, lock
         self._claim = stream.claim(position)
         self._failed = False
 
     def __next__(self) -> T:
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> T:
         while self.position.step < self._steps and not self._failed:
             self._failed = True  # until this step has succeeded
             self._stream.check_claim(self._claim)

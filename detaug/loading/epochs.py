@@ -34,9 +34,9 @@ class EpochOrder:
             return training_batches(self.factors, self.groups, self.batch_size, self.shard, self.seed, epoch)
         return evaluation_batches(self.images, self.batch_size, self.shard)
 
-    def images_of_shard(self) -> int:
-        """Return how many different images this shard can get."""
-        return self.images if self.train else sum(map(len, self.batches(0)))
+    def images_of_shard(self) -> Ints:
+        """Return the indices of the images that this shard can get."""
+        return np.arange(self.images) if self.train else np.concatenate([*self.batches(0), np.arange(0)])
 
     def with_stand_ins(self, batches: list[Ints], skipped: Bools) -> list[Ints]:
         """Return the same batches with each `skipped` (n,) image replaced by another image of the epoch."""

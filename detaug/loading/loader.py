@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal
+from threading import RLock
+from typing import Any, Generic, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -26,9 +27,11 @@ from detaug.loading.epochs import EpochOrder
 from detaug.loading.image_cache import ImageCache
 from detaug.loading.image_feeds import CacheFeed, FileFeed, ImageFeed
 from detaug.loading.memory import give_memory_back
+from detaug.loading.misuse import explain_other_names
 from detaug.loading.planner import Planner
 from detaug.loading.renderers import GraphRenderer, KernelRenderer, Renderer
 from detaug.loading.settings import settings_for
+from detaug.loading.state import identity_of, read_state
 from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.op import Op
 from detaug.ops.recipe import make_recipe
@@ -66,6 +69,8 @@ class Loader(Generic[T]):
     pixel; the batches stay the same. Raises InputError if they do not fit.
     `return_params`: batches have what the ops drew for them, `Batch.params`, with which `replay` makes them again.
 
+    Several threads may take batches from one iterator; each batch goes to one of them.
+
     >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
     >>> print(len(loader), "batches of", loader.class_names)
     6 batches of ('background', 'ball', 'car', 'fish', 'house', 'mug', 'tree')
@@ -75,6 +80,7 @@ class Loader(Generic[T]):
     (8, 3, 300, 300) [7, 2, 4, 1, 2, 3, 4, 3]
     """
 
+    @explain_other_names
     def __init__(
         self,
         reader: CocoReader,
@@ -114,15 +120,9 @@ class Loader(Generic[T]):
             raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
         self.device = resolve_device(device)
         self._kernel = kernel_for(self.recipe, self.device)
+        chosen = {"pipelines": pipelines, "threads": threads}
         self.settings = settings_for(
-            reader,
-            self.recipe,
-            self._kernel,
-            self.device,
-            self.batch_size,
-            settings,
-            pipelines=pipelines,
-            threads=threads,
+            reader, self.recipe, self._kernel, self.device, self.batch_size, settings, **chosen
         )
         factors = _call_sampler(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
@@ -136,6 +136,7 @@ class Loader(Generic[T]):
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
         self._iterator: EpochIterator[T] | None = None
         self._process = os.getpid()
+        self._lock = RLock()
         self._stream: BatchStream | None = self._open_stream()
 
     @property
@@ -172,16 +173,32 @@ class Loader(Generic[T]):
         """Return the number of batches of an epoch."""
         return self._steps
 
+    def __repr__(self) -> str:
+        kind = "training" if self.train else "evaluation"
+        return f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {self.device})"
+
+    def __next__(self) -> NoReturn:
+        raise TypeError("a Loader is no iterator, since each `for` is an epoch: use next(iter(loader))")
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise TypeError("a Loader is no Dataset, it yields batches itself: write `for batch in loader`")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Loader belongs to its process: save loader.state_dict(), and make a loader where it is used")
+
     def __iter__(self) -> EpochIterator[T]:
         """Start the next epoch, or continue from a loaded state."""
         self._check_process()
+        with self._lock:
+            stream, position = self._opened_stream(), self._next_epoch()
+            self._iterator = EpochIterator(stream, position, self._steps, self._collate, self._lock)
+            return self._iterator
+
+    def _next_epoch(self) -> Position:
         if self._iterator is None:
-            position = self._start
-        else:
-            epoch, step = self._iterator.position
-            position = Position(epoch + 1, 0) if step else Position(epoch, 0)
-        self._iterator = EpochIterator(self._opened_stream(), position, self._steps, self._collate)
-        return self._iterator
+            return self._start
+        epoch, step = self._iterator.position
+        return Position(epoch + 1, 0) if step else Position(epoch, 0)
 
     def replay(self, batch: Batch) -> Batch:
         """Make a batch again, from its `image_id` and the numbers that the ops drew, its `params`.
@@ -191,17 +208,20 @@ class Loader(Generic[T]):
         """
         if batch.params is None:
             raise InputError("the batch has no params, which replay needs: make its loader with return_params=True")
-        stream = self._stream or self._make_stream(cached=False)  # a closed loader stays closed
-        return stream.replay(self.reader.indices_of(batch.image_id.numpy()), batch.params)
+        indices = self.reader.indices_of(batch.image_id.cpu().numpy())
+        with self._lock:
+            stream = self._stream or self._make_stream(cached=False)  # a closed loader stays closed
+            return stream.replay(indices, batch.params)
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones.
 
         Without it, DALI keeps the GPU memory of a deleted loader for the next loader.
         """
-        if self._stream:
-            self._stream.close()
-        self._stream = None
+        with self._lock:
+            if self._stream:
+                self._stream.close()
+            self._stream = None
         give_memory_back(self.device)
 
     def __enter__(self) -> Loader[T]:
@@ -215,39 +235,25 @@ class Loader(Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last yielded batch, as a small dict that json can store."""
         epoch, step = self._iterator.position if self._iterator else self._start
-        return {"epoch": epoch, "step": step, "skipped": self._skipped.indices, **self._identity()}
+        return {"epoch": epoch, "step": step, "skipped": self._skipped.indices, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to the position of `state`: the next `for` yields the batches that came after it.
 
-        Raises InputError if it was taken with other data, another recipe, sampler, seed, batch size or shard.
+        Raises InputError if it was saved with other data, another recipe, sampler, seed, batch size or shard, or by a
+        version that draws other random numbers.
         """
-        for name, here in self._identity().items():
-            if state.get(name) != here:
-                raise InputError(f"this state has {name} {state.get(name)!r}, this loader {here!r}; make them equal")
-        epoch, step = state["epoch"], state["step"]
-        if not (epoch >= 0 and 0 <= step <= self._steps):
-            raise InputError(f"this state is at epoch {epoch}, step {step}; an epoch has {self._steps} steps")
-        self._skipped.check_allowed(state.get("skipped", []))
-        if self._stream:
-            self._stream.discard()  # batches in flight may hold images that the state skips
-        self._skipped.restore(state.get("skipped", []))
-        self._start = Position(epoch + 1, 0) if step == self._steps else Position(epoch, step)
-        self._iterator = None
+        position, skipped = read_state(state, self._identity, self._steps, len(self.reader))
+        self._skipped.check_allowed(skipped)
+        with self._lock:
+            if self._stream:
+                self._stream.discard()  # batches in flight may hold images that the state skips
+            self._skipped.restore(skipped)
+            self._start, self._iterator = position, None
 
+    @cached_property
     def _identity(self) -> dict[str, Any]:
-        """Return the data and arguments that a state is valid for."""
-        factors = self._order.factors
-        return {
-            "data": self.reader.fingerprint,
-            "recipe": repr(self.ops),
-            "seed": self.seed,
-            "batch_size": self.batch_size,
-            "shard": list(self.shard),
-            "train": self.train,
-            "sampler": None if factors is None else hashlib.sha256(factors.tobytes()).hexdigest()[:16],
-            "aspect_ratio_grouping": bool(self._order.groups.any()),
-        }
+        return identity_of(self.reader, self.recipe, self._order)
 
     # ------------------------------------------------------------------------------------------- pipelines
 
@@ -285,7 +291,7 @@ class Loader(Generic[T]):
 
     def _cache_feed(self) -> CacheFeed:
         """Decode all images that this shard can meet."""
-        indices = np.arange(len(self.reader)) if self.train else np.concatenate(self._order.batches(0))
+        indices = np.setdiff1d(self._order.images_of_shard(), self.reader.missing)
         self._skipped.forget_cache()
         cache = ImageCache(self.reader, indices, self.device, self.settings, self._skipped.add_for_good)
         return CacheFeed(cache, self.device)

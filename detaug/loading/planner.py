@@ -62,6 +62,11 @@ class Planner:
         (job,) = self.renderer.jobs([group_of([batch], 0)])
         return job
 
+    def check_batch(self, epoch: int, step: int) -> None:
+        """Raise DataError if the batch has a file that cannot be used and may not be skipped."""
+        if self.skipped.refuses:
+            self.skipped.check_batch(self.order.batches(epoch)[step])
+
     def _blocks(self, epoch: int, step: int) -> Iterator[list[Job]]:
         """Yield the jobs of each block; while it is planned, yield an empty list after each op."""
         block = self._block_batches()

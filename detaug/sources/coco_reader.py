@@ -25,7 +25,8 @@ class CocoReader:
     """Images of a folder with the boxes of a COCO json, checked when it is made.
 
     The arguments may be given by name. `images`: the folder that the json's file names are relative to. `annotations`:
-    the json. A mistake in it raises AnnotationError, an InputError that names the entry, and so does a missing file.
+    the json. A mistake in it raises AnnotationError, an InputError that names the entry, and so does a folder without
+    the images; `Loader` decides on single images that are `missing`.
     Regions marked `iscrowd` are not objects to train on and are left out.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
@@ -45,6 +46,8 @@ class CocoReader:
     """Name of each label; index 0 is the background."""
     category_ids: tuple[int, ...]
     """The json's category id of each label; index 0, the background, holds -1."""
+    missing: Ints
+    """The positions of images whose files do not exist; `Loader` refuses them, or skips them with on_error="skip"."""
 
     def __init__(
         self, images: str | os.PathLike[str], annotations: str | os.PathLike[str], *, cache: bool = True
@@ -59,7 +62,12 @@ class CocoReader:
         self.file_names = data.file_names
         self.class_names = ("background", *data.categories.values())
         self.category_ids = (-1, *data.categories)
-        self._paths = _path_table(self.images, self.annotations, self.file_names)
+        _check_folder(self.images, self.annotations, self.file_names)
+        self._paths = _path_table(self._folder, self.file_names)
+        root = os.path.join(self._folder, "")
+        self.missing = np.flatnonzero([not os.path.isfile(root + name) for name in self.file_names])
+        if len(self.missing) == len(self):
+            self.check_files()
         keep = ~data.crowd
         self._boxes = _relative(data.boxes, data.sizes, data.first)[keep]
         self._labels: Ints = np.searchsorted(self.category_ids, data.category_ids[keep])
@@ -71,6 +79,16 @@ class CocoReader:
     def __repr__(self) -> str:
         objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
         return f"CocoReader({str(self.images)!r}, {str(self.annotations)!r})  # {objects}"
+
+    def check_files(self) -> None:
+        """Raise AnnotationError if an image was missing when the reader was made."""
+        if len(self.missing):
+            first = self.file_names[self.missing[0]]
+            better = folder_that_has(first, self.images, self.annotations) or ", or detaug check --clean"
+            raise AnnotationError(
+                f"{self.annotations}: {len(self.missing)} of {len(self)} images are not in {self.images}, the first is "
+                f"{first!r}; give the folder that file_name is relative to{better}"
+            )
 
     def views(self, indices: Ints) -> Views:
         """Return the whole images at these positions in the json's list, with their boxes."""
@@ -110,6 +128,12 @@ class CocoReader:
         content = b"".join([*(column.tobytes() for column in columns), names.encode("utf-8", "surrogateescape")])
         return hashlib.sha256(content).hexdigest()[:16]
 
+    @cached_property
+    def files_fingerprint(self) -> str:
+        """Return a hash of the sizes of the image files in bytes, as they are when it is first called."""
+        sizes = [_file_size(self.path(index)) for index in range(len(self))]
+        return hashlib.sha256(np.array(sizes, np.int64).tobytes()).hexdigest()[:16]
+
 
 def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
     """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
@@ -142,22 +166,25 @@ def _of_size(encoded: Node, size: Node) -> Node:
     return fn.reshape(encoded, shape=fn.stack(fn.cast(length, dtype=types.INT32)))  # no copy; a wrong length is refused
 
 
-def _path_table(folder: Path, annotations: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
-    """Return the paths as (N, longest path) uint8, padded with zeros, which end a path."""
+def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> None:
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must hold the images that {annotations} names")
     if not names:
         raise AnnotationError(f"{annotations}: no images; there is nothing to read")
-    root = os.path.join(folder.absolute(), "")
-    missing = [name for name in names if not os.path.isfile(root + name)]
-    if missing:
-        better = folder_that_has(missing[0], folder, annotations) or ", or detaug check --clean"
-        raise AnnotationError(
-            f"{annotations}: {len(missing)} of {len(names)} images are not in {folder}, the first is "
-            f"{missing[0]!r}; give the folder that file_name is relative to{better}"
-        )
-    paths = np.array([os.fsencode(root + name) for name in names])
+
+
+def _path_table(folder: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
+    """Return the paths as (N, longest path) uint8, padded with zeros, which end a path."""
+    paths = np.array([os.fsencode(folder / name) for name in names])
     return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)
+
+
+def _file_size(path: Path) -> int:
+    """Return the size in bytes; -1 if the file cannot be looked at."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
 
 
 def _relative(boxes: Floats, sizes: Ints, box_offsets: Ints) -> Floats:

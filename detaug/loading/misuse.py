@@ -1,0 +1,41 @@
+"""Say what to write instead of what other data loaders take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DALI_THREADS = "DALI's threads decode; pipelines=N and threads=N set them, and are best left out"
+
+OTHER_NAMES = {
+    "num_workers": _DALI_THREADS,
+    "persistent_workers": _DALI_THREADS,
+    "worker_init_fn": _DALI_THREADS,
+    "prefetch_factor": _DALI_THREADS,
+    "shuffle": "train=True shuffles, train=False keeps the json's order",
+    "drop_last": "batches of train=True are always full, train=False yields every image once",
+    "pin_memory": "batches are on the device already",
+    "collate_fn": "write collate=FUNCTION, which gets a da.Batch",
+    "generator": "write seed=NUMBER",
+    "batch_sampler": "write sampler=FUNCTION, such as da.RepeatFactorSampler(0.001)",
+    "transform": "give the ops as the second argument",
+    "transforms": "give the ops as the second argument",
+    "dataset": "give a da.CocoReader(images=FOLDER, annotations=FILE) as the first argument",
+}
+"""Arguments of torch.utils.data.DataLoader and of data sets, and what `Loader` has in their place."""
+
+
+def explain_other_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Let `function` raise a TypeError that names the right way where an argument of another loader is given."""
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in OTHER_NAMES.keys() & kwargs.keys():
+            raise TypeError(f"Loader has no argument {name}: {OTHER_NAMES[name]}")
+        return function(*args, **kwargs)
+
+    return checked

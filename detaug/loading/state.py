@@ -1,0 +1,101 @@
+"""Save and check the state of a loader: what a resumed training must have in common with the one before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from detaug.converters.findings.errors import InputError
+from detaug.loading.batch_stream import Position
+from detaug.loading.epochs import EpochOrder, draw_rng, training_batches
+from detaug.loading.planner import BLOCK_IMAGES
+from detaug.ops.arguments import is_whole
+from detaug.ops.recipe import Recipe
+from detaug.sources.coco_reader import CocoReader
+
+VERSION = 2
+"""The format of the state."""
+
+_CHANGED = {
+    "version": "another version of detaug saved this state; resume with that version, or start from the weights",
+    "draws": "this version of detaug or NumPy draws other random numbers than the one that saved this state; resume "
+    "with that one, or start from the weights",
+    "data": "the json's images, boxes or classes are not those of this state; resume with the same json",
+    "files": "image files have other sizes in bytes than when this state was saved; resume with the same files",
+}
+"""The error for each part of the identity that is not an argument of `Loader`."""
+
+
+def identity_of(reader: CocoReader, recipe: Recipe, order: EpochOrder) -> dict[str, Any]:
+    """Return the data, the arguments and the version that a state is valid for."""
+    return {
+        "version": VERSION,
+        "data": reader.fingerprint,
+        "files": reader.files_fingerprint,
+        "recipe": [repr(op) for op in recipe.ops],
+        "seed": order.seed,
+        "batch_size": order.batch_size,
+        "shard": list(order.shard),
+        "train": order.train,
+        "sampler": None if order.factors is None else _hash(order.factors.tobytes()),
+        "aspect_ratio_grouping": bool(order.groups.any()),
+        "draws": _draws_fingerprint(reader, recipe),
+    }
+
+
+def read_state(state: Any, identity: Mapping[str, Any], steps: int, images: int) -> tuple[Position, list[int]]:
+    """Return the position of a state and the indices of its skipped images.
+
+    Raises InputError if it is no state of a loader, or one with another identity. `steps`: batches of an epoch.
+    `images`: of the source.
+    """
+    if not isinstance(state, Mapping) or "epoch" not in state:
+        raise InputError(f"state must be a dict that Loader.state_dict() returned, got {_short(state)}")
+    for name, here in identity.items():
+        if state.get(name) != here:
+            raise InputError(_difference(name, state.get(name), here))
+    epoch, step, skipped = (state.get(name) for name in ("epoch", "step", "skipped"))
+    if not (is_whole(epoch, 0) and is_whole(step, 0, steps)):
+        raise InputError(f"this state is at epoch {epoch!r}, step {step!r}; an epoch has {steps} steps")
+    if not (isinstance(skipped, Sequence) and all(is_whole(index, 0, images - 1) for index in skipped)):
+        raise InputError(f"skipped of this state must be a list of indices below {images}, got {_short(skipped)}")
+    position = Position(epoch + 1, 0) if step == steps else Position(epoch, step)
+    return position, list(skipped)
+
+
+def _difference(name: str, saved: Any, here: Any) -> str:
+    if name == "recipe":
+        return _recipe_difference(saved, here)
+    return _CHANGED.get(name, f"this state has {name} {saved!r}, this loader {here!r}; make them equal")
+
+
+def _recipe_difference(saved: Any, here: list[str]) -> str:
+    ops = list(saved) if isinstance(saved, Sequence) else []
+    pairs = enumerate(zip_longest(ops, here, fillvalue="no op"), 1)
+    at, (before, now) = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
+    return f"the recipe is not that of this state: op {at} is {now}, was {before}; make them equal"
+
+
+def _draws_fingerprint(reader: CocoReader, recipe: Recipe) -> str:
+    """Return a hash of example draws, which changes when a version draws other numbers from the same seed.
+
+    Rounded, since the last bits of floats differ between processors.
+    """
+    views, rng = reader.views(np.arange(8) % len(reader)), draw_rng(0, 0, 0, 0)
+    drawn = [array for draws in recipe.plan(views, rng).drawn for _, array in sorted(draws.items())]
+    order = training_batches(None, np.zeros(8, np.int64), 4, (0, 1), 0, 0)
+    numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
+    return _hash(b"".join([str(BLOCK_IMAGES).encode(), *(array.tobytes() for array in numbers)]))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
