@@ -11,6 +11,12 @@ class InputError(ValueError):
     """An argument, a file or a folder that cannot be used. The message says what is wrong, the rule, and what to do.
 
     The commands print it as one line and end with exit code 2.
+
+    >>> try:
+    ...     da.RandomZoomOut(max_ratio=0.5)
+    ... except da.InputError as error:
+    ...     print(error)
+    max_ratio must be at least 1 (1 leaves the image as it is), got 0.5
     """
 
 
@@ -31,4 +37,11 @@ class ConversionError(InputError):
 
 
 class AnnotationError(InputError):
-    """A COCO json that training would stop at or learn wrongly from. The message names file, entry and remedy."""
+    """A COCO json that training would stop at or learn wrongly from. The message names file, entry and remedy.
+
+    >>> try:
+    ...     da.CocoReader("demo/VOC/JPEGImages", "no.json")
+    ... except da.AnnotationError as error:
+    ...     print(error)
+    no.json: no such file; detaug convert-voc makes one from Pascal VOC
+    """
