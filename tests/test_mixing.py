@@ -87,8 +87,12 @@ def test_the_tiles_of_a_mosaic_touch_and_the_border_is_at_the_rim(device: str) -
     """As in Ultralytics' mosaic: next to the point in the middle are four images, and fill only beyond their ends."""
     source, filled = narrow_and_low(1, device), 0
     after = source.then(LETTERBOX, da.Mosaic(center=(0.1, 0.9)))
-    for image, middle in zip(after.images, np.round(after.params[-1]["center"] * SIZE[::-1]).astype(int), strict=True):
-        (x, y), ids = middle, origins(image)[..., 0]
+    middles = np.round(after.params[-1]["center"] * SIZE[::-1]).astype(int)
+    for at, (image, (x, y)) in enumerate(zip(after.images, middles, strict=True)):
+        ids = origins(image)[..., 0]
+        row, column = np.argwhere(ids == at)[0]
+        shift = (column, row) - origins(image)[row, column, 1:]
+        assert np.abs(after.matrix[at] - np.column_stack([np.eye(2), shift])).max() < 1e-9
         for half in (ids[:y][::-1], ids[y:]):
             for tile in (half[:, :x][:, ::-1], half[:, x:]):  # each quadrant, seen from the point
                 height, width = source.source_images[tile[0, 0]].shape[:2]

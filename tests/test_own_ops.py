@@ -243,6 +243,16 @@ FAILING: list[tuple[da.Op, str, type[Exception]]] = [
 ]
 
 
+class MakesNoKernel(Kernel):
+    """Fails where the kernel is made."""
+
+    def cpu_kernel(self, views: Views) -> CpuKernel:
+        raise LookupError("no kernel")
+
+
+FAILING.append((MakesNoKernel(), r"MakesNoKernel \(2nd .*\) failed in cpu_kernel: LookupError: no k", LookupError))
+
+
 def recipe_with(op: da.Op) -> list[da.Op]:
     return [op, da.Resize((9, 9))] if op.stage == "view" else [da.Resize((9, 9)), op]
 
@@ -272,9 +282,9 @@ def test_an_op_in_a_container_names_both(op: da.Op) -> None:
 
 
 def test_the_second_of_two_equal_ops_is_the_one_that_is_named() -> None:
-    recipe = [da.Resize((9, 9)), Add(200), Add(0)]
-    with pytest.raises(OpError, match=r"Add \(3rd op of the recipe\) failed in cpu_kernel: ZeroDivisionError"):
-        _ = da.batch([GRAY]).then(*recipe).images
+    recipe = [da.RandomInvert(), da.RandomInvert(), Add(0)]
+    with pytest.raises(OpError, match=r"Add \(5th op of the recipe\) failed in cpu_kernel: ZeroDivisionError"):
+        _ = da.batch([GRAY]).then(da.Resize((9, 9)), Add(200), *recipe).images
 
 
 @dataclass(frozen=True)

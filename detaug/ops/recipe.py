@@ -120,7 +120,7 @@ class Recipe:
         if canvas is not None:
             steps[-1].inputs["canvas"] = canvas
         on_cpu = image.device == "cpu"
-        for with_kernels, group in groupby(steps, lambda step: on_cpu and step.op.cpu_kernel(step.views) is not None):
+        for with_kernels, group in groupby(steps, lambda step: on_cpu and _cpu_kernel(step) is not None):
             image = (_apply_cpu_kernels if with_kernels else _apply_dali_graphs)(image, list(group))
         return image
 
@@ -140,9 +140,9 @@ class Recipe:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Return the name and place of the op of each step, for errors; a second part has those of its op."""
-        index_of = {id(op): index for index, op in reversed(list(enumerate(self.ops)))}
-        owners = [self.steps[drawn_by][0] for _, drawn_by in self.steps]
-        return tuple(label_op(op, index_of[id(op)]) for op in owners)
+        drawing = [step for step, (_, drawn_by) in enumerate(self.steps) if drawn_by == step]  # in the order of the ops
+        indices = [drawing.index(drawn_by) for _, drawn_by in self.steps]
+        return tuple(label_op(self.ops[index], index) for index in indices)
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -208,24 +208,25 @@ def _apply_dali_graphs(image: Node, steps: list[_FedStep]) -> Node:
 
 def _apply_cpu_kernels(image: Node, steps: list[_FedStep]) -> Node:
     """Run all kernels in one node: each further node writes the image to memory, which costs as much as an op."""
-    kernels = [(_named_kernel(step), step.inputs) for step in steps]
+    kernels = [(kernel, step.inputs) for step in steps if (kernel := _cpu_kernel(step))]
     last = steps[-1].op
     return apply_kernels(image, kernels, last.output_layout, as_is=last.stage == "output")
 
 
-def _named_kernel(step: _FedStep) -> CpuKernel:
-    """Return the CPU kernel of a step, whose errors name the op."""
-    kernel = step.op.cpu_kernel(step.views)
-    assert kernel
+def _cpu_kernel(step: _FedStep) -> CpuKernel | None:
+    """Return the CPU kernel of a step, if it has one. Its errors name the op."""
+    with name_op_in_errors(step.label, "cpu_kernel"):
+        kernel = step.op.cpu_kernel(step.views)
 
     def run(image: Tensor, **inputs: Any) -> Tensor:
+        assert kernel
         with name_op_in_errors(step.label, "cpu_kernel"):
             changed = kernel(image, **inputs)
             if not isinstance(changed, Tensor):
                 raise TypeError(f"the kernel must return the image, got {type(changed).__name__}")
             return changed
 
-    return run
+    return run if kernel else None
 
 
 def name_and_place(ops: Sequence[Op], index: int) -> str:
