@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
 from typing import NamedTuple
 
 from detaug.converters.conversion.classes import alike_classes, unused_classes
@@ -16,6 +12,7 @@ from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.digests import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import list_files, stem_of
+from detaug.converters.files.processes import map_in_processes
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.folders import Folders
@@ -56,16 +53,10 @@ def _in_order(
     if jobs == 1 or len(chunks) < 2:
         yield from map(read, chunks)
         return
-    # Forked, since a spawned process would import the caller's script again; the children only read files.
-    with ProcessPoolExecutor(
-        min(jobs, len(chunks)), get_context("fork"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
-    ) as pool:
-        try:
-            yield from pool.map(read, chunks)
-        except BrokenProcessPool as error:
-            raise ConversionError("a reading process was killed (out of memory?); use fewer --jobs") from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+    try:
+        yield from map_in_processes(read, chunks, min(jobs, len(chunks)))
+    except EOFError as error:
+        raise ConversionError("a reading process was killed (out of memory?); use fewer --jobs") from error
 
 
 def _interned(result: PairResult) -> PairResult:

@@ -1,0 +1,97 @@
+"""Call a function in other processes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_COMMAND = "from detaug.converters.files.processes import serve; serve()"
+
+Process = subprocess.Popen[bytes]
+
+
+def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:
+    """Yield function(item) of each item, in order, computed by new interpreters. Raises EOFError if one is killed.
+
+    A forked process would inherit locks that other threads hold; one of multiprocessing would run the caller's script
+    again.
+    """
+    with ExitStack() as stack:
+        idle: SimpleQueue[Process] = SimpleQueue()
+        for _ in range(processes):
+            idle.put(_start(function, stack))
+
+        def call(item: T) -> R:
+            process = idle.get()
+            try:
+                result: R = _answer(process, item)
+                return result
+            finally:
+                idle.put(process)
+
+        with ThreadPoolExecutor(processes) as threads:
+            yield from threads.map(call, items)
+
+
+def _start(function: Callable[[T], R], stack: ExitStack) -> Process:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # it may not be installed
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-c", _COMMAND],
+        stdin=pipe,
+        stdout=pipe,
+        env=environment,
+        start_new_session=True,  # Ctrl-C is for this process, which ends the others
+    )
+    stack.enter_context(process)
+    stack.callback(process.kill)
+    _send(process, function)
+    return process
+
+
+def _send(process: Process, value: object) -> None:
+    assert process.stdin is not None
+    try:
+        pickle.dump(value, process.stdin)
+        process.stdin.flush()
+    except BrokenPipeError:
+        raise EOFError from None
+
+
+def _answer(process: Process, item: object) -> Any:
+    assert process.stdout is not None
+    _send(process, item)
+    result, failure = pickle.load(process.stdout)
+    if failure:
+        raise RuntimeError(f"in another process:\n{failure}")
+    return result
+
+
+def serve() -> None:
+    """Read a function and its arguments from stdin, write each result to stdout, until stdin ends."""
+    function = pickle.load(sys.stdin.buffer)
+    while True:
+        try:
+            item = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(_call(function, item), sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
+def _call(function: Callable[[T], R], item: T) -> tuple[R | None, str]:
+    try:
+        return function(item), ""
+    except Exception:  # noqa: BLE001  the parent raises it
+        return None, traceback.format_exc()
