@@ -758,9 +758,11 @@ def test_the_devkit_of_several_years_is_refused_with_the_remedy(tmp_path: Path) 
 )
 def test_one_folder_of_a_data_set_names_the_data_set(tmp_path: Path, folder: str, options: Any) -> None:
     root = devkit(tmp_path / "voc", {"a": voc_xml(), "b": voc_xml()}, splits={"a": "a\n"})
-    assert str(refused(root / folder, **options)) == (
-        f"{root / folder} is one folder of a VOC data set; give the folder above it: convert {root}"
-    )
+    message = f"{root / folder} is one folder of a VOC data set; give the folder above it: convert {root}"
+    assert str(refused(root / folder, **options)) == message
+    if folder == "Annotations":
+        (root / "JPEGImages").rename(root / "images")
+        assert str(refused(root / folder, **options)) == message
 
 
 def test_a_split_keeps_its_order(tmp_path: Path) -> None:

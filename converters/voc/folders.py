@@ -54,14 +54,17 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
 
 def _refuse_folder_of_a_data_set(root: Path) -> None:
     """Raise ConversionError for the Annotations or JPEGImages of a data set, unless it has the other one's files."""
-    partner, extensions = _PARTNERS.get(root.resolve().name.lower(), ("", ()))
+    partners, extensions = _PARTNERS.get(root.resolve().name.lower(), ((), ()))
     above = root.resolve().parent if root.name in ("", "..") else root.parent
-    has_partner = partner and any(path.name.lower() == partner for path in above.iterdir())
+    has_partner = partners and any(path.name.lower() in partners for path in above.iterdir())
     if has_partner and not any(path.suffix.lower() in extensions for path in root.iterdir()):
         raise ConversionError(f"{root} is one folder of a VOC data set; give the folder above it: convert {above}")
 
 
-_PARTNERS = {"annotations": ("jpegimages", IMAGE_EXTENSIONS), "jpegimages": ("annotations", (".xml",))}
+_PARTNERS = {
+    "annotations": (("jpegimages", "images"), IMAGE_EXTENSIONS),
+    "jpegimages": (("annotations",), (".xml",)),
+}
 
 
 def _refuse_devkit_parent(root: Path) -> None:
