@@ -22,8 +22,7 @@ from detaug.loading.pipeline import PipelineWorker
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Node, Op
-from detaug.ops.recipe import Plan, Recipe
-from detaug.ops.resize import Render
+from detaug.ops.recipe import Plan, Recipe, make_rendering_recipe
 
 Array = NDArray[Any]
 
@@ -154,8 +153,7 @@ class Samples:
 
     @property
     def _recipe(self) -> Recipe:
-        recipe = Recipe(self.ops)
-        return recipe if "render" in recipe.stages else Recipe((*self.ops, _OwnSize()))
+        return make_rendering_recipe(self.ops)
 
     def _source_views(self) -> Views:
         size = np.array([image.shape[:2] for image in self.source_images], np.float64)
@@ -168,16 +166,6 @@ class Samples:
         return [self._recipe.dali_graph(image.gpu() if self.device.type == "cuda" else image)]
 
 
-@dataclass(frozen=True)
-class _OwnSize(Render):
-    """Renders each view at its own size, in whole pixels."""
-
-    uniform = False
-
-    def output_size(self, views: Views, drawn: Arrays) -> Floats:
-        return np.round(views.size).clip(1)
-
-
 def _boxes(at: int, given: ArrayLike) -> Floats:
     boxes = _numbers(f"boxes[{at}]", given, "(M, 4) XYXY pixels")
     if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
@@ -188,7 +176,7 @@ def _boxes(at: int, given: ArrayLike) -> Floats:
 def _labels(at: int, given: ArrayLike) -> Ints:
     rule = "whole numbers from 1: for names, their positions in your list of classes, plus 1"
     labels = _numbers(f"labels[{at}]", given, rule).reshape(-1)
-    check(f"labels[{at}]", given, not (labels % 1).any(), rule)
+    check(f"labels[{at}]", given, bool((np.isfinite(labels) & (labels == np.floor(labels))).all()), rule)
     return labels.astype(np.int64)
 
 

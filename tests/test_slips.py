@@ -69,9 +69,11 @@ def batch(**arguments: Any) -> da.eager.Samples:
     ("make", "error", "message"),
     [
         (lambda: da.Resize(300, 400), TypeError, r"one argument: Resize\(\(300, 400\)\), not Resize\(300, 400\)$"),
+        (lambda: da.RandomVerticalFlip(0.5, 1), TypeError, r"^RandomVerticalFlip\.__init__\(\) takes"),
         (lambda: batch(labels=[["cat"]]), da.InputError, r"labels\[0\] must be whole numbers from 1: .*got \['cat'\]"),
         (lambda: batch(labels=["cat"]), da.InputError, r"labels\[0\] must be whole numbers from 1"),
         (lambda: batch(labels=[[1.5]]), da.InputError, r"labels\[0\] must be whole numbers from 1: .*got \[1.5\]"),
+        (lambda: batch(labels=[[float("inf")]]), da.InputError, r"labels\[0\] must be whole numbers from 1"),
         (lambda: batch(labels=[[True]]), da.InputError, r"labels\[0\] must be whole numbers from 1"),
         (lambda: batch(labels=[[0]]), da.InputError, "labels from 1"),
         (

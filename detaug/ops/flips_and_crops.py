@@ -36,6 +36,7 @@ class _RandomFlip(GeometricOp):
         return views.crop_to(start, end)
 
 
+@dataclass(frozen=True)
 class RandomHorizontalFlip(_RandomFlip):
     """Mirror the image left to right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
 
@@ -47,6 +48,7 @@ class RandomHorizontalFlip(_RandomFlip):
     axis = 0
 
 
+@dataclass(frozen=True)
 class RandomVerticalFlip(_RandomFlip):
     """Mirror the image top to bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
 

@@ -42,10 +42,10 @@ class OpError(RuntimeError):
 
 @contextmanager
 def name_op_in_errors(label: str, method: str) -> Iterator[None]:
-    """Raise OpError for an error of an op's method. `label`: see `label_op`. An InputError stays as it is."""
+    """Raise OpError for an error of an op's method. `label`: see `label_op`. InputError and MemoryError stay."""
     try:
         yield
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except OpError as error:  # of an op in this one
         raise OpError(f"{label}: {error}") from error.__cause__
