@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -18,6 +18,12 @@ from detaug.converters.findings.errors import InputError
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal
+from detaug.ops.resize import OwnSize
+
+
+def external_source(name: str) -> Node:
+    """Return the node of an input that is fed by hand."""
+    return fn.external_source(name=name)
 
 
 class PixelStep(NamedTuple):
@@ -111,12 +117,18 @@ class Recipe:
             _check_overhang(self.labels[step], op, views)
             return views, {name: _as_input(array) for name, array in planned.items()}
 
-    def dali_graph(self, image: Node, canvas: Node | None = None) -> Node:
+    def dali_graph(
+        self, image: Node, canvas: Node | None = None, *, feed: Callable[[str], Node] = external_source
+    ) -> Node:
         """Return the image after all ops: (H, W, 3), or (3, H, W) after Normalize.
 
         `canvas`: (height, width) to which Normalize, as the last op, pads with zeros at the right and the bottom.
+        `feed`: a function that returns the node of an input by its name, see `input_names`.
         """
-        steps = [_FedStep(*each[:2], _external_sources(each.inputs), each.views) for each in self.pixel_steps]
+        steps = [
+            _FedStep(op, label, {name: feed(each) for name, each in inputs.items()}, views)
+            for op, label, inputs, views in self.pixel_steps
+        ]
         if canvas is not None:
             steps[-1].inputs["canvas"] = canvas
         on_cpu = image.device == "cpu"
@@ -136,6 +148,11 @@ class Recipe:
             steps.append(PixelStep(op, self.labels[at], {name: f"{at}.{name}" for name in planned}, views))
             views = after
         return tuple(step for step in steps if step.op.stage != "view" and _changes_pixels(step.op))
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Return the names of the graph's inputs, which are keys of `Plan.inputs`."""
+        return tuple(name for step in self.pixel_steps for name in step.inputs.values())
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -187,6 +204,15 @@ def make_recipe(ops: Iterable[Op]) -> Recipe:
     return recipe
 
 
+def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
+    """Return a recipe that renders: without a Resize, each image keeps the size of its view."""
+    ops = tuple(ops)
+    if any(op.stage == "render" for op in ops if isinstance(op, Op)):
+        return Recipe(ops)
+    at = sum(isinstance(op, Op) and op.stage == "view" for op in ops)
+    return Recipe((*ops[:at], OwnSize(), *ops[at:]))
+
+
 def _names(ops: Iterable[Op]) -> str:
     return ", ".join(type(op).__name__ for op in ops) or "no ops"
 
@@ -194,10 +220,6 @@ def _names(ops: Iterable[Op]) -> str:
 def _changes_pixels(op: Op) -> bool:
     """Return False for ops that only drop boxes."""
     return type(op).dali_graph is not Op.dali_graph or type(op).cpu_kernel is not Op.cpu_kernel
-
-
-def _external_sources(inputs: dict[str, str]) -> Nodes:
-    return {name: fn.external_source(name=input_name) for name, input_name in inputs.items()}
 
 
 def _apply_dali_graphs(image: Node, steps: list[_FedStep]) -> Node:

@@ -67,6 +67,16 @@ class Render(Op):
 
 
 @dataclass(frozen=True)
+class OwnSize(Render):
+    """Renders each view at its own size, in whole pixels."""
+
+    uniform = False
+
+    def output_size(self, views: Views, drawn: Arrays) -> Floats:
+        return np.round(views.size).clip(1)
+
+
+@dataclass(frozen=True)
 class Resize(Render):
     """Render the view with one antialiased linear resample to the output's size.
 
