@@ -142,7 +142,7 @@ def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
     the pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine.
     """
     encoded = fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # mmap stalls all threads
-    encoded = _of_size(encoded, fn.external_source(name="size"))
+    encoded = of_size(encoded, fn.external_source(name="size"))
     if device == "cpu":
         return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
     return fn.decoders.image(
@@ -155,7 +155,7 @@ def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
     )
 
 
-def _of_size(encoded: Node, size: Node) -> Node:
+def of_size(encoded: Node, size: Node) -> Node:
     """Return the encoded images; one that is not of `size` (height, width) is an error of the pipeline.
 
     The decoder must not see it: DALI 2.4 ends the process on a GPU for a file that is not an image while other batches
@@ -163,7 +163,8 @@ def _of_size(encoded: Node, size: Node) -> Node:
     """
     shape = fn.peek_image_shape(encoded, dtype=types.INT32)
     length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != size[0]) + (shape[1] != size[1])
-    return fn.reshape(encoded, shape=fn.stack(fn.cast(length, dtype=types.INT32)))  # no copy; a wrong length is refused
+    length = fn.stack(fn.cast(length, dtype=types.INT32))
+    return fn.reshape(encoded, shape=length)  # no copy; fails where the image has another size than the json says
 
 
 def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> None:

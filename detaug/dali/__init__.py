@@ -1,0 +1,1 @@
+"""detaug's ops inside your own DALI pipeline: `da.fn` and `da.DaliIterator`."""

@@ -1,0 +1,127 @@
+"""`da.fn.coco`: DALI's COCO reader on the annotations as `CocoReader` reads and checks them.
+
+DALI's reader parses a json in a way of its own: `"iscrowd": null` or a category id above 2**31 - 1 makes it lose all
+annotations after it without an error, and it has no output for the size of an image. So it gets another json, in
+memory, with what `CocoReader` made of the user's. `docs/dali-pipelines.md` lists the differences.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from weakref import finalize
+
+import numpy as np
+from nvidia.dali import Pipeline, fn, types
+from nvidia.dali.pipeline import do_not_convert
+
+from detaug.boxes.views import Ints
+from detaug.converters.findings.errors import InputError
+from detaug.ops.arguments import check, is_whole, is_wholes
+from detaug.ops.op import Node
+from detaug.sources.coco_reader import CocoReader, of_size
+
+_BLOCK = 2048  # images whose boxes are padded to one length at a time
+_INT32 = np.iinfo(np.int32)
+
+
+@do_not_convert  # type: ignore[untyped-decorator]
+def coco(
+    images: str | os.PathLike[str],
+    annotations: str | os.PathLike[str],
+    *,
+    shard: tuple[int, int] = (0, 1),
+    shuffle: bool = True,
+    seed: int = 0,
+    name: str = "reader",
+) -> tuple[Node, Node, Node, Node]:
+    """Read a COCO json with its image folder inside a DALI pipeline; return encoded, boxes, labels, image_ids.
+
+    It is `fn.readers.coco`, with what `CocoReader` makes of the json: its checks, images in the json's order, no
+    crowds. encoded: the bytes of the image file, for `fn.decoders.image`. boxes: (M, 4) float32 XYXY, relative to the
+    image, 0..1. labels: (M,) int32, 1..K in the order of the category ids. image_ids: (1,) int32, the json's.
+
+    `shard`: (rank, world size). `shuffle`: all images in another order in each epoch, before they are divided into
+    shards, from `seed`, which must be equal on all ranks. In each epoch every image comes once, in one of the shards;
+    shards that are shorter repeat their last image, and so does the last batch. `DaliIterator(reader_name=...)` leaves
+    these out. `name`: the reader's.
+
+    Raises AnnotationError for what `CocoReader` refuses and for missing files, and InputError for image ids that int32
+    cannot hold. An image of another size than the json says is an error of the pipeline.
+
+    >>> from nvidia.dali import pipeline_def
+    >>> @pipeline_def(batch_size=4, num_threads=2, device_id=None)
+    ... def first_images():
+    ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
+    ...     return boxes, labels, image_ids
+    >>> boxes, labels, image_ids = first_images().run()
+    >>> print(boxes[0].shape(), labels[0], image_ids[0])
+    """
+    check("shard", shard, is_wholes(shard, 2, 0) and shard[0] < shard[1], "(rank, world size), rank < world size")
+    check("seed", seed, is_whole(seed, 0, 2**63 - 1), "a whole number of at least 0")
+    reader = CocoReader(images=images, annotations=annotations)
+    reader.check_files()
+    _check_for_dali(reader, shard[1])
+    outputs: Node = fn.readers.coco(
+        file_root=os.path.abspath(reader.images),
+        annotations_file=_file_in_memory("".join(_document(reader))),
+        name=name,
+        size_threshold=0.0,
+        avoid_class_remapping=True,
+        shuffle_after_epoch=shuffle,
+        shuffle_after_epoch_seed=seed if shuffle else None,
+        stick_to_shard=not shuffle,
+        shard_id=shard[0],
+        num_shards=shard[1],
+        pad_last_batch=True,
+        dont_use_mmap=True,
+    )
+    encoded, rows, numbers = outputs
+    size = fn.cast(rows[0, :2], dtype=types.INT32)
+    return of_size(encoded, size), rows[1:], numbers[1:], numbers[:1]
+
+
+def _check_for_dali(reader: CocoReader, shards: int) -> None:
+    if Pipeline.current() is None:
+        raise InputError("da.fn.coco must be called inside a pipeline_def or a with block of a Pipeline")
+    if len(reader) < shards:
+        raise InputError(f"{reader.annotations} must have an image for each of {shards} shards, got {len(reader)}")
+    beyond = reader.image_ids[(reader.image_ids < _INT32.min) | (reader.image_ids > _INT32.max)]
+    if len(beyond):
+        rule = f"DALI's reader holds image ids up to {_INT32.max}"
+        raise InputError(f"{reader.annotations}: {rule}, got {beyond[0]}; renumber the images, or use da.Loader")
+
+
+def _file_in_memory(text: str) -> str:
+    """Return the path of a file that lives as long as the pipeline that is being defined."""
+    number = os.memfd_create("annotations.json")
+    finalize(Pipeline.current(), os.close, number)
+    with os.fdopen(number, "wb", closefd=False) as file:
+        file.write(os.fsencode(text))
+    return f"/proc/self/fd/{number}"
+
+
+def _document(reader: CocoReader) -> Iterator[str]:
+    """Yield a COCO json in pieces. Its ids are positions, since DALI reads images in the order of their ids.
+
+    The first box of each image is (height, width, 0, 0), with the image id in place of the category.
+    """
+    names = (json.dumps(name, ensure_ascii=False) for name in reader.file_names)
+    images = (f'{{"id":{at},"file_name":{name},"width":1,"height":1}}' for at, name in enumerate(names))
+    yield f'{{"categories":[],"images":[{",".join(images)}],"annotations":['
+    for start in range(0, len(reader), _BLOCK):
+        yield ("," if start else "") + ",".join(_annotations(reader, np.arange(len(reader))[start : start + _BLOCK]))
+    yield "]}"
+
+
+def _annotations(reader: CocoReader, indices: Ints) -> Iterator[str]:
+    """Yield the annotations of images, with boxes as XYXY and already relative: DALI passes them on as they are."""
+    views = reader.views(indices)
+    numbers = np.concatenate([reader.image_ids[indices, None], views.labels], 1)
+    sizes = np.concatenate([reader.sizes[indices], np.zeros((len(indices), 2))], 1)
+    rows = np.concatenate([sizes[:, None], views.boxes], 1).astype(np.float32)
+    used = np.concatenate([np.ones((len(indices), 1), bool), views.labels >= 0], 1)
+    columns = indices[np.nonzero(used)[0]], numbers[used], rows[used]
+    for at, number, box in zip(*(column.tolist() for column in columns), strict=True):
+        yield f'{{"image_id":{at},"category_id":{number},"bbox":{box}}}'
