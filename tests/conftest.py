@@ -14,6 +14,8 @@ from painted_files import Folder, paint_files
 from detaug.converters import voc_to_coco
 from detaug.demo import shapes
 from detaug.demo.demo import demo
+from detaug.loading.pipeline import PipelineWorker
+from detaug.sources.coco_reader import decoded
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any test imports Triton, for test_fused_kernel.py
@@ -51,6 +53,17 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     json = tmp_path_factory.mktemp("bccd") / "train.json"
     voc_to_coco(root, json, split="train")
     return root / "JPEGImages", json
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jpeg_engine() -> Iterator[None]:
+    """Keep a decoder on the GPU: while there is none, the next one takes a second more to make."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    worker = PipelineWorker(lambda: [decoded("cuda")], 1, 1, torch.device("cuda", 0))
+    yield
+    worker.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -75,7 +75,7 @@ def test_an_exception_that_is_kept_does_not_hold_the_images(
     monkeypatch.setattr("detaug.loading.planner.BLOCK_IMAGES", 8)
     loader = da.Loader(da.CocoReader(*painted), [Breaks(), da.Resize((40, 50))], 4, device="cpu", cache="device")
     images = weakref.ref(caches.pop().memory())
-    with pytest.raises(ZeroDivisionError) as error:
+    with pytest.raises(RuntimeError, match="failed in draw: ZeroDivisionError") as error:
         list(loader)
     loader.close()
     assert error.traceback

@@ -97,6 +97,7 @@ class Recipe:
         for step in range(len(self.steps)):
             draws.append(self._draw(step, views, rng, draws) if drawn is None else drawn[step])
             views, planned = self._plan_step(step, views, draws[-1])
+            _check_overhang(self.labels[step], self.steps[step][0], views)
             inputs |= {f"{step}.{name}": array for name, array in planned.items()}
             yield None
         yield Plan(views, inputs, tuple(draws))
@@ -114,7 +115,6 @@ class Recipe:
         op, _ = self.steps[step]
         with name_op_in_errors(self.labels[step], "move" if op.stage == "view" else "plan"):
             views, planned = op.plan(views, drawn)
-            _check_overhang(self.labels[step], op, views)
             return views, {name: _as_input(array) for name, array in planned.items()}
 
     def dali_graph(
