@@ -14,8 +14,6 @@ from painted_files import Folder, paint_files
 from detaug.converters import voc_to_coco
 from detaug.demo import shapes
 from detaug.demo.demo import demo
-from detaug.loading.pipeline import PipelineWorker
-from detaug.sources.coco_reader import decoded
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any test imports Triton, for test_fused_kernel.py
@@ -61,6 +59,9 @@ def jpeg_engine() -> Iterator[None]:
     if not torch.cuda.is_available():
         yield
         return
+    from detaug.loading.pipeline import PipelineWorker
+    from detaug.sources.coco_reader import decoded
+
     worker = PipelineWorker(lambda: [decoded("cuda")], 1, 1, torch.device("cuda", 0))
     yield
     worker.close()
