@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from coco_files import Document, document, write, write_images
 from conftest import SHARED_DATA
-from nvidia.dali import Pipeline, fn
+from nvidia.dali import Pipeline, fn, pipeline_def
 from voc_files import image_bytes, rotated_jpeg
 
 import detaug as da
@@ -235,6 +235,45 @@ def test_dalis_own_reader_passes_boxes_outside_on(tmp_path: Path) -> None:
     assert expected(data)[0].boxes[0] == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("where", "at", "row", "labels"),
+    [
+        ("annotations", 0, {"category_id": 9}, [[0, 1], [2, 1, 2], []]),
+        ("annotations", 0, {"image_id": 9}, [[1], [2, 1, 2], []]),
+        ("images", 1, {"file_name": "a.jpg"}, [[2, 1, 2], [2, 1, 2], []]),
+        ("annotations", 0, {"bbox": [90, 70, 30, 30]}, [[2, 1], [2, 1, 2], []]),
+    ],
+)
+def test_dalis_own_reader_reads_mistakes_without_an_error(
+    where: str, at: int, row: Document, labels: list[list[int]], tmp_path: Path
+) -> None:
+    content = document()
+    content[where][at].update(row)
+    data = write_images(tmp_path / "images"), write(tmp_path / "train.json", content)
+    assert [sample.labels for sample in epoch(pipeline(dalis_own(data)))] == labels
+    with pytest.raises(da.AnnotationError, match=f"{where}\\[{at}\\]"):
+        pipeline(ours(data))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-8"])
+def test_dalis_own_reader_refuses_encodings_and_sizes_with_a_point(encoding: str, tmp_path: Path) -> None:
+    content = document()
+    content["images"][0]["width"] = 100.0 if encoding == "utf-8" else 100
+    data = write_images(tmp_path / "images"), tmp_path / "train.json"
+    data[1].write_bytes(json.dumps(content).encode(encoding))
+    with pytest.raises(RuntimeError, match="coco"):
+        pipeline(dalis_own(data))
+    assert epoch(pipeline(ours(data, shuffle=False))) == expected(data)
+
+
+def test_dalis_own_reader_fails_at_the_batch_of_a_missing_file(listed: Data) -> None:
+    (listed[0] / "a.jpg").unlink()  # the last one, by its id
+    pipe = pipeline(dalis_own(listed, prefetch_queue_depth=1), batch_size=1, prefetch_queue_depth=1)
+    assert run(pipe)[0].image_id == 4
+    with pytest.raises(RuntimeError, match=r"a\.jpg"):
+        [run(pipe) for _ in range(2)]
+
+
 # ------------------------------------------------------------------------------------------------ da.fn.coco
 
 
@@ -306,8 +345,6 @@ def test_executors_and_threads_change_nothing(arguments: dict[str, Any], foreign
 
 
 def test_conditionals_may_be_enabled(foreign: Data) -> None:
-    from nvidia.dali import pipeline_def
-
     @pipeline_def(batch_size=8, num_threads=2, device_id=None, enable_conditionals=True)
     def training() -> Any:
         encoded, boxes, labels, image_ids = coco(*foreign, shuffle=False)
@@ -316,6 +353,9 @@ def test_conditionals_may_be_enabled(foreign: Data) -> None:
     pipe = training()
     pipe.build()
     assert epoch(pipe) == expected(foreign)
+    foreign[1].unlink()
+    with pytest.raises(da.AnnotationError, match=r"train\.json: no such file"):
+        training()
 
 
 def test_the_annotations_stay_in_memory_as_long_as_the_pipeline(listed: Data) -> None:

@@ -19,6 +19,8 @@ class InputError(ValueError):
     max_ratio must be at least 1 (1 leaves the image as it is), got 0.5
     """
 
+    ag_pass_through = True  # DALI with conditionals replaces an error without this attribute by one of its own
+
 
 class ConversionError(InputError):
     """Input that cannot be converted. str() has one line for each problem and the remedy; nothing was written.
