@@ -5,6 +5,8 @@ from detaug import targets as targets
 from detaug import testing as testing
 from detaug.converters.findings.errors import AnnotationError as AnnotationError
 from detaug.converters.findings.errors import InputError as InputError
+from detaug.dali import fn as fn
+from detaug.dali.iterator import DaliIterator as DaliIterator
 from detaug.eager import batch as batch
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
 from detaug.evaluation.coco import Metrics as Metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -55,6 +55,8 @@ class Batch:
     """The number of boxes of each of the N images."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
     """For each op what it drew, by name: arrays whose first axis is N. None unless the loader has return_params."""
+    extra: dict[str, Tensor] = field(default_factory=dict)
+    """Further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -81,6 +83,11 @@ class Batch:
 
         `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them.
         """
+        if self.matrix is None:
+            raise InputError(
+                "the batch has no matrix: give da.fn.augment return_matrix=True, return the matrix from the pipeline, "
+                "and name it in output_map"
+            )
         if len(boxes) != len(self):
             raise InputError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
         if isinstance(boxes, Tensor):
@@ -96,9 +103,10 @@ class Batch:
         return self._changed(Tensor.clone)
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         changed = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
-        return Batch(**{**values, **changed})
+        extra = {name: change(value) for name, value in self.extra.items()}
+        return Batch(**{**values, **changed, "extra": extra})
 
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy())).float()

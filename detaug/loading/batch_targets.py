@@ -45,7 +45,7 @@ def build_targets(views: Views, batches: list[slice], device: torch.device) -> l
     boxes, labels, counts = views.unpadded()
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
-    padded_boxes, padded_labels = _pad(boxes, labels, counts, np.repeat(most, lengths))
+    padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, np.repeat(most, lengths))
     on_device = to_device(padded_boxes, device), to_device(padded_labels, device)
     shapes = list(zip(lengths, most.tolist(), strict=True))
     split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
@@ -67,7 +67,7 @@ def build_targets(views: Views, batches: list[slice], device: torch.device) -> l
     ]
 
 
-def _pad(boxes: Floats, labels: Ints, counts: Ints, room: Ints) -> tuple[NDArray[np.float32], Ints]:
+def pad_boxes(boxes: Floats, labels: Ints, counts: Ints, room: Ints) -> tuple[NDArray[np.float32], Ints]:
     """Return boxes (R, 4) float32 and labels (R,), concatenated, with `room` (N,) rows for each image.
 
     `boxes` (B, 4) and `labels` (B,) hold `counts` (N,) rows of each image. Padding is 0 in boxes, -1 in labels.

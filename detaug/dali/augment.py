@@ -1,0 +1,114 @@
+"""`da.fn.augment`: a recipe inside your own DALI pipeline.
+
+A Python function plans each batch with NumPy, as the loader does for many batches at once; DALI paints it from the same
+plan. The random numbers come from a DALI operator: they depend on its seed and the number of the batch alone, and
+DALI's checkpoints restore them. A counter in Python would start again after a restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nvidia.dali import fn, types
+from nvidia.dali.pipeline import do_not_convert
+
+from detaug.converters.findings.errors import InputError
+from detaug.dali.batch_planner import BatchPlanner, Units, add_to_pipeline, ones_for
+from detaug.ops.arguments import check, is_whole
+from detaug.ops.filters import as_bytes
+from detaug.ops.op import Node, Op
+from detaug.ops.recipe import Recipe, make_rendering_recipe
+
+
+@do_not_convert  # type: ignore[untyped-decorator]
+def augment(
+    images: Node,
+    boxes: Node | None,
+    labels: Node | None,
+    ops: Iterable[Op],
+    *,
+    seed: int = 0,
+    units: Units = "relative",
+    columns: Sequence[Node] = (),
+    return_matrix: bool = False,
+) -> tuple[Node, ...]:
+    """Run a recipe inside a DALI pipeline; return images, boxes, labels, then the matrix if wanted, then the columns.
+
+    `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None is no
+    boxes. `labels`: (M,) whole numbers; None is 1 for each box. `ops`: any recipe; without a `Resize`, images keep the
+    size that the other ops give them. `units` of the given boxes: "relative" to the image, 0..1, or "pixels".
+    `seed`: the same one gives the same draws, whatever the prefetch depth, the threads and the executor. Give pipelines
+    that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
+    track ids: where a box is dropped, its row is too. `return_matrix`: also return (2, 3), or (3, 3) for a recipe with
+    perspective: source pixels -> output pixels, for points (x, y, 1).
+
+    Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
+    labels and columns in the types that they had.
+
+    Wrong boxes, labels and images end the pipeline with an error that names batch and sample. `DaliIterator` raises it
+    as an InputError; DALI itself raises a RuntimeError that contains its text.
+
+    >>> from nvidia.dali import fn, pipeline_def
+    >>> @pipeline_def(batch_size=4, num_threads=2, device_id=None)
+    ... def training():
+    ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
+    ...     return da.fn.augment(fn.decoders.image(encoded), boxes, labels, da.presets.ssd300())
+    >>> images, boxes, labels = training().run()
+    >>> print(images.shape()[0], [len(each) for each in boxes])
+    (3, 300, 300) [1, 4, 4, 3]
+    """
+    recipe = checked_recipe(ops, seed, units)
+    return augment_to("pixels", images, boxes, labels, recipe, seed, units, columns, return_matrix=return_matrix)
+
+
+def augment_to(
+    output_units: Units,
+    images: Node,
+    boxes: Node | None,
+    labels: Node | None,
+    recipe: Recipe,
+    seed: int,
+    units: Units,
+    columns: Sequence[Node] = (),
+    *,
+    return_matrix: bool = False,
+) -> tuple[Node, ...]:
+    """Return the nodes of `augment`, with the boxes in `output_units`."""
+    labels = _ones(boxes) if labels is None else labels
+    given = [] if boxes is None else [boxes, labels, *columns]
+    if any(node.device != "cpu" for node in given):
+        raise InputError("boxes, labels and columns of da.fn must be on the CPU, got a node on the GPU")
+    planner = BatchPlanner(recipe, seed, units, output_units, len(columns) + 1, return_matrix)
+    add_to_pipeline(planner)
+    planned: Any = fn.python_function(
+        images.shape(dtype=types.INT32),
+        fn.random.uniform(range=[0.0, 1.0], shape=[4], seed=seed),
+        *given,
+        function=planner,
+        batch_processing=True,
+        num_outputs=planner.outputs,
+    )
+    inputs = dict(zip(recipe.input_names, planned[planner.box_outputs :], strict=True))
+    image = recipe.dali_graph(images, feed=inputs.__getitem__)
+    image = image if "output" in recipe.stages else fn.reshape(as_bytes(image), layout="HWC")
+    return (image, *planned[: planner.box_outputs])
+
+
+def _ones(boxes: Node | None) -> Node | None:
+    """Return the labels of boxes that have none."""
+    return None if boxes is None else fn.python_function(boxes, function=ones_for, num_outputs=1)
+
+
+def checked_recipe(ops: Iterable[Op], seed: int, units: Units) -> Recipe:
+    """Return the recipe of `augment`. Raises InputError for arguments that it cannot have."""
+    check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
+    check("units", units, units in ("relative", "pixels"), "'relative' or 'pixels'")
+    recipe = make_rendering_recipe(ops)
+    for op in recipe.ops:
+        if (until := getattr(op, "until_epoch", None)) is not None:
+            raise InputError(
+                f"{type(op).__name__} has until_epoch={until}, but a DALI pipeline does not know the epoch: "
+                "leave it out, and make another pipeline for the last epochs"
+            )
+    return recipe

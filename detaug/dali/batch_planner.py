@@ -1,0 +1,208 @@
+"""Plan the batches of a DALI pipeline: the Python function that `da.fn.augment` puts into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate, count
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from nvidia.dali import Pipeline
+
+from detaug.boxes.views import Bools, Floats, Ints, Views, padded, whole_images
+from detaug.converters.findings.errors import InputError
+from detaug.ops.op import OpError
+from detaug.ops.recipe import Recipe
+
+Array = NDArray[Any]
+Samples = list[Array]
+"""An array for each sample of the batch."""
+
+Units = Literal["relative", "pixels"]
+
+TOLERANCE = {"relative": 1e-3, "pixels": 0.5}
+"""How far a box may reach beyond its image, in its units, before it is taken for a mistake."""
+
+
+class BatchBoxes(NamedTuple):
+    """The boxes of a batch and what belongs to them, row by row: B boxes of n images."""
+
+    boxes: Floats
+    """(B, 4)"""
+    counts: Ints
+    """(n,) how many of them each image has."""
+    columns: list[Array]
+    """(B, ...) each: labels and whatever else there is for each box."""
+
+
+@dataclass(eq=False)
+class BatchPlanner:
+    """Plans one batch at a time. `units` and `output_units` are of boxes; `columns`: their number, with labels."""
+
+    recipe: Recipe
+    seed: int
+    units: Units
+    output_units: Units
+    columns: int
+    return_matrix: bool
+    errors: list[Exception] = field(default_factory=list)
+    """The first error, which DALI passes on as text only."""
+    _numbers: Iterator[int] = field(default_factory=count)
+    """Numbers of batches, for errors: they start again after a restored checkpoint."""
+
+    @property
+    def box_outputs(self) -> int:
+        """Return the number of outputs before the inputs of the recipe's graph."""
+        return 1 + self.return_matrix + self.columns
+
+    @property
+    def outputs(self) -> int:
+        """Return the number of outputs of a call."""
+        return self.box_outputs + len(self.recipe.input_names)
+
+    def __call__(self, shapes: Samples, random: Samples, *given: Samples) -> tuple[Samples, ...]:
+        """Return boxes, labels, the matrix if wanted, other columns, and the inputs of the recipe's graph.
+
+        `shapes`: of the images. `random`: numbers that differ from batch to batch. `given`: boxes, labels, columns; or
+        nothing, for images without boxes.
+        """
+        number = next(self._numbers)
+        try:
+            return self._plan(shapes, random, given)
+        except Exception as error:
+            self.errors.append(_in_batch(error, number))
+            raise self.errors[-1] from error
+
+    def _plan(self, shapes: Samples, random: Samples, given: tuple[Samples, ...]) -> tuple[Samples, ...]:
+        size = np.array([shape[:2] for shape in shapes], np.float64)
+        _check_images(self.recipe, shapes)
+        rows = _rows(given) if given else _no_boxes(len(shapes))
+        rows = rows._replace(boxes=_relative(rows, size, self.units))
+        rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
+        plan = self.recipe.plan(_views(rows, size), rng)
+        inputs = [list(plan.inputs[name]) for name in self.recipe.input_names]
+        return (*self._outputs(plan.views, rows), *inputs)
+
+    def _outputs(self, views: Views, rows: BatchBoxes) -> list[Samples]:
+        """Return boxes, labels, the matrix if wanted, and the other columns, of the boxes that are left."""
+        boxes, positions, counts = views.unpadded()
+        boxes = boxes / np.tile(views.size[:, ::-1], 2).repeat(counts, 0) if self.output_units == "relative" else boxes
+        columns = [column[positions - 1] for column in rows.columns]
+        matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
+        first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
+        return [first, labels, *matrix, *others]
+
+
+def _views(rows: BatchBoxes, size: Floats) -> Views:
+    """Return the whole images. Labels are positions in the batch's list of boxes, plus 1: so columns stay in step."""
+    positions = np.arange(len(rows.boxes)) + 1
+    return whole_images(padded(rows.boxes, rows.counts, 0), padded(positions, rows.counts, -1), size)
+
+
+def _rows(given: tuple[Samples, ...]) -> BatchBoxes:
+    """Concatenate the rows of all samples. Raises InputError for shapes that do not fit."""
+    boxes = [_box_rows(at, each) for at, each in enumerate(given[0])]
+    counts = np.array([len(each) for each in boxes])
+    columns = [_column(name, column, counts) for name, column in zip(_names(), given[1:], strict=False)]
+    return BatchBoxes(np.concatenate(boxes), counts, columns)
+
+
+def _names() -> Iterator[str]:
+    yield "labels"
+    yield from (f"columns[{at}]" for at in count())
+
+
+def _column(name: str, column: Samples, counts: Ints) -> Array:
+    for at, (rows, boxes) in enumerate(zip(column, counts, strict=True)):
+        if rows.shape[:1] != (boxes,):
+            raise _mistake(at, f"{name} must have a row for each of {boxes} boxes, got shape {rows.shape}")
+    return np.concatenate(column)
+
+
+def _no_boxes(n: int) -> BatchBoxes:
+    return BatchBoxes(np.zeros((0, 4)), np.zeros(n, np.int64), [np.zeros(0, np.int32)])
+
+
+def _box_rows(at: int, boxes: Array) -> Floats:
+    if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
+        raise _mistake(at, f"boxes must be (M, 4) XYXY, got shape {boxes.shape}")
+    return boxes.reshape(-1, 4).astype(np.float64)
+
+
+def _relative(rows: BatchBoxes, size: Floats, units: Units) -> Floats:
+    """Return the boxes relative to their images. Raises InputError for boxes that cannot be in these units."""
+    room = np.tile(size[:, ::-1], 2) if units == "pixels" else np.ones((len(size), 4))
+    limits = room.repeat(rows.counts, 0)
+    boxes, slack = rows.boxes, TOLERANCE[units]
+    _refuse(rows, _any(~np.isfinite(boxes)), "must be finite numbers")
+    swapped = _any(boxes[:, 2:] < boxes[:, :2])
+    _refuse(rows, swapped, "must be XYXY with x0 <= x1 and y0 <= y1; ltrb=True in a reader gives these")
+    outside = _any((boxes < -slack) | (boxes > limits + slack))
+    _refuse(rows, outside, "must be " + _UNITS_RULE[units])
+    return np.clip(boxes / limits, 0, 1)
+
+
+_UNITS_RULE = {
+    "relative": "relative to the image, within 0..1; for pixels give units='pixels', or ratio=True to the reader",
+    "pixels": "pixels inside the image that it belongs to; for 0..1 give units='relative'",
+}
+
+
+def _any(flags: Bools) -> Bools:
+    """Return (B,): whether one of the flags of each box is set."""
+    return np.asarray(flags.any(1))
+
+
+def _refuse(rows: BatchBoxes, wrong: Bools, rule: str) -> None:
+    """Raise InputError that names the first wrong box, (B,) flags, if there is one."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        at = int(np.searchsorted(np.cumsum(rows.counts), row, side="right"))
+        raise _mistake(at, f"boxes {rule}, got {rows.boxes[row].tolist()}")
+
+
+def _check_images(recipe: Recipe, shapes: Samples) -> None:
+    for at, shape in enumerate(shapes):
+        if len(shape) != 3 or shape[2] != 3:
+            raise _mistake(at, f"images must be (H, W, 3) RGB, got shape {tuple(shape.tolist())}")
+    mixing = [type(op).__name__ for op in recipe.ops if op.mixes]
+    if mixing and len(shapes) < 2:
+        raise InputError(f"{mixing[0]} combines images of a batch, which must have at least 2, got {len(shapes)}")
+
+
+def _mistake(at: int, message: str) -> InputError:
+    return InputError(f"sample {at}: {message}")
+
+
+def _in_batch(error: Exception, number: int) -> Exception:
+    """Return the error with the number of the batch; an error of our own becomes one that says where it was."""
+    kind = type(error) if isinstance(error, InputError | OpError) else RuntimeError
+    text = str(error) if kind is type(error) else f"{type(error).__name__}: {error}"
+    return kind(f"da.fn.augment, batch {number}: {text}")
+
+
+def ones_for(boxes: Array) -> Array:
+    """Return the labels of boxes that have none: 1 for each."""
+    return np.ones(len(boxes), np.int32)
+
+
+def _split(column: Array, counts: Ints) -> Samples:
+    ends = list(accumulate(counts.tolist()))
+    return [column[end - length : end] for end, length in zip(ends, counts.tolist(), strict=True)]
+
+
+_planners: WeakKeyDictionary[Pipeline, list[BatchPlanner]] = WeakKeyDictionary()
+
+
+def add_to_pipeline(planner: BatchPlanner) -> None:
+    """Remember the planner of the pipeline that is being defined, for `planning_error`."""
+    _planners.setdefault(Pipeline.current(), []).append(planner)
+
+
+def planning_error(pipeline: Pipeline) -> Exception | None:
+    """Return the error of a planner of this pipeline: DALI's own error has its text only."""
+    errors = [error for planner in _planners.get(pipeline, []) for error in planner.errors]
+    return errors[0] if errors else None

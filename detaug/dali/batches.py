@@ -1,0 +1,93 @@
+"""Make a `Batch` of the outputs of a DALI pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from detaug.boxes.views import Ints, padded
+from detaug.converters.findings.errors import InputError
+from detaug.loading.batch import Batch
+from detaug.loading.batch_targets import pad_boxes
+
+TensorList = Any
+"""An output of a DALI pipeline: a tensor for each sample, on the CPU or on a GPU."""
+
+Rows = list[NDArray[Any]]
+
+_FIELDS = ("images", "boxes", "labels", "image_id", "matrix", "size")
+"""The names of outputs that are fields of `Batch`."""
+
+
+def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Batch:
+    """Return a batch of the first `count` samples of outputs by name. `copy`: DALI will use their memory again."""
+    if "images" not in outputs:
+        raise InputError(f"output_map must name the images, got {', '.join(outputs)}")
+    images, image_size = _images(outputs["images"], count, copy=copy)
+    rows = {name: _rows(each, count) for name, each in outputs.items() if name != "images"}
+    boxes, labels, counts = _boxes(rows.get("boxes", []), rows.get("labels", []), count)
+    device = images.device
+    return Batch(
+        images=images,
+        boxes=boxes.to(device),
+        labels=labels.to(device),
+        mask=(labels >= 0).to(device),
+        image_id=_stacked(rows, "image_id", (count,), np.int64),
+        size=_stacked(rows, "size", (count, 2), np.int64),
+        image_size=image_size,
+        matrix=_stacked(rows, "matrix", (count, -1, 3), np.float32),
+        counts=tuple(counts.tolist()),
+        extra={name: _extra(each, counts) for name, each in rows.items() if name not in _FIELDS},
+    )
+
+
+def _images(output: TensorList, count: int, *, copy: bool) -> tuple[Tensor, Tensor]:
+    """Return (N, 3, H, W), padded with zeros at the right and the bottom, and the (N, 2) sizes before padding."""
+    channels_last = output.layout() == "HWC" or (not output.layout() and output.shape()[0][-1] == 3)
+    if output.is_dense_tensor():
+        tensor = from_dlpack(output.as_tensor())[:count]
+        images = tensor.clone() if copy else tensor
+        images = images.permute(0, 3, 1, 2) if channels_last else images
+        return images, torch.tensor([images.shape[2:]] * count)
+    each = [from_dlpack(output[at]) for at in range(count)]
+    each = [image.permute(2, 0, 1) if channels_last else image for image in each]
+    sizes = torch.tensor([image.shape[1:] for image in each])
+    canvas = each[0].new_zeros((count, 3, *sizes.amax(0).tolist()))
+    for at, image in enumerate(each):
+        canvas[at, :, : image.shape[1], : image.shape[2]] = image
+    return canvas, sizes
+
+
+def _rows(output: TensorList, count: int) -> Rows:
+    on_cpu = output.as_cpu()
+    return [np.array(on_cpu.at(at)) for at in range(count)]
+
+
+def _boxes(boxes: Rows, labels: Rows, n: int) -> tuple[Tensor, Tensor, Ints]:
+    """Return (N, M, 4) and (N, M), padded, and the (N,) counts."""
+    boxes = boxes or [np.zeros((0, 4))] * n
+    labels = labels or [np.ones(len(each)) for each in boxes]
+    counts = np.array([len(each) for each in boxes])
+    if [label.size for label in labels] != counts.tolist():
+        raise InputError("each image must have as many labels as boxes: is the output 'labels' that of da.fn.augment?")
+    room = np.full(n, counts.max(initial=0))
+    joined = np.concatenate(boxes).reshape(-1, 4), np.concatenate(labels).reshape(-1).astype(np.int64)
+    padded_boxes, padded_labels = pad_boxes(*joined, counts, room)
+    return torch.from_numpy(padded_boxes.reshape(n, -1, 4)), torch.from_numpy(padded_labels.reshape(n, -1)), counts
+
+
+def _stacked(rows: dict[str, Rows], name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> Any:
+    """Return an output with equal shapes as a tensor; None if the pipeline does not have it."""
+    return torch.from_numpy(np.stack(rows[name]).reshape(shape).astype(dtype)) if name in rows else None
+
+
+def _extra(rows: Rows, counts: Ints) -> Tensor:
+    """Return (N, M, ...) padded with -1 if there is a row for each box, else (N, ...)."""
+    if [each.shape[:1] for each in rows] == [(count,) for count in counts]:
+        return torch.from_numpy(np.ascontiguousarray(padded(np.concatenate(rows), counts, -1)))
+    return torch.from_numpy(np.stack(rows))

@@ -1,0 +1,137 @@
+"""`DaliIterator`: batches from your own DALI pipelines."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from nvidia.dali import Pipeline
+from nvidia.dali.plugin.base_iterator import LastBatchPolicy, _DaliBaseIterator
+
+from detaug.converters.findings.errors import InputError
+from detaug.dali.batch_planner import planning_error
+from detaug.dali.batches import make_batch
+from detaug.loading.batch import Batch
+from detaug.ops.arguments import check
+from detaug.ops.dali_internals import failed_op
+
+LastBatch = Literal["partial", "fill", "drop"]
+
+_POLICIES = {"partial": LastBatchPolicy.PARTIAL, "fill": LastBatchPolicy.FILL, "drop": LastBatchPolicy.DROP}
+
+
+class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, last batches, checkpoints
+    """Yields `Batch` from DALI pipelines; each `for` is an epoch.
+
+    `pipelines`: one pipeline, or several of one batch size, whose batches come in turns. `output_map`: the names of
+    their outputs. "images" (H, W, 3) or (3, H, W), "boxes" (M, 4) XYXY pixels, as `da.fn.augment` returns them,
+    "labels" (M,), "image_id", "matrix" and "size" (height, width of the source image) become the batch's; fields that
+    have no output are None. Any other name is in `Batch.extra`: (N, M, ...) padded with -1 where its rows are those of
+    the boxes, else (N, ...).
+    `reader_name`: the name of the reader that decides how long an epoch is. None: until a pipeline raises
+    StopIteration, as `fn.external_source` does at its end.
+    `last_batch`, of an epoch, needs the reader: "partial" yields every image once, "fill" full batches, "drop" leaves
+    incomplete ones out, as DALI's `LastBatchPolicy`.
+    `checkpoints()` returns those of the pipelines, for pipelines that are made with `enable_checkpointing=True`;
+    `pipeline_def`'s argument `checkpoint` restores them.
+
+    >>> from nvidia.dali import fn, pipeline_def
+    >>> @pipeline_def(batch_size=20, num_threads=2, device_id=None)
+    ... def training():
+    ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
+    ...     augmented = da.fn.augment(fn.decoders.image(encoded), boxes, labels, da.presets.ssd300())
+    ...     return *augmented, image_ids
+    >>> for batch in da.DaliIterator(training(), reader_name="reader"):
+    ...     print(tuple(batch.images.shape), batch.counts[:6])
+    (20, 3, 300, 300) (2, 1, 1, 3, 0, 2)
+    (20, 3, 300, 300) (2, 4, 3, 4, 1, 2)
+    (8, 3, 300, 300) (3, 2, 4, 5, 2, 3)
+    """
+
+    def __init__(
+        self,
+        pipelines: Pipeline | Sequence[Pipeline],
+        output_map: Sequence[str] = ("images", "boxes", "labels", "image_id"),
+        reader_name: str | None = None,
+        last_batch: LastBatch = "partial",
+    ) -> None:
+        check("last_batch", last_batch, last_batch in _POLICIES, "'partial', 'fill' or 'drop'")
+        self.output_map = tuple(output_map)
+        pipelines = [pipelines] if isinstance(pipelines, Pipeline) else list(pipelines)
+        _check_pipelines(pipelines, self.output_map, reader_name)
+        self._ready: deque[Batch] = deque()
+        super().__init__(
+            pipelines,
+            reader_name=reader_name,
+            auto_reset=True,
+            last_batch_policy=_POLICIES[last_batch],
+            prepare_first_batch=False,
+        )
+
+    def __next__(self) -> Batch:
+        while not self._ready:
+            self._ready.extend(self._next_of_each_pipeline())
+        return self._ready.popleft()
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch; needs `reader_name`."""
+        if not self._reader_name:
+            raise TypeError("the length of an epoch is not known: give DaliIterator reader_name=")
+        return int(super().__len__()) * len(self._pipes)
+
+    def checkpoints(self) -> list[str]:
+        """Return a checkpoint of each pipeline. Raises InputError between the batches of several pipelines."""
+        if self._ready:
+            raise InputError(f"take checkpoints after every {len(self._pipes)} batches, one of each pipeline")
+        return list(super().checkpoints())
+
+    def _next_of_each_pipeline(self) -> list[Batch]:
+        self._ever_consumed = True
+        outputs = self._outputs()
+        batches = [
+            make_batch(dict(zip(self.output_map, each, strict=True)), count, copy=not pipeline.exec_dynamic)
+            for pipeline, each, count in zip(self._pipes, outputs, self._counts(outputs), strict=True)
+            if count > 0
+        ]
+        self._schedule_runs()
+        self._advance_and_check_drop_last()
+        return batches
+
+    def _outputs(self) -> list[Any]:
+        """Return the outputs of each pipeline. Raises the error of an op or of boxes in the place of DALI's."""
+        try:
+            return list(self._get_outputs())
+        except RuntimeError as error:
+            found = (planning_error(each) or failed_op(each, error) for each in self._pipes)
+            raise next((each for each in found if each), error) from error
+
+    def _counts(self, outputs: list[Any]) -> list[int]:
+        """Return how many samples of each pipeline's next batch belong to the epoch."""
+        full = [len(each[0]) for each in outputs]
+        if not self._reader_name or self._last_batch_policy != LastBatchPolicy.PARTIAL:
+            return full
+        _, left = self._remove_padded()
+        left -= self.batch_size  # it counts from the end of this batch
+        return [int(count) for count in np.minimum(left, full)]
+
+
+def _check_pipelines(pipelines: list[Pipeline], output_map: tuple[str, ...], reader_name: str | None) -> None:
+    """Raise InputError for pipelines that cannot be iterated over together."""
+    if not pipelines:
+        raise InputError("pipelines must hold at least one pipeline, got none")
+    if len(set(output_map)) < len(output_map):
+        raise InputError(f"output_map must hold different names, got {output_map}")
+    if len(pipelines) > 1 and not reader_name:
+        raise InputError("several pipelines need reader_name=, the name of the reader that each of them has")
+    for pipeline in pipelines:
+        pipeline.build()
+        if pipeline.num_outputs != len(output_map):
+            raise InputError(
+                f"the pipeline has {pipeline.num_outputs} outputs, output_map has {len(output_map)} names: "
+                f"{', '.join(output_map)}"
+            )
+        if reader_name and reader_name not in pipeline.reader_meta():
+            known = ", ".join(map(repr, pipeline.reader_meta())) or "none with a name"
+            raise InputError(f"reader_name {reader_name!r} is no reader of the pipeline; it has {known}")

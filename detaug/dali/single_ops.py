@@ -1,0 +1,105 @@
+"""`da.fn.paste`, `random_bbox_crop`, `flip` and `resize`: single ops under the names of DALI's pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nvidia.dali.pipeline import do_not_convert
+
+from detaug.dali.augment import augment_to, checked_recipe
+from detaug.dali.batch_planner import Units
+from detaug.ops.arguments import FILL, RGB
+from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip, RandomZoomOut
+from detaug.ops.iou_crop import RandomIoUCrop
+from detaug.ops.op import Node, Op
+from detaug.ops.resize import Resize
+
+Three = tuple[Node, Node, Node]
+"""images (H, W, 3) uint8, boxes (M, 4) float32 XYXY in the units that they came in, labels (M,)."""
+
+
+@do_not_convert  # type: ignore[untyped-decorator]
+def paste(
+    images: Node,
+    boxes: Node,
+    labels: Node,
+    *,
+    max_ratio: float = 4.0,
+    p: float = 0.5,
+    fill: RGB = FILL,
+    seed: int = 0,
+    units: Units = "relative",
+) -> Three:
+    """Paste each image onto a larger canvas, with its boxes: `RandomZoomOut`, in the place of fn.paste and bbox_paste.
+
+    Returns images, boxes in the same units, labels. The canvas has up to `max_ratio` times the image's sides.
+    """
+    return _apply(RandomZoomOut(max_ratio, p, fill), images, boxes, labels, seed, units)
+
+
+@do_not_convert  # type: ignore[untyped-decorator]
+def random_bbox_crop(
+    images: Node,
+    boxes: Node,
+    labels: Node,
+    *,
+    thresholds: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9),
+    scaling: tuple[float, float] = (0.3, 1.0),
+    aspect_ratio: tuple[float, float] = (0.5, 2.0),
+    allow_no_crop: bool = True,
+    seed: int = 0,
+    units: Units = "relative",
+) -> Three:
+    """Crop to a window that overlaps a box: `RandomIoUCrop`, in the place of fn.random_bbox_crop and fn.slice.
+
+    Returns images, boxes in the same units, labels. A box whose centre is outside of the window is dropped.
+    """
+    op = RandomIoUCrop(tuple(thresholds), scaling, aspect_ratio, allow_no_crop=allow_no_crop)
+    return _apply(op, images, boxes, labels, seed, units)
+
+
+@do_not_convert  # type: ignore[untyped-decorator]
+def flip(
+    images: Node,
+    boxes: Node,
+    labels: Node,
+    *,
+    horizontal: float = 0.5,
+    vertical: float = 0.0,
+    seed: int = 0,
+    units: Units = "relative",
+) -> Three:
+    """Mirror images and boxes, each with its probability: in the place of fn.flip and fn.bb_flip.
+
+    Returns images, boxes in the same units, labels.
+    """
+    ops = RandomHorizontalFlip(horizontal), RandomVerticalFlip(vertical)
+    return _apply_all(ops, images, boxes, labels, seed, units)
+
+
+@do_not_convert  # type: ignore[untyped-decorator]
+def resize(
+    images: Node,
+    boxes: Node,
+    labels: Node,
+    size: int | tuple[int, int] | Sequence[tuple[int, int]],
+    *,
+    max_size: int | None = None,
+    seed: int = 0,
+    units: Units = "relative",
+) -> Three:
+    """Resize images and boxes: `Resize`, in the place of fn.resize.
+
+    `size`: (H, W), a list of these to draw from, or one number for the shorter side. Returns images, boxes in the same
+    units, labels; relative boxes stay as they are.
+    """
+    return _apply(Resize(size, max_size=max_size), images, boxes, labels, seed, units)
+
+
+def _apply(op: Op, images: Node, boxes: Node, labels: Node, seed: int, units: Units) -> Three:
+    return _apply_all((op,), images, boxes, labels, seed, units)
+
+
+def _apply_all(ops: Sequence[Op], images: Node, boxes: Node, labels: Node, seed: int, units: Units) -> Three:
+    image, after, kept = augment_to(units, images, boxes, labels, checked_recipe(ops, seed, units), seed, units)
+    return image, after, kept
