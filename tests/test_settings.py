@@ -49,6 +49,36 @@ def test_a_gpu_gets_many_small_batches_or_few_large_ones(
 
 
 @pytest.mark.parametrize(
+    ("cores", "ranks", "pipelines", "threads"),
+    [(16, 1, 4, 4), (16, 4, 4, 1), (8, 1, 4, 2), (4, 1, 4, 1), (2, 1, 2, 1), (1, 1, 1, 1), (2, 4, 1, 1), (64, 1, 4, 8)],
+)
+def test_without_a_jpeg_engine_all_cores_of_the_process_decode(
+    monkeypatch: pytest.MonkeyPatch, cores: int, ranks: int, pipelines: int, threads: int
+) -> None:
+    monkeypatch.setenv("DETAUG_JPEG_ENGINE", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    monkeypatch.setattr("detaug.loading.settings.available_cores", lambda: cores)
+    chosen = choose_settings(torch.device("cuda", 0), 32, 300 * 300)
+    assert (chosen.pipelines, chosen.threads, chosen.hw_decoder_load) == (pipelines, threads, 0)
+    monkeypatch.setenv("DETAUG_JPEG_ENGINE", "1")
+    with_engine = choose_settings(torch.device("cuda", 0), 32, 300 * 300)
+    assert (with_engine.pipelines, with_engine.threads, with_engine.hw_decoder_load) == (2, 2, 1)
+
+
+def test_another_value_for_the_jpeg_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DETAUG_JPEG_ENGINE", "yes")
+    with pytest.raises(da.InputError, match="DETAUG_JPEG_ENGINE must be 0 or 1, got 'yes'"):
+        choose_settings(torch.device("cuda", 0), 32, 300 * 300)
+
+
+@pytest.mark.gpu
+def test_a_gpu_says_whether_it_has_a_jpeg_engine(painted: Folder) -> None:
+    """H100 and H200 have one."""
+    expected = "with JPEG engine" if torch.cuda.get_device_capability() == (9, 0) else "JPEG engine"
+    assert expected in repr(da.Loader(da.CocoReader(*painted), da.presets.ssd300(), 4, device="cuda"))
+
+
+@pytest.mark.parametrize(
     ("batch_size", "pixels", "batches"), [(4, 1, 8), (32, 90000, 4), (100, 90000, 1), (16, 640 * 640, 2)]
 )
 def test_the_cpu_gets_groups_of_small_batches(batch_size: int, pixels: int, batches: int) -> None:

@@ -25,6 +25,7 @@ from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_fol
 from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
 from detaug.loading.devices import resolve_device
+from detaug.loading.jpeg_engine import has_jpeg_engine
 
 LOADERS = {
     "loader": "detaug.bench.loaders:loader",
@@ -132,6 +133,7 @@ def machine(device: str) -> Result:
     gpu = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else None
     versions = {"dali": dali.__version__, "torch": torch.__version__, "numpy": np.__version__}
     names = {"cpu": next(iter(model), "unknown"), "cores": available_cores(), "gpu": gpu}
+    names["jpeg_engine"] = has_jpeg_engine(torch.device(device)) if gpu else None
     return {**names, **versions, "python": sys.version.split()[0], "date": time.strftime("%Y-%m-%d")}
 
 

@@ -75,8 +75,11 @@ class Batch:
 
     def targets(self) -> list[dict[str, Tensor]]:
         """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies."""
-        rows = zip(self.boxes, self.labels, self.image_id, self.counts, strict=True)
-        return [{"boxes": b[:count], "labels": k[:count], "image_id": i} for b, k, i, count in rows]
+        rows = zip(self.boxes, self.labels, self.counts, strict=True)
+        targets = [{"boxes": boxes[:count], "labels": labels[:count]} for boxes, labels, count in rows]
+        if self.image_id is None:  # of a DALI pipeline without this output
+            return targets
+        return [{**target, "image_id": number} for target, number in zip(targets, self.image_id, strict=True)]
 
     def to_source(self, boxes: Boxes) -> Boxes:
         """Return boxes given in output pixels in source pixels, without clipping.

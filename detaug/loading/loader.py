@@ -26,6 +26,7 @@ from detaug.loading.epoch_iterator import EpochIterator
 from detaug.loading.epochs import EpochOrder
 from detaug.loading.image_cache import ImageCache
 from detaug.loading.image_feeds import CacheFeed, FileFeed, ImageFeed
+from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.loading.memory import give_memory_back
 from detaug.loading.misuse import explain_other_names
 from detaug.loading.planner import Planner
@@ -175,7 +176,14 @@ class Loader(Generic[T]):
 
     def __repr__(self) -> str:
         kind = "training" if self.train else "evaluation"
-        return f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {self.device})"
+        device = f"{self.device}{self._engine}"
+        return f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device})"
+
+    @property
+    def _engine(self) -> str:
+        if self.device.type == "cpu":
+            return ""
+        return f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
 
     def __next__(self) -> NoReturn:
         raise TypeError("a Loader is no iterator, since each `for` is an epoch: use next(iter(loader))")

@@ -1,0 +1,59 @@
+"""Find out whether a GPU has a JPEG engine, a part of the chip that decodes JPEGs and does nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from detaug.converters.findings.errors import InputError
+
+OVERRIDE = "DETAUG_JPEG_ENGINE"
+"""The environment variable that says 0 or 1 in the place of the GPU."""
+
+_NVJPEG_BACKEND_HARDWARE = 3  # nvjpeg.h
+
+
+def has_jpeg_engine(device: torch.device) -> bool:
+    """Return whether JPEGs are decoded by a JPEG engine: A100 and H100 have one, T4, V100 and most RTX cards do not.
+
+    Asks nvJPEG. Where it cannot be asked, True: DALI then finds out by itself. Raises InputError for a value of
+    DETAUG_JPEG_ENGINE other than 0 and 1.
+    """
+    override = os.environ.get(OVERRIDE, "")
+    if override not in ("", "0", "1"):
+        raise InputError(f"{OVERRIDE} must be 0 or 1, got {override!r}")
+    if override:
+        return override == "1"
+    return not torch.cuda.is_available() or _ask_nvjpeg(device.index or 0)
+
+
+@cache
+def _ask_nvjpeg(device_index: int) -> bool:
+    """Return whether nvJPEG makes a handle for its hardware backend; it refuses where there is no engine."""
+    library = _load_nvjpeg()
+    if library is None:
+        return True
+    handle = ctypes.c_void_p()
+    with torch.cuda.device(device_index):
+        torch.cuda.synchronize()  # makes the CUDA context that nvJPEG needs
+        status = library.nvjpegCreateEx(_NVJPEG_BACKEND_HARDWARE, None, None, 0, ctypes.byref(handle))
+        if status == 0:
+            library.nvjpegDestroy(handle)
+    return bool(status == 0)
+
+
+def _load_nvjpeg() -> ctypes.CDLL | None:
+    """Return the nvJPEG that came with DALI, or None."""
+    package = find_spec("nvidia.nvjpeg")
+    folders = [Path(each) / "lib" for each in (package.submodule_search_locations or [])] if package else []
+    for file in (file for folder in folders for file in folder.glob("libnvjpeg.so.*")):
+        try:
+            return ctypes.CDLL(str(file))
+        except OSError:
+            continue
+    return None
