@@ -136,6 +136,14 @@ def test_the_table_has_medians_ranges_and_ratios_turn_by_turn() -> None:
     assert rows["decode"][:3] == ["1,800", "1,600..2,000", "0.35"]
 
 
+@pytest.mark.parametrize("engine", [True, False])
+def test_the_table_says_whether_the_gpu_has_a_jpeg_engine(engine: bool) -> None:
+    measured = result()
+    machine = {**measured["machine"], "gpu": "a GPU", "jpeg_engine": engine}
+    first = format_table({**measured, "machine": machine}).splitlines()[0]
+    assert first.endswith("a GPU with JPEG engine" if engine else "a GPU without JPEG engine")
+
+
 def test_the_chart_has_bars_as_long_as_the_rates(tmp_path: Path) -> None:
     draw_chart(result(), tmp_path / "chart.png")
     pixels = np.asarray(Image.open(tmp_path / "chart.png")).astype(int)

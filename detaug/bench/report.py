@@ -18,7 +18,7 @@ def format_table(result: Result) -> str:
     """Return a table: medians over the turns, the range of the rates, and the median ratio to the first row."""
     rows, job = result["rows"], result["job"]
     first = next(iter(rows))
-    where = result["machine"]["gpu"] or result["machine"]["cpu"]
+    where = _where(result["machine"])
     lines = [f"{job['preset']}, batch {job['batch_size']}, {result['turns']} turns of {job['seconds']:g} s, {where}"]
     columns = ("images/s", "range", f"{first}/this", "CPU s/1000", "p50 ms", "p99 ms", "first s", "GPU MB")
     lines.append(f"{'':24}" + "".join(f"{name:>{_width(name)}}" for name in columns))
@@ -27,6 +27,12 @@ def format_table(result: Result) -> str:
         cells = "".join(f"{value:>{_width(column)}}" for value, column in zip(values, columns, strict=True))
         lines.append(f"{name:24}{cells}")
     return "\n".join(lines)
+
+
+def _where(machine: Result) -> str:
+    if not machine["gpu"]:
+        return str(machine["cpu"])
+    return f"{machine['gpu']} {'with' if machine.get('jpeg_engine', True) else 'without'} JPEG engine"
 
 
 def _values(turns: list[Result], first: list[Result], *, has_gpu: bool) -> list[str]:
@@ -78,7 +84,7 @@ def draw_chart(result: Result, output: str | Path) -> None:
     rows, job, machine = result["rows"], result["job"], result["machine"]
     image = Image.new("RGB", (WIDTH, TOP + ROW * len(rows) + 20), "white")
     draw = ImageDraw.Draw(image)
-    where = machine["gpu"] or machine["cpu"]
+    where = _where(machine)
     draw.text((20, 16), f"{job['preset']}, batch {job['batch_size']}: images a second", INK, _font(24))
     draw.text((20, 48), f"{where}, {machine['cores']} cores; {machine['date']}; detaug bench", GRAY, _font(15))
     rates = {name: [turn["images_per_s"] for turn in turns] for name, turns in rows.items()}
