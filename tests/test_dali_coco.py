@@ -327,6 +327,22 @@ def test_the_seed_decides_the_order(foreign: Data) -> None:
     assert len({tuple(order(seed=seed)) for seed in (*range(4), 2**31, 2**63 - 1)}) == 6
 
 
+@pytest.mark.parametrize("pipelines", [1, 2, 3])
+def test_dali_iterator_leaves_repeated_images_out(pipelines: int, foreign: Data) -> None:
+    def training(rank: int) -> Any:
+        encoded, boxes, labels, image_ids = coco(*foreign, shard=(rank, pipelines), name="coco")
+        images = fn.decoders.image(encoded)
+        return *da.fn.augment(images, boxes, labels, [da.Resize((20, 25))]), image_ids
+
+    made = [pipeline(lambda rank=rank: training(rank), batch_size=3) for rank in range(pipelines)]  # type: ignore[misc]
+    batches = da.DaliIterator(made, reader_name="coco")
+    labels = {sample.image_id: sample.labels for sample in expected(foreign)}
+    for _ in range(3):
+        rows = [row for batch in batches for row in zip(batch.image_id.tolist(), batch.labels, batch.mask, strict=True)]
+        assert len(rows) == len(labels)
+        assert {image_id: each[mask].tolist() for image_id, each, mask in rows} == labels
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("batches", [1, 3, 4])
 def test_a_checkpoint_restores_the_place_in_the_epoch(shuffle: bool, batches: int, foreign: Data) -> None:
