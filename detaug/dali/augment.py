@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nvidia.dali import fn, types
+from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
 from detaug.converters.findings.errors import InputError
@@ -75,10 +76,10 @@ def augment_to(
     return_matrix: bool = False,
 ) -> tuple[Node, ...]:
     """Return the nodes of `augment`, with the boxes in `output_units`."""
+    _check_nodes(images, boxes, labels, columns)
     labels = _ones(boxes) if labels is None else labels
     given = [] if boxes is None else [boxes, labels, *columns]
-    if any(node.device != "cpu" for node in given):
-        raise InputError("boxes, labels and columns of da.fn must be on the CPU, got a node on the GPU")
+    images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
     planner = BatchPlanner(recipe, seed, units, output_units, len(columns) + 1, return_matrix)
     add_to_pipeline(planner)
     planned: Any = fn.python_function(
@@ -95,6 +96,19 @@ def augment_to(
     return (image, *planned[: planner.box_outputs])
 
 
+def _check_nodes(images: Node, boxes: Node | None, labels: Node | None, columns: Sequence[Node]) -> None:
+    """Raise InputError for what cannot be the images, the boxes, the labels and the columns of a pipeline."""
+    check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
+    rows = {"boxes": boxes, "labels": labels, **{f"columns[{at}]": column for at, column in enumerate(columns)}}
+    given = {name: node for name, node in rows.items() if node is not None}
+    for name, node in {"images": images, **given}.items():
+        check(name, type(node).__name__, isinstance(node, DataNode), "the output of a DALI operator")
+    for name, node in given.items():
+        check(name, f"a node on the {node.device.upper()}", node.device == "cpu", "on the CPU")
+    if boxes is None and given:
+        raise InputError(f"{', '.join(given)} must come with boxes, got boxes=None")
+
+
 def _ones(boxes: Node | None) -> Node | None:
     """Return the labels of boxes that have none."""
     return None if boxes is None else fn.python_function(boxes, function=ones_for, num_outputs=1)
@@ -102,7 +116,7 @@ def _ones(boxes: Node | None) -> Node | None:
 
 def checked_recipe(ops: Iterable[Op], seed: int, units: Units) -> Recipe:
     """Return the recipe of `augment`. Raises InputError for arguments that it cannot have."""
-    check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
+    check("seed", seed, is_whole(seed, 0, 2**63 - 1), "a whole number of at least 0, below 2**63")
     check("units", units, units in ("relative", "pixels"), "'relative' or 'pixels'")
     recipe = make_rendering_recipe(ops)
     for op in recipe.ops:

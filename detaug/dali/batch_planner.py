@@ -83,7 +83,7 @@ class BatchPlanner:
         rows = rows._replace(boxes=_relative(rows, size, self.units))
         rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
         plan = self.recipe.plan(_views(rows, size), rng)
-        inputs = [list(plan.inputs[name]) for name in self.recipe.input_names]
+        inputs = [list(map(np.asarray, plan.inputs[name])) for name in self.recipe.input_names]  # a row may be a number
         return (*self._outputs(plan.views, rows), *inputs)
 
     def _outputs(self, views: Views, rows: BatchBoxes) -> list[Samples]:
@@ -119,6 +119,8 @@ def _column(name: str, column: Samples, counts: Ints) -> Array:
     for at, (rows, boxes) in enumerate(zip(column, counts, strict=True)):
         if rows.shape[:1] != (boxes,):
             raise _mistake(at, f"{name} must have a row for each of {boxes} boxes, got shape {rows.shape}")
+        if rows.shape[1:] != column[0].shape[1:]:
+            raise _mistake(at, f"{name} must have rows of one length, got shapes {column[0].shape} and {rows.shape}")
     return np.concatenate(column)
 
 
@@ -138,6 +140,9 @@ def _relative(rows: BatchBoxes, size: Floats, units: Units) -> Floats:
     limits = room.repeat(rows.counts, 0)
     boxes, slack = rows.boxes, TOLERANCE[units]
     _refuse(rows, _any(~np.isfinite(boxes)), "must be finite numbers")
+    fractions = _any(boxes % 1 > 0)
+    if units == "pixels" and fractions.any() and boxes.max() <= 1:
+        _refuse(rows, fractions, "must be pixels, but all are within 0..1; for these give units='relative'")
     swapped = _any(boxes[:, 2:] < boxes[:, :2])
     _refuse(rows, swapped, "must be XYXY with x0 <= x1 and y0 <= y1; ltrb=True in a reader gives these")
     outside = _any((boxes < -slack) | (boxes > limits + slack))
@@ -167,7 +172,7 @@ def _refuse(rows: BatchBoxes, wrong: Bools, rule: str) -> None:
 def _check_images(recipe: Recipe, shapes: Samples) -> None:
     for at, shape in enumerate(shapes):
         if len(shape) != 3 or shape[2] != 3:
-            raise _mistake(at, f"images must be (H, W, 3) RGB, got shape {tuple(shape.tolist())}")
+            raise _mistake(at, f"images must be (H, W, 3) uint8 RGB, got shape {tuple(shape.tolist())}, in bytes")
     mixing = [type(op).__name__ for op in recipe.ops if op.mixes]
     if mixing and len(shapes) < 2:
         raise InputError(f"{mixing[0]} combines images of a batch, which must have at least 2, got {len(shapes)}")
@@ -202,7 +207,7 @@ def add_to_pipeline(planner: BatchPlanner) -> None:
     _planners.setdefault(Pipeline.current(), []).append(planner)
 
 
-def planning_error(pipeline: Pipeline) -> Exception | None:
-    """Return the error of a planner of this pipeline: DALI's own error has its text only."""
-    errors = [error for planner in _planners.get(pipeline, []) for error in planner.errors]
+def planning_error(pipeline: Pipeline, error: Exception) -> Exception | None:
+    """Return the error of a planner of this pipeline whose text is that of `error`, of DALI."""
+    errors = [each for planner in _planners.get(pipeline, []) for each in planner.errors if str(each) in str(error)]
     return errors[0] if errors else None

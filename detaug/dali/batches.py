@@ -26,8 +26,6 @@ _FIELDS = ("images", "boxes", "labels", "image_id", "matrix", "size")
 
 def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Batch:
     """Return a batch of the first `count` samples of outputs by name. `copy`: DALI will use their memory again."""
-    if "images" not in outputs:
-        raise InputError(f"output_map must name the images, got {', '.join(outputs)}")
     images, image_size = _images(outputs["images"], count, copy=copy)
     rows = {name: _rows(each, count) for name, each in outputs.items() if name != "images"}
     boxes, labels, counts = _boxes(rows.get("boxes", []), rows.get("labels", []), count)
@@ -36,13 +34,13 @@ def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Bat
         images=images,
         boxes=boxes.to(device),
         labels=labels.to(device),
-        mask=(labels >= 0).to(device),
+        mask=(torch.arange(labels.shape[1]) < torch.from_numpy(counts)[:, None]).to(device),
         image_id=_stacked(rows, "image_id", (count,), np.int64),
         size=_stacked(rows, "size", (count, 2), np.int64),
         image_size=image_size,
         matrix=_stacked(rows, "matrix", (count, -1, 3), np.float32),
         counts=tuple(counts.tolist()),
-        extra={name: _extra(each, counts) for name, each in rows.items() if name not in _FIELDS},
+        extra={name: _extra(name, each, counts) for name, each in rows.items() if name not in _FIELDS},
     )
 
 
@@ -86,8 +84,14 @@ def _stacked(rows: dict[str, Rows], name: str, shape: tuple[int, ...], dtype: ty
     return torch.from_numpy(np.stack(rows[name]).reshape(shape).astype(dtype)) if name in rows else None
 
 
-def _extra(rows: Rows, counts: Ints) -> Tensor:
-    """Return (N, M, ...) padded with -1 if there is a row for each box, else (N, ...)."""
+def _extra(name: str, rows: Rows, counts: Ints) -> Tensor:
+    """Return (N, M, ...) padded if there is a row for each box, else (N, ...)."""
     if [each.shape[:1] for each in rows] == [(count,) for count in counts]:
-        return torch.from_numpy(np.ascontiguousarray(padded(np.concatenate(rows), counts, -1)))
+        padding = 0 if rows[0].dtype.kind in "bu" else -1
+        return torch.from_numpy(np.ascontiguousarray(padded(np.concatenate(rows), counts, padding)))
+    if shapes := {each.shape for each in rows} - {rows[0].shape}:
+        raise InputError(
+            f"output {name!r} must have one shape in all samples or a row for each box, "
+            f"got shapes {rows[0].shape} and {min(shapes)}"
+        )
     return torch.from_numpy(np.stack(rows))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from nvidia.dali import Pipeline
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy, _DaliBaseIterator
+from typing_extensions import Self
 
 from detaug.converters.findings.errors import InputError
 from detaug.dali.batch_planner import planning_error
@@ -28,8 +29,8 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     `pipelines`: one pipeline, or several of one batch size, whose batches come in turns. `output_map`: the names of
     their outputs. "images" (H, W, 3) or (3, H, W), "boxes" (M, 4) XYXY pixels, as `da.fn.augment` returns them,
     "labels" (M,), "image_id", "matrix" and "size" (height, width of the source image) become the batch's; fields that
-    have no output are None. Any other name is in `Batch.extra`: (N, M, ...) padded with -1 where its rows are those of
-    the boxes, else (N, ...).
+    have no output are None. Any other name is in `Batch.extra`: (N, M, ...) where it has a row for each box, padded
+    with -1 (0 in types without negative numbers), else (N, ...).
     `reader_name`: the name of the reader that decides how long an epoch is. None: until a pipeline raises
     StopIteration, as `fn.external_source` does at its end.
     `last_batch`, of an epoch, needs the reader: "partial" yields every image once, "fill" full batches, "drop" leaves
@@ -75,14 +76,29 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
             self._ready.extend(self._next_of_each_pipeline())
         return self._ready.popleft()
 
+    def __iter__(self) -> Self:
+        """Start an epoch, or go on with one that was left before its end."""
+        if self._ever_consumed and not self._ready and self._is_at_end():
+            self.reset()
+        return self
+
+    def _is_at_end(self) -> bool:
+        ended = 0 < self._size <= self._counter
+        return ended or bool(self._advance_and_check_drop_last(dry_run=True, end_iteration=False))
+
     def __len__(self) -> int:
         """Return the number of batches of an epoch; needs `reader_name`."""
         if not self._reader_name:
             raise TypeError("the length of an epoch is not known: give DaliIterator reader_name=")
+        if self._last_batch_policy == LastBatchPolicy.PARTIAL:
+            shards = self._shard_sizes_per_gpu_initial[self._shards_id]
+            return int(np.ceil(shards / self.batch_size).sum())
         return int(super().__len__()) * len(self._pipes)
 
     def checkpoints(self) -> list[str]:
         """Return a checkpoint of each pipeline. Raises InputError between the batches of several pipelines."""
+        if not self._enable_checkpointing:
+            raise InputError("checkpoints need pipelines that are made with enable_checkpointing=True")
         if self._ready:
             raise InputError(f"take checkpoints after every {len(self._pipes)} batches, one of each pipeline")
         return list(super().checkpoints())
@@ -104,7 +120,7 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         try:
             return list(self._get_outputs())
         except RuntimeError as error:
-            found = (planning_error(each) or failed_op(each, error) for each in self._pipes)
+            found = (planning_error(each, error) or failed_op(each, error) for each in self._pipes)
             raise next((each for each in found if each), error) from error
 
     def _counts(self, outputs: list[Any]) -> list[int]:
@@ -119,10 +135,15 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
 
 def _check_pipelines(pipelines: list[Pipeline], output_map: tuple[str, ...], reader_name: str | None) -> None:
     """Raise InputError for pipelines that cannot be iterated over together."""
-    if not pipelines:
-        raise InputError("pipelines must hold at least one pipeline, got none")
+    kinds = {type(each).__name__ for each in pipelines if not isinstance(each, Pipeline)}
+    if not pipelines or kinds:
+        raise InputError(f"pipelines must be one or more pipelines, got {min(kinds, default='none')}")
+    if len(sizes := {pipeline.max_batch_size for pipeline in pipelines}) > 1:
+        raise InputError(f"pipelines must have one batch size, got {sorted(sizes)}")
     if len(set(output_map)) < len(output_map):
         raise InputError(f"output_map must hold different names, got {output_map}")
+    if "images" not in output_map:
+        raise InputError(f"output_map must name the images, got {output_map}")
     if len(pipelines) > 1 and not reader_name:
         raise InputError("several pipelines need reader_name=, the name of the reader that each of them has")
     for pipeline in pipelines:
@@ -132,6 +153,22 @@ def _check_pipelines(pipelines: list[Pipeline], output_map: tuple[str, ...], rea
                 f"the pipeline has {pipeline.num_outputs} outputs, output_map has {len(output_map)} names: "
                 f"{', '.join(output_map)}"
             )
+        known = ", ".join(map(repr, pipeline.reader_meta()))
         if reader_name and reader_name not in pipeline.reader_meta():
-            known = ", ".join(map(repr, pipeline.reader_meta())) or "none with a name"
-            raise InputError(f"reader_name {reader_name!r} is no reader of the pipeline; it has {known}")
+            raise InputError(f"reader_name {reader_name!r} is no reader of the pipeline; it has {known or 'none'}")
+        if not reader_name and known and not pipeline._input_callbacks:  # of fn.external_source
+            raise InputError(f"reader_name must be the name of a reader, or epochs never end: the pipeline has {known}")
+    if reader_name:
+        _check_readers([pipeline.reader_meta(reader_name) for pipeline in pipelines])
+
+
+def _check_readers(readers: list[dict[str, int]]) -> None:
+    """Raise InputError unless the readers have different shards of one data set."""
+    for name in ("epoch_size", "number_of_shards", "pad_last_batch", "stick_to_shard"):
+        if len(values := {reader[name] for reader in readers}) > 1:
+            raise InputError(f"the readers of the pipelines must have one {name}, got {sorted(values)}")
+    if len({reader["shard_id"] for reader in readers}) < len(readers):
+        raise InputError(
+            f"each pipeline must read a shard of its own, got shards {[reader['shard_id'] for reader in readers]}: "
+            "give the readers shard=(rank, number of pipelines)"
+        )

@@ -196,9 +196,7 @@ class Plan:
 
 def make_recipe(ops: Iterable[Op]) -> Recipe:
     """Return a recipe whose images make a batch: it has a Resize. Raises InputError for an order that cannot work."""
-    if isinstance(ops, str) or not isinstance(ops, Iterable):
-        raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
-    recipe = Recipe(tuple(ops))
+    recipe = Recipe(_listed(ops))
     if "render" not in recipe.stages:
         raise InputError(f"the recipe needs a Resize, so that its images make a batch; got {_names(recipe.ops)}")
     return recipe
@@ -206,11 +204,17 @@ def make_recipe(ops: Iterable[Op]) -> Recipe:
 
 def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
     """Return a recipe that renders: without a Resize, each image keeps the size of its view."""
-    ops = tuple(ops)
+    ops = _listed(ops)
     if any(op.stage == "render" for op in ops if isinstance(op, Op)):
         return Recipe(ops)
     at = sum(isinstance(op, Op) and op.stage == "view" for op in ops)
     return Recipe((*ops[:at], OwnSize(), *ops[at:]))
+
+
+def _listed(ops: Iterable[Op]) -> tuple[Op, ...]:
+    if isinstance(ops, str) or not isinstance(ops, Iterable):
+        raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
+    return tuple(ops)
 
 
 def _names(ops: Iterable[Op]) -> str:

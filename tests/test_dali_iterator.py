@@ -1,0 +1,462 @@
+"""DaliIterator: the same samples as DALI's own iterators, whole epochs, checkpoints, batches that stay as they are."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from nvidia.dali import Pipeline, fn
+from nvidia.dali.plugin.base_iterator import LastBatchPolicy
+from nvidia.dali.plugin.pytorch import DALIGenericIterator, DALIRaggedIterator
+from painted_files import Folder
+from seeds import slow
+
+import detaug as da
+
+Arrays = list[np.ndarray]
+
+OPS = (da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((24, 32)))
+NAMES = ("images", "boxes", "labels", "image_id", "matrix")
+POLICIES = {"partial": LastBatchPolicy.PARTIAL, "fill": LastBatchPolicy.FILL, "drop": LastBatchPolicy.DROP}
+
+
+def make(nodes: Callable[[], Any], batch_size: int = 4, device: str = "cpu", **arguments: Any) -> Pipeline:
+    """Return a pipeline with these nodes as outputs."""
+    device_id = 0 if device == "cuda" else None
+    pipe = Pipeline(**{"batch_size": batch_size, "num_threads": 2, "device_id": device_id, **arguments})
+    with pipe:
+        pipe.set_outputs(*nodes())
+    return pipe
+
+
+def augmented(data: Folder, device: str = "cpu", seed: int = 0, batch_size: int = 4, **arguments: Any) -> Pipeline:
+    """Return a pipeline of the painted files, whose outputs are `NAMES`. `shard`, `shuffle`: of the reader."""
+    reader = {name: arguments.pop(name) for name in ("shard", "shuffle") if name in arguments}
+
+    def nodes() -> Any:
+        encoded, boxes, labels, image_id = da.fn.coco(*data, **reader)
+        images = fn.decoders.image(encoded, device="mixed" if device == "cuda" else "cpu")
+        images, boxes, labels, matrix = da.fn.augment(images, boxes, labels, OPS, seed=seed, return_matrix=True)
+        return images, boxes, labels, image_id, matrix
+
+    return make(nodes, batch_size, device, **arguments)
+
+
+def fed(*samples: Arrays, batch: int = 4, **arguments: Any) -> Pipeline:
+    """Return a pipeline that yields these samples, a list for each output, then raises StopIteration."""
+
+    def batches() -> Iterator[tuple[Arrays, ...]]:
+        for start in range(0, len(samples[0]), batch):
+            yield tuple(each[start : start + batch] for each in samples)
+
+    source = {"source": batches, "cycle": "raise", "num_outputs": len(samples)}
+    return make(lambda: fn.external_source(**source), batch, **arguments)
+
+
+def images(n: int, size: tuple[int, int] = (8, 12)) -> Arrays:
+    return list(np.random.default_rng(0).integers(0, 256, (n, *size, 3), np.uint8))
+
+
+# ------------------------------------------------------------------------------------------------ epochs
+
+
+def counting(shard: int, shards: int, pad: bool, stick: bool, device: str, files: list[str]) -> Pipeline:
+    """Return a pipeline whose `image_id` numbers the files."""
+
+    def nodes() -> Any:
+        encoded, number = fn.readers.file(
+            files=files,
+            labels=list(range(len(files))),
+            name="files",
+            shard_id=shard,
+            num_shards=shards,
+            pad_last_batch=pad,
+            stick_to_shard=stick,
+        )
+        image = fn.resize(fn.decoders.image(encoded), size=(2, 2))
+        return image.gpu() if device == "cuda" else image, number
+
+    return make(nodes, 4, device)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("pad", "stick", "shards", "used"),
+    [
+        (True, False, 1, 1),
+        (True, False, 3, 3),
+        *slow((False, False, 1, 1), (False, False, 3, 3), (True, True, 3, 3), (False, True, 3, 3)),
+        *slow((False, False, 3, 1), (True, False, 5, 2), (True, False, 9, 9)),
+    ],
+)
+def test_dalis_iterator_yields_the_same_samples(
+    policy: str, pad: bool, stick: bool, shards: int, used: int, device: str, painted: Folder
+) -> None:
+    """Over 3 epochs, batch by batch; `len` is the number of batches of the next epoch."""
+    files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+
+    def pipelines() -> list[Pipeline]:
+        return [counting(shard, shards, pad, stick, device, files) for shard in range(used)]
+
+    ours = da.DaliIterator(pipelines(), ("images", "image_id"), reader_name="files", last_batch=policy)
+    theirs = DALIGenericIterator(
+        pipelines(),
+        ["images", "image_id"],
+        reader_name="files",
+        last_batch_policy=POLICIES[policy],
+        auto_reset=True,
+        prepare_first_batch=False,
+    )
+    for _ in range(3):
+        length, batches = len(ours), [batch.image_id.tolist() for batch in ours]
+        expected = [each["image_id"].flatten().tolist() for turn in theirs for each in turn]
+        assert batches == [each for each in expected if each]
+        assert length == len(batches)
+        if policy == "partial" and pad and used == shards:
+            assert sorted(itertools.chain(*batches)) == list(range(21))
+
+
+@pytest.mark.parametrize("shards", [1, 2, *slow(3)])
+def test_dalis_ragged_iterator_yields_the_same_boxes(shards: int, device: str, painted: Folder) -> None:
+    def pipelines() -> list[Pipeline]:
+        return [augmented(painted, device, seed=shard, shard=(shard, shards)) for shard in range(shards)]
+
+    ragged = DALIRaggedIterator.SPARSE_LIST_TAG
+    tags = {"images": DALIRaggedIterator.DENSE_TAG, **dict.fromkeys(NAMES[1:], ragged)}
+    theirs = DALIRaggedIterator(
+        pipelines(),
+        list(NAMES),
+        output_types=list(tags.values()),
+        reader_name="reader",
+        last_batch_policy=LastBatchPolicy.PARTIAL,
+        auto_reset=True,
+    )
+    ours = da.DaliIterator(pipelines(), NAMES, reader_name="reader")
+    for _ in range(2):
+        turns = [{name: each[name] for name in NAMES} for turn in theirs for each in turn if len(each["image_id"])]
+        batches = list(ours)
+        assert len(batches) == len(turns)
+        for batch, expected in zip(batches, turns, strict=True):
+            assert torch.equal(batch.images, expected["images"].permute(0, 3, 1, 2))
+            assert batch.image_id.tolist() == [each.item() for each in expected["image_id"]]
+            for target, boxes, labels in zip(batch.targets(), expected["boxes"], expected["labels"], strict=True):
+                assert torch.equal(target["boxes"].cpu(), boxes.cpu())
+                assert target["labels"].tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("exec_dynamic", [True, False])
+def test_a_source_that_ends_with_a_smaller_batch(exec_dynamic: bool) -> None:
+    numbers = [np.array([at]) for at in range(10)]
+    iterator = da.DaliIterator(fed(images(10), numbers, exec_dynamic=exec_dynamic), ("images", "image_id"))
+    for _ in range(3):
+        batches = list(iterator)
+        assert [batch.image_id.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+        assert np.array_equal(torch.cat([batch.images for batch in batches]).permute(0, 2, 3, 1).numpy(), images(10))
+    with pytest.raises(TypeError, match="length of an epoch is not known: give DaliIterator reader_name="):
+        len(iterator)
+
+
+@pytest.mark.parametrize("pipelines", [1, 2])
+@pytest.mark.parametrize("taken", [1, 2, 3, 5, 6])
+def test_a_for_after_a_break_goes_on(
+    taken: int, pipelines: int, painted: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the rest of the epoch, without a word of DALI; after the last batch with the next epoch."""
+    pipes = [augmented(painted, shard=(rank, pipelines), shuffle=False) for rank in range(pipelines)]
+    iterator = da.DaliIterator(pipes, NAMES, reader_name="reader")
+    with caplog.at_level(logging.WARNING):
+        first = [batch.image_id.tolist() for batch in itertools.islice(iterator, taken)]
+        rest = [batch.image_id.tolist() for batch in iterator]
+    if taken < 6:
+        assert Counter(itertools.chain(*first, *rest)) == Counter(range(10, 31))
+    assert [len(list(iterator)) for _ in range(2)] == [6, 6]
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("taken", [1, 2, 3])
+def test_a_for_after_a_break_goes_on_with_a_source(taken: int) -> None:
+    """Also where DALI has asked the source for more than the user has seen."""
+    numbers = [np.array([at]) for at in range(10)]
+    iterator = da.DaliIterator(fed(images(10), numbers, prefetch_queue_depth=3), ("images", "image_id"))
+    first = [batch.image_id.tolist() for batch in itertools.islice(iterator, taken)]
+    assert [*first, *(batch.image_id.tolist() for batch in iterator)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [len(batch) for batch in iterator] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("policy", ["fill", "drop"])
+@pytest.mark.parametrize("taken", [1, 4, 5, 6])
+def test_a_for_after_a_break_with_other_policies(policy: str, taken: int, painted: Folder) -> None:
+    iterator = da.DaliIterator(augmented(painted, shuffle=False), NAMES, reader_name="reader", last_batch=policy)
+    batches = 5 if policy == "drop" else 6
+    first = len(list(itertools.islice(iterator, taken)))
+    assert first == min(taken, batches)
+    rest = list(iterator)
+    assert len(rest) == (batches - taken if taken < batches else batches)
+    assert [batch.image_id[0].item() for batch in iterator] == [10 + 4 * at for at in range(batches)]
+
+
+# ------------------------------------------------------------------------------------------------ checkpoints
+
+
+@pytest.mark.parametrize("pipelines", [1, 2])
+@pytest.mark.parametrize("turns", [0, 1, 3, *slow(2, 4, 5, 7, 9)])
+def test_a_checkpoint_restores_the_iterator(turns: int, pipelines: int, painted: Folder) -> None:
+    """In the middle of an epoch, at its end, in the second one: the same batches follow, bit for bit."""
+
+    def iterator(checkpoints: list[str] | None = None) -> da.DaliIterator:
+        made = [
+            augmented(
+                painted,
+                seed=rank,
+                shard=(rank, pipelines),
+                enable_checkpointing=True,
+                checkpoint=checkpoints[rank] if checkpoints else None,
+            )
+            for rank in range(pipelines)
+        ]
+        return da.DaliIterator(made, NAMES, reader_name="reader")
+
+    def endless(batches: da.DaliIterator) -> Iterator[da.Batch]:
+        while True:
+            yield from batches
+
+    stopped = iterator()
+    before = endless(stopped)
+    for _ in range(turns * pipelines):
+        next(before)
+    restored = endless(iterator(stopped.checkpoints()))
+    for _ in range(8):
+        assert same_tensors(next(before), next(restored))
+
+
+def test_checkpoints_are_of_whole_turns_and_of_checkpointing_pipelines(painted: Folder) -> None:
+    pipes = [augmented(painted, shard=(rank, 2), enable_checkpointing=True) for rank in range(2)]
+    iterator = da.DaliIterator(pipes, NAMES, reader_name="reader")
+    next(iterator)
+    with pytest.raises(da.InputError, match="take checkpoints after every 2 batches"):
+        iterator.checkpoints()
+    next(iterator)
+    assert len(iterator.checkpoints()) == 2
+    with pytest.raises(da.InputError, match="enable_checkpointing=True"):
+        da.DaliIterator(augmented(painted), NAMES, reader_name="reader").checkpoints()
+
+
+# ------------------------------------------------------------------------------------------------ batches
+
+
+@pytest.mark.parametrize("exec_dynamic", [True, False])
+@pytest.mark.parametrize("dense", [True, False])
+def test_batches_stay_as_they_were(exec_dynamic: bool, dense: bool, device: str, painted: Folder) -> None:
+    """While the iterator goes on, after its end, and when others are written into."""
+    ops = (*OPS[:2], da.Resize((24, 32)) if dense else da.Resize(24, max_size=40), da.Normalize())
+
+    def nodes() -> Any:
+        encoded, boxes, labels, image_id = da.fn.coco(*painted)
+        image = fn.decoders.image(encoded, device="mixed" if device == "cuda" else "cpu")
+        return *da.fn.augment(image, boxes, labels, ops, return_matrix=True), image_id
+
+    names = ("images", "boxes", "labels", "matrix", "image_id")
+    iterator = da.DaliIterator(make(nodes, 4, device, exec_dynamic=exec_dynamic), names, reader_name="reader")
+    batches, copies = [], []
+    for batch in itertools.chain(iterator, iterator):
+        batches.append(batch)
+        copies.append(batch.clone())
+    torch.cuda.synchronize() if device == "cuda" else None
+    del iterator
+    for batch, copy in zip(batches, copies, strict=True):
+        assert all(torch.equal(getattr(batch, name), getattr(copy, name)) for name in ("images", *names[1:]))
+    batches[0].images.zero_()
+    assert all(torch.equal(batch.images, copy.images) for batch, copy in zip(batches[1:], copies[1:], strict=True))
+
+
+def test_the_fields_of_a_batch(device: str, painted: Folder) -> None:
+    iterator = da.DaliIterator(augmented(painted, device, shuffle=False), NAMES, reader_name="reader")
+    batches = list(iterator)
+    last = batches[-1]
+    assert (len(batches), len(last), last.counts) == (6, 1, (0,))
+    assert last.boxes.shape == (1, 0, 4)
+    for batch in batches:
+        n, most = len(batch), max(batch.counts)
+        assert (batch.images.shape, batch.images.dtype) == ((n, 3, 24, 32), torch.uint8)
+        assert (batch.boxes.shape, batch.boxes.dtype) == ((n, most, 4), torch.float32)
+        assert (batch.labels.shape, batch.labels.dtype) == ((n, most), torch.int64)
+        assert batch.mask.sum(1).tolist() == list(batch.counts)
+        assert batch.image_size.tolist() == [[24, 32]] * n
+        assert batch.boxes[~batch.mask].abs().sum() == 0
+        assert (batch.labels[~batch.mask] == -1).all()
+        on_device = (batch.images, batch.boxes, batch.labels, batch.mask)
+        assert {tensor.device.type for tensor in on_device} == {device}
+        assert batch.size is None
+        assert batch.extra == {}
+        assert same_tensors(batch, batch.clone())
+        assert same_tensors(batch.to("cpu"), batch.clone().to("cpu"))
+
+
+def same_tensors(one: da.Batch, other: da.Batch) -> bool:
+    fields = ("images", "boxes", "labels", "mask", "image_id", "image_size", "matrix")
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in fields)
+
+
+def test_boxes_lead_back_to_the_source(painted: Folder) -> None:
+    """Boxes that no crop cut off are the json's, by `to_source`."""
+    reader = da.CocoReader(*painted)
+    rows = {number: at for at, number in enumerate(reader.image_ids.tolist())}
+    compared = 0
+    for batch in da.DaliIterator(augmented(painted), NAMES, reader_name="reader"):
+        for back, target in zip(batch.to_source(batch.boxes), batch.targets(), strict=True):
+            row = rows[target["image_id"].item()]
+            size = np.tile(reader.sizes[row][::-1], 2)
+            given = reader.views(np.array([row]))
+            inside = ((target["boxes"] > 0.01) & (target["boxes"] < torch.tensor([31.99, 23.99] * 2))).all(1)
+            for box, label in zip(back[: len(inside)][inside], target["labels"][inside], strict=True):
+                wanted = given.boxes[0][given.labels[0] == label.item()] * size
+                assert np.abs(wanted - box.numpy()).max(1).min() < 1e-3
+                compared += 1
+    assert compared > 10
+
+
+def test_to_source_without_the_matrix() -> None:
+    batch = next(da.DaliIterator(fed(images(4)), ["images"]))
+    with pytest.raises(da.InputError, match=r"return_matrix=True.* name it in output_map"):
+        batch.to_source(batch.boxes)
+
+
+def test_outputs_that_a_pipeline_does_not_have_are_none() -> None:
+    batch = next(da.DaliIterator(fed(images(4)), ["images"]))
+    assert (batch.image_id, batch.size, batch.matrix) == (None, None, None)
+    assert (batch.boxes.shape, batch.labels.shape, batch.mask.shape, batch.counts) == (
+        (4, 0, 4),
+        (4, 0),
+        (4, 0),
+        (0, 0, 0, 0),
+    )
+    assert [sorted(target) for target in batch.targets()] == [["boxes", "labels"]] * 4
+    assert torch.equal(batch.clone().to("cpu").images, batch.images)
+    assert repr(batch) == "Batch(images (4, 3, 8, 12) uint8 on cpu, 0 boxes)"
+
+
+def test_images_of_several_sizes_are_padded_with_zeros() -> None:
+    sizes = [(8, 12), (10, 6), (9, 9), (1, 1)]
+    given = [np.full((*size, 3), 7, np.uint8) for size in sizes]
+    batch = next(da.DaliIterator(fed(given), ["images"]))
+    assert batch.images.shape == (4, 3, 10, 12)
+    assert batch.image_size.tolist() == [list(size) for size in sizes]
+    for image, (height, width) in zip(batch.images, sizes, strict=True):
+        assert (image[:, :height, :width] == 7).all()
+        assert image.sum() == 3 * 7 * height * width
+
+
+@pytest.mark.parametrize(
+    ("dtype", "padding"),
+    [(np.int64, -1), (np.float32, -1), (np.int16, -1), (np.uint8, 0), (np.bool_, 0), (np.float64, -1)],
+)
+def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padding: int) -> None:
+    counts = [2, 0, 3, 1]
+    boxes = [np.tile(np.float32([0, 0, 4, 4]), (count, 1)) for count in counts]
+    labels = [np.arange(count) - 1 for count in counts]
+    tracks = [np.ones(count, dtype) for count in counts]
+    pairs = [np.ones((count, 2), dtype) for count in counts]
+    whole = [np.arange(3).astype(dtype) for _ in counts]
+    names = ("images", "boxes", "labels", "track", "pair", "whole")
+    batch = next(da.DaliIterator(fed(images(4), boxes, labels, tracks, pairs, whole), names))
+    assert batch.counts == (2, 0, 3, 1)
+    assert batch.mask.sum(1).tolist() == counts  # labels of 0 and -1 too
+    assert batch.labels.tolist() == [[-1, 0, -1], [-1, -1, -1], [-1, 0, 1], [-1, -1, -1]]
+    expected = np.where(np.arange(3) < np.array(counts)[:, None], 1, padding).astype(dtype)
+    assert np.array_equal(batch.extra["track"].numpy(), expected)
+    assert batch.extra["track"].numpy().dtype == dtype
+    assert np.array_equal(batch.extra["pair"].numpy(), np.repeat(expected[..., None], 2, 2))
+    assert np.array_equal(batch.extra["whole"].numpy(), np.stack(whole))
+    assert torch.equal(batch.clone().extra["track"], batch.extra["track"])
+    assert torch.equal(batch.to("cpu").extra["pair"], batch.extra["pair"])
+
+
+def test_channels_may_come_first() -> None:
+    given = images(4)
+    first = [np.ascontiguousarray(image.transpose(2, 0, 1)) for image in given]
+    (batch,) = da.DaliIterator(fed(first), ["images"])
+    assert np.array_equal(batch.images.permute(0, 2, 3, 1).numpy(), given)
+
+
+# ------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"output_map": ["images", "boxes"]}, "the pipeline has 1 outputs, output_map has 2 names: images, boxes"),
+        ({"output_map": ["image"]}, "output_map must name the images, got .'image',."),
+        ({"output_map": ["images", "images"]}, "output_map must hold different names"),
+        ({"reader_name": "coco"}, "reader_name 'coco' is no reader of the pipeline; it has none"),
+        ({"last_batch": "keep"}, "last_batch must be 'partial', 'fill' or 'drop', got 'keep'"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(da.InputError, match=message):
+        da.DaliIterator(fed(images(4)), **{"output_map": ["images"], **arguments})
+
+
+def test_wrong_pipelines(painted: Folder) -> None:
+    with pytest.raises(da.InputError, match="pipelines must be one or more pipelines, got none"):
+        da.DaliIterator([], ["images"])
+    with pytest.raises(da.InputError, match="pipelines must be one or more pipelines, got function"):
+        da.DaliIterator([augmented], NAMES)  # type: ignore[list-item]
+    with pytest.raises(da.InputError, match=r"pipelines must have one batch size, got \[4, 5\]"):
+        da.DaliIterator([augmented(painted), augmented(painted, batch_size=5)], NAMES, reader_name="reader")
+    with pytest.raises(da.InputError, match="several pipelines need reader_name="):
+        da.DaliIterator([augmented(painted), augmented(painted)], NAMES)
+    with pytest.raises(da.InputError, match="or epochs never end: the pipeline has 'reader'"):
+        da.DaliIterator(augmented(painted), NAMES)
+    with pytest.raises(da.InputError, match="'other' is no reader of the pipeline; it has 'reader'"):
+        da.DaliIterator(augmented(painted), NAMES, reader_name="other")
+
+
+def test_shards_of_other_readers_are_refused(painted: Folder) -> None:
+    files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+    pipes = [counting(0, 2, True, False, "cpu", files), counting(1, 2, True, False, "cpu", files[:9])]
+    with pytest.raises(da.InputError, match=r"must have one epoch_size, got \[9, 21\]"):
+        da.DaliIterator(pipes, ["images", "image_id"], reader_name="files")
+    pipes = [counting(0, 1, True, False, "cpu", files) for _ in range(2)]
+    with pytest.raises(da.InputError, match=r"a shard of its own, got shards \[0, 0\]: give the readers shard="):
+        da.DaliIterator(pipes, ["images", "image_id"], reader_name="files")
+
+
+def test_outputs_that_make_no_tensor_are_refused() -> None:
+    ragged = [np.zeros(length) for length in (1, 2, 3, 4)]
+    with pytest.raises(da.InputError, match=r"output 'words' must have one shape in all samples or a row for each box"):
+        next(da.DaliIterator(fed(images(4), ragged), ["images", "words"]))
+    boxes = [np.zeros((2, 4), np.float32)] * 4
+    labels = [np.zeros(2), np.zeros(3), np.zeros(2), np.zeros(2)]
+    with pytest.raises(da.InputError, match="as many labels as boxes"):
+        next(da.DaliIterator(fed(images(4), boxes, labels), ["images", "boxes", "labels"]))
+
+
+def test_the_error_of_an_own_operator_stays() -> None:
+    """Also when boxes are wrong in a later batch, which DALI has planned already."""
+    numbers = [np.array([at]) for at in range(16)]
+    boxes = [np.full((1, 4), 0.5 if at < 12 else 40, np.float32) for at in range(16)]
+
+    def refuse(number: np.ndarray) -> np.ndarray:
+        if number == 5:
+            raise ValueError("five is out")
+        return number
+
+    def batches() -> Iterator[tuple[Arrays, ...]]:
+        for start in range(0, 16, 4):
+            yield images(4), boxes[start : start + 4], numbers[start : start + 4]
+
+    def nodes() -> Any:
+        given, row, number = fn.external_source(source=batches, num_outputs=3, cycle="raise")
+        return *da.fn.augment(given, row, None, []), fn.python_function(number, function=refuse, num_outputs=1)
+
+    pipe = make(nodes, prefetch_queue_depth=4)
+    iterator = da.DaliIterator(pipe, ("images", "boxes", "labels", "image_id"))
+    next(iterator)
+    with pytest.raises(RuntimeError, match="five is out"):
+        next(iterator)
