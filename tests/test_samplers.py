@@ -239,3 +239,66 @@ def test_to_source_undoes_a_perspective() -> None:
     moved = np.array([[x, y, 1.0] for x in (10, 30) for y in (20, 50)]) @ inverse.T
     xs, ys = moved[:, 0] / moved[:, 2], moved[:, 1] / moved[:, 2]
     assert (x0, y0, x1, y1) == pytest.approx((xs.min(), ys.min(), xs.max(), ys.max()), abs=1e-3)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [2, 4, 6, 21, 30])
+def test_a_partial_last_batch_yields_every_image_once(painted: Folder, batch_size: int, world: int) -> None:
+    reader = da.CocoReader(*painted)
+    shards = [
+        da.Loader(reader, [da.Resize((40, 50))], batch_size, device="cpu", shard=(rank, world), last_batch="partial")
+        for rank in range(world)
+    ]
+    for _ in range(2):
+        epochs = [[batch.image_id.tolist() for batch in shard] for shard in shards]
+        assert len({len(batches) for batches in epochs}) == 1
+        assert all(len(shard) == len(batches) for shard, batches in zip(shards, epochs, strict=True))
+        assert all(len(each) == batch_size for batches in epochs for each in batches[:-1])
+        seen = [image for batches in epochs for each in batches for image in each]
+        rest = 21 % (batch_size * world)
+        assert len(seen) == 21 + (max(world - rest, 0) if rest else 0)
+        assert set(seen) == set(range(10, 31))
+
+
+def test_a_partial_batch_has_two_images_for_ops_that_combine_them(painted: Folder) -> None:
+    ops = [da.Resize((40, 50)), da.MixUp()]
+    loader = da.Loader(da.CocoReader(*painted), ops, 4, device="cpu", last_batch="partial")
+    assert [len(batch) for batch in loader] == [4, 4, 4, 4, 4, 2]
+
+
+@pytest.mark.parametrize(("batch_size", "world", "steps"), [(4, 1, 5), (4, 2, 2), (7, 3, 1)])
+def test_a_last_batch_that_is_not_full_may_be_dropped(painted: Folder, batch_size: int, world: int, steps: int) -> None:
+    reader, seen = da.CocoReader(*painted), []
+    for rank in range(world):
+        loader = da.Loader(
+            reader, [da.Resize((40, 50))], batch_size, device="cpu", shard=(rank, world), last_batch="drop"
+        )
+        assert len(loader) == steps
+        seen += [image for batch in loader for image in batch.image_id.tolist()]
+    assert len(seen) == len(set(seen)) == steps * batch_size * world
+
+
+def test_dropping_the_only_batch_is_refused(painted: Folder) -> None:
+    with pytest.raises(da.InputError, match="last_batch='drop' leaves no batch: 21 images"):
+        da.Loader(da.CocoReader(*painted), [da.Resize((40, 50))], 22, device="cpu", last_batch="drop")
+    with pytest.raises(da.InputError, match="last_batch must be 'fill', 'partial' or 'drop', got 'keep'"):
+        da.Loader(da.CocoReader(*painted), [da.Resize((40, 50))], 2, device="cpu", last_batch="keep")
+    with pytest.raises(da.InputError, match="last_batch are for training"):
+        da.Loader(da.CocoReader(*painted), [da.Resize((40, 50))], 2, device="cpu", train=False, last_batch="drop")
+
+
+@pytest.mark.parametrize("last_batch", ["partial", "drop"])
+def test_groups_and_a_resumed_epoch_with_other_last_batches(painted: Folder, last_batch: str) -> None:
+    def loader() -> da.Loader:
+        options = {"last_batch": last_batch, "aspect_ratio_grouping": True, "pipelines": 2}
+        return da.Loader(da.CocoReader(*painted), [da.Resize((40, 50))], 4, device="cpu", **options)
+
+    whole, first = loader(), loader()
+    batches = [*whole, *whole]
+    sizes = [len(batch) for batch in batches[: len(whole)]]
+    assert sorted(sizes) == ([2, 3, 4, 4, 4, 4] if last_batch == "partial" else [4, 4, 4, 4])
+    for _ in zip(range(2), first, strict=False):
+        state = first.state_dict()
+    resumed = loader()
+    resumed.load_state_dict(json.loads(json.dumps(state)))
+    assert all(same(a, b) for a, b in zip(batches[2:], [*resumed, *resumed], strict=True))

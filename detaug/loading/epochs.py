@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from detaug.boxes.views import Bools, Floats, Ints
+
+LastBatch: TypeAlias = Literal["fill", "partial", "drop"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,10 @@ class EpochOrder:
     """(n,) images of different groups are never in one batch."""
     factors: Floats | None = None
     """(n,) how often each image comes in an epoch, on average; None is once."""
+    last_batch: LastBatch = "fill"
+    """For training, what becomes of the images that do not make a full batch."""
+    smallest_batch: int = 1
+    """Images that a partial batch has at least: 2 for ops that combine images."""
 
     @property
     def images(self) -> int:
@@ -31,7 +38,16 @@ class EpochOrder:
     def batches(self, epoch: int) -> list[Ints]:
         """Return the indices of the images of each batch of an epoch."""
         if self.train:
-            return training_batches(self.factors, self.groups, self.batch_size, self.shard, self.seed, epoch)
+            return training_batches(
+                self.factors,
+                self.groups,
+                self.batch_size,
+                self.shard,
+                self.seed,
+                epoch,
+                last_batch=self.last_batch,
+                smallest_batch=self.smallest_batch,
+            )
         return evaluation_batches(self.images, self.batch_size, self.shard)
 
     def images_of_shard(self) -> Ints:
@@ -44,25 +60,52 @@ class EpochOrder:
 
 
 def training_batches(
-    factors: Floats | None, groups: Ints, batch_size: int, shard: tuple[int, int], seed: int, epoch: int
+    factors: Floats | None,
+    groups: Ints,
+    batch_size: int,
+    shard: tuple[int, int],
+    seed: int,
+    epoch: int,
+    *,
+    last_batch: LastBatch = "fill",
+    smallest_batch: int = 1,
 ) -> list[Ints]:
-    """Return shuffled full batches of this shard; all shards have equally many.
+    """Return shuffled batches of this shard; all shards have equally many.
 
     `factors` (n,): how often each image comes, on average; None is once. `groups` (n,): images of different groups are
-    never in one batch. Missing images are taken from the start of the epoch, or of the group.
+    never in one batch. `last_batch`: "fill" it with images from the start of the epoch, or of the group; yield it
+    "partial", with at least `smallest_batch` images on each shard; or "drop" it.
     """
     rank, world = shard
     rng = np.random.default_rng([0, seed, epoch])
     kinds = np.unique(groups)
     if len(kinds) == 1:
         order, images = _shuffled(np.arange(len(groups)), factors, rng)
-        return list(np.resize(order, (-(-images // (batch_size * world)), world, batch_size))[:, rank])
-    parts = []
+        return _deal(order, images, batch_size, world, last_batch, smallest_batch)[rank]
+    parts: list[Ints] = []
     for kind in kinds:
         order, images = _shuffled(np.flatnonzero(groups == kind), factors, rng)
-        parts.append(np.resize(order, (-(-images // batch_size), batch_size)))
-    batches = rng.permutation(np.concatenate(parts))
-    return list(np.resize(batches, (-(-len(batches) // world), world, batch_size))[:, rank])
+        parts += _deal(order, images, batch_size, 1, last_batch, smallest_batch)[0]
+    shuffled = [parts[at] for at in rng.permutation(len(parts))]
+    steps = len(parts) // world if last_batch == "drop" else -(-len(parts) // world)
+    return [shuffled[at % len(parts)] for at in range(rank, steps * world, world)]
+
+
+def _deal(
+    order: Ints, images: int, batch_size: int, world: int, last_batch: LastBatch, smallest_batch: int
+) -> list[list[Ints]]:
+    """Return the batches of each of `world` shards, of the first `images` of the order, which may be repeated."""
+    step = batch_size * world
+    full = -(-images // step) if last_batch == "fill" else images // step
+    dealt = np.resize(order, (full, world, batch_size))
+    batches = [list(dealt[:, rank]) for rank in range(world)]
+    rest = images - full * step
+    if last_batch == "partial" and rest > 0:
+        least = min(smallest_batch, batch_size) * world
+        indices = np.resize(order, full * step + max(rest, least))[full * step :]
+        for shard, part in zip(batches, np.array_split(indices, world), strict=True):
+            shard.append(part)
+    return batches
 
 
 def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -> tuple[Ints, int]:

@@ -23,7 +23,7 @@ from detaug.loading.batch_stream import BatchStream, Position
 from detaug.loading.devices import rank_and_world, resolve_device, resolve_shard
 from detaug.loading.engine import Engine
 from detaug.loading.epoch_iterator import EpochIterator
-from detaug.loading.epochs import EpochOrder
+from detaug.loading.epochs import EpochOrder, LastBatch
 from detaug.loading.image_cache import ImageCache
 from detaug.loading.image_feeds import CacheFeed, FileFeed, ImageFeed
 from detaug.loading.jpeg_engine import has_jpeg_engine
@@ -62,6 +62,9 @@ class Loader(Generic[T]):
     this share of the images, 0 to 1, is skipped; in training of all images, in evaluation of the shard's. Each process
     counts its own.
     `collate`: the loader yields collate(batch); None yields the `Batch`.
+    `last_batch`: for training, what becomes of the images that do not make a full batch: "fill" it with images from
+    the start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards each
+    gets its part of a partial batch; if it has too few images for all, some are repeated.
     `sampler`: for training, a function of the reader that returns how often each image comes in an epoch, on average,
     (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
     `aspect_ratio_grouping`: for training, put images that are wider than high and the others into different batches, so
@@ -99,6 +102,7 @@ class Loader(Generic[T]):
         on_error: Literal["raise", "skip"] = "raise",
         max_skipped: float = 0.01,
         collate: Callable[[Batch], T] | None = None,
+        last_batch: LastBatch = "fill",
         sampler: Callable[[CocoReader], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
         cache: Literal["device"] | None = None,
@@ -109,8 +113,7 @@ class Loader(Generic[T]):
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a share of the images, in 0..1")
         check("cache", cache, cache in (None, "device"), "None or 'device'")
-        if not train and (sampler or aspect_ratio_grouping):
-            raise InputError("sampler and aspect_ratio_grouping are for training; evaluation has each image once")
+        _check_for_training(train, sampler or aspect_ratio_grouping, last_batch)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.recipe, self.cache = reader, make_recipe(ops), cache
         self.batch_size = _check_positive("batch_size", batch_size)
@@ -127,8 +130,11 @@ class Loader(Generic[T]):
         )
         factors = _call_sampler(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
-        self._order = EpochOrder(self.batch_size, self.shard, int(seed), train, groups, factors)
-        self._steps = len(self._order.batches(0))
+        smallest_batch = 2 if any(op.mixes for op in self.ops) else 1
+        self._order = EpochOrder(
+            self.batch_size, self.shard, int(seed), train, groups, factors, last_batch, smallest_batch
+        )
+        self._steps = _count_steps(self._order)
         self._collate: Callable[[Batch], Any] = collate or _return_batch
         self._skipped = SkippedImages(
             reader, self._order.images_of_shard(), skip=on_error == "skip", max_skipped=max_skipped
@@ -318,7 +324,7 @@ class Loader(Generic[T]):
 
     def _warn_of_repeats(self) -> None:
         step_images, images = self.batch_size * self.shard[1], len(self.reader)
-        if self.train and step_images > images:
+        if self.train and self._order.last_batch == "fill" and step_images > images:
             over = f" on {self.shard[1]} shards" if self.shard[1] > 1 else ""
             warnings.warn(
                 f"batch_size={self.batch_size}{over} takes {step_images} images a step, {self.reader.annotations} has "
@@ -335,6 +341,20 @@ def _return_batch(batch: Batch) -> Batch:
 def _check_positive(name: str, value: int) -> int:
     check(name, value, is_whole(value) and value >= 1, "a whole number of at least 1")
     return int(value)
+
+
+def _check_for_training(train: bool, orders: object, last_batch: LastBatch) -> None:
+    check("last_batch", last_batch, last_batch in ("fill", "partial", "drop"), "'fill', 'partial' or 'drop'")
+    if not train and (orders or last_batch != "fill"):
+        rule = "sampler, aspect_ratio_grouping and last_batch are for training"
+        raise InputError(f"{rule}; evaluation has each image once")
+
+
+def _count_steps(order: EpochOrder) -> int:
+    steps = len(order.batches(0))
+    if not steps:
+        raise InputError(f"last_batch='drop' leaves no batch: {order.images} images do not fill a step of all shards")
+    return steps
 
 
 def _call_sampler(sampler: Callable[[CocoReader], Floats], reader: CocoReader) -> Floats:

@@ -43,6 +43,7 @@ def identity_of(reader: CocoReader, recipe: Recipe, order: EpochOrder) -> dict[s
         "train": order.train,
         "sampler": None if order.factors is None else _hash(order.factors.tobytes()),
         "aspect_ratio_grouping": bool(order.groups.any()),
+        "last_batch": order.last_batch,
         "draws": _draws_fingerprint(reader, recipe),
     }
 
