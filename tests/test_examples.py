@@ -26,6 +26,7 @@ def public_names() -> dict[str, Any]:
     names |= {f"converters.{name}": getattr(converters, name) for name in converters.__all__}
     for module in (da.presets, da.targets, da.testing):
         names |= {f"{module.__name__.split('.')[1]}.{name}": each for name, each in functions(module).items()}
+    names |= {f"fn.{name}": each for name, each in vars(da.fn).items() if inspect.isfunction(each)}
     return {name: each for name, each in names.items() if name not in HAVE_NO_DOCSTRING}
 
 

@@ -56,8 +56,8 @@ def augment(
     ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
     ...     return da.fn.augment(fn.decoders.image(encoded), boxes, labels, da.presets.ssd300())
     >>> images, boxes, labels = training().run()
-    >>> print(images.shape()[0], [len(each) for each in boxes])
-    (3, 300, 300) [1, 4, 4, 3]
+    >>> print(images.shape()[0], [count for count, _ in boxes.shape()])
+    (3, 300, 300) [1, 2, 2, 3]
     """
     recipe = checked_recipe(ops, seed, units)
     return augment_to("pixels", images, boxes, labels, recipe, seed, units, columns, return_matrix=return_matrix)

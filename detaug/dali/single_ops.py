@@ -33,6 +33,15 @@ def paste(
     """Paste each image onto a larger canvas, with its boxes: `RandomZoomOut`, in the place of fn.paste and bbox_paste.
 
     Returns images, boxes in the same units, labels. The canvas has up to `max_ratio` times the image's sides.
+
+    >>> from nvidia.dali import fn, pipeline_def
+    >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
+    ... def pipeline():
+    ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
+    ...     return da.fn.paste(fn.decoders.image(encoded), boxes, labels, max_ratio=2.0, p=1.0)
+    >>> images, boxes, labels = pipeline().run()
+    >>> print(images.shape())
+    [(681, 907, 3), (640, 961, 3)]
     """
     return _apply(RandomZoomOut(max_ratio, p, fill), images, boxes, labels, seed, units)
 
@@ -53,6 +62,15 @@ def random_bbox_crop(
     """Crop to a window that overlaps a box: `RandomIoUCrop`, in the place of fn.random_bbox_crop and fn.slice.
 
     Returns images, boxes in the same units, labels. A box whose centre is outside of the window is dropped.
+
+    >>> from nvidia.dali import fn, pipeline_def
+    >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
+    ... def pipeline():
+    ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
+    ...     return da.fn.random_bbox_crop(fn.decoders.image(encoded), boxes, labels)
+    >>> images, boxes, labels = pipeline().run()
+    >>> print(images.shape(), labels.shape())
+    [(363, 258, 3), (114, 225, 3)] [(3,), (1,)]
     """
     op = RandomIoUCrop(tuple(thresholds), scaling, aspect_ratio, allow_no_crop=allow_no_crop)
     return _apply(op, images, boxes, labels, seed, units)
@@ -72,6 +90,15 @@ def flip(
     """Mirror images and boxes, each with its probability: in the place of fn.flip and fn.bb_flip.
 
     Returns images, boxes in the same units, labels.
+
+    >>> from nvidia.dali import fn, pipeline_def
+    >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
+    ... def pipeline():
+    ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
+    ...     return da.fn.flip(fn.decoders.image(encoded), boxes, labels, horizontal=1.0)
+    >>> images, boxes, labels = pipeline().run()
+    >>> print(np.array(boxes.at(0)).round(2)[0])
+    [0.47 0.19 0.78 0.69]
     """
     ops = RandomHorizontalFlip(horizontal), RandomVerticalFlip(vertical)
     return _apply_all(ops, images, boxes, labels, seed, units)
@@ -92,6 +119,15 @@ def resize(
 
     `size`: (H, W), a list of these to draw from, or one number for the shorter side. Returns images, boxes in the same
     units, labels; relative boxes stay as they are.
+
+    >>> from nvidia.dali import fn, pipeline_def
+    >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
+    ... def pipeline():
+    ...     encoded, boxes, labels, image_ids = da.fn.coco("demo/VOC/JPEGImages", "train.json", shuffle=False)
+    ...     return da.fn.resize(fn.decoders.image(encoded), boxes, labels, (300, 300))
+    >>> images, boxes, labels = pipeline().run()
+    >>> print(images.shape())
+    [(300, 300, 3), (300, 300, 3)]
     """
     return _apply(Resize(size, max_size=max_size), images, boxes, labels, seed, units)
 
