@@ -101,6 +101,9 @@ ROWS: dict[str, tuple[Callable[[Task], Iterator[int]], int]] = {
 }
 """The function of each row and the number of its pipelines."""
 
+WARM_UP = {"cpu": 400, "cuda": 2000}
+"""Images at least that come before each turn, since a row that waits has batches ready: the loader has most."""
+
 
 def serve(name: str, task: Task) -> None:
     """Measure for as many seconds as each line of stdin says; print images/s and CPU seconds for 1,000 images."""
@@ -111,7 +114,7 @@ def serve(name: str, task: Task) -> None:
     next(batches)
     print("ready", flush=True)
     for line in sys.stdin:
-        _take(batches, float(line) / 4)
+        _take(batches, float(line) / 4, WARM_UP["cpu" if task.device == "cpu" else "cuda"])
         start, cpu = time.perf_counter(), time.process_time()
         images = _take(batches, float(line))
         if task.device != "cpu":
@@ -120,11 +123,11 @@ def serve(name: str, task: Task) -> None:
         print(images / seconds, cpu / images * 1000, flush=True)
 
 
-def _take(batches: Iterator[int], seconds: float) -> int:
-    """Take batches for some seconds, at least 4; return the number of their images."""
-    end, images, taken = time.perf_counter() + seconds, 0, 0
-    while time.perf_counter() < end or taken < 4:
-        images, taken = images + next(batches), taken + 1
+def _take(batches: Iterator[int], seconds: float, least: int = 1) -> int:
+    """Take batches for some seconds, of at least some images; return the number of images."""
+    end, images = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end or images < least:
+        images += next(batches)
     return images
 
 
