@@ -6,6 +6,7 @@ import hashlib
 import os
 from functools import cached_property
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,8 +65,8 @@ class CocoReader:
         self.category_ids = (-1, *data.categories)
         _check_folder(self.images, self.annotations, self.file_names)
         self._paths = _path_table(self._folder, self.file_names)
-        root = os.path.join(self._folder, "")
-        self.missing = np.flatnonzero([not os.path.isfile(root + name) for name in self.file_names])
+        self._file_sizes = _file_sizes(self._folder, self.file_names)
+        self.missing = np.flatnonzero(self._file_sizes < 0)
         if len(self.missing) == len(self):
             self.check_files()
         keep = ~data.crowd
@@ -130,9 +131,8 @@ class CocoReader:
 
     @cached_property
     def files_fingerprint(self) -> str:
-        """Return a hash of the sizes of the image files in bytes, as they are when it is first called."""
-        sizes = [_file_size(self.path(index)) for index in range(len(self))]
-        return hashlib.sha256(np.array(sizes, np.int64).tobytes()).hexdigest()[:16]
+        """Return a hash of the sizes of the image files in bytes, as they were when the reader was made."""
+        return hashlib.sha256(self._file_sizes.tobytes()).hexdigest()[:16]
 
 
 def decoded(device: str, hw_decoder_load: float = 1.0) -> Node:
@@ -180,12 +180,18 @@ def _path_table(folder: Path, names: tuple[str, ...]) -> NDArray[np.uint8]:
     return np.frombuffer(paths.tobytes(), np.uint8).reshape(len(names), -1)
 
 
-def _file_size(path: Path) -> int:
-    """Return the size in bytes; -1 if the file cannot be looked at."""
+def _file_sizes(folder: Path, names: tuple[str, ...]) -> Ints:
+    """Return (N,) sizes in bytes; -1 for what is no file, or cannot be looked at."""
+    root = os.path.join(folder, "")
+    return np.array([_file_size(root + name) for name in names], np.int64)
+
+
+def _file_size(path: str) -> int:
     try:
-        return path.stat().st_size
-    except OSError:
+        status = os.stat(path)
+    except (OSError, ValueError):
         return -1
+    return status.st_size if S_ISREG(status.st_mode) else -1
 
 
 def _relative(boxes: Floats, sizes: Ints, box_offsets: Ints) -> Floats:
