@@ -17,7 +17,7 @@ OTHER_NAMES = {
     "worker_init_fn": _DALI_THREADS,
     "prefetch_factor": _DALI_THREADS,
     "shuffle": "train=True shuffles, train=False keeps the json's order",
-    "drop_last": "batches of train=True are always full, train=False yields every image once",
+    "drop_last": "write last_batch='drop'",
     "pin_memory": "batches are on the device already",
     "collate_fn": "write collate=FUNCTION, which gets a da.Batch",
     "generator": "write seed=NUMBER",
