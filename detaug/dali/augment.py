@@ -74,13 +74,14 @@ def augment_to(
     columns: Sequence[Node] = (),
     *,
     return_matrix: bool = False,
+    name: str = "da.fn.augment",
 ) -> tuple[Node, ...]:
-    """Return the nodes of `augment`, with the boxes in `output_units`."""
+    """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors."""
     _check_nodes(images, boxes, labels, columns)
     labels = _ones(boxes) if labels is None else labels
     given = [] if boxes is None else [boxes, labels, *columns]
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
-    planner = BatchPlanner(recipe, seed, units, output_units, len(columns) + 1, return_matrix)
+    planner = BatchPlanner(recipe, seed, units, output_units, len(columns) + 1, return_matrix, name)
     add_to_pipeline(planner)
     planned: Any = fn.python_function(
         images.shape(dtype=types.INT32),

@@ -48,6 +48,8 @@ class BatchPlanner:
     output_units: Units
     columns: int
     return_matrix: bool
+    name: str
+    """The function that the user called, for errors."""
     errors: list[Exception] = field(default_factory=list)
     """The first error, which DALI passes on as text only."""
     _numbers: Iterator[int] = field(default_factory=count)
@@ -73,7 +75,7 @@ class BatchPlanner:
         try:
             return self._plan(shapes, random, given)
         except Exception as error:
-            self.errors.append(_in_batch(error, number))
+            self.errors.append(_in_batch(error, f"{self.name}, batch {number}"))
             raise self.errors[-1] from error
 
     def _plan(self, shapes: Samples, random: Samples, given: tuple[Samples, ...]) -> tuple[Samples, ...]:
@@ -182,11 +184,11 @@ def _mistake(at: int, message: str) -> InputError:
     return InputError(f"sample {at}: {message}")
 
 
-def _in_batch(error: Exception, number: int) -> Exception:
-    """Return the error with the number of the batch; an error of our own becomes one that says where it was."""
+def _in_batch(error: Exception, place: str) -> Exception:
+    """Return the error with the place in front of its text. An error of no kind of ours becomes a RuntimeError."""
     kind = type(error) if isinstance(error, InputError | OpError) else RuntimeError
     text = str(error) if kind is type(error) else f"{type(error).__name__}: {error}"
-    return kind(f"da.fn.augment, batch {number}: {text}")
+    return kind(f"{place}: {text}")
 
 
 def ones_for(boxes: Array) -> Array:
