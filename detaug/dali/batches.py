@@ -62,8 +62,11 @@ def _images(output: TensorList, count: int, *, copy: bool) -> tuple[Tensor, Tens
 
 
 def _rows(output: TensorList, count: int) -> Rows:
+    """Return copies of the first `count` samples. TensorList.at would take three times as long as its items do."""
     on_cpu = output.as_cpu()
-    return [np.array(on_cpu.at(at)) for at in range(count)]
+    if on_cpu.is_dense_tensor():
+        return list(np.array(on_cpu.as_array())[:count])
+    return [np.array(on_cpu[at]) for at in range(count)]
 
 
 def _boxes(boxes: Rows, labels: Rows, n: int) -> tuple[Tensor, Tensor, Ints]:
