@@ -106,10 +106,10 @@ def _views(rows: BatchBoxes, size: Floats) -> Views:
 
 def _rows(given: tuple[Samples, ...]) -> BatchBoxes:
     """Concatenate the rows of all samples. Raises InputError for shapes that do not fit."""
-    boxes = [_box_rows(at, each) for at, each in enumerate(given[0])]
-    counts = np.array([len(each) for each in boxes])
+    boxes = [each if each.shape[1:] == (4,) else _empty_boxes(at, each) for at, each in enumerate(given[0])]
+    counts = [len(each) for each in boxes]
     columns = [_column(name, column, counts) for name, column in zip(_names(), given[1:], strict=False)]
-    return BatchBoxes(np.concatenate(boxes), counts, columns)
+    return BatchBoxes(np.concatenate(boxes).astype(np.float64), np.array(counts), columns)
 
 
 def _names() -> Iterator[str]:
@@ -117,7 +117,7 @@ def _names() -> Iterator[str]:
     yield from (f"columns[{at}]" for at in count())
 
 
-def _column(name: str, column: Samples, counts: Ints) -> Array:
+def _column(name: str, column: Samples, counts: list[int]) -> Array:
     for at, (rows, boxes) in enumerate(zip(column, counts, strict=True)):
         if rows.shape[:1] != (boxes,):
             raise _mistake(at, f"{name} must have a row for each of {boxes} boxes, got shape {rows.shape}")
@@ -130,10 +130,10 @@ def _no_boxes(n: int) -> BatchBoxes:
     return BatchBoxes(np.zeros((0, 4)), np.zeros(n, np.int64), [np.zeros(0, np.int32)])
 
 
-def _box_rows(at: int, boxes: Array) -> Floats:
-    if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
+def _empty_boxes(at: int, boxes: Array) -> Floats:
+    if boxes.size:
         raise _mistake(at, f"boxes must be (M, 4) XYXY, got shape {boxes.shape}")
-    return boxes.reshape(-1, 4).astype(np.float64)
+    return np.zeros((0, 4))
 
 
 def _relative(rows: BatchBoxes, size: Floats, units: Units) -> Floats:
