@@ -89,8 +89,8 @@ def counting(shard: int, shards: int, pad: bool, stick: bool, device: str, files
 @pytest.mark.parametrize(
     ("pad", "stick", "shards", "used"),
     [
-        (True, False, 1, 1),
         (True, False, 3, 3),
+        *slow((True, False, 1, 1)),
         *slow((False, False, 1, 1), (False, False, 3, 3), (True, True, 3, 3), (False, True, 3, 3)),
         *slow((False, False, 3, 1), (True, False, 5, 2), (True, False, 9, 9)),
     ],
@@ -122,7 +122,7 @@ def test_dalis_iterator_yields_the_same_samples(
             assert sorted(itertools.chain(*batches)) == list(range(21))
 
 
-@pytest.mark.parametrize("shards", [1, 2, *slow(3)])
+@pytest.mark.parametrize("shards", [2, *slow(1, 3)])
 def test_dalis_ragged_iterator_yields_the_same_boxes(shards: int, device: str, painted: Folder) -> None:
     def pipelines() -> list[Pipeline]:
         return [augmented(painted, device, seed=shard, shard=(shard, shards)) for shard in range(shards)]
@@ -162,8 +162,9 @@ def test_a_source_that_ends_with_a_smaller_batch(exec_dynamic: bool) -> None:
         len(iterator)
 
 
-@pytest.mark.parametrize("pipelines", [1, 2])
-@pytest.mark.parametrize("taken", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize(
+    ("taken", "pipelines"), [(2, 1), (5, 2), *slow((3, 1), (6, 1), (1, 2), (2, 2), (3, 2), (6, 2))]
+)
 def test_a_for_after_a_break_goes_on(
     taken: int, pipelines: int, painted: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,8 +190,10 @@ def test_a_for_after_a_break_goes_on_with_a_source(taken: int) -> None:
     assert [len(batch) for batch in iterator] == [4, 4, 2]
 
 
-@pytest.mark.parametrize("policy", ["fill", "drop"])
-@pytest.mark.parametrize("taken", [1, 4, 5, 6])
+@pytest.mark.parametrize(
+    ("policy", "taken"),
+    [("drop", 5), ("fill", 6), *slow(("fill", 1), ("fill", 5), ("drop", 1), ("drop", 4), ("drop", 6))],
+)
 def test_a_for_after_a_break_with_other_policies(policy: str, taken: int, painted: Folder) -> None:
     iterator = da.DaliIterator(augmented(painted, shuffle=False), NAMES, reader_name="reader", last_batch=policy)
     batches = 5 if policy == "drop" else 6
@@ -204,8 +207,8 @@ def test_a_for_after_a_break_with_other_policies(policy: str, taken: int, painte
 # ------------------------------------------------------------------------------------------------ checkpoints
 
 
-@pytest.mark.parametrize("pipelines", [1, 2])
-@pytest.mark.parametrize("turns", [0, 1, 3, *slow(2, 4, 5, 7, 9)])
+@pytest.mark.parametrize("pipelines", [2, *slow(1, 3)])
+@pytest.mark.parametrize("turns", [2, *slow(0, 1, 3, 4, 5, 7, 9)])
 def test_a_checkpoint_restores_the_iterator(turns: int, pipelines: int, painted: Folder) -> None:
     """In the middle of an epoch, at its end, in the second one: the same batches follow, bit for bit."""
 
