@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -463,3 +465,19 @@ def test_the_error_of_an_own_operator_stays() -> None:
     next(iterator)
     with pytest.raises(RuntimeError, match="five is out"):
         next(iterator)
+
+
+def test_a_pipeline_that_failed_is_freed() -> None:
+    """The error must not keep it alive: Python would end it at any time, in one of its own threads."""
+    boxes = [np.full((1, 4), np.nan, np.float32)] * 4
+
+    def nodes() -> Any:
+        return da.fn.augment(*fn.external_source(lambda: (images(4), boxes), num_outputs=2), None, [])
+
+    pipe = make(nodes)
+    alive = weakref.ref(pipe)
+    with pytest.raises(da.InputError, match="finite") as error:
+        next(da.DaliIterator(pipe, ("images", "boxes", "labels")))
+    del pipe, error
+    gc.collect()
+    assert alive() is None

@@ -51,7 +51,7 @@ class BatchPlanner:
     name: str
     """The function that the user called, for errors."""
     errors: list[Exception] = field(default_factory=list)
-    """The first error, which DALI passes on as text only."""
+    """Errors, which DALI passes on as text only. Never raised: their tracebacks would keep the pipeline alive."""
     _numbers: Iterator[int] = field(default_factory=count)
     """Numbers of batches, for errors: they start again after a restored checkpoint."""
 
@@ -76,7 +76,7 @@ class BatchPlanner:
             return self._plan(shapes, random, given)
         except Exception as error:
             self.errors.append(_in_batch(error, f"{self.name}, batch {number}"))
-            raise self.errors[-1] from error
+            raise _in_batch(error, f"{self.name}, batch {number}") from error
 
     def _plan(self, shapes: Samples, random: Samples, given: tuple[Samples, ...]) -> tuple[Samples, ...]:
         size = np.array([shape[:2] for shape in shapes], np.float64)
@@ -212,4 +212,4 @@ def add_to_pipeline(planner: BatchPlanner) -> None:
 def planning_error(pipeline: Pipeline, error: Exception) -> Exception | None:
     """Return the error of a planner of this pipeline whose text is that of `error`, of DALI."""
     errors = [each for planner in _planners.get(pipeline, []) for each in planner.errors if str(each) in str(error)]
-    return errors[0] if errors else None
+    return type(errors[0])(str(errors[0])) if errors else None
