@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import subprocess
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -481,3 +483,48 @@ def test_a_pipeline_that_failed_is_freed() -> None:
     del pipe, error
     gc.collect()
     assert alive() is None
+
+
+DROPPED = """
+import gc, sys, time
+from dataclasses import dataclass
+from nvidia.dali import fn, pipeline_def
+import detaug as da
+
+@dataclass(frozen=True)
+class Collect(da.PixelOp):
+    def draw(self, rng, n):
+        time.sleep(0.02)
+        gc.collect()
+        return {}
+
+    def cpu_kernel(self, views):
+        def kernel(image):
+            time.sleep(0.002)
+            gc.collect()
+            return image
+        return kernel
+
+@pipeline_def(batch_size=4, num_threads=2, device_id=None, prefetch_queue_depth=3)
+def pipeline(folder, json):
+    encoded, boxes, labels, image_ids = da.fn.coco(folder, json)
+    ops = [da.Resize((8, 8)), Collect()]
+    return (*da.fn.augment(fn.decoders.image(encoded), boxes, labels, ops), image_ids)
+
+gc.disable()
+for at in range(8):
+    iterator = da.DaliIterator(pipeline(*sys.argv[1:]), reader_name="reader")
+    next(iterator)
+    if at % 2:
+        iterator.cycle = iterator
+    del iterator
+    time.sleep(0.1)
+print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_a_pipeline_may_be_garbage_while_it_runs(painted: Folder) -> None:
+    """Its own threads may be the ones that collect it."""
+    done = subprocess.run([sys.executable, "-c", DROPPED, *painted], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

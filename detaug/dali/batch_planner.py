@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from typing import Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from nvidia.dali import Pipeline
 
 from detaug.boxes.views import Bools, Floats, Ints, Views, padded, whole_images
 from detaug.converters.findings.errors import InputError
+from detaug.ops.keep_alive import kept_alive
 from detaug.ops.op import OpError
 from detaug.ops.recipe import Recipe
 
@@ -54,6 +55,7 @@ class BatchPlanner:
     """Errors, which DALI passes on as text only. Never raised: their tracebacks would keep the pipeline alive."""
     _numbers: Iterator[int] = field(default_factory=count)
     """Numbers of batches, for errors: they start again after a restored checkpoint."""
+    _pipeline: ReferenceType[Pipeline] = field(default_factory=lambda: ref(Pipeline.current()))
 
     @property
     def box_outputs(self) -> int:
@@ -73,7 +75,8 @@ class BatchPlanner:
         """
         number = next(self._numbers)
         try:
-            return self._plan(shapes, random, given)
+            with kept_alive(self._pipeline):
+                return self._plan(shapes, random, given)
         except Exception as error:
             self.errors.append(_in_batch(error, f"{self.name}, batch {number}"))
             raise _in_batch(error, f"{self.name}, batch {number}") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from nvidia.dali import Pipeline, fn
 from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
+
+from detaug.ops.keep_alive import kept_alive
 
 Array: TypeAlias = NDArray[Any]
 Node: TypeAlias = Any
@@ -53,10 +55,13 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
     count = pipeline.num_threads
     pool = _pools[pipeline] = _pools.get(pipeline) or make_thread_pool(count)
 
+    reference = ref(pipeline)
+
     def batch(*columns: list[Array]) -> list[Array]:
         samples = list(zip(*columns, strict=True))
         try:
-            parts = list(pool.map(lambda first: [sample(*each) for each in samples[first::count]], range(count)))
+            with kept_alive(reference):
+                parts = list(pool.map(lambda first: [sample(*each) for each in samples[first::count]], range(count)))
         except Exception as error:
             _errors.setdefault(pool, error)
             raise
