@@ -288,6 +288,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 def test_want_of_memory_blames_no_file(tmp_path: Path) -> None:
     for name in ("a.png", "b.png"):
         Image.new("RGB", (9000, 9000)).save(tmp_path / name)

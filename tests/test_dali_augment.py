@@ -334,8 +334,6 @@ SETTINGS = [
     {"enable_conditionals": True},
 ]
 MORE_SETTINGS = [
-    {"exec_dynamic": False, "exec_async": False, "exec_pipelined": False, "prefetch_queue_depth": 1},
-    {"exec_dynamic": False, "exec_async": False},
     {"exec_dynamic": False, "enable_conditionals": True, "prefetch_queue_depth": 4, "num_threads": 1},
     {"enable_checkpointing": True},
     {"enable_memory_stats": True},
@@ -348,6 +346,11 @@ def test_settings_change_nothing(
 ) -> None:
     pipe = sequence(painted, device=device, **settings)
     assert all(equal(outputs(pipe), batch) for batch in first_batches)
+
+
+def test_a_pipeline_that_is_not_asynchronous_is_refused(painted: Folder) -> None:
+    with pytest.raises(da.InputError, match=r"da\.fn needs a pipeline with exec_async=True"):
+        sequence(painted, exec_dynamic=False, exec_async=False)
 
 
 def test_the_seed_and_the_number_of_the_batch_decide(painted: Folder, first_batches: list[list[Samples]]) -> None:

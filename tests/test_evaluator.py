@@ -240,6 +240,7 @@ def as_predictions(found: Detections, scale: float = 1.0) -> list[dict[str, torc
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(objects_strategy, detections_strategy, st.booleans(), st.sampled_from([1.0, 2.0]))
 def test_random_detections_score_as_in_the_devkit_and_pycocotools(

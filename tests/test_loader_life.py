@@ -156,6 +156,7 @@ def test_garbage_may_be_collected_in_a_thread_of_a_pipeline(painted: Folder) -> 
     subprocess.run([sys.executable, "-c", COLLECT, *map(str, painted)], check=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_closed_loader_holds_nothing_of_batches_to_come(painted: Folder) -> None:
     def held_of_batches() -> int:
         gc.collect()
@@ -208,6 +209,7 @@ def test_an_iterator_ends_after_its_error(painted: Folder) -> None:
     assert list(first) == []
 
 
+@pytest.mark.slow
 def test_a_loader_may_be_dropped_while_the_interpreter_exits(painted: Folder) -> None:
     run = subprocess.run([sys.executable, "-c", DROPPED_AT_EXIT, *map(str, painted)], capture_output=True, timeout=120)
     assert (run.returncode, run.stderr) == (0, b"")

@@ -31,6 +31,7 @@ def test_every_op_can_be_made_and_changes_every_image(program: ModuleType) -> No
     assert all("render" in program.recipe_of(op).stages for op in made)
 
 
+@pytest.mark.slow
 def test_it_prints_and_writes_costs(
     program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

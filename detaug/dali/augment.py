@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nvidia.dali import fn, types
+from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
@@ -78,6 +78,11 @@ def augment_to(
 ) -> tuple[Node, ...]:
     """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors."""
     _check_nodes(images, boxes, labels, columns)
+    if not Pipeline.current().exec_async:
+        raise InputError(
+            "da.fn needs a pipeline with exec_async=True, DALI's default: without it Python functions of two pipelines "
+            "may wait for each other for ever"
+        )
     labels = _ones(boxes) if labels is None else labels
     given = [] if boxes is None else [boxes, labels, *columns]
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
