@@ -688,6 +688,7 @@ def data_set(folder: Path, broken: dict[int, bytes], count: int = 40) -> Path:
     return write(folder.parent / "train.json", document() | {"images": images, "annotations": boxes})
 
 
+@pytest.mark.slow
 def test_broken_images_are_found_and_cleaned_away(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import detaug as da
 

@@ -82,6 +82,7 @@ def test_it_runs_on_a_gpu(tmp_path: Path) -> None:
     assert "cuda:0" in "\n".join(quick_demo(tmp_path / "demo", device="cuda"))
 
 
+@pytest.mark.slow
 def test_a_second_run_writes_the_same_files_and_leaves_others(made: tuple[Path, list[str]], tmp_path: Path) -> None:
     out = shutil.copytree(made[0], tmp_path / "demo")
     first = {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
@@ -94,6 +95,7 @@ def test_a_second_run_writes_the_same_files_and_leaves_others(made: tuple[Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
 
 
+@pytest.mark.slow
 def test_another_seed_draws_other_pictures(tmp_path: Path) -> None:
     quick_demo(tmp_path / "a", images=1, seed=1)
     quick_demo(tmp_path / "b", images=1, seed=2)

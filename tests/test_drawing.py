@@ -140,6 +140,7 @@ coordinate = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-50, 150
 boxes_of_any_kind = st.lists(st.tuples(*[coordinate] * 4), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(boxes_of_any_kind, st.integers(1, 120), st.integers(1, 120), st.sampled_from(["", "a", "person" * 9]))
 def test_any_boxes_on_any_image(boxes: Any, width: int, height: int, name: str) -> None:
@@ -348,6 +349,7 @@ def test_another_name_is_another_picture() -> None:
     assert len(pictures) == len(NAMES)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)  # fontconfig, a process, is asked for each
 @given(st.text(max_size=12))
 def test_any_name_is_drawn(name: str) -> None:

@@ -119,6 +119,7 @@ def test_boxes_are_counted_from_one_and_end_in_the_picture(voc: Path) -> None:
     assert (first <= last).all()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "paint", shapes.paint.__wrapped__)  # type: ignore[attr-defined]
     first, again = (digest(make_voc(tmp_path / "a", images=2, seed=7)) for _ in range(2))

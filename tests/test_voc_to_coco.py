@@ -890,6 +890,7 @@ def odd_data_set(folder: Path, order: list[int]) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     """With any order in the folder, hash seed and number of jobs."""
     written = set()
