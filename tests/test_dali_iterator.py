@@ -7,9 +7,11 @@ import itertools
 import logging
 import subprocess
 import sys
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from painted_files import Folder
 from seeds import slow
 
 import detaug as da
+from detaug.boxes.views import Views
+from detaug.ops.cpu_kernels import CpuKernel
 
 Arrays = list[np.ndarray]
 
@@ -469,6 +473,16 @@ def test_the_error_of_an_own_operator_stays() -> None:
         next(iterator)
 
 
+def is_freed(alive: weakref.ref[Any]) -> bool:
+    """Return whether nothing refers to an object any more, as soon as the threads that run it have ended."""
+    for _ in range(100):
+        gc.collect()
+        if alive() is None:
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def test_a_pipeline_that_failed_is_freed() -> None:
     """The error must not keep it alive: Python would end it at any time, in one of its own threads."""
     boxes = [np.full((1, 4), np.nan, np.float32)] * 4
@@ -481,8 +495,32 @@ def test_a_pipeline_that_failed_is_freed() -> None:
     with pytest.raises(da.InputError, match="finite") as error:
         next(da.DaliIterator(pipe, ("images", "boxes", "labels")))
     del pipe, error
-    gc.collect()
-    assert alive() is None
+    assert is_freed(alive)
+
+
+@dataclass(frozen=True)
+class FailingKernel(da.PixelOp):
+    """Fails when the pipeline runs, on the CPU."""
+
+    def cpu_kernel(self, views: Views) -> CpuKernel:
+        def kernel(image: torch.Tensor) -> torch.Tensor:
+            raise ArithmeticError("a mistake")
+
+        return kernel
+
+
+@pytest.mark.parametrize("through_iterator", [True, False])
+def test_a_pipeline_whose_op_failed_is_freed(through_iterator: bool) -> None:
+    def nodes() -> Any:
+        source = fn.external_source(lambda: images(4))
+        return da.fn.augment(source, None, None, [da.Resize((8, 8)), FailingKernel()])
+
+    pipe = make(nodes)
+    alive = weakref.ref(pipe)
+    with pytest.raises(RuntimeError, match="a mistake") as error:
+        next(da.DaliIterator(pipe, ("images", "boxes", "labels"))) if through_iterator else pipe.run()
+    del pipe, error
+    assert is_freed(alive)
 
 
 DROPPED = """

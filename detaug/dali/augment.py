@@ -15,7 +15,7 @@ from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
 from detaug.converters.findings.errors import InputError
-from detaug.dali.batch_planner import BatchPlanner, Units, add_to_pipeline, ones_for
+from detaug.dali.batch_planner import BatchPlanner, Units, ones_for
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import Node, Op
@@ -87,7 +87,6 @@ def augment_to(
     given = [] if boxes is None else [boxes, labels, *columns]
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
     planner = BatchPlanner(recipe, seed, units, output_units, len(columns) + 1, return_matrix, name)
-    add_to_pipeline(planner)
     planned: Any = fn.python_function(
         images.shape(dtype=types.INT32),
         fn.random.uniform(range=[0.0, 1.0], shape=[4], seed=seed),

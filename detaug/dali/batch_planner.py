@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from typing import Any, Literal, NamedTuple
-from weakref import ReferenceType, WeakKeyDictionary, ref
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from nvidia.dali import Pipeline
 
 from detaug.boxes.views import Bools, Floats, Ints, Views, padded, whole_images
 from detaug.converters.findings.errors import InputError
-from detaug.ops.keep_alive import kept_alive
 from detaug.ops.op import OpError
+from detaug.ops.python_functions import running_in
 from detaug.ops.recipe import Recipe
 
 Array = NDArray[Any]
@@ -51,8 +51,6 @@ class BatchPlanner:
     return_matrix: bool
     name: str
     """The function that the user called, for errors."""
-    errors: list[Exception] = field(default_factory=list)
-    """Errors, which DALI passes on as text only. Never raised: their tracebacks would keep the pipeline alive."""
     _numbers: Iterator[int] = field(default_factory=count)
     """Numbers of batches, for errors: they start again after a restored checkpoint."""
     _pipeline: ReferenceType[Pipeline] = field(default_factory=lambda: ref(Pipeline.current()))
@@ -74,12 +72,11 @@ class BatchPlanner:
         nothing, for images without boxes.
         """
         number = next(self._numbers)
-        try:
-            with kept_alive(self._pipeline):
+        with running_in(self._pipeline):
+            try:
                 return self._plan(shapes, random, given)
-        except Exception as error:
-            self.errors.append(_in_batch(error, f"{self.name}, batch {number}"))
-            raise _in_batch(error, f"{self.name}, batch {number}") from error
+            except Exception as error:
+                raise _in_batch(error, f"{self.name}, batch {number}") from error
 
     def _plan(self, shapes: Samples, random: Samples, given: tuple[Samples, ...]) -> tuple[Samples, ...]:
         size = np.array([shape[:2] for shape in shapes], np.float64)
@@ -202,17 +199,3 @@ def ones_for(boxes: Array) -> Array:
 def _split(column: Array, counts: Ints) -> Samples:
     ends = list(accumulate(counts.tolist()))
     return [column[end - length : end] for end, length in zip(ends, counts.tolist(), strict=True)]
-
-
-_planners: WeakKeyDictionary[Pipeline, list[BatchPlanner]] = WeakKeyDictionary()
-
-
-def add_to_pipeline(planner: BatchPlanner) -> None:
-    """Remember the planner of the pipeline that is being defined, for `planning_error`."""
-    _planners.setdefault(Pipeline.current(), []).append(planner)
-
-
-def planning_error(pipeline: Pipeline, error: Exception) -> Exception | None:
-    """Return the error of a planner of this pipeline whose text is that of `error`, of DALI."""
-    errors = [each for planner in _planners.get(pipeline, []) for each in planner.errors if str(each) in str(error)]
-    return type(errors[0])(str(errors[0])) if errors else None

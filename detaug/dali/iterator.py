@@ -12,7 +12,6 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy, _DaliBaseIterator
 from typing_extensions import Self
 
 from detaug.converters.findings.errors import InputError
-from detaug.dali.batch_planner import planning_error
 from detaug.dali.batches import make_batch
 from detaug.loading.batch import Batch
 from detaug.ops.arguments import check
@@ -120,8 +119,9 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         try:
             return list(self._get_outputs())
         except RuntimeError as error:
-            found = (planning_error(each, error) or failed_op(each, error) for each in self._pipes)
-            raise next((each for each in found if each), error) from error
+            if failed := next(filter(None, (failed_op(each, error) for each in self._pipes)), None):
+                raise failed from failed.__cause__
+            raise
 
     def _counts(self, outputs: list[Any]) -> list[int]:
         """Return how many samples of each pipeline's next batch belong to the epoch."""

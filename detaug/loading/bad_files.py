@@ -15,13 +15,11 @@ from PIL import Image
 from detaug.boxes.views import Bools, Ints
 from detaug.converters.findings.errors import InputError
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
+from detaug.ops.dali_internals import is_of_device, reason_of
 from detaug.sources.coco_reader import CocoReader, decoded
 
 _FILE_OPERATORS = ("fn.io.file.read", "fn.peek_image_shape", "fn.reshape", "fn.decoders.image")
 """The operators of `decoded`: where they fail, a file may be at fault."""
-
-_SIGNS_OF_DEVICE = ("CUDA", "cuda", "out of memory", "bad_alloc", "allocat")
-"""Words of errors that are not about files."""
 
 BadFiles = dict[int, str]
 """The reason why each unusable image is unusable, with its path, by the image's index in the source."""
@@ -111,7 +109,7 @@ class SkippedImages:
     def check_batch(self, indices: Ints) -> None:
         """Raise DataError for a batch of these images if one of them is refused."""
         if bad := {index: self._refused[index] for index in indices.tolist() if index in self._refused}:
-            raise DataError(f"{first_three(bad)}; {remedy(self._reader)}")
+            raise bad_files_error(bad, self._reader)
 
     def forget_refused(self) -> None:
         """Let the next epoch find out again which files cannot be used: they may have been repaired."""
@@ -141,8 +139,7 @@ def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: to
 
 def _is_of_files(error: Exception) -> bool:
     """Return whether DALI failed where it reads files, and not for want of memory or a fault of the device."""
-    in_reading = any(f"{name}`" in str(error) for name in _FILE_OPERATORS)
-    return in_reading and not any(sign in shorten(error) for sign in _SIGNS_OF_DEVICE)
+    return any(f"{name}`" in str(error) for name in _FILE_OPERATORS) and not is_of_device(error)
 
 
 def _unreadable(reader: CocoReader, indices: Ints) -> BadFiles:
@@ -173,7 +170,7 @@ def _undecodable(reader: CocoReader, indices: Ints, device: torch.device) -> Bad
             worker.start(reader.inputs(index[None]))
             worker.finish()
         except DALI_ERRORS as error:  # a pipeline cannot be used after an error
-            found[int(index)] = f"{reader.path(index)}: DALI does not decode it ({shorten(error)})"
+            found[int(index)] = f"{reader.path(index)}: DALI does not decode it ({reason_of(error)})"
             worker.close()
             worker = _decoding_worker(device)
     worker.close()
@@ -184,16 +181,15 @@ def _decoding_worker(device: torch.device) -> PipelineWorker:
     return PipelineWorker(lambda: [decoded(device.type).shape()], 1, 1, device)
 
 
+def bad_files_error(files: BadFiles, reader: CocoReader) -> DataError:
+    """Return the error that names the first files, and the remedy."""
+    return DataError(f"{first_three(files)}; {remedy(reader)}")
+
+
 def first_three(files: BadFiles) -> str:
     """Return the first three reasons, and how many more there are."""
     more = f"; and {len(files) - 3} more" if len(files) > 3 else ""
     return "; ".join(islice(files.values(), 3)) + more
-
-
-def shorten(error: Exception) -> str:
-    """Return the line of DALI's long message that says what happened."""
-    lines = [line.strip() for line in str(error).partition("encountered:")[2].splitlines() or str(error).splitlines()]
-    return next((line for line in lines if line), "no reason given")
 
 
 def remedy(reader: CocoReader) -> str:

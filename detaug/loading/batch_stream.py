@@ -14,7 +14,7 @@ from torch import Tensor
 
 from detaug.boxes.views import Ints
 from detaug.gpu.streams import StreamGuard
-from detaug.loading.bad_files import BadFiles, BadFilesFound, DataError, first_three, remedy
+from detaug.loading.bad_files import BadFiles, BadFilesFound, bad_files_error
 from detaug.loading.batch import Batch
 from detaug.loading.engine import Engine
 from detaug.loading.planner import Planner
@@ -85,13 +85,11 @@ class BatchStream:
 
     def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Batch:
         """Return the batch of these images with the numbers that were drawn before."""
-        job, bad = self._planner.replay(indices, params), BadFiles()
+        job = self._planner.replay(indices, params)
         try:
             outputs = self._engine.run_alone(job)
         except BadFilesFound as found:
-            bad = found.files
-        if bad:
-            raise DataError(f"{first_three(bad)}; {remedy(self._planner.reader)}")
+            raise bad_files_error(found.files, self._planner.reader) from None
         (images,) = job.images(outputs)
         batch = self._assemble(job.group.batches[0].plan, images)
         assert batch is not None, "a replayed batch has no stand-ins"

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from detaug.ops.keep_alive import kept_alive
+from detaug.ops.python_functions import running_in
 
 Array: TypeAlias = NDArray[Any]
 Node: TypeAlias = Any
@@ -54,30 +54,18 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
     pipeline = Pipeline.current()
     count = pipeline.num_threads
     pool = _pools[pipeline] = _pools.get(pipeline) or make_thread_pool(count)
-
     reference = ref(pipeline)
 
     def batch(*columns: list[Array]) -> list[Array]:
         samples = list(zip(*columns, strict=True))
-        try:
-            with kept_alive(reference):
-                parts = list(pool.map(lambda first: [sample(*each) for each in samples[first::count]], range(count)))
-        except Exception as error:
-            _errors.setdefault(pool, error)
-            raise
+        with running_in(reference):
+            parts = list(pool.map(lambda first: [sample(*each) for each in samples[first::count]], range(count)))
         return [parts[at % count][at // count] for at in range(len(samples))]
 
     return batch
 
 
 _pools: WeakKeyDictionary[Pipeline, ThreadPoolExecutor] = WeakKeyDictionary()
-_errors: WeakKeyDictionary[ThreadPoolExecutor, Exception] = WeakKeyDictionary()
-
-
-def kernel_error(pipeline: Pipeline) -> Exception | None:
-    """Return the first error of a kernel of this pipeline: DALI's own error has its text only."""
-    pool = _pools.get(pipeline)
-    return _errors.get(pool) if pool else None
 
 
 def end_threads(pipeline: Pipeline) -> None:

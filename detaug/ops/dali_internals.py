@@ -13,8 +13,9 @@ from nvidia.dali import Pipeline, backend, fn, tensors, types
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from detaug.ops.cpu_kernels import kernel_error
+from detaug.converters.findings.errors import InputError
 from detaug.ops.op import Node, Nodes, OpError, name_op_in_errors
+from detaug.ops.python_functions import errors_of
 
 _conditional = fn._conditional  # type: ignore[attr-defined]
 
@@ -53,26 +54,36 @@ def name_nodes(label: str, graph: Callable[..., Node]) -> Callable[..., Node]:
     return FunctionType(call.__code__.replace(co_name=label), call.__globals__, label, None, call.__closure__)
 
 
-def failed_op(pipeline: Pipeline, error: Exception) -> OpError | None:
-    """Return an error that names the op, if DALI's `error` comes from the CPU kernel or from a node of one.
+def failed_op(pipeline: Pipeline, error: Exception) -> Exception | None:
+    """Return the error of the op, or of the Python function, that made a pipeline fail with DALI's `error`.
 
-    None for errors of memory and of the device, whatever op they met.
+    None where DALI's own operators failed, and for errors of memory and of the device, whatever op they met.
     """
-    if isinstance(of_kernel := kernel_error(pipeline), OpError):
-        return of_kernel
-    made, _, reason = str(error).partition("encountered:")
-    labels = re.findall(r", in (\w+ \(\d+\w\w op .+\))$", made, re.MULTILINE)
-    lines = [line.strip() for line in reason.splitlines() if line.strip()]
-    if not labels or not lines or isinstance(error, MemoryError) or _OF_DEVICE.search(lines[0]):
+    ours = [each for each in errors_of(pipeline) if isinstance(each, InputError | RuntimeError)]
+    if recorded := next((each for each in ours if str(each) in str(error)), None):
+        return recorded
+    labels = re.findall(r", in (\w+ \(\d+\w\w op .+\))$", str(error), re.MULTILINE)
+    if not labels or is_of_device(error):
         return None
-    operator = re.search(r"operator `nvidia\.dali\.([\w.]+)`", made)
+    operator = re.search(r"operator `nvidia\.dali\.([\w.]+)`", str(error))
     method = f"dali_graph, in {operator[1]}" if operator else "dali_graph"
-    failed = OpError(f"{': '.join(labels)} failed in {method}: {lines[0]}")
+    failed = OpError(f"{': '.join(labels)} failed in {method}: {reason_of(error)}")
     failed.__cause__ = error
     return failed
 
 
+def is_of_device(error: Exception) -> bool:
+    """Return whether DALI failed for want of memory, or by a fault of the device."""
+    return isinstance(error, MemoryError) or bool(_OF_DEVICE.search(reason_of(error)))
+
+
 _OF_DEVICE = re.compile("cuda|alloc|out of memory", re.IGNORECASE)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the line of DALI's long message that says what happened."""
+    lines = [line.strip() for line in str(error).partition("encountered:")[2].splitlines() or str(error).splitlines()]
+    return next((line for line in lines if line), "no reason given")
 
 
 def tensor_list(array: NDArray[Any]) -> Any:

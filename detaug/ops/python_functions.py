@@ -1,4 +1,4 @@
-"""Keep a pipeline alive while a Python function of it runs."""
+"""Run Python functions in a DALI pipeline: keep the pipeline alive meanwhile, and remember their errors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,31 @@ _dropping: list[Thread] = []
 
 
 @contextmanager
-def kept_alive(pipeline: ReferenceType[Pipeline]) -> Iterator[None]:
-    """Hold a pipeline in a function that runs in its threads, and let another thread drop it afterwards.
+def running_in(pipeline: ReferenceType[Pipeline]) -> Iterator[None]:
+    """Hold a pipeline while a function runs in its threads, and record the function's error in `errors_of`.
 
     Otherwise the garbage collector may run in this function and find that nothing else refers to the pipeline, which
-    then waits for the very thread that it is ended in: DALI ends the process.
+    then waits for the very thread that it is ended in: DALI ends the process. Another thread drops the pipeline.
     """
     held = [pipeline()]
     try:
         yield
+    except Exception as error:
+        if held[0]:
+            errors_of(held[0]).append(error)
+        raise
     finally:
         _start_dropping()
         _to_drop.put(held)  # the list: this thread must not have the last reference to the pipeline
+
+
+def errors_of(pipeline: Pipeline) -> list[Exception]:
+    """Return the errors of a pipeline's Python functions, of which DALI's own error has the text only.
+
+    They are an attribute of the pipeline. In a table, an error would keep it alive for ever: its traceback leads to it.
+    """
+    errors: list[Exception] = vars(pipeline).setdefault("_detaug_errors", [])
+    return errors
 
 
 def _start_dropping() -> None:
