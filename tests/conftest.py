@@ -25,16 +25,17 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests for a GPU where there is none, and there the slow ones, which are further seeds of the others."""
-    config.hook.pytest_deselected(items=[item for item in items if not runs_here(item)])
-    items[:] = [item for item in items if runs_here(item)]
+    """Leave out tests for a GPU where there is none, and there the slow ones, unless -m names them."""
+    slow = "slow" in config.option.markexpr
+    config.hook.pytest_deselected(items=[item for item in items if not runs_here(item, slow)])
+    items[:] = [item for item in items if runs_here(item, slow)]
 
 
-def runs_here(item: pytest.Item) -> bool:
+def runs_here(item: pytest.Item, slow: bool) -> bool:
     """Return whether a test runs on this machine."""
     if not item.get_closest_marker("gpu"):
         return True
-    return torch.cuda.is_available() and not item.get_closest_marker("slow")
+    return torch.cuda.is_available() and (slow or not item.get_closest_marker("slow"))
 
 
 @pytest.fixture(params=DEVICES)

@@ -57,7 +57,7 @@ def one_epoch(loader: Iterable[Any], skips: int) -> list[Any]:
     return batches
 
 
-@pytest.mark.parametrize("together", [1, 3])
+@pytest.mark.parametrize("together", [3, *slow(1)])
 @pytest.mark.parametrize("how", BREAK)
 def test_evaluation_goes_on_without_a_broken_file(painted: Folder, how: str, together: int, device: str) -> None:
     reader, settings = da.CocoReader(*painted), settings_file(painted, batches_per_group=together)
@@ -89,7 +89,7 @@ def test_what_stood_in_leaves_no_padding(painted: Folder, memory_format: str, de
 
 @pytest.mark.parametrize("recipe", [RECIPE, MIXING], ids=["alone", "mixing"])
 @pytest.mark.parametrize("how", ["truncated", "smaller"])
-@pytest.mark.parametrize("together", [1, 3])
+@pytest.mark.parametrize("together", [3, *slow(1)])
 def test_training_takes_another_image_of_the_epoch(
     painted: Folder, how: str, together: int, recipe: list[da.Op], device: str
 ) -> None:

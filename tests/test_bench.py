@@ -17,6 +17,7 @@ import pytest
 import torch
 from painted_files import Folder
 from PIL import Image, ImageDraw
+from seeds import slow
 
 import detaug as da
 from detaug.bench import bench, draw_chart, format_table, measure
@@ -41,7 +42,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(root / "all.json"), str(root / "JPEGImages")
 
 
-@pytest.mark.parametrize("preset", ["ssd300", "retinanet"])
+@pytest.mark.parametrize("preset", ["retinanet", *slow("ssd300")])
 @pytest.mark.parametrize("make", [loader, by_hand, decode, cached])
 def test_an_epoch_counts_each_image_once(files: tuple[str, str], make: Source, preset: str, device: str) -> None:
     batches = make(Job(*files, batch_size=3, device=device, preset=preset))

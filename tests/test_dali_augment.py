@@ -64,7 +64,10 @@ def run_augment(
 
 
 def assert_as_loaded(ops: list[da.Op], data: Folder, batch_size: int, device: str) -> None:
-    """Compare each image of an epoch with that of a `Loader`: its boxes to 1e-4 px, pixels and labels exactly."""
+    """Compare each image of an epoch with that of a `Loader`: its boxes to 1e-4 px, pixels and labels exactly.
+
+    On a GPU a kernel of its own renders most of the loader's recipes: pixels may differ by a rounding.
+    """
 
     def nodes() -> Any:
         encoded, boxes, labels, image_ids = da.fn.coco(*data, shuffle=False)
@@ -84,7 +87,8 @@ def assert_as_loaded(ops: list[da.Op], data: Folder, batch_size: int, device: st
             image = image if image.shape[0] == 3 else image.transpose(2, 0, 1)
             target = expected.targets()[at]
             assert number == [target["image_id"].item()]
-            assert np.array_equal(image, loaded)
+            rounding = (1 if image.dtype == np.uint8 else 1 / 255 / 0.22) if device == "cuda" else 0
+            assert np.abs(image.astype(float) - loaded).max() <= rounding
             assert labels.tolist() == target["labels"].tolist()
             assert np.abs(boxes - target["boxes"].numpy()).max(initial=0) < 1e-4
             assert np.abs(matrix - expected.matrix[at].numpy()).max() < 1e-4
@@ -330,16 +334,11 @@ def first_batches(painted: Folder, device: str) -> list[list[Samples]]:
 SETTINGS = [
     {"prefetch_queue_depth": 1, "num_threads": 1},
     {"prefetch_queue_depth": 4},
-    {"exec_dynamic": False},
     {"enable_conditionals": True},
 ]
-MORE_SETTINGS = [
-    {"exec_dynamic": False, "enable_conditionals": True, "prefetch_queue_depth": 4, "num_threads": 1},
-    {"enable_memory_stats": True},
-]
 
 
-@pytest.mark.parametrize("settings", [*SETTINGS, *slow(*MORE_SETTINGS)], ids=str)
+@pytest.mark.parametrize("settings", [*SETTINGS, *slow({"enable_memory_stats": True})], ids=str)
 def test_settings_change_nothing(
     settings: dict[str, Any], device: str, painted: Folder, first_batches: list[list[Samples]]
 ) -> None:
@@ -347,11 +346,25 @@ def test_settings_change_nothing(
     assert all(equal(outputs(pipe), batch) for batch in first_batches)
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, *slow({"enable_conditionals": True, "prefetch_queue_depth": 4, "num_threads": 1})], ids=str
+)
+def test_the_older_executor_changes_nothing(settings: dict[str, Any], painted: Folder) -> None:
+    pipe, older = sequence(painted), sequence(painted, exec_dynamic=False, **settings)
+    assert all(equal(outputs(pipe), outputs(older)) for _ in range(8))
+
+
+@pytest.mark.gpu
+def test_the_older_executor_is_refused_on_a_gpu(painted: Folder) -> None:
+    with pytest.raises(da.InputError, match=r"da\.fn needs a pipeline with exec_dynamic=True"):
+        sequence(painted, device="cuda", exec_dynamic=False)
+
+
 def test_checkpointing_changes_nothing_but_the_order_of_later_epochs(
-    painted: Folder, first_batches: list[list[Samples]]
+    device: str, painted: Folder, first_batches: list[list[Samples]]
 ) -> None:
     """DALI's reader shuffles from the second epoch on in another way then."""
-    pipe = sequence(painted, enable_checkpointing=True)
+    pipe = sequence(painted, device=device, enable_checkpointing=True)
     assert all(equal(outputs(pipe), batch) for batch in first_batches[:6])
 
 
@@ -408,7 +421,8 @@ def test_with_an_if(flags: list[bool], inside: bool, device: str) -> None:
 
     images, boxes, left = outputs(training())
     plain = run_augment(ops, painted.images, painted.boxes, labels, units="pixels", device=device)
-    inverted = run_augment(ops, [255 - each for each in painted.images], painted.boxes, labels, units="pixels")
+    black = [255 - each for each in painted.images]
+    inverted = run_augment(ops, black, painted.boxes, labels, units="pixels", device=device)
     for at, flag in enumerate(flags):
         if inside and not flag:
             assert np.array_equal(images[at], painted.images[at])

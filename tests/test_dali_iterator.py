@@ -261,7 +261,9 @@ def test_checkpoints_are_of_whole_turns_and_of_checkpointing_pipelines(painted: 
 # ------------------------------------------------------------------------------------------------ batches
 
 
-@pytest.mark.parametrize("exec_dynamic", [True, False])
+@pytest.mark.parametrize(
+    ("device", "exec_dynamic"), [("cpu", True), ("cpu", False), pytest.param("cuda", True, marks=pytest.mark.gpu)]
+)
 @pytest.mark.parametrize("dense", [True, False])
 def test_batches_stay_as_they_were(exec_dynamic: bool, dense: bool, device: str, painted: Folder) -> None:
     """While the iterator goes on, after its end, and when others are written into."""

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
+from seeds import slow
 
 import detaug as da
 from detaug.boxes.views import Views, start_offsets
@@ -289,7 +290,9 @@ def both(request: pytest.FixtureRequest, painted: Folder, monkeypatch: pytest.Mo
     return make
 
 
-@pytest.mark.parametrize("options", [{}, {"train": False}, {"cache": "device"}, {"pad_to_multiple": 7}], ids=repr)
+@pytest.mark.parametrize(
+    "options", [{}, {"cache": "device"}, *slow({"train": False}, {"pad_to_multiple": 7})], ids=repr
+)
 def test_the_loaders_batches(both: Any, options: dict[str, Any]) -> None:
     ours, others = both(**options)
     for a, b in zip(ours, others, strict=True):
@@ -309,7 +312,7 @@ def test_large_files_that_wait_decoded_leave_memory_free(side: int, gigabytes: f
     assert images * side**2 * 3 < gigabytes * 1e9
 
 
-@pytest.mark.parametrize("together", [2, 5])
+@pytest.mark.parametrize("together", [5, *slow(2)])
 @pytest.mark.parametrize("name", ["one size", "several sizes", "mosaic"])
 def test_batches_made_together_are_those_made_alone(
     name: str, together: int, painted: Folder, everywhere: None
@@ -348,7 +351,7 @@ def test_a_batch_again(
     assert all(same(batch, loader.replay(batch)) for batch in loader)
 
 
-@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("train", [True, *slow(False)])
 def test_broken_files(both: Any, train: bool, painted: Folder) -> None:
     (painted[0] / "04.png").write_bytes(b"no image")
     Image.new("RGB", (10, 10)).save(painted[0] / "13.png")  # smaller than the json says
@@ -375,7 +378,7 @@ def test_images_last_until_they_are_painted(painted: Folder, cache: Literal["dev
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("behind", [(0, 1, 2), (1, 2)])
+@pytest.mark.parametrize("behind", [(0, 1, 2), *slow(((1, 2),))])
 @pytest.mark.parametrize("recipe", ["one size", "turned"])
 def test_batches_may_be_taken_on_other_streams(painted: Folder, recipe: str, behind: tuple[int, ...]) -> None:
     """What is taken on one that is behind lasts until it is read there, also where it is let go of at once."""

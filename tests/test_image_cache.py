@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from painted_files import Folder, paint_files, same, write_coco
 from PIL import Image
+from seeds import slow
 
 import detaug as da
 from detaug.loading import image_cache
@@ -40,7 +41,7 @@ def ids(batches: list[da.Batch]) -> list[int]:
 
 
 @pytest.mark.parametrize("recipe", [RECIPE, TURNED], ids=["upright", "turned"])
-@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("train", [True, *slow(False)])
 def test_batches_are_those_without_a_cache(painted: Folder, train: bool, recipe: list[da.Op], device: str) -> None:
     reader = da.CocoReader(*painted)
     read, kept = (da.Loader(reader, recipe, 4, train=train, device=device, cache=cache) for cache in (None, "device"))
@@ -91,7 +92,7 @@ def test_shards_keep_what_they_evaluate(painted: Folder, caches: list[ImageCache
     assert [(cache.offsets >= 0).sum() for cache in caches] == [11, 10]
 
 
-@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("train", [True, *slow(False)])
 def test_broken_files_are_skipped(painted: Folder, train: bool, device: str) -> None:
     for name in ("13.png", "02.png"):
         (painted[0] / name).write_bytes(b"no image")

@@ -15,7 +15,7 @@ from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
 from detaug.converters.findings.errors import InputError
-from detaug.dali.batch_planner import BatchPlanner, Units, ones_for
+from detaug.dali.batch_planner import BatchPlanner, Units
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import Node, Op
@@ -78,15 +78,10 @@ def augment_to(
 ) -> tuple[Node, ...]:
     """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors."""
     _check_nodes(images, boxes, labels, columns)
-    if not Pipeline.current().exec_async:
-        raise InputError(
-            "da.fn needs a pipeline with exec_async=True, DALI's default: without it Python functions of two pipelines "
-            "may wait for each other for ever"
-        )
-    labels = _ones(boxes) if labels is None else labels
-    given = [] if boxes is None else [boxes, labels, *columns]
+    _check_pipeline(images)
+    given = [node for node in (boxes, labels, *columns) if node is not None]
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
-    planner = BatchPlanner(recipe, seed, units, output_units, len(columns) + 1, return_matrix, name)
+    planner = BatchPlanner(recipe, seed, units, output_units, labels is not None, len(columns), return_matrix, name)
     planned: Any = fn.python_function(
         images.shape(dtype=types.INT32),
         fn.random.uniform(range=[0.0, 1.0], shape=[4], seed=seed),
@@ -101,6 +96,21 @@ def augment_to(
     return (image, *planned[: planner.box_outputs])
 
 
+def _check_pipeline(images: Node) -> None:
+    """Raise InputError for a pipeline whose settings do not let it run Python functions."""
+    pipeline = Pipeline.current()
+    if not pipeline.exec_async:
+        raise InputError(
+            "da.fn needs a pipeline with exec_async=True, DALI's default: without it Python functions of two pipelines "
+            "may wait for each other for ever"
+        )
+    if images.device == "gpu" and not pipeline.exec_dynamic:
+        raise InputError(
+            "da.fn needs a pipeline with exec_dynamic=True, DALI's default, for images on the GPU: "
+            "their sizes are read on the CPU"
+        )
+
+
 def _check_nodes(images: Node, boxes: Node | None, labels: Node | None, columns: Sequence[Node]) -> None:
     """Raise InputError for what cannot be the images, the boxes, the labels and the columns of a pipeline."""
     check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
@@ -112,11 +122,6 @@ def _check_nodes(images: Node, boxes: Node | None, labels: Node | None, columns:
         check(name, f"a node on the {node.device.upper()}", node.device == "cpu", "on the CPU")
     if boxes is None and given:
         raise InputError(f"{', '.join(given)} must come with boxes, got boxes=None")
-
-
-def _ones(boxes: Node | None) -> Node | None:
-    """Return the labels of boxes that have none."""
-    return None if boxes is None else fn.python_function(boxes, function=ones_for, num_outputs=1)
 
 
 def checked_recipe(ops: Iterable[Op], seed: int, units: Units) -> Recipe:

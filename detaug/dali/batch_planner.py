@@ -41,13 +41,16 @@ class BatchBoxes(NamedTuple):
 
 @dataclass(eq=False)
 class BatchPlanner:
-    """Plans one batch at a time. `units` and `output_units` are of boxes; `columns`: their number, with labels."""
+    """Plans one batch at a time. `units` and `output_units` are of boxes."""
 
     recipe: Recipe
     seed: int
     units: Units
     output_units: Units
+    has_labels: bool
+    """Whether labels are given; otherwise they are 1."""
     columns: int
+    """The number of columns, without labels."""
     return_matrix: bool
     name: str
     """The function that the user called, for errors."""
@@ -58,7 +61,7 @@ class BatchPlanner:
     @property
     def box_outputs(self) -> int:
         """Return the number of outputs before the inputs of the recipe's graph."""
-        return 1 + self.return_matrix + self.columns
+        return 2 + self.return_matrix + self.columns
 
     @property
     def outputs(self) -> int:
@@ -81,6 +84,8 @@ class BatchPlanner:
     def _plan(self, shapes: Samples, random: Samples, given: tuple[Samples, ...]) -> tuple[Samples, ...]:
         size = np.array([shape[:2] for shape in shapes], np.float64)
         _check_images(self.recipe, shapes)
+        if given and not self.has_labels:
+            given = given[0], [np.ones(boxes.shape[:1], np.int32) for boxes in given[0]], *given[1:]
         rows = _rows(given) if given else _no_boxes(len(shapes))
         rows = rows._replace(boxes=_relative(rows, size, self.units))
         rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
@@ -189,11 +194,6 @@ def _in_batch(error: Exception, place: str) -> Exception:
     kind = type(error) if isinstance(error, InputError | OpError) else RuntimeError
     text = str(error) if kind is type(error) else f"{type(error).__name__}: {error}"
     return kind(f"{place}: {text}")
-
-
-def ones_for(boxes: Array) -> Array:
-    """Return the labels of boxes that have none: 1 for each."""
-    return np.ones(len(boxes), np.int32)
 
 
 def _split(column: Array, counts: Ints) -> Samples:

@@ -43,7 +43,7 @@ def paste(
     >>> print(images.shape())
     [(681, 907, 3), (640, 961, 3)]
     """
-    return _apply("paste", RandomZoomOut(max_ratio, p, fill), images, boxes, labels, seed, units)
+    return _apply("paste", [RandomZoomOut(max_ratio, p, fill)], images, boxes, labels, seed, units)
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
@@ -73,7 +73,7 @@ def random_bbox_crop(
     [(363, 258, 3), (114, 225, 3)] [(3,), (1,)]
     """
     op = RandomIoUCrop(tuple(thresholds), scaling, aspect_ratio, allow_no_crop=allow_no_crop)
-    return _apply("random_bbox_crop", op, images, boxes, labels, seed, units)
+    return _apply("random_bbox_crop", [op], images, boxes, labels, seed, units)
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
@@ -100,8 +100,8 @@ def flip(
     >>> print(np.array(boxes.at(0)).round(2)[0])
     [0.47 0.19 0.78 0.69]
     """
-    ops = RandomHorizontalFlip(horizontal), RandomVerticalFlip(vertical)
-    return _apply_all("flip", ops, images, boxes, labels, seed, units)
+    ops: list[Op] = [RandomHorizontalFlip(horizontal), RandomVerticalFlip(vertical)]
+    return _apply("flip", ops, images, boxes, labels, seed, units)
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
@@ -129,14 +129,10 @@ def resize(
     >>> print(images.shape())
     [(300, 300, 3), (300, 300, 3)]
     """
-    return _apply("resize", Resize(size, max_size=max_size), images, boxes, labels, seed, units)
+    return _apply("resize", [Resize(size, max_size=max_size)], images, boxes, labels, seed, units)
 
 
-def _apply(name: str, op: Op, images: Node, boxes: Node, labels: Node, seed: int, units: Units) -> Three:
-    return _apply_all(name, (op,), images, boxes, labels, seed, units)
-
-
-def _apply_all(name: str, ops: Sequence[Op], images: Node, boxes: Node, labels: Node, seed: int, units: Units) -> Three:
+def _apply(name: str, ops: list[Op], images: Node, boxes: Node, labels: Node, seed: int, units: Units) -> Three:
     recipe = checked_recipe(ops, seed, units)
     image, after, kept = augment_to(units, images, boxes, labels, recipe, seed, units, name=f"da.fn.{name}")
     return image, after, kept
