@@ -46,24 +46,31 @@ class Task(NamedTuple):
 def loader(task: Task) -> Iterator[int]:
     """Yield the number of images of each batch of `da.Loader`."""
     reader = da.CocoReader(task.images, task.annotations)
+    batches = da.Loader(reader, da.presets.ssd300(), task.batch_size, device=task.device)
     for _ in count():
-        for batch in da.Loader(reader, da.presets.ssd300(), task.batch_size, device=task.device):
+        for batch in batches:
             yield len(batch)
 
 
-def augment(task: Task) -> Iterator[int]:
+def augment(task: Task, with_shapes: bool = True) -> Iterator[int]:
     """Yield the number of images of each batch of `da.DaliIterator`, from pipelines with `da.fn.augment`."""
 
     def graph(number: int) -> tuple[Any, ...]:
         shard = (number, task.pipelines)
         encoded, boxes, labels, image_ids = da.fn.coco(task.images, task.annotations, shard=shard, name="coco")
         decoded = fn.decoders.image(encoded, device="cpu" if task.device == "cpu" else "mixed")
-        return *da.fn.augment(decoded, boxes, labels, da.presets.ssd300(), seed=number), image_ids
+        shapes = fn.peek_image_shape(encoded) if with_shapes else None
+        return *da.fn.augment(decoded, boxes, labels, da.presets.ssd300(), seed=number, shapes=shapes), image_ids
 
     iterator = da.DaliIterator(_pipelines(task, graph), reader_name="coco")
     for _ in count():
         for batch in iterator:
             yield len(batch)
+
+
+def augment_without_shapes(task: Task) -> Iterator[int]:
+    """Yield the same, from pipelines that read the sizes from the decoded images."""
+    return augment(task, with_shapes=False)
 
 
 def by_hand(task: Task) -> Iterator[int]:
@@ -96,7 +103,9 @@ ROWS: dict[str, tuple[Callable[[Task], Iterator[int]], int]] = {
     "loader": (loader, 1),
     "augment, 1 pipeline": (augment, 1),
     "by hand, 1 pipeline": (by_hand, 1),
+    "augment without shapes, 1 pipeline": (augment_without_shapes, 1),
     "augment, 3 pipelines": (augment, 3),
+    "augment without shapes, 3 pipelines": (augment_without_shapes, 3),
     "by hand, 3 pipelines": (by_hand, 3),
 }
 """The function of each row and the number of its pipelines."""
@@ -168,7 +177,11 @@ def compare(servers: list[Server], seconds: float, turns: int) -> None:
             found[server.name].append(server.measure(seconds))
     rates = {name: [rate for rate, _ in each] for name, each in found.items()}
     for name, each in found.items():
-        others = [other for other in ("loader", name.replace("augment", "by hand")) if other in rates and other != name]
+        others = [
+            other
+            for other in ("loader", name.replace("augment", "by hand").replace(" without shapes", ""))
+            if other in rates and other != name
+        ]
         ratios = [f"{_ratio(rates[name], rates[other])} of {other}" for other in others if "by hand" not in name]
         cpu = f"{median(cpu for _, cpu in each):.2f} CPU s/1000"
         rate = f"{median(rates[name]):,.0f} images/s ({min(rates[name]):,.0f} to {max(rates[name]):,.0f})"

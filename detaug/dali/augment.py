@@ -32,6 +32,7 @@ def augment(
     seed: int = 0,
     units: Units = "relative",
     columns: Sequence[Node] = (),
+    shapes: Node | None = None,
     return_matrix: bool = False,
 ) -> tuple[Node, ...]:
     """Run a recipe inside a DALI pipeline; return images, boxes, labels, then the matrix if wanted, then the columns.
@@ -41,7 +42,9 @@ def augment(
     size that the other ops give them. `units` of the given boxes: "relative" to the image, 0..1, or "pixels".
     `seed`: the same one gives the same draws, whatever the prefetch depth, the threads and the executor. Give pipelines
     that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
-    track ids: where a box is dropped, its row is too. `return_matrix`: also return (2, 3), or (3, 3) for a recipe with
+    track ids: where a box is dropped, its row is too. `shapes`: (2,) or more numbers, height and width of each image
+    first, on the CPU, such as `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
+    `return_matrix`: also return (2, 3), or (3, 3) for a recipe with
     perspective: source pixels -> output pixels, for points (x, y, 1).
 
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
@@ -60,7 +63,9 @@ def augment(
     (3, 300, 300) [1, 2, 2, 3]
     """
     recipe = checked_recipe(ops, seed, units)
-    return augment_to("pixels", images, boxes, labels, recipe, seed, units, columns, return_matrix=return_matrix)
+    return augment_to(
+        "pixels", images, boxes, labels, recipe, seed, units, columns, shapes=shapes, return_matrix=return_matrix
+    )
 
 
 def augment_to(
@@ -73,19 +78,21 @@ def augment_to(
     units: Units,
     columns: Sequence[Node] = (),
     *,
+    shapes: Node | None = None,
     return_matrix: bool = False,
     name: str = "da.fn.augment",
 ) -> tuple[Node, ...]:
     """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors."""
-    _check_nodes(images, boxes, labels, columns)
-    _check_pipeline(images)
-    given = [node for node in (boxes, labels, *columns) if node is not None]
+    given = _given(boxes, labels, columns)
+    _check_nodes(images, given if shapes is None else {**given, "shapes": shapes})
+    _check_pipeline(images if shapes is None else shapes)
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
+    images, shapes = (images, images.shape(dtype=types.INT32)) if shapes is None else _of_shapes(images, shapes)
     planner = BatchPlanner(recipe, seed, units, output_units, labels is not None, len(columns), return_matrix, name)
     planned: Any = fn.python_function(
-        images.shape(dtype=types.INT32),
+        shapes,
         fn.random.uniform(range=[0.0, 1.0], shape=[4], seed=seed),
-        *given,
+        *given.values(),
         function=planner,
         batch_processing=True,
         num_outputs=planner.outputs,
@@ -96,7 +103,13 @@ def augment_to(
     return (image, *planned[: planner.box_outputs])
 
 
-def _check_pipeline(images: Node) -> None:
+def _of_shapes(images: Node, shapes: Node) -> tuple[Node, Node]:
+    """Return images, whose pipeline fails if they are not of these shapes, and the shapes (H, W, 3)."""
+    shapes = fn.cat(fn.cast(shapes[:2], dtype=types.INT32), types.Constant([3], dtype=types.INT32, device="cpu"))
+    return fn.reshape(images, shape=shapes, layout="HWC"), shapes
+
+
+def _check_pipeline(source_of_shapes: Node) -> None:
     """Raise InputError for a pipeline whose settings do not let it run Python functions."""
     pipeline = Pipeline.current()
     if not pipeline.exec_async:
@@ -104,24 +117,29 @@ def _check_pipeline(images: Node) -> None:
             "da.fn needs a pipeline with exec_async=True, DALI's default: without it Python functions of two pipelines "
             "may wait for each other for ever"
         )
-    if images.device == "gpu" and not pipeline.exec_dynamic:
+    if source_of_shapes.device == "gpu" and not pipeline.exec_dynamic:
         raise InputError(
             "da.fn needs a pipeline with exec_dynamic=True, DALI's default, for images on the GPU: "
-            "their sizes are read on the CPU"
+            "their sizes are read on the CPU; or give shapes=fn.peek_image_shape(encoded)"
         )
 
 
-def _check_nodes(images: Node, boxes: Node | None, labels: Node | None, columns: Sequence[Node]) -> None:
-    """Raise InputError for what cannot be the images, the boxes, the labels and the columns of a pipeline."""
+def _given(boxes: Node | None, labels: Node | None, columns: Sequence[Node]) -> dict[str, Node]:
+    """Return the nodes with a row for each box, by the names that errors have for them."""
     check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
     rows = {"boxes": boxes, "labels": labels, **{f"columns[{at}]": column for at, column in enumerate(columns)}}
     given = {name: node for name, node in rows.items() if node is not None}
-    for name, node in {"images": images, **given}.items():
-        check(name, type(node).__name__, isinstance(node, DataNode), "the output of a DALI operator")
-    for name, node in given.items():
-        check(name, f"a node on the {node.device.upper()}", node.device == "cpu", "on the CPU")
     if boxes is None and given:
         raise InputError(f"{', '.join(given)} must come with boxes, got boxes=None")
+    return given
+
+
+def _check_nodes(images: Node, on_cpu: dict[str, Node]) -> None:
+    """Raise InputError for what cannot be the images, or the further nodes, of a pipeline."""
+    for name, node in {"images": images, **on_cpu}.items():
+        check(name, type(node).__name__, isinstance(node, DataNode), "the output of a DALI operator")
+    for name, node in on_cpu.items():
+        check(name, f"a node on the {node.device.upper()}", node.device == "cpu", "on the CPU")
 
 
 def checked_recipe(ops: Iterable[Op], seed: int, units: Units) -> Recipe:
