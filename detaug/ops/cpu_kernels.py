@@ -52,15 +52,12 @@ def apply_kernels(
 def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
     """Run samples on as many threads as the pipeline has: torch releases the GIL while it computes."""
     pipeline = Pipeline.current()
-    count = pipeline.num_threads
-    pool = _pools[pipeline] = _pools.get(pipeline) or make_thread_pool(count)
+    pool = _pools[pipeline] = _pools.get(pipeline) or make_thread_pool(pipeline.num_threads)
     reference = ref(pipeline)
 
     def batch(*columns: list[Array]) -> list[Array]:
-        samples = list(zip(*columns, strict=True))
         with running_in(reference):
-            parts = list(pool.map(lambda first: [sample(*each) for each in samples[first::count]], range(count)))
-        return [parts[at % count][at // count] for at in range(len(samples))]
+            return list(pool.map(sample, *columns))
 
     return batch
 
