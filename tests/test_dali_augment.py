@@ -134,7 +134,7 @@ def test_other_sizes_than_those_given_end_the_pipeline() -> None:
         shapes = given([np.array([40, 50]), np.array([40, 51])])
         return da.fn.augment(given(PHOTOS[:2]), None, None, [da.Resize((30, 40))], shapes=shapes)
 
-    with pytest.raises(RuntimeError, match="Sample index: *1\n"):
+    with pytest.raises(RuntimeError, match=r"Sample index: *1\n"):
         make(nodes, 2).run()
 
 
