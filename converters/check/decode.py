@@ -6,7 +6,6 @@ Most broken images make DALI raise an error and end its pipeline. Some end the w
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.converters.conversion.progress import Progress
+from detaug.converters.files.processes import child_environment
 
 _BATCH_SIZE = 32
 _COMMAND = f"from detaug.converters.check.decoder import serve; serve({_BATCH_SIZE})"
@@ -76,9 +76,8 @@ class _DecodingProcess:
 
 
 def _start() -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # it may not be installed
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-c", _COMMAND], stdin=pipe, stdout=pipe, text=True, env=environment)
+    command, pipe, environment = [sys.executable, "-c", _COMMAND], subprocess.PIPE, child_environment()
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
     try:
         _receive(process)
     except EOFError:

@@ -44,14 +44,19 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
             yield from threads.map(call, items)
 
 
+def child_environment() -> dict[str, str]:
+    """Return the environment for a new Python process that imports the same modules as this one."""
+    paths = [path for path in sys.path if path]  # "" is the working folder, which `python -c` and `-m` add themselves
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}  # detaug may not be installed
+
+
 def _start(function: Callable[[T], R], stack: ExitStack) -> Process:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # it may not be installed
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         [sys.executable, "-c", _COMMAND],
         stdin=pipe,
         stdout=pipe,
-        env=environment,
+        env=child_environment(),
         start_new_session=True,  # Ctrl-C is for this process, which ends the others
     )
     stack.enter_context(process)

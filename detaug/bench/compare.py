@@ -7,7 +7,6 @@ all of them. Their batches are compared before anything is timed.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ import torch
 from detaug.bench.jobs import Job
 from detaug.bench.measure import Result
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
+from detaug.converters.files.processes import child_environment
 from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
 from detaug.loading.devices import resolve_device
@@ -102,8 +102,7 @@ def in_own_process(where: str, job: Job) -> Result:
     Raises InputError for wrong input; RuntimeError with all that the process wrote to stderr for a bug.
     """
     command = [sys.executable, "-m", "detaug.bench.worker", where, json.dumps(asdict(job))]
-    paths = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
     if done.returncode:
         raise RuntimeError(f"{where} failed with exit code {done.returncode}:\n{done.stderr}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
