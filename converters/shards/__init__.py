@@ -1,0 +1,1 @@
+"""Shards of images: TFRecord and WebDataset."""
