@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.coco.table import Ints, Mask, Table
+from detaug.converters.coco.writer import document_text
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.entries import Findings, Where
 from detaug.converters.findings.errors import AnnotationError
@@ -21,8 +20,6 @@ from detaug.converters.findings.text import counted
 
 Row = dict[str, Any]
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_ROWS_AT_ONCE = 1000
 _REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated"}
 """Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image."""
 
@@ -74,8 +71,9 @@ def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Clean
     new_ids = _new_ids(table, errors, usable["annotations"])
     usable["images"][list(joined)] = False
     _refuse_empty(table, usable)
-    changes = _changes(table, usable["annotations"], new_ids, joined)
-    write_atomically(path, _text(table.coco.document, usable, changes))
+    changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined)}
+    rows = {str(where): _rows(table, where, mask, changes.get(where, {})) for where, mask in usable.items()}
+    write_atomically(path, document_text(table.coco.document, rows))
     left_out = {where: int((~mask).sum()) for where, mask in usable.items()}
     left_out["images"] -= len(joined)
     with_images = int((with_category & ~usable["annotations"]).sum())
@@ -156,42 +154,6 @@ def _refuse_empty(table: Table, usable: dict[Where, Mask]) -> None:
             raise AnnotationError(f"{table.path}: none of its {where} can be used, so no clean json was written")
 
 
-def _text(document: Row, usable: dict[Where, Mask], changes: dict[int, Row]) -> Iterator[str]:
-    """Yield the document with its usable rows, its keys in their order."""
-    opening = "{"
-    for key, value in document.items():
-        yield f"{opening}{_encode(key)}:"
-        if key in usable:
-            yield from _rows_text(value, np.flatnonzero(usable[key]).tolist(), changes if key == "annotations" else {})
-        else:
-            yield _encoded(value)
-        opening = ",\n"
-    yield "}\n"
-
-
-def _rows_text(rows: list[Row], usable: list[int], changes: dict[int, Row]) -> Iterator[str]:
-    """Yield rows as a json list, a thousand on each line."""
-    separator = "["
-    for start in range(0, len(usable), _ROWS_AT_ONCE):
-        chosen = usable[start : start + _ROWS_AT_ONCE]
-        yield separator
-        yield _encoded([rows[at] | changes[at] if at in changes else rows[at] for at in chosen])[1:-1]
-        separator = ",\n"
-    yield "]" if usable else "[]"
-
-
-def _encoded(value: Any) -> str:
-    try:
-        return _encode(value)
-    except ValueError:  # json has no NaN and Infinity
-        return _encode(_without_nan(value))
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list):
-        return [_without_nan(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    return value
+def _rows(table: Table, where: Where, usable: Mask, changes: dict[int, Row]) -> Iterator[Row]:
+    rows = table.coco.document[where]
+    return (rows[at] | changes[at] if at in changes else rows[at] for at in np.flatnonzero(usable).tolist())

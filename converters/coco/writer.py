@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Any
 
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike
@@ -75,3 +77,46 @@ def _rows_text(rows: Iterable[Row]) -> Iterator[str]:
         yield separator
         yield _encode(batch)[1:-1]
         separator = ",\n"
+
+
+def document_text(document: Mapping[str, object], rows: Mapping[str, Iterable[Row]]) -> Iterator[str]:
+    """Yield a whole json document, its keys in their order, with other rows in some of its lists.
+
+    rows: by the list's key; generators are read a thousand rows at a time, each on one line. See `json_text` for NaN.
+    """
+    opening = "{"
+    for key, value in document.items():
+        yield f"{opening}{_encode(key)}:"
+        if key in rows:
+            yield from _list_text(iter(rows[key]))
+        else:
+            yield json_text(value)
+        opening = ",\n"
+    yield "}\n"
+
+
+def _list_text(rows: Iterator[Row]) -> Iterator[str]:
+    separator = "["
+    while batch := list(islice(rows, _ROWS_AT_ONCE)):
+        yield separator
+        yield json_text(batch)[1:-1]
+        separator = ",\n"
+    yield "[]" if separator == "[" else "]"
+
+
+def json_text(value: object) -> str:
+    """Return a value as compact json; NaN and infinity, which json does not have, become null."""
+    try:
+        return _encode(value)
+    except ValueError:
+        return _encode(_without_nan(value))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    return value
