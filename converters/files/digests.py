@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 
 from detaug.converters.files.paths import PathLike
@@ -19,6 +19,11 @@ def digest(path: PathLike) -> bytes:
         while block := file.read(1 << 20):
             state.update(block)
     return state.digest()
+
+
+def short_digest(*parts: bytes) -> str:
+    """Return 16 hexadecimal digits that are equal for the same bytes, whatever parts they come in."""
+    return sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def group_equal(fingerprints: Sequence[Fingerprint | None]) -> dict[Fingerprint, list[int]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from detaug.bench.jobs import Job, MadeBatch, new_images
 from detaug.gpu.fused_kernel import kernel_for
+from detaug.loading.decoding import inputs
 from detaug.loading.devices import resolve_device
 from detaug.loading.image_cache import decoding_workers
 from detaug.loading.loader import Loader
@@ -54,11 +55,11 @@ def decode(job: Job) -> Iterator[MadeBatch]:
     steps = -(-len(order) // job.batch_size)
     batches = cycle(enumerate(np.resize(order, (steps, job.batch_size))))
     running: deque[tuple[PipelineWorker, list[int]]] = deque()
-    for worker in cycle(decoding_workers(job.batch_size * settings.batches_per_group, device, settings)):
+    for worker in cycle(decoding_workers(reader, job.batch_size * settings.batches_per_group, device, settings)):
         if len(running) == settings.pipelines * settings.depth:
             first, counts = running.popleft()
             first.finish()
             yield from (MadeBatch(None, None, None, new) for new in counts)
         group = [next(batches) for _ in range(settings.batches_per_group)]
-        worker.start(reader.inputs(np.concatenate([rows for _, rows in group])))
+        worker.start(inputs(reader, np.concatenate([rows for _, rows in group])))
         running.append((worker, [new_images(len(order), step, job.batch_size) for step, _ in group]))

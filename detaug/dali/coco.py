@@ -18,9 +18,10 @@ from nvidia.dali.pipeline import do_not_convert
 
 from detaug.boxes.views import Ints
 from detaug.converters.findings.errors import InputError
+from detaug.loading.decoding import of_size
 from detaug.ops.arguments import check, is_whole, is_wholes
 from detaug.ops.op import Node
-from detaug.sources.coco_reader import CocoReader, of_size
+from detaug.sources.coco_reader import CocoReader
 
 _BLOCK = 2048  # images whose boxes are padded to one length at a time
 _ANNOTATION = '{"image_id":%d,"category_id":%d,"bbox":[%.9g,%.9g,%.9g,%.9g]}'  # 9 digits decide a float32

@@ -5,18 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from detaug.boxes.views import Bools, Ints
 from detaug.converters.findings.errors import InputError
+from detaug.loading.decoding import decoded, inputs
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.ops.dali_internals import is_of_device, reason_of
-from detaug.sources.coco_reader import CocoReader, decoded
+from detaug.sources.source import Source
 
 _FILE_OPERATORS = ("fn.io.file.read", "fn.peek_image_shape", "fn.reshape", "fn.decoders.image")
 """The operators of `decoded`: where they fail, a file may be at fault."""
@@ -55,7 +57,7 @@ class SkippedImages:
     `check_batch` raises the error at the batch that has it.
     """
 
-    def __init__(self, reader: CocoReader, images: Ints, *, skip: bool, max_skipped: float) -> None:
+    def __init__(self, reader: Source, images: Ints, *, skip: bool, max_skipped: float) -> None:
         """Skip the missing ones of `images`, those of the shard. Raises AnnotationError if none may be skipped."""
         self._reader, self._images, self._skip, self._max_skipped = reader, len(images), skip, max_skipped
         self._indices: dict[int, None] = {}
@@ -91,7 +93,7 @@ class SkippedImages:
         if len(self._indices) > self._max_skipped * self._images:
             lost = f"{len(self._indices)} of {self._images} images cannot be used"
             limit = f"more than max_skipped={self._max_skipped}"
-            raise DataError(f"{lost}, {limit}, the last: {first_three(files)}; {remedy(self._reader)}")
+            raise DataError(f"{lost}, {limit}, the last: {first_three(files)}; {self._reader.remedy}")
         for reason in files.values():
             warnings.warn(f"{reason}; skipped", stacklevel=2)
 
@@ -129,7 +131,7 @@ class SkippedImages:
         self._indices = dict.fromkeys([*indices, *self._missing, *self._found_by_cache])
 
 
-def files_behind(error: Exception, reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
+def files_behind(error: Exception, reader: Source, indices: Ints, device: torch.device) -> BadFiles:
     """Return the files that made a pipeline fail. Raises `error` itself if no file is at fault (decision 14)."""
     indices = np.unique(indices)
     if _is_of_files(error) and (found := _unreadable(reader, indices) or _undecodable(reader, indices, device)):
@@ -142,48 +144,50 @@ def _is_of_files(error: Exception) -> bool:
     return any(f"{name}`" in str(error) for name in _FILE_OPERATORS) and not is_of_device(error)
 
 
-def _unreadable(reader: CocoReader, indices: Ints) -> BadFiles:
+def _unreadable(reader: Source, indices: Ints) -> BadFiles:
     """Return the files that do not exist, that Pillow does not decode, or that have another size than the json says."""
     with ThreadPoolExecutor() as pool:  # Pillow decodes outside of Python's lock
         reasons = pool.map(lambda index: _why_unreadable(reader, index), indices.tolist())
         return {index: reason for index, reason in zip(indices.tolist(), reasons, strict=True) if reason}
 
 
-def _why_unreadable(reader: CocoReader, index: int) -> str | None:
+def _why_unreadable(reader: Source, index: int) -> str | None:
     path = reader.path(index)
     try:
-        with Image.open(path) as image:
+        with Image.open(BytesIO(reader.read(index))) as image:
             image.load()
     except FileNotFoundError:
         return f"{path} does not exist any more"
+    except UnidentifiedImageError:
+        return f"{path}: does not decode (cannot identify image file)"
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as failure:
         return f"{path}: does not decode ({failure})"
     width, height = image.size[:: -1 if image.getexif().get(0x0112, 1) >= 5 else 1]
     return None if (height, width) == tuple(reader.sizes[index]) else _wrong_size(reader, index, height, width)
 
 
-def _undecodable(reader: CocoReader, indices: Ints, device: torch.device) -> BadFiles:
+def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFiles:
     """Return the files that only DALI does not decode; none if it decodes no image at all: the fault is not theirs."""
-    found, worker = BadFiles(), _decoding_worker(device)
+    found, worker = BadFiles(), _decoding_worker(reader, device)
     for index in indices:
         try:
-            worker.start(reader.inputs(index[None]))
+            worker.start(inputs(reader, index[None]))
             worker.finish()
         except DALI_ERRORS as error:  # a pipeline cannot be used after an error
             found[int(index)] = f"{reader.path(index)}: DALI does not decode it ({reason_of(error)})"
             worker.close()
-            worker = _decoding_worker(device)
+            worker = _decoding_worker(reader, device)
     worker.close()
     return found if len(found) < len(indices) else BadFiles()
 
 
-def _decoding_worker(device: torch.device) -> PipelineWorker:
-    return PipelineWorker(lambda: [decoded(device.type).shape()], 1, 1, device)
+def _decoding_worker(reader: Source, device: torch.device) -> PipelineWorker:
+    return PipelineWorker(lambda: [decoded(reader, device.type).shape()], 1, 1, device)
 
 
-def bad_files_error(files: BadFiles, reader: CocoReader) -> DataError:
+def bad_files_error(files: BadFiles, reader: Source) -> DataError:
     """Return the error that names the first files, and the remedy."""
-    return DataError(f"{first_three(files)}; {remedy(reader)}")
+    return DataError(f"{first_three(files)}; {reader.remedy}")
 
 
 def first_three(files: BadFiles) -> str:
@@ -192,14 +196,9 @@ def first_three(files: BadFiles) -> str:
     return "; ".join(islice(files.values(), 3)) + more
 
 
-def remedy(reader: CocoReader) -> str:
-    """Return the command that writes a json without the broken images."""
-    return f"detaug check {reader.annotations} {reader.images} --decode --clean OUT.json leaves out what is broken"
-
-
-def _wrong_size(reader: CocoReader, index: int, height: int, width: int) -> str:
+def _wrong_size(reader: Source, index: int, height: int, width: int) -> str:
     expected = reader.sizes[index]
     return (
-        f"{reader.path(index)} has {width} x {height} pixels, {reader.annotations} says {expected[1]} x {expected[0]}, "
+        f"{reader.path(index)} has {width} x {height} pixels, {reader.origin} says {expected[1]} x {expected[0]}, "
         "so its boxes would be misplaced"
     )

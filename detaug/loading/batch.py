@@ -55,6 +55,8 @@ class Batch:
     """The number of boxes of each of the N images."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
     """For each op what it drew, by name: arrays whose first axis is N. None unless the loader has return_params."""
+    classes: Tensor | None = None
+    """(N,) int64, 0..K-1: the class of each image as a whole; None for a source without."""
     extra: dict[str, Tensor] = field(default_factory=dict)
     """Further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
 

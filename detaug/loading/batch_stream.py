@@ -174,6 +174,7 @@ class BatchStream:
             matrix=targets.matrix,
             counts=targets.counts,
             params=params if self._planner.return_params else None,
+            classes=None if reader.classes is None else torch.from_numpy(reader.classes[indices]),
         )
 
     @contextmanager

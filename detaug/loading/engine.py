@@ -12,7 +12,7 @@ from detaug.loading.bad_files import BadFilesFound, files_behind
 from detaug.loading.pipeline import DALI_ERRORS, NoPipeline, PipelineWorker, Worker
 from detaug.loading.renderers import Job, Renderer
 from detaug.loading.settings import Settings
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 
 class InFlight(NamedTuple):
@@ -26,7 +26,7 @@ class Engine:
     """The pipelines, and the jobs that are in flight. `batch_size`: images of one batch."""
 
     def __init__(
-        self, renderer: Renderer, reader: CocoReader, settings: Settings, batch_size: int, device: torch.device
+        self, renderer: Renderer, reader: Source, settings: Settings, batch_size: int, device: torch.device
     ) -> None:
         self.renderer, self.reader, self.settings, self.device = renderer, reader, settings, device
         self.group_size = batch_size * settings.batches_per_group

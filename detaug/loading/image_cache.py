@@ -15,10 +15,11 @@ from detaug.boxes.views import Ints
 from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_memory
 from detaug.loading.bad_files import BadFiles, files_behind
+from detaug.loading.decoding import decoded, inputs
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.settings import Settings
 from detaug.ops.op import Node
-from detaug.sources.coco_reader import CocoReader, decoded
+from detaug.sources.source import Source
 
 DECODE_BATCH = 64
 """Images that are decoded as one batch."""
@@ -38,21 +39,21 @@ class ImageCache:
 
     def __init__(
         self,
-        reader: CocoReader,
+        source: Source,
         indices: Ints,
         device: torch.device,
         settings: Settings,
         skip: Callable[[BadFiles], None],
     ) -> None:
         indices = np.unique(indices)
-        _check_memory(reader, indices, device)
-        room = -(-3 * reader.pixels[indices] // ALIGNMENT) * ALIGNMENT
+        _check_memory(source, indices, device)
+        room = -(-3 * source.pixels[indices] // ALIGNMENT) * ALIGNMENT
         self._memory = torch.empty(int(room.sum()), dtype=torch.uint8, device=device)
-        self._pixels = _image_views(self._memory, indices, room, reader.sizes[indices])
+        self._pixels = _image_views(self._memory, indices, room, source.sizes[indices])
         self._dali_images: dict[int, Any] = {}
-        self.offsets = np.full(len(reader), -1)
+        self.offsets = np.full(len(source), -1)
         while len(indices):
-            bad = self._decode(reader, indices, device, settings)
+            bad = self._decode(source, indices, device, settings)
             if bad:
                 skip(bad)
             indices = indices[(self.offsets[indices] < 0) & ~np.isin(indices, [*bad])]
@@ -95,45 +96,45 @@ class ImageCache:
             )
         return self._dali_images[index]
 
-    def _decode(self, reader: CocoReader, indices: Ints, device: torch.device, settings: Settings) -> BadFiles:
+    def _decode(self, source: Source, indices: Ints, device: torch.device, settings: Settings) -> BadFiles:
         """Decode and store images; stop at the first bad batch and return what is wrong with it."""
-        workers = decoding_workers(DECODE_BATCH, device, settings)
+        workers = decoding_workers(source, DECODE_BATCH, device, settings)
         try:
-            return self._decode_with(deque(workers * settings.depth), reader, indices)
+            return self._decode_with(deque(workers * settings.depth), source, indices)
         finally:
             for worker in workers:
                 worker.close()
 
-    def _decode_with(self, workers: deque[PipelineWorker], reader: CocoReader, indices: Ints) -> BadFiles:
+    def _decode_with(self, workers: deque[PipelineWorker], source: Source, indices: Ints) -> BadFiles:
         waiting = deque(np.split(indices, range(DECODE_BATCH, len(indices), DECODE_BATCH)))
         in_flight: deque[tuple[Ints, PipelineWorker]] = deque()
         while waiting or in_flight:
             if waiting and len(in_flight) < len(workers):
-                workers[0].start(reader.inputs(waiting[0]))
+                workers[0].start(inputs(source, waiting[0]))
                 in_flight.append((waiting.popleft(), workers[0]))
                 workers.rotate(-1)
-            elif bad := self._store_next(reader, in_flight):
+            elif bad := self._store_next(source, in_flight):
                 return bad
         return {}
 
-    def _store_next(self, reader: CocoReader, in_flight: deque[tuple[Ints, PipelineWorker]]) -> BadFiles:
+    def _store_next(self, source: Source, in_flight: deque[tuple[Ints, PipelineWorker]]) -> BadFiles:
         """Wait for the batch that was started first, and store its images."""
         indices, worker = in_flight[0]
         try:
             (images,) = worker.finish()
         except DALI_ERRORS as error:
-            return files_behind(error, reader, np.concatenate([each for each, _ in in_flight]), worker.device)
+            return files_behind(error, source, np.concatenate([each for each, _ in in_flight]), worker.device)
         in_flight.popleft()
         for at, index in enumerate(indices.tolist()):
             self.offsets[index] = self._pixels[index].copy_(from_dlpack(images[at])).storage_offset()
         return {}
 
 
-def decoding_workers(batch_size: int, device: torch.device, settings: Settings) -> list[PipelineWorker]:
-    """Return pipelines that only decode, fed with `CocoReader.inputs`."""
+def decoding_workers(source: Source, batch_size: int, device: torch.device, settings: Settings) -> list[PipelineWorker]:
+    """Return pipelines that only decode, fed with `inputs`."""
 
     def graph() -> list[Node]:
-        return [decoded(device.type, settings.hw_decoder_load)]
+        return [decoded(source, device.type, settings.hw_decoder_load)]
 
     threads, depth = settings.threads, settings.depth
     return [PipelineWorker(graph, batch_size, threads, device, depth) for _ in range(settings.pipelines)]
@@ -145,8 +146,8 @@ def _image_views(memory: torch.Tensor, indices: Ints, room: Ints, sizes: Ints) -
     return {index: piece[: h * w * 3].view(h, w, 3) for index, piece, (h, w) in pieces}
 
 
-def _check_memory(reader: CocoReader, indices: Ints, device: torch.device) -> None:
-    needed, free = 3 * int(reader.pixels[indices].sum()), _free_memory(device)
+def _check_memory(source: Source, indices: Ints, device: torch.device) -> None:
+    needed, free = 3 * int(source.pixels[indices].sum()), _free_memory(device)
     if needed > free:
         raise InputError(
             f"cache='device' needs {needed / 1e9:.1f} GB for {len(indices)} decoded images, {device} has "

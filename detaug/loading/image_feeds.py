@@ -10,10 +10,11 @@ from nvidia.dali import fn, types
 from torch import Tensor
 
 from detaug.boxes.views import Ints, start_offsets
+from detaug.loading import decoding
 from detaug.loading.image_cache import ImageCache
 from detaug.ops.dali_internals import to_torch
 from detaug.ops.op import Node
-from detaug.sources.coco_reader import CocoReader, decoded
+from detaug.sources.source import Source
 
 
 class ImageFeed(Protocol):
@@ -44,28 +45,28 @@ class ImageFeed(Protocol):
 
 
 class FileFeed:
-    """Images that the pipeline decodes from files."""
+    """Images that the pipeline decodes."""
 
     decodes = True
 
-    def __init__(self, reader: CocoReader, device: torch.device, hw_decoder_load: float) -> None:
-        self._reader, self._device, self._hw_decoder_load = reader, device, hw_decoder_load
+    def __init__(self, source: Source, device: torch.device, hw_decoder_load: float) -> None:
+        self._source, self._device, self._hw_decoder_load = source, device, hw_decoder_load
 
     def node(self) -> Node:
-        return decoded(self._device.type, self._hw_decoder_load)
+        return decoding.decoded(self._source, self._device.type, self._hw_decoder_load)
 
     def inputs(self, indices: Ints) -> dict[str, Any]:
-        return self._reader.inputs(indices)
+        return decoding.inputs(self._source, indices)
 
     def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
-        length = 3 * int(self._reader.pixels[indices].sum())
+        length = 3 * int(self._source.pixels[indices].sum())
         return to_torch(outputs[0].as_reshaped_tensor([length]), self._device)
 
     def offsets(self, indices: Ints) -> Ints:
-        return start_offsets(3 * self._reader.pixels[indices])
+        return start_offsets(3 * self._source.pixels[indices])
 
     def free(self) -> None:
-        """Do nothing: files hold no memory."""
+        """Do nothing: they hold no memory."""
 
 
 class CacheFeed:

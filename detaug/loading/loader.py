@@ -36,7 +36,7 @@ from detaug.loading.state import identity_of, read_state
 from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.op import Op
 from detaug.ops.recipe import make_recipe
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 T = TypeVar("T", default=Batch)
 
@@ -87,7 +87,7 @@ class Loader(Generic[T]):
     @explain_other_names
     def __init__(
         self,
-        reader: CocoReader,
+        reader: Source,
         ops: Iterable[Op],
         batch_size: int,
         *,
@@ -103,13 +103,12 @@ class Loader(Generic[T]):
         max_skipped: float = 0.01,
         collate: Callable[[Batch], T] | None = None,
         last_batch: LastBatch = "fill",
-        sampler: Callable[[CocoReader], Floats] | None = None,
+        sampler: Callable[[Source], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
         cache: Literal["device"] | None = None,
         return_params: bool = False,
     ) -> None:
-        if not isinstance(reader, CocoReader):
-            raise TypeError(f"reader must be a da.CocoReader(images, json), got {type(reader).__name__}")
+        _check_source(reader)
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a share of the images, in 0..1")
         check("cache", cache, cache in (None, "device"), "None or 'device'")
@@ -120,7 +119,7 @@ class Loader(Generic[T]):
         self.pad_to_multiple = _check_positive("pad_to_multiple", pad_to_multiple)
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
-        if self.batch_size < 2 and any(op.mixes for op in self.ops):
+        if self.batch_size < 2 and self.recipe.mixing_op:
             raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
         self.device = resolve_device(device)
         self._kernel = kernel_for(self.recipe, self.device)
@@ -130,7 +129,7 @@ class Loader(Generic[T]):
         )
         factors = _call_sampler(sampler, reader) if sampler else None
         groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
-        smallest_batch = 2 if any(op.mixes for op in self.ops) else 1
+        smallest_batch = 2 if self.recipe.mixing_op else 1
         self._order = EpochOrder(
             self.batch_size, self.shard, int(seed), train, groups, factors, last_batch, smallest_batch
         )
@@ -327,7 +326,7 @@ class Loader(Generic[T]):
         if self.train and self._order.last_batch == "fill" and step_images > images:
             over = f" on {self.shard[1]} shards" if self.shard[1] > 1 else ""
             warnings.warn(
-                f"batch_size={self.batch_size}{over} takes {step_images} images a step, {self.reader.annotations} has "
+                f"batch_size={self.batch_size}{over} takes {step_images} images a step, {self.reader.origin} has "
                 f"{images}: every step repeats some of them",
                 stacklevel=3,
             )
@@ -336,6 +335,13 @@ class Loader(Generic[T]):
 def _return_batch(batch: Batch) -> Batch:
     """Return the batch itself: the default of `collate`."""
     return batch
+
+
+def _check_source(source: object) -> None:
+    needed = [name for name in vars(Source) if not name.startswith("_")]
+    if isinstance(source, type) or not all(hasattr(source, name) for name in needed):
+        kind = source.__name__ if isinstance(source, type) else type(source).__name__
+        raise TypeError(f"reader must be a source, such as da.CocoReader(images, json), got {kind}")
 
 
 def _check_positive(name: str, value: int) -> int:
@@ -357,7 +363,7 @@ def _count_steps(order: EpochOrder) -> int:
     return steps
 
 
-def _call_sampler(sampler: Callable[[CocoReader], Floats], reader: CocoReader) -> Floats:
+def _call_sampler(sampler: Callable[[Source], Floats], reader: Source) -> Floats:
     factors = np.asarray(sampler(reader), np.float64)
     right = factors.shape == (len(reader),) and np.isfinite(factors).all() and factors.min() >= 0 < factors.max()
     check("sampler", sampler, bool(right), f"a function that returns {len(reader)} numbers of at least 0, one above 0")

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from detaug.boxes.views import Bools, Ints
-from detaug.loading.bad_files import DataError, SkippedImages, remedy
+from detaug.loading.bad_files import DataError, SkippedImages
 from detaug.loading.batch_targets import build_targets
 from detaug.loading.epochs import EpochOrder, draw_rng
 from detaug.loading.plans import BatchPlan, GroupPlan, consecutive_slices, group_of, pad_to, select
 from detaug.loading.renderers import Job, Renderer
 from detaug.ops.op import Arrays
 from detaug.ops.recipe import Plan, Recipe
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 BLOCK_IMAGES = 2048
 """Images that are planned at once, since a NumPy call costs much. Another value gives other random numbers."""
@@ -28,7 +28,7 @@ BLOCK_IMAGES = 2048
 class Planner:
     """Plans the batches of one shard, and makes the renderer's jobs of them."""
 
-    reader: CocoReader
+    reader: Source
     recipe: Recipe
     order: EpochOrder
     renderer: Renderer
@@ -126,7 +126,7 @@ class Planner:
         if not skipped.any() or not batches:
             return batches
         if skipped[np.concatenate(batches)].all():
-            raise DataError(f"no image is left: all of shard {self.order.shard} are skipped; {remedy(self.reader)}")
+            raise DataError(f"no image is left: all of shard {self.order.shard} are skipped; {self.reader.remedy}")
         return self.order.with_stand_ins(batches, skipped)
 
     def _with_stand_ins(self, plan: BatchPlan, indices: Ints) -> BatchPlan:

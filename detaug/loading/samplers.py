@@ -8,7 +8,7 @@ import numpy as np
 
 from detaug.boxes.views import Floats
 from detaug.ops.arguments import check, is_number
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RepeatFactorSampler:
         valid = is_number(self.threshold) and 0 < self.threshold <= 1
         check("threshold", self.threshold, valid, "a share of the images, above 0 and at most 1")
 
-    def __call__(self, reader: CocoReader) -> Floats:
+    def __call__(self, reader: Source) -> Floats:
         """Return (n,): how often each image comes in an epoch, on average."""
         indices, labels = reader.labels()
         share = np.bincount(labels, minlength=len(reader.class_names)) / len(reader)
@@ -55,7 +55,7 @@ class ClassBalancedSampler:
     0.0 1.75 48.0
     """
 
-    def __call__(self, reader: CocoReader) -> Floats:
+    def __call__(self, reader: Source) -> Floats:
         """Return (n,): how often each image comes in an epoch, on average."""
         indices, labels = reader.labels()
         images = np.bincount(labels, minlength=len(reader.class_names))

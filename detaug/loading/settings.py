@@ -17,7 +17,7 @@ from detaug.gpu.fused_kernel import FusedKernel
 from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.recipe import Recipe
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ PIXELS_IN_FLIGHT = 350_000_000
 
 
 def settings_for(
-    reader: CocoReader,
+    reader: Source,
     recipe: Recipe,
     kernel: FusedKernel | None,
     device: torch.device,
@@ -82,7 +82,7 @@ def can_group(recipe: Recipe, kernel: FusedKernel | None) -> bool:
     return recipe.one_size or kernel is not None
 
 
-def pixels_in_flight(reader: CocoReader, recipe: Recipe, kernel: FusedKernel | None) -> int:
+def pixels_in_flight(reader: Source, recipe: Recipe, kernel: FusedKernel | None) -> int:
     """Estimate the number of pixels of an image after the recipe.
 
     With a kernel, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory.

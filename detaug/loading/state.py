@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
 from detaug.loading.batch_stream import Position
 from detaug.loading.epochs import EpochOrder, draw_rng, training_batches
 from detaug.loading.planner import BLOCK_IMAGES
 from detaug.ops.arguments import is_whole
 from detaug.ops.recipe import Recipe
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 VERSION = 2
 """The format of the state."""
@@ -30,7 +30,7 @@ _CHANGED = {
 """The error for each part of the identity that is not an argument of `Loader`."""
 
 
-def identity_of(reader: CocoReader, recipe: Recipe, order: EpochOrder) -> dict[str, Any]:
+def identity_of(reader: Source, recipe: Recipe, order: EpochOrder) -> dict[str, Any]:
     """Return the data, the arguments and the version that a state is valid for."""
     return {
         "version": VERSION,
@@ -41,7 +41,7 @@ def identity_of(reader: CocoReader, recipe: Recipe, order: EpochOrder) -> dict[s
         "batch_size": order.batch_size,
         "shard": list(order.shard),
         "train": order.train,
-        "sampler": None if order.factors is None else _hash(order.factors.tobytes()),
+        "sampler": None if order.factors is None else short_digest(order.factors.tobytes()),
         "aspect_ratio_grouping": bool(order.groups.any()),
         "last_batch": order.last_batch,
         "draws": _draws_fingerprint(reader, recipe),
@@ -81,7 +81,7 @@ def _recipe_difference(saved: Any, here: list[str]) -> str:
     return f"the recipe is not that of this state: op {at} is {now}, was {before}; make them equal"
 
 
-def _draws_fingerprint(reader: CocoReader, recipe: Recipe) -> str:
+def _draws_fingerprint(reader: Source, recipe: Recipe) -> str:
     """Return a hash of example draws, which changes when a version draws other numbers from the same seed.
 
     Rounded, since the last bits of floats differ between processors.
@@ -90,11 +90,7 @@ def _draws_fingerprint(reader: CocoReader, recipe: Recipe) -> str:
     drawn = [array for draws in recipe.plan(views, rng).drawn for _, array in sorted(draws.items())]
     order = training_batches(None, np.zeros(8, np.int64), 4, (0, 1), 0, 0)
     numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
-    return _hash(b"".join([str(BLOCK_IMAGES).encode(), *(array.tobytes() for array in numbers)]))
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+    return short_digest(b"".join([str(BLOCK_IMAGES).encode(), *(array.tobytes() for array in numbers)]))
 
 
 def _short(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import cast
 
 import torch
 
@@ -11,6 +12,7 @@ from detaug.drawing import save_picture
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections, detections_sheet
+from detaug.sources.coco_reader import CocoReader
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
 
@@ -26,7 +28,8 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
     set on the first one.
     """
     model = training.optimization.model.eval()
-    evaluator, detections = CocoEvaluator(val.reader), list[Detections]()
+    reader = cast(CocoReader, val.reader)  # see loaders.py
+    evaluator, detections = CocoEvaluator(reader), list[Detections]()
     for batch in val:
         predictions = model(batch.images)
         evaluator.update(batch, predictions)
@@ -39,5 +42,5 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
         epoch = training.step // len(training.loader)
         training.log.write([{"step": training.step, "epoch": epoch, "evaluation": training.evaluation}])
         title = f"{training.options.model}, step {training.step}"
-        sheet = detections_sheet(val.reader, detections[:PICTURES], title)
+        sheet = detections_sheet(reader, detections[:PICTURES], title)
         save_picture(sheet, training.options.output / "predictions.png")

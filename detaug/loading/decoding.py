@@ -1,0 +1,57 @@
+"""Read and decode the images of a source: the DALI nodes, and what they are fed with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from nvidia.dali import fn, tensors, types
+
+from detaug.boxes.views import Ints
+from detaug.ops.op import Node
+from detaug.sources.source import Source
+
+
+def decoded(source: Source, device: str, hw_decoder_load: float = 1.0) -> Node:
+    """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
+
+    It is fed with `inputs`. An image that does not decode, or not of the size that the source says, is an error of the
+    pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine.
+    """
+    encoded = of_size(_encoded(source), fn.external_source(name="size"))
+    if device == "cpu":
+        return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
+    return fn.decoders.image(
+        encoded,
+        device="mixed",
+        output_type=types.RGB,
+        hw_decoder_load=hw_decoder_load,
+        preallocate_width_hint=640,
+        preallocate_height_hint=640,
+    )
+
+
+def _encoded(source: Source) -> Node:
+    if source.files:
+        return fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # mmap stalls all threads
+    return fn.external_source(name="bytes", no_copy=True, dtype=types.UINT8, ndim=1)
+
+
+def inputs(source: Source, indices: Ints) -> dict[str, Any]:
+    """Return the inputs of `decoded` for these images, by name."""
+    size = source.sizes[indices].astype(np.int32)
+    if source.files:
+        return {"path": source.paths(indices), "size": size}
+    return {"bytes": [tensors.TensorCPU(each) for each in source.contents(indices)], "size": size}
+
+
+def of_size(encoded: Node, size: Node) -> Node:
+    """Return the encoded images; one that is not of `size` (height, width) is an error of the pipeline.
+
+    The decoder must not see it: DALI 2.4 ends the process on a GPU for a file that is not an image while other batches
+    are in flight, and on both devices where a view lies outside of a smaller image.
+    """
+    shape = fn.peek_image_shape(encoded, dtype=types.INT32)
+    length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != size[0]) + (shape[1] != size[1])
+    length = fn.stack(fn.cast(length, dtype=types.INT32))
+    return fn.reshape(encoded, shape=length)  # no copy; fails where the image has another size than the json says

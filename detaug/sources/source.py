@@ -1,0 +1,151 @@
+"""`Source`: images with boxes and classes, wherever their files are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from detaug.boxes.views import Floats, Ints, Views, padded, pairs, whole_images
+from detaug.converters.files.digests import short_digest
+from detaug.converters.findings.errors import InputError
+
+Bytes = NDArray[np.uint8]
+
+
+class Source:
+    """n images with boxes and classes, for `Loader`: what `CocoReader`, `ImageFolder` and `ConcatReader` are.
+
+    A source of your own is a subclass that calls `Source.__init__` and defines `path`; where the images are not files,
+    also `contents` and `read`. See docs/data-formats.md.
+
+    `sizes`: (n, 2) height and width of the displayed images. `class_names`: of the labels 1..K, without background.
+    `boxes`: (A, 4) XYXY pixels, grouped by image; `counts`: (n,), how many of them each image has; `labels`: (A,) 1..K.
+    `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by default 1..n. `category_ids`: (K,)
+    numbers of the classes for other programs, by default 1..K. `origin`: what errors say where this comes from.
+    Raises InputError where these do not fit.
+    """
+
+    files: bool = True
+    """Whether the images are files at `path`; otherwise `contents` returns their bytes."""
+    missing: Ints = np.zeros(0, np.int64)
+    """The positions of images that cannot be read; `Loader` refuses them, or skips them with on_error="skip"."""
+    remedy: str = "leave it out, or replace the file"
+    """What an error advises for an image that cannot be used."""
+
+    def __init__(
+        self,
+        sizes: ArrayLike,
+        class_names: Sequence[str],
+        *,
+        boxes: ArrayLike = (),
+        counts: ArrayLike | None = None,
+        labels: ArrayLike = (),
+        classes: ArrayLike | None = None,
+        image_ids: ArrayLike | None = None,
+        category_ids: Sequence[int] | None = None,
+        origin: str = "the source",
+    ) -> None:
+        self.sizes: Ints = np.asarray(sizes, np.int64).reshape(-1, 2)
+        self.pixels: Ints = self.sizes.prod(1)
+        n = len(self.sizes)
+        self.image_ids: Ints = np.arange(1, n + 1) if image_ids is None else np.asarray(image_ids, np.int64)
+        self.class_names = ("background", *class_names)
+        self.category_ids = (-1, *(category_ids or range(1, len(self.class_names))))
+        self.classes: Ints | None = None if classes is None else np.asarray(classes, np.int64)
+        self.origin = origin
+        counts = np.zeros(n, np.int64) if counts is None else np.asarray(counts, np.int64)
+        self._box_offsets: Ints = np.concatenate([[0], np.cumsum(counts)])
+        self._labels: Ints = np.asarray(labels, np.int64)
+        given = np.asarray(boxes, np.float64).reshape(-1, 4)
+        _check_columns(self, counts, given)
+        self._boxes: Floats = given / np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def path(self, index: int) -> Path:
+        """Return the file of an image; of an image in a shard, shard and name. Errors name it."""
+        raise NotImplementedError(f"{type(self).__name__} must define path(index)")
+
+    def read(self, index: int) -> bytes:
+        """Return the encoded image. Raises OSError if it cannot be read."""
+        return self.path(index).read_bytes()
+
+    def contents(self, indices: Ints) -> list[Bytes]:
+        """Return the encoded images at these positions, without a copy if possible; unused where `files` is True."""
+        return [np.frombuffer(self.read(index), np.uint8) for index in indices.tolist()]
+
+    def paths(self, indices: Ints) -> Bytes:
+        """Return the paths as (N, longest path), padded with zeros, which end a path."""
+        return np.asarray(self._path_table[indices])
+
+    def views(self, indices: Ints) -> Views:
+        """Return the whole images at these positions, with their boxes."""
+        count, (_, at) = self._box_offsets[indices + 1] - self._box_offsets[indices], pairs(self._box_offsets, indices)
+        boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
+        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
+
+    def labels(self) -> tuple[Ints, Ints]:
+        """Return each pair of an image and a label that it has, once: (P,) indices of images and (P,) labels."""
+        names = len(self.class_names)
+        images = np.repeat(np.arange(len(self)), np.diff(self._box_offsets))
+        keys = np.unique(images * names + self._labels)
+        if self.classes is not None:
+            keys = np.union1d(keys, np.arange(len(self)) * names + self.classes + 1)
+        return np.divmod(keys, names)
+
+    def indices_of(self, image_ids: Ints) -> Ints:
+        """Return the positions of the images with these ids. Raises InputError for an unknown id."""
+        order = np.argsort(self.image_ids)
+        at = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(self) - 1)]
+        unknown = image_ids[self.image_ids[at] != image_ids]
+        if len(unknown):
+            raise InputError(f"{self.origin} has no image with id {unknown[0]}")
+        return np.asarray(at)
+
+    def check_files(self) -> None:
+        """Raise InputError if an image was missing when the source was made."""
+        if len(self.missing):
+            missing = f"{len(self.missing)} of {len(self)} images are missing"
+            raise InputError(f"{self.origin}: {missing}, the first is {self.path(int(self.missing[0]))}")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a hash that is equal for the same images, boxes and classes in the same order."""
+        columns = (self.image_ids, self.sizes, self._box_offsets, self._boxes, self._labels)
+        classes = b"" if self.classes is None else self.classes.tobytes()
+        return short_digest(*(column.tobytes() for column in columns), self._names(), classes)
+
+    @cached_property
+    def files_fingerprint(self) -> str:
+        """Return a hash that changes with the files; "" where that is not known."""
+        return ""
+
+    def _names(self) -> bytes:
+        """Return what the images and classes are called, for `fingerprint`."""
+        return "\0".join([*self.class_names, *map(str, self.category_ids)]).encode("utf-8", "surrogateescape")
+
+    @cached_property
+    def _path_table(self) -> Bytes:
+        return path_table([os.fspath(self.path(index)) for index in range(len(self))])
+
+
+def path_table(paths: Sequence[str]) -> Bytes:
+    """Return paths as (N, longest path), padded with zeros."""
+    encoded = np.array([os.fsencode(path) for path in paths])
+    return np.frombuffer(encoded.tobytes(), np.uint8).reshape(len(paths), -1)
+
+
+def _check_columns(source: Source, counts: Ints, boxes: Floats) -> None:
+    n, rows = len(source), int(counts.sum())
+    of_images = {"counts": counts, "image_ids": source.image_ids, "classes": source.classes}
+    of_boxes = {"boxes": boxes, "labels": source._labels}
+    lengths = {**dict.fromkeys(of_images, n), **dict.fromkeys(of_boxes, rows)}
+    for name, column in {**of_images, **of_boxes}.items():
+        if column is not None and len(column) != lengths[name]:
+            raise InputError(f"{source.origin}: {name} must have {lengths[name]} rows, got {len(column)}")
