@@ -73,9 +73,9 @@ class Samples:
     def then(self, *ops: Op) -> Samples:
         """Return these samples after more ops. Raises InputError for an op that cannot come here."""
         recipe = Recipe((*self.ops, *ops))
-        for op in ops:
-            if op.mixes and len(self) < 2:
-                raise InputError(f"{type(op).__name__} combines images of a batch: give it at least 2, got {len(self)}")
+        op = recipe.mixing_op
+        if op and len(self) < 2:
+            raise InputError(f"{type(op).__name__} combines images of a batch: give it at least 2, got {len(self)}")
         return replace(self, ops=recipe.ops)
 
     def replay(self, params: Sequence[Arrays]) -> Samples:

@@ -180,9 +180,11 @@ def _check_images(recipe: Recipe, shapes: Samples) -> None:
     for at, shape in enumerate(shapes):
         if len(shape) != 3 or shape[2] != 3:
             raise _mistake(at, f"images must be (H, W, 3) uint8 RGB, got shape {tuple(shape.tolist())}, in bytes")
-    mixing = [type(op).__name__ for op in recipe.ops if op.mixes]
-    if mixing and len(shapes) < 2:
-        raise InputError(f"{mixing[0]} combines images of a batch, which must have at least 2, got {len(shapes)}")
+    op = recipe.mixing_op
+    if op and len(shapes) < 2:
+        raise InputError(
+            f"{type(op).__name__} combines images of a batch, which must have at least 2, got {len(shapes)}"
+        )
 
 
 def _mistake(at: int, message: str) -> InputError:

@@ -82,6 +82,11 @@ class Recipe:
                 steps += second_parts
         return tuple(steps)
 
+    @property
+    def mixing_op(self) -> Op | None:
+        """Return the first op that combines images of a batch, or None. Its batches need at least 2 images."""
+        return next((op for op in self.ops if op.mixes), None)
+
     def plan(self, views: Views, rng: np.random.Generator, drawn: Sequence[Arrays] | None = None) -> Plan:
         """Plan all ops for these images, with numbers from `rng`, or with those in `drawn`, of an earlier plan."""
         *_, plan = self.plan_by_op(views, rng, drawn)
