@@ -92,7 +92,7 @@ def read_image_header(path: str) -> ImageHeader:
     """
     try:
         with open(path, "rb", buffering=0) as file:
-            return _read_header(file)
+            return parse_image_header(file)
     except OSError as error:
         raise ImageError("image-unreadable", f"cannot be read: {error.strerror or error}") from error
 
@@ -103,7 +103,11 @@ def read_fingerprint(path: str | os.PathLike[str]) -> tuple[int, int]:
         return os.fstat(file.fileno()).st_size, zlib.crc32(file.read(_HEAD_BYTES))
 
 
-def _read_header(file: BinaryIO) -> ImageHeader:
+def parse_image_header(file: BinaryIO) -> ImageHeader:
+    """Read the header of an image from an open file, or from a part of one, from its beginning.
+
+    Raises ImageError as `read_image_header` does, and OSError.
+    """
     head = file.read(_HEAD_BYTES)
     found = _scan(head, file)
     if found is None:

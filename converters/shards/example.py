@@ -1,0 +1,147 @@
+"""Parse TensorFlow's tf.train.Example: protobuf's wire format, as far as it is needed.
+
+    Example     { Features features = 1; }
+    Features    { map<string, Feature> feature = 1; }
+    Feature     { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
+    BytesList   { repeated bytes value = 1; }       FloatList, Int64List: packed, or a field for each value
+
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/feature.proto and
+https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+Kind = Literal["bytes", "float", "int"]
+Span: TypeAlias = tuple[int, int]
+"""(start, end) of bytes in the record's data."""
+
+_KINDS: tuple[Kind, ...] = ("bytes", "float", "int")
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_MOST_VARINT_BYTES = 10
+
+
+class WireError(ValueError):
+    """Bytes that are not the message they should be."""
+
+
+class Feature(NamedTuple):
+    """The values of a feature. Those of bytes are the positions of their bytes in the record's data."""
+
+    kind: Kind
+    spans: list[Span]
+    floats: list[float]
+    ints: list[int]
+
+    def __len__(self) -> int:
+        return len(self.spans) + len(self.floats) + len(self.ints)
+
+
+def parse_example(data: bytes) -> dict[str, Feature]:
+    """Return the features of a serialised tf.train.Example by name. Raises WireError.
+
+    A name that occurs twice has its last value, as in protobuf. Unknown fields are ignored.
+    """
+    features: dict[str, Feature] = {}
+    for number, wire, start, end in _fields(data, 0, len(data)):
+        if number == 1 and wire == _LENGTH:
+            for entry, entry_wire, first, last in _fields(data, start, end):
+                if entry == 1 and entry_wire == _LENGTH:
+                    name, feature = _map_entry(data, first, last)
+                    features[name] = feature
+    return features
+
+
+def _map_entry(data: bytes, start: int, end: int) -> tuple[str, Feature]:
+    name, feature = "", _empty("bytes")
+    for number, wire, first, last in _fields(data, start, end):
+        if wire == _LENGTH and number == 1:
+            try:
+                name = data[first:last].decode()
+            except UnicodeDecodeError:
+                raise WireError(f"a feature's name at byte {first:,} is not UTF-8") from None
+        elif wire == _LENGTH and number == 2:
+            feature = _feature(data, first, last)
+    return name, feature
+
+
+def _empty(kind: Kind) -> Feature:
+    return Feature(kind, [], [], [])
+
+
+def _feature(data: bytes, start: int, end: int) -> Feature:
+    feature = _empty("bytes")
+    for number, wire, first, last in _fields(data, start, end):
+        if wire == _LENGTH and 1 <= number <= 3:
+            kind = _KINDS[number - 1]
+            if kind != feature.kind:  # of a oneof, the last counts
+                feature = _empty(kind)
+            _add_values(data, first, last, feature)
+    return feature
+
+
+def _add_values(data: bytes, start: int, end: int, feature: Feature) -> None:
+    """Append the values of a list to those of its feature: a message that occurs twice is merged."""
+    for number, wire, first, last in _fields(data, start, end):
+        if number != 1:
+            continue
+        if feature.kind == "bytes" and wire == _LENGTH:
+            feature.spans.append((first, last))
+        elif feature.kind == "float" and wire in (_LENGTH, _FIXED32):
+            if (last - first) % 4:
+                raise WireError(f"a list of floats at byte {first:,} has {last - first:,} bytes")
+            feature.floats.extend(struct.unpack_from(f"<{(last - first) // 4}f", data, first))
+        elif feature.kind == "int" and wire in (_LENGTH, _VARINT):
+            feature.ints.extend(_varints(data, first, last))
+        else:
+            raise WireError(f"a list of {feature.kind} at byte {first:,} has wire type {wire}")
+
+
+def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (field number, wire type, start, end of its value) of each field of a message."""
+    while position < end:
+        tag = data[position]
+        position += 1
+        if tag > 127:
+            tag, position = _varint(data, position - 1, end)
+        wire = tag & 7
+        start = position
+        if wire == _LENGTH:
+            length, start = _varint(data, position, end)
+            position = start + length
+        elif wire == _VARINT:
+            _, position = _varint(data, position, end)
+        elif wire in (_FIXED32, _FIXED64):
+            position += 4 if wire == _FIXED32 else 8
+        else:
+            raise WireError(f"byte {start - 1:,} has wire type {wire}, which tf.train.Example does not use")
+        if position > end or tag < 8:
+            raise WireError(f"the field at byte {start - 1:,} reaches past its message or has the number 0")
+        yield tag >> 3, wire, start, position
+
+
+def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Return a number, 7 bits in each byte, the lowest first, and the position after it."""
+    value = 0
+    for shift in range(min(_MOST_VARINT_BYTES, end - position)):
+        byte = data[position + shift]
+        value |= (byte & 127) << 7 * shift
+        if byte < 128:
+            return value, position + shift + 1
+    raise WireError(f"the number at byte {position:,} has no end")
+
+
+def _varints(data: bytes, start: int, end: int) -> list[int]:
+    """Return signed 64-bit integers."""
+    packed = data[start:end]
+    if not packed or max(packed) < 128:  # most labels are small
+        return list(packed)
+    values, position = [], start
+    while position < end:
+        value, position = _varint(data, position, end)
+        value &= (1 << 64) - 1
+        values.append(value - (1 << 64) if value >> 63 else value)
+    return values
