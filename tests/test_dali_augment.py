@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from dali_pipelines import Samples, given, make, outputs
 from nvidia.dali import Pipeline, fn, pipeline_def, types
 from painted import BLACK
 from painted_files import Folder
@@ -22,28 +21,6 @@ from detaug.dali.augment import augment
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import OpError
 from detaug.testing import Painted, Result, assert_boxes_follow_pixels, paint
-
-Array = NDArray[Any]
-Samples = list[Array]
-
-
-def make(nodes: Callable[[], Any], batch_size: int = 4, device: str = "cpu", **arguments: Any) -> Pipeline:
-    """Return a pipeline with these nodes as outputs."""
-    device_id = 0 if device == "cuda" else None
-    pipe = Pipeline(**{"batch_size": batch_size, "num_threads": 2, "device_id": device_id, **arguments})
-    with pipe:
-        pipe.set_outputs(*nodes())
-    return pipe
-
-
-def outputs(pipe: Pipeline) -> list[Samples]:
-    """Return the arrays of each output of one batch."""
-    return [[np.array(each) for each in output.as_cpu()] for output in pipe.run()]
-
-
-def given(samples: Samples) -> Any:
-    """Return a node that yields these samples in each batch."""
-    return fn.external_source(lambda: samples, layout="HWC" if samples[0].ndim == 3 else "")
 
 
 def run_augment(

@@ -10,13 +10,14 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from dali_pipelines import make
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator, DALIRaggedIterator
@@ -32,15 +33,6 @@ Arrays = list[np.ndarray]
 OPS = (da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((24, 32)))
 NAMES = ("images", "boxes", "labels", "image_id", "matrix")
 POLICIES = {"partial": LastBatchPolicy.PARTIAL, "fill": LastBatchPolicy.FILL, "drop": LastBatchPolicy.DROP}
-
-
-def make(nodes: Callable[[], Any], batch_size: int = 4, device: str = "cpu", **arguments: Any) -> Pipeline:
-    """Return a pipeline with these nodes as outputs."""
-    device_id = 0 if device == "cuda" else None
-    pipe = Pipeline(**{"batch_size": batch_size, "num_threads": 2, "device_id": device_id, **arguments})
-    with pipe:
-        pipe.set_outputs(*nodes())
-    return pipe
 
 
 def augmented(data: Folder, device: str = "cpu", seed: int = 0, batch_size: int = 4, **arguments: Any) -> Pipeline:

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import util
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmark_scripts import load_script
+from dali_pipelines import Samples, given, make, outputs
 from nvidia.dali import fn, types
 from painted import BLACK
 from PIL import Image, ImageFilter
 from seeds import slow
-from test_dali_augment import Samples, given, make, outputs
 
 import detaug as da
 from detaug.testing import paint
 
-PROGRAM = Path(__file__).parents[1] / "benchmarks" / "dali_pairs.py"
 SIZES = [(60, 80), (64, 64), (100, 50), (41, 83)]
 
 
 @pytest.fixture(scope="module")
 def program() -> ModuleType:
-    spec = util.spec_from_file_location("dali_pairs", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("dali_pairs")
 
 
 def photos(n: int = 4) -> tuple[Samples, Samples, Samples]:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-from importlib import util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benchmark_scripts import load_script
 
 from detaug.ops.recipe_file import library
-
-PROGRAM = Path(__file__).parents[1] / "benchmarks" / "op_costs.py"
 
 
 @pytest.fixture(scope="module")
 def program() -> ModuleType:
-    spec = util.spec_from_file_location("op_costs", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("op_costs")
 
 
 def test_every_op_can_be_made_and_changes_every_image(program: ModuleType) -> None:
@@ -37,7 +30,7 @@ def test_it_prints_and_writes_costs(
 ) -> None:
     out, names = tmp_path / "costs.json", ["RandomInvert", "MixUp", "Resize"]
     options = ["--seconds", "0.02", "--rounds", "1", "--batch-size", "2", "--device", "cpu", "--json", str(out)]
-    monkeypatch.setattr("sys.argv", [str(PROGRAM), *options, "--only", *names])
+    monkeypatch.setattr("sys.argv", ["op_costs.py", *options, "--only", *names])
     program.main()
     printed, rows = capsys.readouterr().out, json.loads(out.read_text())["ops"]
     assert [row["op"] for row in rows[:2]] == ["decode alone", "Resize alone"]
