@@ -553,7 +553,9 @@ def test_a_wrong_setting_is_refused_by_name(painted: Folder, settings: dict, mes
 
 @pytest.mark.parametrize("reader", ["train.json", Path("images"), torch.utils.data.TensorDataset(), None])
 def test_what_is_no_reader_is_refused(reader: object) -> None:
-    with pytest.raises(TypeError, match=rf"reader must be a source, such as da\.CocoReader\(.*, got {type(reader).__name__}$"):
+    with pytest.raises(
+        TypeError, match=rf"reader must be a source, such as da\.CocoReader\(.*, got {type(reader).__name__}$"
+    ):
         da.Loader(reader, da.presets.ssd300(), 2, device="cpu")  # type: ignore[arg-type]
 
 
