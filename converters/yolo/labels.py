@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from detaug.converters.coco.table import THIN
 from detaug.converters.coco.writer import Box, whole
+from detaug.converters.conversion.boxes import cut_to_image
 from detaug.converters.findings.finding import Finding
 
 _LARGEST = 1.01  # as in Ultralytics: a larger coordinate is not relative to the image
-_DECIMALS = 3  # of a pixel: the precision of a side with the customary six decimals
-_ROUNDING = 0.01  # pixels by which a box may leave its image because of the decimals it is written with
 
 
 class LabelBox(NamedTuple):
@@ -85,17 +83,11 @@ def _row(words: Sequence[str], classes: int) -> tuple[int, list[float]]:
 
 def box_in_image(coordinates: list[float], size: tuple[int, int], line: int, log: LabelLog) -> Box | None:
     """Return COCO's box in pixels, inside an image of size (H, W); None, with a finding, if nothing is left of it."""
-    sides = (size[1], size[0]) * 2
-    edges = [round(edge * side, _DECIMALS) for edge, side in zip(_edges(coordinates), sides, strict=True)]
-    inside = [min(max(edge, 0), side) for edge, side in zip(edges, sides, strict=True)]
-    past = max(abs(edge - cut) for edge, cut in zip(edges, inside, strict=True))
-    if inside[2] - inside[0] < THIN or inside[3] - inside[1] < THIN:
-        log.add("box-empty" if edges == inside else "box-outside", line, coordinates)
-        return None
-    left, top, right, bottom = inside
-    box = (left, top, round(right - left, _DECIMALS), round(bottom - top, _DECIMALS))
-    if past > _ROUNDING:
-        log.add("box-clipped", line, coordinates, [*map(whole, box)])
+    height, width = size
+    left, top, right, bottom = _edges(coordinates)
+    box, kind = cut_to_image((left * width, top * height, right * width, bottom * height), size)
+    if kind:
+        log.add(kind, line, coordinates, [*map(whole, box)] if box else None)
     return box
 
 
