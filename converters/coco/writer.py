@@ -79,10 +79,11 @@ def _rows_text(rows: Iterable[Row]) -> Iterator[str]:
         separator = ",\n"
 
 
-def document_text(document: Mapping[str, object], rows: Mapping[str, Iterable[Row]]) -> Iterator[str]:
+def document_text(document: Mapping[str, object], rows: Mapping[str, Iterable[Row | str]]) -> Iterator[str]:
     """Yield a whole json document, its keys in their order, with other rows in some of its lists.
 
-    rows: by the list's key; generators are read a thousand rows at a time, each on one line. See `json_text` for NaN.
+    rows: by the list's key; generators are read a thousand rows at a time, each on one line. A list's rows may be json
+    texts. See `json_text` for NaN.
     """
     opening = "{"
     for key, value in document.items():
@@ -95,11 +96,12 @@ def document_text(document: Mapping[str, object], rows: Mapping[str, Iterable[Ro
     yield "}\n"
 
 
-def _list_text(rows: Iterator[Row]) -> Iterator[str]:
+def _list_text(rows: Iterator[Row | str]) -> Iterator[str]:
     separator = "["
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
         yield separator
-        yield json_text(batch)[1:-1]
+        texts = [row for row in batch if isinstance(row, str)]
+        yield ",".join(texts) if texts else json_text(batch)[1:-1]
         separator = ",\n"
     yield "[]" if separator == "[" else "]"
 

@@ -41,6 +41,8 @@ class Summary:
     report: Path | None = None
     next_step: str = field(default="", repr=False)
     """The last line of the text: what to do with the output."""
+    image_class_counts: dict[str, int] = field(default_factory=dict)
+    """Images of each class, where images themselves have classes."""
 
     @property
     def boxes(self) -> int:
@@ -97,8 +99,11 @@ def _lines(summary: Summary) -> Iterator[str]:
     images, boxes = counted(summary.images, "image"), counted(summary.boxes, "box", "boxes")
     classes = counted(len(summary.class_counts), "class", "classes")
     yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes} in {classes}"
-    for name, count in summary.class_counts.items():
-        yield f"  {name:<{width}}  {count:>9,}"
+    if summary.boxes or not summary.image_class_counts:
+        yield from (f"  {name:<{width}}  {count:>9,}" for name, count in summary.class_counts.items())
+    if summary.image_class_counts:
+        yield f"{counted(sum(summary.image_class_counts.values()), 'image')} with a class"
+        yield from (f"  {name:<{width}}  {count:>9,}" for name, count in summary.image_class_counts.items())
     for kind, count in summary.kind_counts.items():
         effect = KINDS[kind].effect.replace("error", "skipped")  # a summary with errors is one of --on-error skip
         yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_class_names(summary, kind)}"

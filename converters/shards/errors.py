@@ -1,4 +1,4 @@
-"""The error for a shard that cannot be read on."""
+"""The errors for a shard, or a sample in it, that cannot be used."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ _COMPRESSIONS = {
     b"\x28\xb5\x2f\xfd": ("Zstandard", "unzstd"),
 }
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+
+
+class SampleError(InputError):
+    """A record or sample that cannot be used. kind: a key of KINDS."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ShardError(InputError):

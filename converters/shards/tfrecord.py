@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from detaug.converters.files.paths import require_file
 from detaug.converters.findings.errors import InputError
-from detaug.converters.shards.errors import ShardError, refuse_compressed
+from detaug.converters.shards.errors import ShardError, refuse_compressed, refuse_zlib
 
 HEAD_BYTES = 12
 """Of a record, before its data: length and checksum."""
@@ -81,6 +81,7 @@ def _data_length(head: bytes, number: int, position: int, size: int, crc32c: Cal
     length, crc = struct.unpack("<QI", head)
     if crc != masked(crc32c(head[:8])):
         if number == 1:
+            refuse_zlib(head)
             raise ShardError("shard-unreadable", "is not a TFRecord file: its first checksum is wrong")
         raise ShardError("shard-broken", f"is damaged at byte {position:,}: the checksum of record {number:,} is wrong")
     if position + HEAD_BYTES + length + TAIL_BYTES > size:

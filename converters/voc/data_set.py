@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from detaug.converters.conversion.classes import alike_classes, unused_classes
+from detaug.converters.conversion.jobs import map_in_jobs
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.digests import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import list_files, stem_of
-from detaug.converters.files.processes import map_in_processes
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.folders import Folders
@@ -36,7 +36,7 @@ class PairReader(NamedTuple):
         read = partial(_read_chunk, folders=self.folders, rules=self.rules)
         chunks = [pairs[start : start + _PAIRS_AT_ONCE] for start in range(0, len(pairs), _PAIRS_AT_ONCE)]
         results: list[PairResult] = []
-        for chunk in _in_order(read, chunks, self.jobs):
+        for chunk in map_in_jobs(read, chunks, self.jobs):
             results.extend(map(_interned, chunk))
             if self.progress:
                 self.progress(len(results), len(pairs))
@@ -45,18 +45,6 @@ class PairReader(NamedTuple):
 
 def _read_chunk(pairs: Sequence[Pair], folders: Folders, rules: VocRules) -> list[PairResult]:
     return [read_pair(pair, folders, rules) for pair in pairs]
-
-
-def _in_order(
-    read: Callable[[Sequence[Pair]], list[PairResult]], chunks: list[Sequence[Pair]], jobs: int
-) -> Iterator[list[PairResult]]:
-    if jobs == 1 or len(chunks) < 2:
-        yield from map(read, chunks)
-        return
-    try:
-        yield from map_in_processes(read, chunks, min(jobs, len(chunks)))
-    except EOFError as error:
-        raise ConversionError("a reading process was killed (out of memory?); use fewer --jobs") from error
 
 
 def _interned(result: PairResult) -> PairResult:

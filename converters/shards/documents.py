@@ -1,0 +1,148 @@
+"""Read the json text of a sample: the image's keys and its annotations in COCO's form.
+
+Two forms are read. That of `detaug pack` is in pack.py: {"image": {...}, "annotations": [...], "dataset": {...}}; it
+comes back unchanged. In any other, the image's keys are beside "annotations".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, NoReturn
+
+from detaug.converters.coco.writer import whole
+from detaug.converters.conversion.boxes import cut_to_image
+from detaug.converters.files.image_headers import ImageHeader
+from detaug.converters.findings.text import shown
+from detaug.converters.shards.errors import SampleError
+from detaug.converters.shards.samples import Annotation, Label, Row, Sample, ShardContent, check_size, file_name
+
+_LARGEST_ID = 2**63 - 1
+_LARGEST_COORDINATE = 1e15
+_TOLERANCE = 1.0  # pixels past the image that CocoReader accepts and cuts in training
+_PLACE = ("id", "file_name", "width", "height", "shard", "offset", "length", "category_id")
+
+
+class Document(NamedTuple):
+    """The json text of a sample, parsed."""
+
+    image: Row
+    annotations: list[Any] | None
+    """None where the text has none."""
+    dataset: Row | None
+    packed: bool
+    """Whether the text has the form of `detaug pack`."""
+
+
+class Place(NamedTuple):
+    """Where an image is: its shard, the name of its record there, its bytes, and the file name it would have."""
+
+    content: ShardContent
+    where: str
+    offset: int
+    length: int
+    name: str
+
+
+def parse_document(text: bytes) -> Document:
+    """Parse the json text of a sample. Raises SampleError."""
+    try:
+        document = json.loads(text.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"not readable as json ({error})") from None
+    if not isinstance(document, dict):
+        raise _invalid(f"its json must be an object {{...}}, got {shown(document)}")
+    packed = isinstance(document.get("image"), dict)
+    image = document["image"] if packed else document.copy()
+    annotations, dataset = document.get("annotations"), document.get("dataset") if packed else None
+    if not packed:
+        image.pop("annotations", None)
+    if not isinstance(annotations, list | None):
+        raise _invalid(f"annotations must be a list, got {shown(annotations)}")
+    return Document(image, annotations, dataset if isinstance(dataset, dict) else None, packed)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"json has no {constant}")
+
+
+def _invalid(message: str) -> SampleError:
+    return SampleError("sample-invalid", message)
+
+
+def document_sample(document: Document, header: ImageHeader, place: Place) -> Sample:
+    """Return the sample of a document and the image's header. Raises SampleError."""
+    image = document.image
+    wanted = image.get("file_name")
+    name = file_name(wanted, place.name, header, place.content, place.where) if isinstance(wanted, str) else place.name
+    check_size(image.get("width"), image.get("height"), header, place.content, place.where)
+    more = {key: value for key, value in image.items() if key not in _PLACE}
+    label = _label({"category_id": image.get("category_id")} if document.packed else image, more)
+    if _is_id(image.get("id")):
+        more["id"] = image["id"]
+    elif image.get("id") is not None:
+        more.setdefault("source_id", image["id"])  # some data sets have text there
+    rows = [_annotation(row, document.packed, header, place) for row in document.annotations or ()]
+    annotations = [row for row in rows if row is not None]
+    return Sample(name, place.offset, place.length, header, more, label, annotations)
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST_ID
+
+
+def _label(row: Row, more: Row) -> Label | None:
+    """Return the class of a row, and take its name out of `more`; None where the row has no class."""
+    number, name = row.get("category_id"), row.get("category")
+    if number is not None and not _is_id(number):
+        raise _invalid(f"category_id must be a whole number from 0 to 2^63 - 1, got {shown(number)}")
+    if isinstance(name, str) and name.strip():
+        more.pop("category")
+    elif name is not None:
+        raise _invalid(f"category must be a class name, got {shown(name)}; a number belongs into category_id")
+    return None if number is None and name is None else Label(number, name)
+
+
+def _annotation(row: Any, packed: bool, header: ImageHeader, place: Place) -> Annotation | None:
+    """Return one entry of annotations; None, with a finding, where its box is outside or has no area."""
+    if not isinstance(row, dict):
+        raise _invalid(f"annotations must be objects {{...}}, got {shown(row)}")
+    more = {key: value for key, value in row.items() if key not in ("id", "image_id", "category_id", "bbox")}
+    label = _label(row, more)
+    if label is None:
+        raise _invalid("an annotation has neither category_id nor category")
+    given = row.get("bbox")
+    box = _box(given, header, place)
+    if box is None:
+        return None
+    if box is not given or not packed:
+        more = _with_area_and_crowd(more, box, changed=box is not given)
+    number = {"id": row["id"]} if _is_id(row.get("id")) else {}
+    return Annotation(label, {**number, "bbox": box, **more})
+
+
+def _box(given: Any, header: ImageHeader, place: Place) -> list[Any] | None:
+    """Return a bbox as it is where CocoReader accepts it, else what is left of it inside the image."""
+    if not (isinstance(given, list) and len(given) == 4 and all(map(_is_number, given))):
+        raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")
+    x, y, width, height = given
+    box, kind = cut_to_image((x, y, x + width, y + height), (header.height, header.width))
+    past = max(-x, -y, x + width - header.width, y + height - header.height)
+    if box is not None and past <= _TOLERANCE:
+        return given
+    after = None if box is None else [*map(whole, box)]
+    place.content.note(kind, place.where, before=given, after=after)
+    return after
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < _LARGEST_COORDINATE  # type: ignore[arg-type]  # False for NaN
+
+
+def _with_area_and_crowd(more: Row, box: list[Any], *, changed: bool) -> Row:
+    """Return a row with an area and iscrowd, which pycocotools needs."""
+    area, crowd = more.get("area"), more.get("iscrowd", 0)
+    if crowd not in (0, 1):
+        raise _invalid(f"iscrowd must be 0 or 1, got {shown(crowd)}")
+    if changed or not _is_number(area):
+        area = whole(box[2] * box[3])
+    return {"area": area, "iscrowd": int(crowd), **{k: v for k, v in more.items() if k not in ("area", "iscrowd")}}

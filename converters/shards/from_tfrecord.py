@@ -1,0 +1,279 @@
+"""Read the samples of a TFRecord shard: TensorFlow's object-detection features, and plain classification.
+
+The features are those of create_coco_tf_record.py and dataset_util.py:
+https://github.com/tensorflow/models/tree/master/research/object_detection
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from detaug.converters.coco.writer import Box, whole
+from detaug.converters.conversion.boxes import cut_to_image
+from detaug.converters.files.image_headers import ImageHeader, parse_image_header
+from detaug.converters.findings.errors import InputError
+from detaug.converters.shards.documents import Place, document_sample, parse_document
+from detaug.converters.shards.errors import SampleError
+from detaug.converters.shards.example import Feature, Kind, WireError, parse_example
+from detaug.converters.shards.samples import (
+    Annotation,
+    Label,
+    Row,
+    Sample,
+    Shard,
+    ShardContent,
+    check_orientation,
+    check_size,
+    file_name,
+    noted,
+    shifted,
+)
+from detaug.converters.shards.tfrecord import Record, read_records
+
+FEATURES = {
+    "image": "image/encoded",
+    "filename": "image/filename",
+    "source_id": "image/source_id",
+    "width": "image/width",
+    "height": "image/height",
+    "xmin": "image/object/bbox/xmin",
+    "ymin": "image/object/bbox/ymin",
+    "xmax": "image/object/bbox/xmax",
+    "ymax": "image/object/bbox/ymax",
+    "label": "image/object/class/label",
+    "text": "image/object/class/text",
+    "difficult": "image/object/difficult",
+    "truncated": "image/object/truncated",
+    "is_crowd": "image/object/is_crowd",
+    "area": "image/object/area",
+    "class_label": "image/class/label",
+    "class_text": "image/class/text",
+    "coco": "image/coco",
+}
+"""The names of the features that are read, by what they hold. image/coco is the json text of `detaug pack`."""
+
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_LABELS = frozenset((*_CORNERS, "label", "text", "class_label", "class_text", "coco"))
+_REDUNDANT = frozenset(("image/format", "image/key/sha256", "image/colorspace", "image/channels"))
+_LARGEST = 1.01  # as in YOLO's labels: a larger coordinate is not relative to the image
+_LARGEST_ID = 2**63 - 1
+
+
+class TFRecordOptions(NamedTuple):
+    """How the records are read."""
+
+    features: Mapping[str, str]
+    """The names of all features of FEATURES."""
+    first_label: int
+    """The number of the first class."""
+
+
+def feature_names(changes: Mapping[str, str] | None) -> dict[str, str]:
+    """Return FEATURES with other names for some. Raises InputError for a key that is not in it."""
+    for key in changes or ():
+        if key not in FEATURES:
+            raise InputError(f"features must be among {', '.join(FEATURES)}, got {key!r}")
+    return {**FEATURES, **(changes or {})}
+
+
+def read_tfrecord(options: TFRecordOptions, shard: Shard) -> ShardContent:
+    """Read all records of a shard. What cannot be used becomes a finding."""
+    content = ShardContent(shard)
+    with noted(content):
+        for record in read_records(shard.path):
+            where = f"record {record.number:,}"
+            with noted(content, where):
+                content.add(_sample(_Values(record, options), content, where))
+    known = {*options.features.values(), *_REDUNDANT}
+    for name, count in sorted(content.parts.items()):
+        if name not in known:
+            note = f"the feature {name}, in {count:,} records, has no place in the json"
+            content.note("key-dropped", "", note, [name, count])
+    return content
+
+
+class _Values:
+    """The features of one record. Methods raise SampleError for values of another type."""
+
+    def __init__(self, record: Record, options: TFRecordOptions) -> None:
+        if not record.intact:
+            raise SampleError("record-broken", "the checksum of its data is wrong")
+        try:
+            self.features = parse_example(record.data)
+        except WireError as error:
+            raise SampleError("record-broken", f"is not a tf.train.Example: {error}") from None
+        self.record, self.options = record, options
+
+    def _get(self, key: str, kind: Kind) -> Feature | None:
+        name = self.options.features[key]
+        feature = self.features.get(name)
+        if feature is None or not len(feature):
+            return None
+        if feature.kind != kind:
+            raise SampleError("sample-invalid", f"{name} must be a list of {kind}, got {feature.kind}")
+        return feature
+
+    def floats(self, key: str) -> list[float]:
+        """Return a list of floats; none where the record has no such feature."""
+        feature = self._get(key, "float")
+        return [] if feature is None else feature.floats
+
+    def ints(self, key: str) -> list[int]:
+        """Return a list of integers."""
+        feature = self._get(key, "int")
+        return [] if feature is None else feature.ints
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts."""
+        feature = self._get(key, "bytes")
+        try:
+            return [] if feature is None else [self.record.data[start:end].decode() for start, end in feature.spans]
+        except UnicodeDecodeError:
+            raise SampleError("sample-invalid", f"{self.options.features[key]} is not UTF-8 text") from None
+
+    def text(self, key: str) -> str:
+        """Return a text; "" where the record has none."""
+        return next(iter(self.texts(key)), "")
+
+    def image(self) -> tuple[int, bytes]:
+        """Return the encoded image and its position in the record."""
+        name, feature = self.options.features["image"], self._get("image", "bytes")
+        if feature is None:
+            names = ", ".join(sorted(self.features)[:20])
+            remedy = f"it has {names or 'none'}; name it with --feature image=NAME"
+            raise SampleError("sample-no-image", f"has no feature {name}; {remedy}")
+        if len(feature) > 1:
+            raise SampleError("sample-no-image", f"{name} must be one image, got {len(feature)}")
+        start, end = feature.spans[0]
+        return start, self.record.data[start:end]
+
+
+def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
+    names = values.options.features
+    content.parts.update(values.features.keys())
+    content.labelled |= any(names[key] in values.features for key in _LABELS)
+    start, image = values.image()
+    header = parse_image_header(io.BytesIO(image))
+    check_orientation(header, content, where)
+    offset = values.record.offset + start
+    if document := values.text("coco"):
+        place = Place(content, where, offset, len(image), _name(values, header, content, where))
+        parsed = parse_document(document.encode())
+        content.dataset = content.dataset or parsed.dataset
+        return document_sample(parsed, header, place)
+    width, height = (next(iter(values.ints(key)), None) for key in ("width", "height"))
+    check_size(width, height, header, content, where)
+    label = _image_label(values)
+    annotations = _annotations(values, header, label, content, where)
+    name = _name(values, header, content, where)
+    return Sample(name, offset, len(image), header, _image_keys(values, name), label, annotations)
+
+
+def _name(values: _Values, header: ImageHeader, content: ShardContent, where: str) -> str:
+    stem = content.shard.name.rpartition("/")[2].partition(".")[0]
+    return file_name(values.text("filename"), f"{stem}-{values.record.number:06}", header, content, where)
+
+
+def _image_keys(values: _Values, name: str) -> Row:
+    """Return source_id as an id where it is a whole number, as in TensorFlow's COCO; else as a text."""
+    text = values.text("source_id")
+    if text.isdecimal() and text == str(int(text)) and int(text) <= _LARGEST_ID:
+        return {"id": int(text)}
+    return {"source_id": text} if text not in ("", name) else {}
+
+
+def _image_label(values: _Values) -> Label | None:
+    numbers, names = values.ints("class_label"), values.texts("class_text")
+    if len(numbers) > 1 or len(names) > 1:
+        raise SampleError("sample-invalid", f"an image must have one class, got {max(len(numbers), len(names))}")
+    if not numbers and not any(names):
+        return None
+    number = shifted(numbers[0], values.options.first_label) if numbers else None
+    return Label(number, names[0] if any(names) else None)
+
+
+def _annotations(
+    values: _Values, header: ImageHeader, image_label: Label | None, content: ShardContent, where: str
+) -> list[Annotation]:
+    columns = [values.floats(key) for key in _CORNERS]
+    count = max(map(len, columns))
+    for key, column in zip(_CORNERS, columns, strict=True):
+        _check_length(values, key, len(column), count)
+    labels = _labels(values, count, image_label)
+    more = _attributes(values, count)
+    annotations = []
+    for at, corners in enumerate(zip(*columns, strict=True)):
+        box = _box(values, corners, header, content, f"{where} object {at}")
+        if box is not None:
+            annotations.append(Annotation(labels[at], _row(box, more, at)))
+    return annotations
+
+
+def _check_length(values: _Values, key: str, length: int, count: int) -> None:
+    if length != count:
+        name = values.options.features[key]
+        raise SampleError("sample-invalid", f"{name} must have a value for each of the {count} objects, got {length}")
+
+
+def _labels(values: _Values, count: int, image_label: Label | None) -> Sequence[Label]:
+    """Return the class of each object. Without any, they are of the image's class, as in ImageNet's records."""
+    numbers, names = values.ints("label"), values.texts("text")
+    if count and not numbers and not names:
+        if image_label is None:
+            raise SampleError("sample-invalid", f"has boxes and no {values.options.features['label']}")
+        return [image_label] * count
+    for key, column in (("label", numbers), ("text", names)):
+        if column or count == 0:
+            _check_length(values, key, len(column), count)
+    first = values.options.first_label
+    ids: Sequence[int | None] = [shifted(number, first) for number in numbers] or [None] * count
+    if not numbers and not all(names):
+        raise SampleError("sample-invalid", f"{values.options.features['text']} has an empty name")
+    return [Label(number, name or None) for number, name in zip(ids, names or [""] * count, strict=True)]
+
+
+def _attributes(values: _Values, count: int) -> dict[str, list[float] | list[int]]:
+    columns: dict[str, list[float] | list[int]] = {
+        "difficult": values.ints("difficult"),
+        "truncated": values.ints("truncated"),
+        "iscrowd": values.ints("is_crowd"),
+        "area": values.floats("area"),
+    }
+    for key, column in columns.items():
+        if column:
+            _check_length(values, "is_crowd" if key == "iscrowd" else key, len(column), count)
+    for crowd in columns["iscrowd"]:
+        if crowd not in (0, 1):
+            raise SampleError("sample-invalid", f"{values.options.features['is_crowd']} must be 0 or 1, got {crowd}")
+    return columns
+
+
+def _row(box: Box, more: dict[str, list[float] | list[int]], at: int) -> Row:
+    area = more["area"][at] if more["area"] else 0.0
+    row: Row = {
+        "bbox": [*map(whole, box)],
+        "area": whole(round(area, 3) if area > 0 and math.isfinite(area) else box[2] * box[3]),
+        "iscrowd": more["iscrowd"][at] if more["iscrowd"] else 0,
+    }
+    return row | {key: more[key][at] for key in ("difficult", "truncated") if more[key]}
+
+
+def _box(
+    values: _Values, corners: Sequence[float], header: ImageHeader, content: ShardContent, where: str
+) -> Box | None:
+    """Return COCO's box in pixels of relative corners; None, with a finding, where nothing of it is in the image."""
+    if not all(1 - _LARGEST <= corner <= _LARGEST for corner in corners):  # also NaN
+        rule = f"{values.options.features['xmin']} and the others must be relative to the image, from 0 to 1"
+        raise SampleError("row-not-relative", f"{rule}, got {max(corners, key=abs):g}")
+    xs, ys = sorted((corners[0], corners[2])), sorted((corners[1], corners[3]))
+    if (xs[0], ys[0]) != (corners[0], corners[1]):
+        content.note("box-reversed", where, before=[*corners])
+    (left, right), (top, bottom) = xs, ys
+    width, height = header.width, header.height
+    box, kind = cut_to_image((left * width, top * height, right * width, bottom * height), (height, width))
+    if kind:
+        content.note(kind, where, before=[*corners], after=[*map(whole, box)] if box else None)
+    return box

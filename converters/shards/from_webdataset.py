@@ -1,0 +1,194 @@
+"""Read the samples of a WebDataset shard: members of a tar with the same key, an image and its labels."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from typing import BinaryIO, NamedTuple, cast
+
+from detaug.converters.coco.writer import whole
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageHeader, parse_image_header
+from detaug.converters.files.paths import require_file
+from detaug.converters.files.ranges import FileRange
+from detaug.converters.files.text import MAX_TEXT_BYTES
+from detaug.converters.findings.finding import has_error
+from detaug.converters.shards.documents import Document, Place, document_sample, parse_document
+from detaug.converters.shards.errors import SampleError
+from detaug.converters.shards.samples import (
+    Annotation,
+    Label,
+    Sample,
+    Shard,
+    ShardContent,
+    check_orientation,
+    file_name,
+    noted,
+    shifted,
+)
+from detaug.converters.shards.tar import Member, read_members
+from detaug.converters.yolo.labels import LabelLog, read_boxes
+
+_NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")  # webdataset's rule: the key ends at the first dot of the file name
+_IMAGES = frozenset(extension[1:] for extension in IMAGE_EXTENSIONS)
+_LABELS = ("json", "cls", "txt")
+_MOST_CLASSES = 1_000_000
+
+
+class _Group(NamedTuple):
+    """The members of one sample."""
+
+    key: str
+    members: list[tuple[str, Member]]
+    """(extension in lower case, member)."""
+
+    def member(self, extension: str) -> Member | None:
+        """Return the member with an extension."""
+        return next((member for each, member in self.members if each == extension), None)
+
+
+def read_webdataset(first_label: int, shard: Shard) -> ShardContent:
+    """Read all samples of a shard. What cannot be used becomes a finding."""
+    content = ShardContent(shard)
+    positions: dict[str, int | None] = {}
+    unused: Counter[str] = Counter()
+    with noted(content), _opened(shard.path) as file:
+        for group in _groups(file, unused):
+            with noted(content, group.key):
+                _check_group(group, positions, content)
+                used = _used(group)
+                unused.update(extension for extension, _ in group.members if extension not in used)
+                if used:
+                    content.add(_sample(file, group, first_label, content))
+                    positions[group.key] = len(content.samples) - 1
+    content.samples = [sample for sample in content.samples if sample.length]
+    for name, count in sorted(unused.items()):
+        content.note("member-unused", "", f"{count:,} members {name!r} have no labels that are read", [name, count])
+    return content
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    require_file(path)
+    file = os.open(path, os.O_RDONLY)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _groups(file: int, unused: Counter[str]) -> Iterator[_Group]:
+    """Yield the samples in the tar: consecutive members with the same key."""
+
+    def keyed() -> Iterator[tuple[str, str, Member]]:
+        for member in read_members(file):
+            found = _NAME.fullmatch(member.name)
+            if found:
+                yield found[1], found[2].lower(), member
+            elif member.fault:
+                yield member.name, "", member
+            else:
+                unused[member.name.rpartition("/")[2]] += 1
+
+    for key, members in groupby(keyed(), key=lambda each: each[0]):
+        yield _Group(key, [(extension, member) for _, extension, member in members])
+
+
+def _used(group: _Group) -> set[str]:
+    """Return the extensions that are read; none where the group has neither image nor labels."""
+    return {extension for extension, _ in group.members if extension in _IMAGES or extension in _LABELS}
+
+
+def _check_group(group: _Group, positions: dict[str, int | None], content: ShardContent) -> None:
+    """Raise SampleError for members that must not be used, or that occurred before."""
+    for _, member in group.members:
+        if member.fault:
+            raise SampleError(member.fault[0], f"{member.name.rpartition('/')[2]} {member.fault[1]}")
+    extensions = [extension for extension, _ in group.members]
+    content.parts.update(extensions)
+    content.labelled |= not set(_LABELS).isdisjoint(extensions)
+    if group.key in positions:
+        earlier = positions[group.key]
+        if earlier is not None:  # its labels may be here
+            content.samples[earlier] = content.samples[earlier]._replace(length=0)  # left out at the end
+            positions[group.key] = None
+        rule = "the members of a sample must follow each other; sort them: tar --sort=name"
+        raise SampleError("member-repeated", f"occurs again later in the shard; {rule}")
+    positions[group.key] = None
+    repeated = [extension for extension, count in Counter(extensions).items() if count > 1]
+    if repeated:
+        raise SampleError("member-repeated", f"has two members .{repeated[0]}")
+
+
+def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -> Sample:
+    images = [(extension, member) for extension, member in group.members if extension in _IMAGES]
+    if len(images) != 1:
+        names = ", ".join(f".{extension}" for extension, _ in (images or group.members))
+        raise SampleError("sample-no-image", f"must have one image, got {names}")
+    image = images[0][1]
+    header = parse_image_header(cast("BinaryIO", FileRange(file, image.offset, image.size, image.head)))
+    check_orientation(header, content, group.key)
+    name = file_name(image.name, "image", header, content, group.key)
+    place = Place(content, group.key, image.offset, image.size, name)
+    document = Document({}, None, None, False)
+    if text := group.member("json"):
+        document = parse_document(_content(file, text))
+        content.dataset = content.dataset or document.dataset
+    sample = document_sample(document, header, place)
+    if document.annotations is not None or document.packed:
+        return sample
+    return _with_other_labels(file, group, first_label, sample, content)
+
+
+def _with_other_labels(file: int, group: _Group, first_label: int, sample: Sample, content: ShardContent) -> Sample:
+    """Return the sample with the class of .cls and the boxes of .txt, if there are such members."""
+    number, rows = group.member("cls"), group.member("txt")
+    if number is not None:
+        sample = sample._replace(label=_class(_text(file, number), first_label))
+    if rows is not None:
+        sample = sample._replace(annotations=_yolo(_text(file, rows), sample.header, group, first_label, content))
+    if number is None and rows is None and sample.label is None:
+        content.note("label-missing", group.key, "has no annotations, and was kept as an image without boxes")
+    return sample
+
+
+def _class(text: str, first_label: int) -> Label:
+    name = text.strip()
+    if re.fullmatch("[0-9]{1,9}", name):
+        return Label(shifted(int(name), first_label), None)
+    if not name or "\n" in name:
+        raise SampleError("sample-invalid", f".cls must be one class, a number or a name, got {name[:60]!r}")
+    return Label(None, name)
+
+
+def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, content: ShardContent) -> list[Annotation]:
+    log = LabelLog(f"{content.shard.name} {group.key}.txt", [])
+    boxes = [*read_boxes(text.split("\n"), _MOST_CLASSES, (header.height, header.width), log)]
+    if has_error(log.findings):
+        first = next(finding for finding in log.findings if finding.effect == "error")
+        raise SampleError(first.kind, f".txt line {first.line}: {first.note}")
+    content.findings += log.findings
+    return [
+        Annotation(
+            Label(shifted(number, first_label), None),
+            {"bbox": [*map(whole, box)], "area": whole(box[2] * box[3]), "iscrowd": 0},
+        )
+        for number, box in boxes
+    ]
+
+
+def _text(file: int, member: Member) -> str:
+    try:
+        return _content(file, member).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SampleError("sample-invalid", f"{member.name.rpartition('/')[2]} is not UTF-8 text") from None
+
+
+def _content(file: int, member: Member) -> bytes:
+    if member.size > MAX_TEXT_BYTES:
+        name = member.name.rpartition("/")[2]
+        raise SampleError("sample-invalid", f"{name} is larger than {MAX_TEXT_BYTES >> 20} MiB")
+    return FileRange(file, member.offset, member.size, member.head).read()

@@ -1,0 +1,141 @@
+"""Join the contents of shards into one COCO json: classes, ids, file names, rows."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from detaug.converters.coco.writer import document_text
+from detaug.converters.conversion.classes import alike_classes
+from detaug.converters.findings.finding import Finding
+from detaug.converters.shards.classes import Categories, packed_categories
+from detaug.converters.shards.extract import Extract, extracted
+from detaug.converters.shards.samples import EncodedSample, Row, ShardContent
+
+_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class JoinedShards:
+    """The samples of all shards, with the ids and names that they have in the json."""
+
+    def __init__(self, contents: Sequence[ShardContent], classes: Sequence[str] | None, extract: Path | None) -> None:
+        """Number the classes, images and annotations. Raises ConversionError where classes contradict each other."""
+        self.contents, self.extract = contents, extract
+        self.findings = [finding for content in contents for finding in content.findings]
+        datasets = [content.dataset for content in contents if content.dataset is not None]
+        self.dataset: Row = datasets[0] if datasets else {}
+        labels = (label for content in contents for label in content.labels)
+        self.categories = Categories(labels, classes, packed_categories(datasets))
+        self.images = sum(len(content.samples) for content in contents)
+        self.names = [*self._unique_names()]
+        self.image_ids = self._ids("image", [sample.image_id for _, sample in self.samples()])
+        given = [number for _, sample in self.samples() for number in sample.annotation_ids]
+        self.annotation_ids = self._ids("annotation", given)
+        self.findings += alike_classes(row["name"] for row in self.categories.rows.values())
+        self._note_unused(classes)
+
+    def samples(self) -> Iterator[tuple[ShardContent, EncodedSample]]:
+        """Yield each sample with the shard that it is in."""
+        for content in self.contents:
+            for sample in content.samples:
+                yield content, sample
+
+    def _ids(self, kind: str, given: list[int | None]) -> Sequence[int]:
+        """Return the ids of the shards if none is missing or repeated, else 1, 2, ..."""
+        numbers = [number for number in given if number is not None]
+        if len(numbers) == len(given) == len(set(numbers)):
+            return numbers
+        if numbers:
+            missing, repeated = len(given) - len(numbers), len(numbers) - len(set(numbers))
+            note = f"all {kind} ids are new: {missing:,} are missing, {repeated:,} repeated"
+            self.findings.append(Finding("", "ids-changed", note=note))
+        return range(1, len(given) + 1)
+
+    def _unique_names(self) -> Iterator[str]:
+        """Yield the file name of each sample. One that repeats an earlier one gets a number."""
+        last: dict[str, int] = dict.fromkeys((sample.name for _, sample in self.samples()), 0)
+        for content, sample in self.samples():
+            last[sample.name] += 1
+            name = sample.name
+            while last[sample.name] > 1 and name in last:
+                stem, extension = posixpath.splitext(sample.name)
+                name = f"{stem}-{last[sample.name]}{extension}"
+                last[sample.name] += name in last
+            if name != sample.name:
+                last[name] = 1
+                self.findings.append(Finding(content.shard.name, "file-name-changed", before=sample.name, after=name))
+            yield name
+
+    def _note_unused(self, classes: Sequence[str] | None) -> None:
+        counts = {**self.box_counts()}
+        for name, count in self.image_counts().items():
+            counts[name] += count
+        for name in classes or ():
+            if not counts[name]:
+                self.findings.append(Finding("", "class-unused", before=name))
+
+    def box_counts(self) -> dict[str, int]:
+        """Count the boxes of each class, in the order of the categories."""
+        return self._counts((content, label) for content, sample in self.samples() for label in sample.labels)
+
+    def image_counts(self) -> dict[str, int]:
+        """Count the images of each class; empty where no image has one."""
+        labelled = ((content, sample.label) for content, sample in self.samples() if sample.label is not None)
+        counts = self._counts(labelled)
+        return counts if any(counts.values()) else {}
+
+    def _counts(self, labels: Iterable[tuple[ShardContent, int]]) -> dict[str, int]:
+        by_label = Counter((id(content), label) for content, label in labels)
+        counts = Counter[str]()
+        for content in self.contents:
+            for label, position in content.labels.items():
+                row = self.categories.rows[self.categories.id_of(label)]
+                counts[row["name"]] += by_label[id(content), position]
+        return {row["name"]: counts[row["name"]] for row in self._category_rows()}
+
+    def _category_rows(self) -> list[Row]:
+        return self.categories.in_order(packed=bool(self.dataset))
+
+    def extracting(self) -> AbstractContextManager[None]:
+        """Return a context that writes the images as plain files, if that is wanted."""
+        if self.extract is None:
+            return nullcontext()
+        places = zip(self.names, self.samples(), strict=True)
+        images = (Extract(name, content.shard.path, each.offset, each.length) for name, (content, each) in places)
+        return extracted(images, self.extract)
+
+    def text(self, description: str) -> Iterator[str]:
+        """Yield the json. description: of where it is from, unless the shards have an info."""
+        document: Row = {"info": {"description": description}} | self.dataset
+        document |= {"images": [], "annotations": [], "categories": self._category_rows()}
+        return document_text(document, {"images": self._image_rows(), "annotations": self._annotation_rows()})
+
+    def _image_rows(self) -> Iterator[str]:
+        ids, names = iter(self.image_ids), iter(self.names)
+        for content in self.contents:
+            category_ids, shard = self._category_ids(content), _text(content.shard.name)
+            for sample in content.samples:
+                width, height = sample.size
+                row = f'{{"id":{next(ids)},"file_name":{_text(next(names))},"width":{width},"height":{height}'
+                if self.extract is None:
+                    row += f',"shard":{shard},"offset":{sample.offset},"length":{sample.length}'
+                if sample.label is not None:
+                    row += f',"category_id":{category_ids[sample.label]}'
+                yield f"{row},{sample.more}}}" if sample.more else row + "}"
+
+    def _category_ids(self, content: ShardContent) -> list[int]:
+        return [self.categories.id_of(label) for label in content.labels]
+
+    def _annotation_rows(self) -> Iterator[str]:
+        image_ids, annotation_ids = iter(self.image_ids), iter(self.annotation_ids)
+        for content in self.contents:
+            category_ids = self._category_ids(content)
+            for sample in content.samples:
+                image_id = next(image_ids)
+                for label, rest in zip(sample.labels, sample.rows, strict=True):
+                    ids = f'{{"id":{next(annotation_ids)},"image_id":{image_id},"category_id":{category_ids[label]}'
+                    yield f"{ids},{rest}"

@@ -1,0 +1,186 @@
+"""The samples of a shard: images with their labels, as read, and as texts of json without ids and file names."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from detaug.converters.files.image_headers import DALI_FORMATS, ImageError, ImageHeader
+from detaug.converters.files.paths import last_part
+from detaug.converters.files.text import is_plain
+from detaug.converters.findings.errors import InputError
+from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.text import shown
+from detaug.converters.shards.errors import SampleError, ShardError
+
+Row = dict[str, Any]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class Shard(NamedTuple):
+    """A shard: its path, and its path relative to the folder of the shards, with slashes."""
+
+    path: str
+    name: str
+
+
+class Label(NamedTuple):
+    """A class as a record names it: by a category id, by a name, or by both."""
+
+    id: int | None
+    name: str | None
+
+
+class Annotation(NamedTuple):
+    """One object."""
+
+    label: Label
+    row: Row
+    """The json's row without image_id and category_id. Its id is an int or missing."""
+
+
+class Sample(NamedTuple):
+    """One image with its labels."""
+
+    name: str
+    """The file name, not yet unique."""
+    offset: int
+    """Position of the encoded image in the shard, bytes."""
+    length: int
+    header: ImageHeader
+    image: Row
+    """Further keys of the json's row, and the id, an int, if the shard has one."""
+    label: Label | None
+    """Of the image as a whole."""
+    annotations: list[Annotation]
+
+
+class EncodedSample(NamedTuple):
+    """A sample that needs little memory: texts of json, and positions in ShardContent.labels."""
+
+    name: str
+    image_id: int | None
+    size: tuple[int, int]
+    """(W, H) pixels."""
+    offset: int
+    length: int
+    label: int | None
+    more: str
+    """Further keys of the image's row: '"key":value,...' or ''."""
+    annotation_ids: tuple[int | None, ...]
+    labels: tuple[int, ...]
+    rows: tuple[str, ...]
+    """The rows of the annotations from their bbox on: '"bbox":...}'."""
+
+
+@dataclass
+class ShardContent:
+    """Everything that was read from one shard."""
+
+    shard: Shard
+    samples: list[EncodedSample] = field(default_factory=list)
+    labels: dict[Label, int] = field(default_factory=dict)
+    """Each label that occurs, and its position."""
+    dataset: Row | None = None
+    """The rest of the json that `detaug pack` packed: its info and categories."""
+    findings: list[Finding] = field(default_factory=list)
+    labelled: bool = False
+    """Whether any record has a place for labels."""
+    parts: Counter[str] = field(default_factory=Counter)
+    """How often each feature, or each extension of a member, occurs."""
+
+    def note(self, kind: str, where: str, note: str = "", before: object = None, after: object = None) -> None:
+        """Append a finding about a record or a member; where "": about the shard."""
+        file = f"{self.shard.name} {where}" if where else self.shard.name
+        self.findings.append(Finding(file, kind, before=before, after=after, note=note))
+
+    def add(self, sample: Sample) -> None:
+        """Append a sample. Raises SampleError for values that json does not have."""
+        try:
+            self.samples.append(_encoded(sample, self.labels))
+        except (ValueError, RecursionError) as error:
+            raise SampleError("sample-invalid", f"its labels cannot be written as json: {error}") from None
+
+
+def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:
+    image_id, more = _without_id(sample.image)
+    found = [_without_id(annotation.row) for annotation in sample.annotations]
+    labels = [positions.setdefault(annotation.label, len(positions)) for annotation in sample.annotations]
+    return EncodedSample(
+        sample.name,
+        image_id,
+        (sample.header.width, sample.header.height),
+        sample.offset,
+        sample.length,
+        None if sample.label is None else positions.setdefault(sample.label, len(positions)),
+        _encode(more)[1:-1] if more else "",
+        tuple(number for number, _ in found),
+        tuple(labels),
+        tuple(_encode(row)[1:] for _, row in found),
+    )
+
+
+def _without_id(row: Mapping[str, Any]) -> tuple[int | None, Row]:
+    return row.get("id"), {key: value for key, value in row.items() if key != "id"}
+
+
+@contextmanager
+def noted(content: ShardContent, where: str = "") -> Iterator[None]:
+    """Turn an error about a sample, or with where "" about a shard, into a finding."""
+    try:
+        yield
+    except (SampleError, ImageError, ShardError) as error:
+        content.note(error.kind, where, str(error))
+    except OSError as error:
+        content.note("shard-unreadable", "", f"cannot be read: {error.strerror or error}")
+
+
+def file_name(wanted: str, fallback: str, header: ImageHeader, content: ShardContent, where: str) -> str:
+    """Return a file name that is a safe relative path, with a finding if it is not the one wanted."""
+    for name in (posixpath.normpath(wanted), last_part(wanted)):
+        if wanted and is_safe(name):
+            break
+    else:
+        name = fallback + min(DALI_FORMATS[header.format], key=len)
+    if name != wanted:
+        content.note("file-name-changed", where, "", wanted, name)
+    return name
+
+
+def is_safe(name: str) -> bool:
+    """Return whether a name is a relative path below its folder, of printable text."""
+    parts = name.split("/")
+    return is_plain(name) and not {"", "."}.intersection(parts) and ".." not in parts and len(name.encode()) < 4096
+
+
+def check_size(width: object, height: object, header: ImageHeader, content: ShardContent, where: str) -> None:
+    """Append a finding where a record says another size than the image has (decision 2)."""
+    if (width, height) not in ((header.width, header.height), (None, None)):
+        before, after = f"{shown(width)} x {shown(height)}", f"{header.width} x {header.height}"
+        content.note("size-recorded", where, f"says {before} pixels, the image has {after}", before, after)
+
+
+def check_orientation(header: ImageHeader, content: ShardContent, where: str) -> None:
+    """Append a finding about an EXIF orientation outside 1 to 8."""
+    if not 1 <= header.orientation <= 8:
+        content.note("orientation-invalid", where, before=header.orientation, after=1)
+
+
+def shifted(label: int, first_label: int) -> int:
+    """Return the category id of a class number: the first class has the id 1. Raises SampleError."""
+    if label < first_label:
+        remedy = "; if the numbers count from 0, give --first-label 0" if label == 0 else ""
+        raise SampleError("sample-invalid", f"class numbers must be at least {first_label}, got {label}{remedy}")
+    return label - first_label + 1
+
+
+def check_first_label(first_label: int) -> None:
+    """Raise InputError for a number that classes cannot begin with."""
+    if first_label not in (0, 1):
+        raise InputError(f"first_label must be 0 or 1, got {first_label!r}")

@@ -1,0 +1,215 @@
+"""Convert shards, TFRecord or WebDataset, to a COCO json that has the place of each image (decision 13)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from detaug.converters.conversion.choices import OnError, check_choice
+from detaug.converters.conversion.folder import check_folder
+from detaug.converters.conversion.jobs import map_in_jobs
+from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.progress import Progress
+from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.paths import PathLike
+from detaug.converters.findings.errors import ConversionError, InputError
+from detaug.converters.machine import available_cores
+from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord
+from detaug.converters.shards.from_webdataset import read_webdataset
+from detaug.converters.shards.joined import JoinedShards
+from detaug.converters.shards.samples import Shard, ShardContent, check_first_label
+from detaug.converters.shards.tfrecord import load_crc32c
+
+_BYTES_FOR_PROCESSES = 64 << 20  # new processes take longer to start than smaller shards to read
+_MOST_NAMES_SHOWN = 20
+
+
+def tfrecord_to_coco(
+    shards: Sequence[PathLike],
+    output: PathLike,
+    *,
+    features: Mapping[str, str] | None = None,
+    classes: Sequence[str] | None = None,
+    first_label: int = 1,
+    extract: PathLike | None = None,
+    on_error: OnError = "stop",
+    jobs: int | None = None,
+    report: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Convert TFRecord shards into one COCO json file, without unpacking them.
+
+    shards: TFRecord files of tf.train.Example with the features of TensorFlow's Object Detection API, or with
+    image/class/label or image/class/text for classification. features: other names for some of them, by the keys of
+    detaug.converters.shards.from_tfrecord.FEATURES, such as {"image": "jpeg", "label": "classes"}. The checksums of
+    every record are verified, which needs google-crc32c (`pip install 'detaug[shards]'`).
+
+    Corners are relative to the image; boxes become COCO's [x, y, width, height] in pixels, rounded to 3 decimals and
+    cut at the image's edges. difficult, truncated, is_crowd and area become keys of the annotation. Boxes without a
+    class have that of their image. image/source_id becomes the image's id if it is a different whole number in each
+    record.
+
+    classes, first_label, extract, on_error, jobs, report, progress: see `webdataset_to_coco`; class numbers count from
+    1 here, since 0 is the background in TensorFlow's label maps.
+
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    >>> from detaug.converters import tfrecord_to_coco
+    >>> try:
+    ...     tfrecord_to_coco(["demo/VOC/JPEGImages/000001.jpg"], "shards.json")
+    ... except da.InputError as error:
+    ...     print(str(error).splitlines()[0])
+    000001.jpg: is not a TFRecord file: its first checksum is wrong [shard-unreadable]
+    """
+    load_crc32c()
+    options = TFRecordOptions(feature_names(features), first_label)
+    check_first_label(first_label)
+    conversion = _Conversion("TFRecord", partial(read_tfrecord, options), "feature", "--feature KEY=NAME names others")
+    return conversion.run(shards, output, _Options(classes, extract, on_error, jobs, report, progress))
+
+
+def webdataset_to_coco(
+    shards: Sequence[PathLike],
+    output: PathLike,
+    *,
+    classes: Sequence[str] | None = None,
+    first_label: int = 0,
+    extract: PathLike | None = None,
+    on_error: OnError = "stop",
+    jobs: int | None = None,
+    report: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Convert WebDataset shards, tar files, into one COCO json file, without unpacking them.
+
+    shards: uncompressed tar files. Members with the same key, the name up to the first dot, are a sample: an image and
+    its labels. These are a .json with "annotations", each with "bbox" [x, y, width, height] in pixels and "category", a
+    name, or "category_id"; or a .txt with YOLO's rows; or a .cls with the class of the image, a number or a name.
+    Further keys of the .json, and of its annotations, stay, ids too if they are whole numbers and none is missing or
+    repeated; else images and annotations get the ids 1, 2, ... in the order of the shards and their samples.
+
+    classes: the names of the category ids 1, 2, ...; without them, names in the shards, or "class 1". Classes without a
+    number are sorted by name. first_label: the number of the first class in .cls and .txt; it gets the category id 1.
+
+    The json has shard, offset and length of each image, and the size of its header, EXIF orientation applied (decision
+    2). Shards are named relative to their folder, or the deepest one that holds all: Summary.image_folder, which is
+    what CocoReader takes. extract: a folder to write the images to, as plain files; the json then has no shards.
+
+    on_error: "stop" at shards and samples that cannot be used, after reading all of them, or "skip" these. A damaged
+    shard is used up to the damage. jobs: processes; None for one for each core. report: a json file for every finding.
+    progress: called with (shards done, shards in all). The same input gives the same bytes, with any number of jobs.
+
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    >>> from detaug.converters import webdataset_to_coco
+    >>> try:
+    ...     webdataset_to_coco(["train.json"], "shards.json")
+    ... except da.InputError as error:
+    ...     print(str(error).splitlines()[0])
+    train.json: is not a tar: the header at byte 0 has a wrong checksum [shard-unreadable]
+    """
+    check_first_label(first_label)
+    conversion = _Conversion(
+        "WebDataset", partial(read_webdataset, first_label), "member", "a sample needs one of them"
+    )
+    return conversion.run(shards, output, _Options(classes, extract, on_error, jobs, report, progress))
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options that both conversions have."""
+
+    classes: Sequence[str] | None
+    extract: PathLike | None
+    on_error: OnError
+    jobs: int | None
+    report: PathLike | None
+    progress: Progress | None
+
+    def check(self) -> None:
+        """Raise InputError for options that cannot be used."""
+        check_choice("on_error", self.on_error, OnError)
+        if self.jobs is not None and self.jobs < 1:
+            raise InputError(f"jobs must be at least 1, got {self.jobs}")
+        if self.classes is not None and (not self.classes or len(set(self.classes)) < len(self.classes)):
+            raise InputError(f"classes must name at least one class, each once, got {list(self.classes)}")
+        if self.extract is not None:
+            check_folder(Path(self.extract))
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    """One of the formats."""
+
+    format: str
+    read: Callable[[Shard], ShardContent]
+    part: str
+    """The name of a part of a record in messages."""
+    hint: str
+
+    def run(self, given: Sequence[PathLike], output: PathLike, options: _Options) -> Summary:
+        """Convert shards."""
+        options.check()
+        paths = output_files({"output": output, "report": options.report}, *given)
+        folder, shards = find_shards(given)
+        contents = self._contents(shards, options)
+        self._refuse_no_labels(contents)
+        joined = JoinedShards(contents, options.classes, None if options.extract is None else Path(options.extract))
+        findings, report = joined.findings, paths.get("report")
+        stop_on_errors(findings, options.on_error, report)
+        refuse_nothing_left(joined.images, ", ".join(map(str, given)), findings, report)
+        with joined.extracting(), reported(findings, report):
+            write_atomically(paths["output"], joined.text(f"{self.format} shards, converted by detaug"))
+        return Summary(
+            output=paths["output"],
+            image_folder=joined.extract or folder,
+            images=joined.images,
+            images_without_boxes=sum(not sample.labels for _, sample in joined.samples()),
+            class_counts=joined.box_counts(),
+            findings=tuple(findings),
+            report=report,
+            image_class_counts=joined.image_counts(),
+        )
+
+    def _contents(self, shards: Sequence[Shard], options: _Options) -> list[ShardContent]:
+        """Read the shards, in several processes if that is quicker."""
+        small = sum(os.path.getsize(shard.path) for shard in shards) < _BYTES_FOR_PROCESSES
+        contents: list[ShardContent] = []
+        for content in map_in_jobs(self.read, shards, options.jobs or (1 if small else available_cores())):
+            contents.append(content)
+            if options.progress:
+                options.progress(len(contents), len(shards))
+        return contents
+
+    def _refuse_no_labels(self, contents: Sequence[ShardContent]) -> None:
+        """Raise ConversionError if no record has labels: they have other names, rather than no record having any."""
+        if any(content.samples for content in contents) and not any(content.labelled for content in contents):
+            names = list(dict.fromkeys(name for content in contents for name in content.parts))[:_MOST_NAMES_SHOWN]
+            wanted = (
+                "image/object/bbox/xmin or image/class/label" if self.format == "TFRecord" else ".json, .cls or .txt"
+            )
+            raise ConversionError(f"no record has the {self.part} {wanted}, there are {', '.join(names)}; {self.hint}")
+
+
+def find_shards(given: Sequence[PathLike]) -> tuple[Path, list[Shard]]:
+    """Return the deepest folder that holds all shards, and the shards, in the order given. Raises InputError."""
+    if isinstance(given, str | os.PathLike) or not given:
+        raise InputError(f"shards must be a list of at least one file, got {given!r}")
+    paths = [Path(path) for path in given]
+    for path in paths:
+        if path.is_dir():
+            raise ConversionError(f"{path} is a folder; give its files, such as {path / '*'}")
+        if not path.exists():
+            raise ConversionError(f"{path} does not exist; give the shards' files")
+    real = [os.path.realpath(path) for path in paths]
+    if len(set(real)) < len(real):
+        repeated = next(path for path, count in Counter(real).items() if count > 1)
+        raise InputError(f"shards must be different files, got {repeated} twice")
+    parents = {path.parent for path in paths}
+    top = parents.pop() if len(parents) == 1 else Path(os.path.commonpath([path.parent.absolute() for path in paths]))
+    return top, [Shard(str(path), Path(os.path.relpath(path.absolute(), top.absolute())).as_posix()) for path in paths]
