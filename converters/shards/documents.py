@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, NoReturn
 
+from detaug.converters.coco.cutting import cut_to_image
 from detaug.converters.coco.writer import whole
-from detaug.converters.conversion.boxes import cut_to_image
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.findings.text import shown
 from detaug.converters.shards.errors import SampleError

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from detaug.converters.coco.cutting import cut_to_image
 from detaug.converters.coco.writer import Box, whole
-from detaug.converters.conversion.boxes import cut_to_image
 from detaug.converters.files.image_headers import ImageHeader, parse_image_header
 from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.documents import Place, document_sample, parse_document

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from detaug.converters.coco.cutting import cut_to_image
 from detaug.converters.coco.writer import Box, whole
-from detaug.converters.conversion.boxes import cut_to_image
 from detaug.converters.findings.finding import Finding
 
 _LARGEST = 1.01  # as in Ultralytics: a larger coordinate is not relative to the image

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FOLDER, print_unless, progress_bar
+from detaug.cli.options import AT_LEAST_1, FOLDER, Command, print_unless, progress_bar
 
 shards_argument = click.argument("shards", metavar="SHARD...", type=options.FILE, nargs=-1, required=True)
 extract = click.option(
@@ -24,7 +25,7 @@ jobs = click.option(
 )
 
 
-def first_label(default: int) -> Any:
+def first_label(default: int) -> Callable[[Command], Command]:
     """Return the option --first-label."""
     return click.option(
         "--first-label",
