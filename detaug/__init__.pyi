@@ -67,5 +67,7 @@ from detaug.ops.resize import RandomShortestSize as RandomShortestSize
 from detaug.ops.resize import Resize as Resize
 from detaug.ops.sanitize import SanitizeBoundingBoxes as SanitizeBoundingBoxes
 from detaug.sources.coco_reader import CocoReader as CocoReader
+from detaug.sources.concat import ConcatReader as ConcatReader
+from detaug.sources.source import Source as Source
 
 __version__: str

@@ -123,6 +123,8 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("file-name", image(file_name="a" * 256 + ".jpg"), "aaa...", EXTRA),
     ("file-name", image(file_name="\ud800.jpg"), r"'\ud800.jpg'", EXTRA),
     ("file-name-outside", image(file_name="/a.jpg"), "outside the image folder, got '/a.jpg'", EXTRA),
+    ("image-shard", image(shard="../a.tar", offset=0, length=9), "must have the path of a shard below", set()),
+    ("category-unknown", image(category_id=99), "category_id 99 is not among the ids of the categories", set()),
     ("file-name-outside", image(file_name="x/../../a.jpg"), "outside the image folder", EXTRA),
     (
         "file-name-repeated",

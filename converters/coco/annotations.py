@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco import annotation_cache, columns, examine, table
+from detaug.converters.coco import annotation_cache, columns, examine, places, table
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -31,6 +31,12 @@ class Annotations:
     """N, relative to the image folder."""
     sizes: NDArray[np.int64]
     """(N, 2): (height, width) in pixels."""
+    shards: tuple[str, ...]
+    """Paths of the shards that the images are in, relative to the image folder; none where the images are files."""
+    places: NDArray[np.int64]
+    """(N, 3): position in `shards`, offset and length of the image in bytes; -1, 0, 0 for a file."""
+    image_categories: NDArray[np.int64]
+    """(N,): the category id of each image as a whole; -1 where it has none."""
     first: NDArray[np.int64]
     """(N + 1,): boxes[first[i] : first[i + 1]] are those of image i."""
     boxes: NDArray[np.float64]
@@ -75,21 +81,22 @@ def _checked(path: Path) -> Annotations:
 
 def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
-    modules = (annotation_cache, columns, examine, table)
+    modules = (annotation_cache, columns, examine, places, table)
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
 def _to_columns(read: Annotations) -> Columns:
     arrays = {name: value for name, value in vars(read).items() if isinstance(value, np.ndarray)}
     ids, names = np.array(list(read.categories), np.int64), _encoded(read.categories.values())
-    return {**arrays, "file_names": _encoded(read.file_names), "ids": ids, "names": names}
+    texts = {"file_names": _encoded(read.file_names), "shards": _encoded(read.shards)}
+    return {**arrays, **texts, "ids": ids, "names": names}
 
 
 def _from_columns(path: Path, saved: Columns) -> Annotations:
     categories = dict(zip(saved.pop("ids").tolist(), _decoded(saved.pop("names")), strict=True))
-    file_names = tuple(_decoded(saved.pop("file_names")))
+    file_names, shards = (tuple(_decoded(saved.pop(name))) for name in ("file_names", "shards"))
     arrays: Any = {field.name: saved[field.name] for field in fields(Annotations) if field.name in saved}
-    return Annotations(path=path, file_names=file_names, categories=categories, **arrays)
+    return Annotations(path=path, file_names=file_names, shards=shards, categories=categories, **arrays)
 
 
 def _encoded(names: Iterable[str]) -> NDArray[np.uint8]:
@@ -122,6 +129,9 @@ def _group_by_image(table: Table) -> Annotations:
         image_ids=table.image_ids,
         file_names=tuple(table.file_names),
         sizes=table.sizes,
+        shards=tuple(table.shards),
+        places=table.places,
+        image_categories=table.image_categories,
         first=np.concatenate([[0], np.cumsum(counts)]),
         boxes=table.boxes[order],
         category_ids=table.category_ids[order],

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
+from detaug.converters.coco.places import shard_places
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
 from detaug.converters.files.image_headers import UNDECODED_EXTENSIONS
 from detaug.converters.files.text import name_key
@@ -60,6 +61,7 @@ def examine(coco: Coco) -> Table:
     images.note_repeated_ids("image-id-repeated", image_ids, has_id)
     file_names = _file_names(images)
     sizes, has_size = _sizes(images)
+    shards, places = shard_places(images)
     image_index = _image_positions(objects, image_ids, has_id)
     category_ids, has_category = _object_categories(objects, names)
     _check_annotation_ids(objects)
@@ -70,6 +72,9 @@ def examine(coco: Coco) -> Table:
         file_names=file_names,
         sizes=sizes,
         has_size=has_size,
+        shards=shards,
+        places=places,
+        image_categories=_image_categories(images, names),
         image_index=image_index,
         boxes=boxes,
         has_box=has_box,
@@ -195,17 +200,31 @@ def _image_positions(rows: Rows, image_ids: Ints, good: Mask) -> Ints:
     return np.where(known & rows.present, candidate, -1)
 
 
+def _image_categories(rows: Rows, categories: dict[int, str]) -> Ints:
+    """Return (N,) the category id of each image, -1 where it has none."""
+    values = rows.column("category_id")
+    if values.count(None) == len(values):
+        return np.full(len(values), -1)
+    given = np.array([value is not None for value in values], bool)
+    numbers, known = _known(values, categories)
+    rows.note("category-unknown", given & ~known, lambda row: _unknown_category(values[row], categories))
+    return np.where(given & known, numbers, -1)
+
+
+def _known(values: list[Any], categories: dict[int, str]) -> tuple[Ints, Mask]:
+    numbers, is_whole = whole_numbers(values)
+    return numbers, is_whole & np.isin(numbers, np.array(list(categories), np.int64))
+
+
+def _unknown_category(value: Any, categories: dict[int, str]) -> str:
+    return f"category_id {shown(value)} is not among the ids of the categories, {shown(list(categories))}"
+
+
 def _object_categories(rows: Rows, categories: dict[int, str]) -> tuple[Ints, Mask]:
     values = rows.column("category_id")
-    numbers, is_whole = whole_numbers(values)
-    ids = list(categories)
-    known = is_whole & np.isin(numbers, np.array(ids, np.int64)) & rows.present
-    rows.note(
-        "category-unknown",
-        ~known,
-        lambda row: f"category_id {shown(values[row])} is not among the ids of the categories, {shown(ids)}",
-    )
-    return numbers, known
+    numbers, known = _known(values, categories)
+    rows.note("category-unknown", ~known, lambda row: _unknown_category(values[row], categories))
+    return numbers, known & rows.present
 
 
 def _check_annotation_ids(rows: Rows) -> None:

@@ -106,6 +106,12 @@ class Table:
     """(N, 2): (height, width) in pixels; 1 where it cannot be used."""
     has_size: Mask
     """(N,): whether `sizes` is the json's."""
+    shards: list[str]
+    """The shards' paths below the image folder; none where the images are files."""
+    places: Ints
+    """(N, 3): position in `shards`, offset and length of each image in bytes; -1, 0, 0 for a file."""
+    image_categories: Ints
+    """(N,): the category id of each image as a whole; -1 where it has none."""
     image_index: Ints
     """(A,): position of the annotation's image, -1 where there is none."""
     boxes: Floats

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from stat import S_ISREG
 
 import numpy as np
 
 from detaug.boxes.views import Ints
 from detaug.converters.check.images import folder_that_has
-from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.digests import short_digest
+from detaug.sources.shards import Shards, file_size
 from detaug.sources.source import Bytes, Source, path_table
 
 
@@ -58,6 +59,7 @@ class CocoReader(Source):
             boxes=data.boxes[keep],
             counts=np.diff(np.concatenate([[0], np.cumsum(keep)])[data.first]),
             labels=np.searchsorted(ids, data.category_ids[keep]) + 1,
+            classes=_classes(data),
             image_ids=data.image_ids,
             category_ids=ids,
             origin=str(self.annotations),
@@ -67,8 +69,10 @@ class CocoReader(Source):
             f"detaug check {self.annotations} {self.images} --decode --clean OUT.json leaves out what is broken"
         )
         _check_folder(self.images, self.annotations, self.file_names)
-        self._file_sizes = _file_sizes(self._folder, self.file_names)
-        self.missing = np.flatnonzero(self._file_sizes < 0)
+        self._shards, self.files = Shards(self._folder, data.shards, data.places), not data.shards
+        files = self._shards.files()
+        self._file_sizes = _file_sizes(self._folder, [self.file_names[at] for at in files])
+        self.missing = np.union1d(self._shards.missing(), files[self._file_sizes < 0])
         if len(self.missing) == len(self):
             self.check_files()
 
@@ -79,16 +83,26 @@ class CocoReader(Source):
     def check_files(self) -> None:
         """Raise AnnotationError if an image was missing when the reader was made."""
         if len(self.missing):
-            first = self.file_names[self.missing[0]]
+            first = self._shards.name(int(self.missing[0])) or self.file_names[self.missing[0]]
             better = folder_that_has(first, self.images, self.annotations) or ", or detaug check --clean"
             raise AnnotationError(
                 f"{self.annotations}: {len(self.missing)} of {len(self)} images are not in {self.images}, the first is "
-                f"{first!r}; give the folder that file_name is relative to{better}"
+                f"{first!r}; give the folder that {'file_name' if self.files else 'shard'} is relative to{better}"
             )
 
     def path(self, index: int) -> Path:
-        """Return the file of an image."""
-        return self._folder / self.file_names[index]
+        """Return the file of an image; of an image in a shard, the shard's path and the image's name."""
+        return self._folder / self._shards.name(index) / self.file_names[index]
+
+    def read(self, index: int) -> bytes:
+        """Return the encoded image. Raises OSError if it cannot be read."""
+        return self._shards.image(index).tobytes() if self._shards.name(index) else super().read(index)
+
+    def contents(self, indices: Ints) -> list[Bytes]:
+        """Return the encoded images at these positions; those in shards without a copy."""
+        if self._shards.has_files(indices):
+            return [np.frombuffer(self.read(index), np.uint8) for index in indices.tolist()]
+        return self._shards.images(indices)
 
     @cached_property
     def _path_table(self) -> Bytes:
@@ -96,11 +110,22 @@ class CocoReader(Source):
 
     @cached_property
     def files_fingerprint(self) -> str:
-        """Return a hash of the sizes of the image files in bytes, as they were when the reader was made."""
-        return short_digest(self._file_sizes.tobytes())
+        """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
+        return short_digest(self._file_sizes.tobytes(), self._shards.sizes.tobytes())
 
     def _names(self) -> bytes:
         return "\0".join(self.file_names).encode("utf-8", "surrogateescape") + b"\0" + super()._names()
+
+
+def _classes(data: Annotations) -> Ints | None:
+    """Return (n,) the position of each image's category, None if no image has one. Raises AnnotationError."""
+    given = data.image_categories >= 0
+    if not given.any():
+        return None
+    if not given.all():
+        first = data.file_names[int(np.argmin(given))]
+        raise AnnotationError(f"{data.path}: some images have a category_id, {first!r} has none; give all or none one")
+    return np.searchsorted(tuple(data.categories), data.image_categories)
 
 
 def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> None:
@@ -110,15 +135,7 @@ def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> No
         raise AnnotationError(f"{annotations}: no images; there is nothing to read")
 
 
-def _file_sizes(folder: Path, names: tuple[str, ...]) -> Ints:
+def _file_sizes(folder: Path, names: Sequence[str]) -> Ints:
     """Return (N,) sizes in bytes; -1 for what is no file, or cannot be looked at."""
     root = os.path.join(folder, "")
-    return np.array([_file_size(root + name) for name in names], np.int64)
-
-
-def _file_size(path: str) -> int:
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return -1
-    return status.st_size if S_ISREG(status.st_mode) else -1
+    return np.array([file_size(root + name) for name in names], np.int64)

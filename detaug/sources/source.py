@@ -24,9 +24,10 @@ class Source:
     also `contents` and `read`. See docs/data-formats.md.
 
     `sizes`: (n, 2) height and width of the displayed images. `class_names`: of the labels 1..K, without background.
-    `boxes`: (A, 4) XYXY pixels, grouped by image; `counts`: (n,), how many of them each image has; `labels`: (A,) 1..K.
-    `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by default 1..n. `category_ids`: (K,)
-    numbers of the classes for other programs, by default 1..K. `origin`: what errors say where this comes from.
+    `boxes`: (A, 4) XYXY pixels, or `relative` to the image in 0..1, grouped by image; `counts`: (n,), how many of them
+    each image has; `labels`: (A,) 1..K. `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by
+    default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `origin`: what errors
+    say where this comes from.
     Raises InputError where these do not fit.
     """
 
@@ -48,6 +49,7 @@ class Source:
         classes: ArrayLike | None = None,
         image_ids: ArrayLike | None = None,
         category_ids: Sequence[int] | None = None,
+        relative: bool = False,
         origin: str = "the source",
     ) -> None:
         self.sizes: Ints = np.asarray(sizes, np.int64).reshape(-1, 2)
@@ -63,7 +65,7 @@ class Source:
         self._labels: Ints = np.asarray(labels, np.int64)
         given = np.asarray(boxes, np.float64).reshape(-1, 4)
         _check_columns(self, counts, given)
-        self._boxes: Floats = given / np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
+        self._boxes: Floats = given if relative else given / np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -89,6 +91,10 @@ class Source:
         count, (_, at) = self._box_offsets[indices + 1] - self._box_offsets[indices], pairs(self._box_offsets, indices)
         boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
         return whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
+
+    def objects(self) -> tuple[Floats, Ints, Ints]:
+        """Return boxes (A, 4) XYXY in 0..1 of their images, counts (n,), how many each image has, and labels (A,)."""
+        return self._boxes, np.diff(self._box_offsets), self._labels
 
     def labels(self) -> tuple[Ints, Ints]:
         """Return each pair of an image and a label that it has, once: (P,) indices of images and (P,) labels."""

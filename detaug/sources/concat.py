@@ -1,0 +1,116 @@
+"""`ConcatReader`: several sources as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from detaug.boxes.views import Ints
+from detaug.converters.files.digests import short_digest
+from detaug.converters.findings.errors import InputError
+from detaug.sources.source import Bytes, Source
+
+
+class ConcatReader(Source):
+    """Several sources one after another, whose classes are joined by name.
+
+    `sources`: of any kinds; files may stand beside shards. A class has one label, in the order in which the names come
+    first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n. `source_of` leads
+    back.
+
+    Raises InputError for no source, and for sources of which only some have a class for each image.
+
+    >>> demo = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> reader = da.ConcatReader([demo, demo])
+    >>> print(len(reader), reader.source_of(50))
+    96 (1, 2)
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        if isinstance(sources, Source) or not sources:
+            raise InputError("sources must be a list of sources, such as [da.CocoReader(...), da.CocoReader(...)]")
+        self.sources = tuple(sources)
+        self._first: Ints = np.concatenate([[0], np.cumsum([len(source) for source in self.sources])])
+        names = list(dict.fromkeys(name for source in self.sources for name in source.class_names[1:]))
+        objects = [source.objects() for source in self.sources]
+        super().__init__(
+            np.concatenate([source.sizes for source in self.sources]),
+            names,
+            boxes=np.concatenate([boxes for boxes, _, _ in objects]),
+            counts=np.concatenate([counts for _, counts, _ in objects]),
+            labels=np.concatenate(
+                [_renamed(source, names)[labels] for source, (_, _, labels) in zip(self.sources, objects, strict=True)]
+            ),
+            classes=_classes(self.sources, names),
+            image_ids=_image_ids(self.sources),
+            relative=True,
+            origin=" + ".join(source.origin for source in self.sources),
+        )
+        self.files = all(source.files for source in self.sources)
+        self.missing = np.concatenate([each.missing + at for each, at in zip(self.sources, self._first, strict=False)])
+        self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
+
+    def source_of(self, index: int) -> tuple[int, int]:
+        """Return the position of an image's source in `sources`, and the position of the image in it."""
+        at = int(np.searchsorted(self._first, index, side="right")) - 1
+        return at, index - int(self._first[at])
+
+    def path(self, index: int) -> Path:
+        """Return the file of an image."""
+        source, at = self._at(index)
+        return source.path(at)
+
+    def read(self, index: int) -> bytes:
+        """Return the encoded image. Raises OSError if it cannot be read."""
+        source, at = self._at(index)
+        return source.read(at)
+
+    def contents(self, indices: Ints) -> list[Bytes]:
+        """Return the encoded images at these positions."""
+        return [source.contents(np.array([at]))[0] for source, at in map(self._at, indices.tolist())]
+
+    def check_files(self) -> None:
+        """Raise InputError if an image was missing when its source was made."""
+        for source in self.sources:
+            source.check_files()
+
+    @cached_property
+    def files_fingerprint(self) -> str:
+        """Return a hash that changes with the files of any source."""
+        return short_digest(*(source.files_fingerprint.encode() for source in self.sources))
+
+    def _names(self) -> bytes:
+        return b"\0".join([*(source.fingerprint.encode() for source in self.sources), super()._names()])
+
+    @cached_property
+    def _path_table(self) -> Bytes:
+        tables = [source.paths(np.arange(len(source))) for source in self.sources]
+        width = max(table.shape[1] for table in tables)
+        return np.concatenate([np.pad(table, ((0, 0), (0, width - table.shape[1]))) for table in tables])
+
+    def _at(self, index: int) -> tuple[Source, int]:
+        source, at = self.source_of(index)
+        return self.sources[source], at
+
+
+def _renamed(source: Source, names: list[str]) -> Ints:
+    """Return (K + 1,) the new label of each label of a source; 0 stays."""
+    return np.array([0, *(names.index(name) + 1 for name in source.class_names[1:])], np.int64)
+
+
+def _image_ids(sources: Sequence[Source]) -> Ints | None:
+    ids = np.concatenate([source.image_ids for source in sources])
+    return ids if len(np.unique(ids)) == len(ids) else None
+
+
+def _classes(sources: Sequence[Source], names: list[str]) -> Ints | None:
+    given = [source.classes for source in sources if source.classes is not None]
+    if not given:
+        return None
+    if len(given) < len(sources):
+        without = next(source.origin for source in sources if source.classes is None)
+        raise InputError(f"sources must all have a class for each image, or none; {without} has none")
+    return np.concatenate([_renamed(source, names)[1:][each] - 1 for source, each in zip(sources, given, strict=True)])

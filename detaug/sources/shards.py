@@ -1,0 +1,73 @@
+"""Read images within shards: TFRecord or tar files, of which a json says where each image is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from stat import S_ISREG
+
+import numpy as np
+import torch
+
+from detaug.boxes.views import Ints
+from detaug.sources.source import Bytes
+
+
+class Shards:
+    """The images in shards of a folder. `places`: (n, 3) position in `names`, offset and length of each in bytes.
+
+    The position is -1 for an image that is a file. Shards are mapped into memory when their first image is read, and
+    stay so.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], places: Ints) -> None:
+        self._paths, self._places = [os.path.join(folder, name) for name in names], places
+        self.names, self.sizes = names, np.array(list(map(file_size, self._paths)), np.int64)
+        self._map = cache(self._map_whole)
+
+    def missing(self) -> Ints:
+        """Return the positions of images whose shard does not exist, or ends before them."""
+        shard, offset, length = self._places.T
+        return np.flatnonzero((shard >= 0) & (np.append(self.sizes, 0)[shard] < offset + length))
+
+    def name(self, index: int) -> str:
+        """Return the name of an image's shard; "" for a file."""
+        shard = int(self._places[index, 0])
+        return self.names[shard] if shard >= 0 else ""
+
+    def files(self) -> Ints:
+        """Return the positions of images that are files."""
+        return np.flatnonzero(self._places[:, 0] < 0)
+
+    def has_files(self, indices: Ints) -> bool:
+        """Return whether some of these images are files."""
+        return bool((self._places[indices, 0] < 0).any())
+
+    def image(self, index: int) -> Bytes:
+        """Return the bytes of an image, without a copy. Raises OSError if its shard does not have them."""
+        shard, offset, length = self._places[index].tolist()
+        if self.sizes[shard] < offset + length:
+            raise OSError(f"{self._paths[shard]} has {self.sizes[shard]} bytes, image at {offset} + {length}")
+        return self._map(shard)[offset : offset + length]
+
+    def images(self, indices: Ints) -> list[Bytes]:
+        """Return the bytes of several images, without a copy."""
+        maps = [self._map(shard) for shard in self._places[indices, 0].tolist()]
+        spans = self._places[indices, 1:].tolist()
+        return [content[at : at + length] for content, (at, length) in zip(maps, spans, strict=True)]
+
+    def _map_whole(self, shard: int) -> Bytes:
+        """Return a shard's bytes. torch maps a file without keeping it open: there may be more shards than handles."""
+        mapped = torch.from_file(self._paths[shard], size=int(self.sizes[shard]), dtype=torch.uint8)
+        return np.asarray(mapped.numpy())
+
+
+def file_size(path: str) -> int:
+    """Return a file's size in bytes; -1 for what is no file, or cannot be looked at."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return -1
+    return status.st_size if S_ISREG(status.st_mode) else -1

@@ -1,0 +1,240 @@
+"""Sources of images: files, shards, several data sets as one, and sources of one's own give the same batches."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from painted_files import Folder, paint_files, same
+from PIL import Image
+from seeds import slow
+
+import detaug as da
+
+RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
+
+
+def put_into_shards(painted: Folder, folder: Path, per_shard: int = 8, kind: str = "bin") -> Folder:
+    """Write the files one behind the other into shards, with something between them, and a json that says where."""
+    folder.mkdir()
+    document = json.loads(painted[1].read_bytes())
+    for at, image in enumerate(document["images"]):
+        name = f"{at // per_shard}.{kind}"
+        with (folder / name).open("ab") as shard:
+            shard.write(b"before it")
+            image |= {"shard": name, "offset": shard.tell()}
+            image["length"] = shard.write((painted[0] / image["file_name"]).read_bytes())
+    (folder / "shards.json").write_text(json.dumps(document))
+    return folder, folder / "shards.json"
+
+
+def halves(painted: Folder) -> list[da.CocoReader]:
+    """Return the first ten images, and the others."""
+    document = json.loads(painted[1].read_bytes())
+    readers = []
+    for number, images in enumerate((document["images"][:10], document["images"][10:])):
+        ids = {image["id"] for image in images}
+        boxes = [each for each in document["annotations"] if each["image_id"] in ids]
+        path = painted[0].parent / f"half{number}.json"
+        path.write_text(json.dumps({**document, "images": images, "annotations": boxes}))
+        readers.append(da.CocoReader(painted[0], path))
+    return readers
+
+
+class Own(da.Source):
+    """Painted images of a zip-like list of bytes."""
+
+    files = False
+
+    def __init__(self, painted: Folder) -> None:
+        reader = da.CocoReader(*painted)
+        boxes, counts, labels = reader.objects()
+        super().__init__(
+            reader.sizes, reader.class_names[1:], boxes=boxes, counts=counts, labels=labels, relative=True,
+            image_ids=reader.image_ids, category_ids=reader.category_ids[1:], origin="own source",
+        )  # fmt: skip
+        self.images = [reader.read(index) for index in range(len(reader))]
+
+    def path(self, index: int) -> Path:
+        return Path(f"image {index}")
+
+    def read(self, index: int) -> bytes:
+        return self.images[index]
+
+
+def put_some_into_shards(painted: Folder) -> Folder:
+    """Every third image stays a file."""
+    folder, path = put_into_shards(painted, painted[0].parent / "mixed")
+    document = json.loads(path.read_bytes())
+    for image in document["images"][::3]:
+        for key in ("shard", "offset", "length"):
+            del image[key]
+        (folder / image["file_name"]).write_bytes((painted[0] / image["file_name"]).read_bytes())
+    path.write_text(json.dumps(document))
+    return folder, path
+
+
+KINDS = ["shards", "halves", "own", "file and shard", "mixed"]
+
+
+def make(kind: str, painted: Folder) -> da.Source:
+    root = painted[0].parent
+    if kind == "shards":
+        return da.CocoReader(*put_into_shards(painted, root / "shards"))
+    if kind == "mixed":
+        return da.CocoReader(*put_some_into_shards(painted))
+    if kind == "halves":
+        return da.ConcatReader(halves(painted))
+    if kind == "own":
+        return Own(painted)
+    first, second = halves(painted)
+    return da.ConcatReader([first, da.CocoReader(*put_into_shards((painted[0], second.annotations), root / "second"))])
+
+
+@pytest.fixture
+def painted(tmp_path: Path) -> Folder:
+    (tmp_path / "painted").mkdir()
+    return paint_files(tmp_path / "painted")
+
+
+def loader(source: da.Source, device: str = "cpu", **arguments: Any) -> da.Loader:
+    return da.Loader(source, RECIPE, 4, device=device, seed=3, **arguments)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_those_of_files(kind: str, painted: Folder, device: str) -> None:
+    files, other = loader(da.CocoReader(*painted), device), loader(make(kind, painted), device)
+    for _ in range(2):
+        assert all(same(a, b) for a, b in zip(files, other, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["shards", *slow("halves", "own", "file and shard")])
+@pytest.mark.parametrize("cache", ["device", *slow(None)])
+def test_a_state_goes_on_where_it_was_taken(kind: str, cache: Any, painted: Folder) -> None:
+    source = make(kind, painted)
+    whole, stopped = loader(source, cache=cache), loader(source, cache=cache)
+    for step, _ in enumerate(stopped):
+        if step == 2:
+            break
+    again = loader(source, cache=cache)
+    again.load_state_dict(stopped.state_dict())
+    assert all(same(a, b) for a, b in zip([*whole][3:], again, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broken_image_is_skipped(kind: str, painted: Folder) -> None:
+    (painted[0] / "13.png").write_bytes(b"no image")
+    with pytest.warns(
+        UserWarning, match=r"(13\.png|image 13): does not decode \(cannot identify image file\); skipped"
+    ):
+        batches = list(loader(make(kind, painted), train=False, on_error="skip", max_skipped=1.0))
+    assert sum(map(len, batches)) == 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broken_image_is_named(kind: str, painted: Folder) -> None:
+    (painted[0] / "13.png").write_bytes(b"no image")
+    with pytest.raises(da.DataError, match=r"(13\.png|image 13): does not decode"):
+        list(loader(make(kind, painted), train=False))
+
+
+# ------------------------------------------------------------------------------------------------------ shards
+
+
+def test_a_shard_that_ends_too_early_is_named_or_skipped(painted: Folder) -> None:
+    folder, json_file = put_into_shards(painted, painted[0].parent / "shards")
+    shard = folder / "1.bin"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    source = da.CocoReader(folder, json_file)
+    assert source.missing.tolist() == [15]
+    with pytest.raises(da.InputError, match=r"1 of 21 images are not in .*, the first is '1\.bin'"):
+        loader(source)
+    with pytest.warns(UserWarning, match=r"1\.bin/15\.png does not exist; skipped"):
+        batches = list(loader(source, train=False, on_error="skip", max_skipped=0.1))
+    assert sum(map(len, batches)) == 20
+
+
+def test_shards_that_are_not_in_the_folder(painted: Folder, tmp_path: Path) -> None:
+    _, json_file = put_into_shards(painted, painted[0].parent / "shards")
+    with pytest.raises(da.InputError, match=r"the first is '0\.bin'; give the folder that shard is relative to"):
+        da.CocoReader(tmp_path, json_file)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*({"shard": name} for name in ("../0.bin", "/0.bin", 3)), {"offset": -1}, {"length": 0}, {"offset": "a"}],
+    ids=str,
+)
+def test_a_place_that_cannot_be_used(change: dict[str, Any], painted: Folder) -> None:
+    folder, json_file = put_into_shards(painted, painted[0].parent / "shards")
+    document = json.loads(json_file.read_bytes())
+    document["images"][4] |= change
+    json_file.write_text(json.dumps(document))
+    with pytest.raises(da.InputError, match=r"images\[4\] .*must have the path of a shard below the folder"):
+        da.CocoReader(folder, json_file)
+
+
+def test_shards_need_no_file_handles(painted: Folder) -> None:
+    """There may be more of them than a process may have open files."""
+    source = da.CocoReader(*put_into_shards(painted, painted[0].parent / "shards", per_shard=1))
+    before = len(os.listdir("/proc/self/fd"))
+    kept = source.contents(np.arange(21))
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(kept) == 21
+
+
+# --------------------------------------------------------------------------------------------- several data sets
+
+
+def test_classes_are_joined_by_name(painted: Folder, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = paint_files(tmp_path / "other", 3)
+    document = json.loads(other[1].read_bytes())
+    document["categories"] = [{"id": 7, "name": "class 3"}, {"id": 14, "name": "new"}, {"id": 21, "name": "class 1"}]
+    other[1].write_text(json.dumps(document))
+    one, two = da.CocoReader(*painted), da.CocoReader(*other)
+    both = da.ConcatReader([one, two])
+    assert both.class_names == ("background", "class 1", "class 2", "class 3", "new")
+    names = np.array(both.class_names)[both.views(np.arange(21, 24)).labels]
+    own = np.array(two.class_names)[two.views(np.arange(3)).labels]
+    shown = two.views(np.arange(3)).labels > 0
+    assert names[shown].tolist() == own[shown].tolist()
+    assert both.image_ids.tolist() == list(range(1, 25))  # the ids 10, 11 and 12 are in both
+    assert [both.source_of(index) for index in (0, 20, 21, 23)] == [(0, 0), (0, 20), (1, 0), (1, 2)]
+
+
+@pytest.mark.parametrize("sources", [[], da.Source([(2, 2)], ["a"])], ids=["none", "one"])
+def test_what_is_no_list_of_sources(sources: Any) -> None:
+    with pytest.raises(da.InputError, match="sources must be a list of sources"):
+        da.ConcatReader(sources)
+
+
+# ------------------------------------------------------------------------------------------------- own sources
+
+
+def test_columns_that_do_not_fit() -> None:
+    with pytest.raises(da.InputError, match="the source: labels must have 2 rows, got 1"):
+        da.Source([(9, 9)], ["a"], boxes=[[0, 0, 1, 1], [0, 0, 2, 2]], counts=[2], labels=[1])
+    with pytest.raises(da.InputError, match="the source: counts must have 1 rows, got 2"):
+        da.Source([(9, 9)], ["a"], counts=[0, 0])
+
+
+def test_the_class_of_each_image(tmp_path: Path, device: str) -> None:
+    class Squares(da.Source):
+        def path(self, index: int) -> Path:
+            return tmp_path / f"{index}.png"
+
+    for at in range(6):
+        Image.new("RGB", (20, 20), (at * 40, 0, 0)).save(tmp_path / f"{at}.png")
+    source = Squares([(20, 20)] * 6, ["even", "odd"], classes=[0, 1] * 3)
+    for batch in da.Loader(source, [da.Resize((8, 8))], 4, device=device, train=False):
+        assert batch.classes is not None
+        assert batch.classes.dtype == torch.int64
+        assert (batch.images[:, 0, 0, 0].cpu() // 40 % 2).tolist() == batch.classes.tolist()
+        assert not batch.mask.any()
+    assert da.ClassBalancedSampler()(source).tolist() == [1.0] * 6
