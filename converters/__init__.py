@@ -7,6 +7,8 @@ from detaug.converters.conversion.summary import Summary
 from detaug.converters.findings.errors import AnnotationError, ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.findings.kinds import KINDS
+from detaug.converters.shards.pack import pack_coco
+from detaug.converters.shards.to_coco import tfrecord_to_coco, webdataset_to_coco
 from detaug.converters.voc.from_coco import coco_to_voc
 from detaug.converters.voc.to_coco import VocSummary, voc_to_coco
 from detaug.converters.yolo.from_coco import coco_to_yolo
@@ -24,7 +26,10 @@ __all__ = [
     "coco_to_voc",
     "coco_to_yolo",
     "merge_coco",
+    "pack_coco",
     "read_class_names",
+    "tfrecord_to_coco",
     "voc_to_coco",
+    "webdataset_to_coco",
     "yolo_to_coco",
 ]

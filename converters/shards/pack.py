@@ -1,4 +1,36 @@
-"""Pack a COCO json and its images into shards, TFRecord or WebDataset."""
+"""Pack a COCO json and its images into shards, WebDataset or TFRecord."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
+from detaug.converters.coco.writer import document_text
+from detaug.converters.conversion.choices import OnError, check_choice
+from detaug.converters.conversion.folder import check_folder, check_with_images, refuse_other_content
+from detaug.converters.conversion.images import missing_images
+from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
+from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.progress import Progress
+from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.files.atomic import replacing
+from detaug.converters.files.image_headers import ImageError, read_image_header
+from detaug.converters.files.paths import PathLike
+from detaug.converters.files.threads import map_ahead
+from detaug.converters.findings.errors import ConversionError, InputError
+from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.text import counted
+from detaug.converters.shards.layout import Layout, Shard, image_extension
+from detaug.converters.shards.tfrecord import load_crc32c
+from detaug.converters.shards.write_sample import ShardFormat, write_samples
+from detaug.converters.shards.write_tar import TAR
+from detaug.converters.shards.write_tfrecord import TFRECORD
 
 # The layout of the shards that `detaug pack` writes. `detaug convert-webdataset` and `detaug convert-tfrecord` turn
 # them into the same json again, but for `shard`, `offset` and `length` of the images.
@@ -20,3 +52,222 @@
 #
 # offset and length of an image in DIR/NAME.json are those of the image's bytes: of the tar member's data, or of the
 # value of image/encoded.
+
+Format = Literal["webdataset", "tfrecord"]
+
+_FORMATS: Mapping[str, ShardFormat] = {"webdataset": TAR, "tfrecord": TFRECORD}
+_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_THREADS = 2  # one lays out the next shard meanwhile; copying to the disk waits for the system, not for Python
+_Place = dict[str, str | int]
+"""shard, offset, length: where an image lies (decision 13)."""
+
+
+def pack_coco(
+    annotations: PathLike,
+    images: PathLike,
+    output: PathLike,
+    *,
+    format: Format = "webdataset",
+    shard_size: str | int = "256MB",
+    on_error: OnError = "stop",
+    report: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Pack a COCO json file and its images into shards that webdataset and DALI's readers read.
+
+    Writes output/NAME-00000.tar, or .tfrecord, and so on, with the name of the json; beside each its index for DALI,
+    NAME-00000.idx, the same as wds2idx or tfrecord2idx write; and output/NAME.json: the json with "shard", "offset" and
+    "length" (bytes of the image in that shard) in each image. The bytes of the images, all ids, categories and further
+    keys stay. The same input gives the same bytes.
+
+    format: "webdataset": members KEY.jpg (or another extension) and KEY.json, with "image", "annotations", and in the
+    first sample of a shard "dataset": info and all categories. KEY is the file name's stem with _ for characters other
+    than A-Z a-z 0-9 _ - /. "tfrecord": TensorFlow's object-detection features, labels being category ids, and the same
+    json as the bytes feature image/coco. shard_size: the most bytes of a shard, such as "256MB", "1GB", "64MiB" or a
+    number; a larger image has a shard of its own. on_error: "stop" at missing images and entries that cannot be used,
+    after looking at all of them, or "skip" these. report: a json file for every finding. progress: called with (images
+    done, images in all) after each shard.
+
+    Existing files with other content are an error. All files appear at the end, NAME.json last. One image at a time is
+    in memory. An annotation's own key "category" is replaced by the category's name.
+
+    Raises ConversionError, an InputError, for input that cannot be packed, InputError for arguments, and OSError.
+
+    >>> from detaug.converters import pack_coco
+    >>> print(pack_coco("train.json", "demo/VOC/JPEGImages", "shards"))
+    48 images (4 without boxes), 168 boxes in 6 classes
+      ball          39
+      car           29
+      fish          31
+      house         18
+      mug           27
+      tree          24
+    written: shards
+    load it: da.CocoReader("shards", "shards/train.json")
+    """
+    check_choice("format", format, Format)
+    check_choice("on_error", on_error, OnError)
+    limit = parse_size(shard_size)
+    source, image_folder, folder = Path(annotations), Path(images), Path(output)
+    paths = _check_paths(source, image_folder, folder, report)
+    if format == "tfrecord":
+        load_crc32c()  # its error before the work
+    rows, findings = _read(source, image_folder)
+    stop_on_errors(findings, on_error, paths.get("report"))
+    refuse_nothing_left(len(rows.images), source, findings, paths.get("report"))
+    layout = Layout(rows, image_folder, _FORMATS[format], limit)
+    with reported(findings, paths.get("report")), _made(folder):
+        _write(layout, folder, source.stem, progress)
+    return Summary(
+        output=folder,
+        image_folder=folder,
+        images=len(rows.images),
+        images_without_boxes=rows.images_without_boxes(),
+        class_counts=rows.class_counts(),
+        findings=tuple(findings),
+        report=paths.get("report"),
+        next_step=f'load it: da.CocoReader("{folder}", "{folder / source.stem}.json")',
+    )
+
+
+def parse_size(size: str | int) -> int:
+    """Return a number of bytes from 256MB, 64MiB, 1.5GB or a number. Raises InputError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(size).strip().lower())
+    unit = _UNITS.get(found[2]) if found else None
+    if found is None or unit is None or float(found[1]) * unit < 1:
+        raise InputError(f"shard_size must be bytes such as 256MB, 1GB, 64MiB or 1000000, got {size!r}")
+    return int(float(found[1]) * unit)
+
+
+def _check_paths(source: Path, images: Path, folder: Path, report: PathLike | None) -> dict[str, Path]:
+    check_json_and_folder(source, images, IMAGES_ORDER)
+    check_with_images("none", images)
+    check_folder(folder)
+    target = folder / f"{source.stem}.json"
+    if os.path.realpath(target) == os.path.realpath(source):
+        raise ConversionError(f"{target} is the input and would be replaced; give another folder")
+    return output_files({"report": report}, source, target)
+
+
+def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
+    """Return the rows that can be packed, and findings. No image is opened but those with an unusual extension."""
+    rows, findings = read_coco_rows(source)
+    names = {at: rows.file_name(at) for at in rows.images.tolist()}
+    missing = [*missing_images(names, images)]
+    absent = {at for at, _ in missing}
+    unknown = {at: name for at, name in names.items() if at not in absent and not image_extension(name)}
+    rows, faults = leave_out(rows, [*missing, *_unreadable(unknown, images)])
+    own = sum("category" in rows.table.row("annotations", at) for at in rows.boxes.tolist())
+    if own:
+        note = f"annotations.category, in {own:,} of its rows, becomes the category's name in the shards"
+        faults.append(Finding(str(source), "key-dropped", before=["annotations.category", own], note=note))
+    return rows, [*findings, *faults]
+
+
+def _unreadable(names: Mapping[int, str], images: Path) -> Iterator[tuple[int, Finding]]:
+    for at, name in names.items():
+        try:
+            read_image_header(os.path.join(images, name))
+        except ImageError as error:
+            yield at, Finding(name, error.kind, note=str(error))
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make the folder; remove it after an error, if it was made here."""
+    existed = folder.is_dir()
+    folder.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+class _ShardFiles(NamedTuple):
+    """A shard and the files to write for it, under their temporary names."""
+
+    shard: Shard
+    path: Path
+    temporary: Path
+    index_path: Path
+    temporary_index: Path
+
+
+def _write(layout: Layout, folder: Path, stem: str, progress: Progress | None) -> None:
+    """Write all shards, their indexes and the json. They get their names at the end, the json last."""
+    document = folder / f"{stem}.json"
+    places: list[_Place] = []
+    names = set()
+    with ExitStack() as stack:  # it ends in the reverse order
+        unfinished = stack.enter_context(replacing(document))
+        files = _shard_files(layout, folder / stem, stack)
+        with closing(map_ahead(partial(_write_shard, layout), files, _THREADS)) as written:
+            for each in written:
+                places += _places(each)
+                names |= {each.path.name, each.index_path.name}
+                if progress:
+                    progress(len(places), len(layout.rows.images))
+        _refuse_other_shards(folder, stem, names)
+        _write_text(unfinished, _document(layout.rows, places), document)
+        refuse_other_content({}, {document: unfinished})
+
+
+def _shard_files(layout: Layout, start: Path, stack: ExitStack) -> Iterator[_ShardFiles]:
+    for number, shard in enumerate(layout.shards()):
+        path, index_path = (Path(f"{start}-{number:05d}.{suffix}") for suffix in (layout.format.extension, "idx"))
+        temporary, temporary_index = (stack.enter_context(replacing(each)) for each in (path, index_path))
+        yield _ShardFiles(shard, path, temporary, index_path, temporary_index)
+
+
+def _write_shard(layout: Layout, files: _ShardFiles) -> _ShardFiles:
+    with _naming(files.path), open(files.temporary, "wb") as file:
+        write_samples((sample for _, sample in files.shard), file)
+        file.write(bytes(layout.format.ending(file.tell())))
+        file.flush()
+        os.fsync(file.fileno())  # now, so that an error comes before any file gets its name
+    _write_text(files.temporary_index, [layout.format.index_text(files.shard)], files.index_path)
+    refuse_other_content({}, {files.path: files.temporary, files.index_path: files.temporary_index})
+    return files
+
+
+def _write_text(temporary: Path, text: Iterable[str], path: Path) -> None:
+    with _naming(path), open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        file.writelines(text)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an OSError without a file name, such as that of a full disk, name this path."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+        raise
+
+
+def _places(files: _ShardFiles) -> Iterator[_Place]:
+    for offset, sample in files.shard:
+        yield {"shard": files.path.name, "offset": offset + len(sample.before), "length": sample.image_bytes}
+
+
+def _document(rows: CocoRows, places: Iterable[_Place]) -> Iterator[str]:
+    """Return the text of the json: rows that are packed, in the order of the input."""
+    table = rows.table
+    images = (table.row("images", at) | place for at, place in zip(rows.images.tolist(), places, strict=True))
+    annotations = (table.row("annotations", at) for at in sorted(rows.boxes.tolist()))
+    return document_text(table.coco.document, {"images": images, "annotations": annotations})
+
+
+def _refuse_other_shards(folder: Path, stem: str, names: Container[str]) -> None:
+    """Raise ConversionError for shards of this data set's name from another time: NAME-*.tar would read them, too."""
+    pattern = re.compile(rf"{re.escape(stem)}-\d{{5,}}\.(tar|tfrecord|idx)")
+    other = sorted(name for name in os.listdir(folder) if pattern.fullmatch(name) and name not in names)
+    if other:
+        raise ConversionError(
+            f"{folder} has {counted(len(other), 'shard file')} of another data set of this name, such as {other[0]}; "
+            "give another folder, or move them away"
+        )

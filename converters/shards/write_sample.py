@@ -1,0 +1,107 @@
+"""One sample of a shard: an image with the bytes before and after it, and its key."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any, BinaryIO, NamedTuple
+
+from detaug.converters.files.paths import stem_of
+from detaug.converters.findings.errors import InputError
+from detaug.converters.shards.tfrecord import HEAD_BYTES, load_crc32c, masked
+
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_/-]")
+_LONGEST_KEY = 90  # with an extension at most 100 bytes, the longest name that every version of tar has
+
+
+class Sample(NamedTuple):
+    """An image file, and the bytes around it in the shard. The image itself is read when the shard is written."""
+
+    path: str
+    image_bytes: int
+    """The length of the image file."""
+    before: bytes
+    after: bytes
+    checksum: bool
+    """Whether 4 bytes with the masked CRC-32C of a TFRecord follow: of all before them but the first 12."""
+    members: str
+    """What the index says of the sample beside offsets and lengths; "" in a TFRecord."""
+
+    @property
+    def length(self) -> int:
+        """Return the sample's bytes in the shard."""
+        return len(self.before) + self.image_bytes + len(self.after) + 4 * self.checksum
+
+
+class Source(NamedTuple):
+    """What a sample is made of."""
+
+    key: str
+    path: str
+    image_bytes: int
+    extension: str
+    """In lower case, without the dot."""
+    image: dict[str, Any]
+    """The image's entry of the json."""
+    height: int
+    width: int
+    boxes: Sequence[Sequence[float]]
+    """(M, 4) XYXY pixels, cut at the image's edges."""
+    annotations: Sequence[dict[str, Any]]
+    """M entries of the json, with the key "category"."""
+    text: bytes
+    """The sample's json."""
+
+
+class ShardFormat(NamedTuple):
+    """The functions that write one kind of shard."""
+
+    extension: str
+    sample: Callable[[Source], Sample]
+    ending: Callable[[int], int]
+    """Returns the number of zero bytes that end a shard of so many bytes."""
+    index_text: Callable[[Sequence[tuple[int, Sample]]], str]
+    """Returns the index of a shard, from its samples and their offsets."""
+
+
+def sample_key(name: str, image_id: int, taken: set[str]) -> str:
+    """Return the key of an image, other than those taken, and add it to these.
+
+    The stem of its file name, folders included, where each character that is not one of A-Z a-z 0-9 _ - / becomes _:
+    webdataset ends the key at the first dot, DALI's index has spaces between its columns, GNU tar lists other
+    characters escaped, and webdataset skips what begins with __. The image id is added where the key is taken.
+    """
+    key = _UNUSABLE.sub("_", stem_of(name))[-_LONGEST_KEY:].lstrip("/_") or str(image_id)
+    candidates = (f"{key[-50:].lstrip('/')}-{image_id}{f'-{n}' * bool(n)}" for n in count())
+    while key.lower() in taken:  # in lower case, so that the files can be extracted on every disk
+        key = next(candidates)
+    taken.add(key.lower())
+    return key
+
+
+def write_samples(samples: Iterable[Sample], file: BinaryIO) -> None:
+    """Write samples to a shard; one image is in memory at a time. Raises OSError and InputError."""
+    for sample in samples:
+        data = b"".join((sample.before, _read_image(sample), sample.after))
+        file.write(data)
+        if sample.checksum:
+            file.write(masked_crc(data[HEAD_BYTES:]))
+
+
+def masked_crc(data: bytes) -> bytes:
+    """Return the checksum of a TFRecord."""
+    return struct.pack("<I", masked(load_crc32c()(data)))
+
+
+def _read_image(sample: Sample) -> bytes:
+    """Read the image's file. Raises InputError if its length changed since the layout of the shard was made."""
+    with open(sample.path, "rb", buffering=0) as image:
+        data = image.read()
+    if len(data) != sample.image_bytes:
+        raise InputError(
+            f"{sample.path} changed while it was packed: it had {sample.image_bytes:,} bytes and has {len(data):,}; "
+            "pack again when nothing writes to it"
+        )
+    return data
