@@ -19,6 +19,7 @@ from detaug.converters.check import decode as check_decode
 from detaug.converters.check.check import check_coco
 from detaug.converters.check.summary import CheckSummary
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.converters.files.image_file import ImageFile
 from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 
 Change = Callable[[Document, Path], object]
@@ -748,7 +749,7 @@ def test_images_that_are_cut_off_are_found_without_decoding(tmp_path: Path) -> N
 def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from struct import pack
 
-    tried: list[Path] = []
+    tried: list[ImageFile] = []
     monkeypatch.setattr(check_decode, "find_undecodable", lambda paths, _: tried.extend(paths) or {})
     content = document()
     size = JPEG.index(b"\xff\xc0") + 5
@@ -758,7 +759,7 @@ def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert (summary.kind_counts, summary.errors) == ({"image-not-decoded": 1}, 0)
     assert "images[0] (id 1, a.jpg): 1,600,000,000 pixels, and --decode tries at most 268,435,456; make" in str(summary)
     assert str(summary).endswith("0 errors, 1 warning: ready for training")
-    assert tried == [folder / "b.jpg", folder / "sub/c.png"]
+    assert [Path(each.path) for each in tried] == [folder / "b.jpg", folder / "sub/c.png"]
 
 
 CRASHING_DECODER = """if True:

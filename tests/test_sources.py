@@ -29,8 +29,8 @@ def put_into_shards(painted: Folder, folder: Path, per_shard: int = 8, kind: str
             shard.write(b"before it")
             image |= {"shard": name, "offset": shard.tell()}
             image["length"] = shard.write((painted[0] / image["file_name"]).read_bytes())
-    (folder / "shards.json").write_text(json.dumps(document))
-    return folder, folder / "shards.json"
+    (folder / "annotations.json").write_text(json.dumps(document))
+    return folder, folder / "annotations.json"
 
 
 def halves(painted: Folder) -> list[da.CocoReader]:

@@ -105,7 +105,7 @@ def _unique_name(number: int, names: dict[int, str]) -> str:
 
 def _other_split(path: PathLike, folder: Path) -> OtherSplit:
     other = examine_file(Path(path))
-    in_folder = any(name and (folder / name).is_file() for name in other.file_names)
+    in_folder = any(name and other.image_file(folder, at).exists() for at, name in enumerate(other.file_names))
     return OtherSplit(other, folder if in_folder else other.path.parent)
 
 
@@ -128,5 +128,5 @@ def _undecodable(table: Table, folder: Path, rows: Sequence[int], progress: Prog
         return {}
     from detaug.converters.check.decode import find_undecodable  # slow to import
 
-    reasons = find_undecodable([folder / table.file_names[at] for at in rows], progress)
+    reasons = find_undecodable([table.image_file(folder, at) for at in rows], progress)
     return {rows[n]: reason for n, reason in reasons.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -114,7 +113,7 @@ def _joined(table: Table, usable: Mask) -> dict[int, int]:
     first: dict[str, int] = {}
     joined: dict[int, int] = {}
     for at in np.flatnonzero(usable).tolist():
-        one = first.setdefault(posixpath.normpath(table.file_names[at]), at)
+        one = first.setdefault(table.path_of(at), at)
         if one != at and (table.sizes[one] == table.sizes[at]).all():
             joined[at] = one
         elif one != at:

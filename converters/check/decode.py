@@ -9,10 +9,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from detaug.converters.conversion.progress import Progress
+from detaug.converters.files.image_file import ImageFile
+from detaug.converters.files.paths import PathLike
 from detaug.converters.files.processes import child_environment
 
 _BATCH_SIZE = 32
@@ -20,13 +21,13 @@ _COMMAND = f"from detaug.converters.check.decoder import serve; serve({_BATCH_SI
 _CRASH = "crashes the decoder: DALI's process ended"
 
 
-def find_undecodable(paths: Sequence[Path], progress: Progress | None = None) -> dict[int, str]:
+def find_undecodable(images: Sequence[PathLike | ImageFile], progress: Progress | None = None) -> dict[int, str]:
     """Return the reasons why images do not decode whole, by position.
 
     Decodes on the CUDA device if there is one, else on all CPU cores.
     """
     broken: dict[str, str] = {}
-    names = list(map(str, paths))
+    names = [json.dumps(image if isinstance(image, ImageFile) else ImageFile(str(image))) for image in images]
     with _DecodingProcess() as process:
         for start in range(0, len(names), _BATCH_SIZE):
             batch = names[start : start + _BATCH_SIZE]

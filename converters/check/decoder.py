@@ -1,7 +1,7 @@
 """Decode images with DALI, as training does: the process that `decode` starts.
 
-It reads lists of paths from stdin and answers each with the reasons why some of them do not decode whole, both as json
-on one line. It is the only module of the converters that needs DALI and torch.
+It reads lists of images from stdin, each an ImageFile as json, and answers each list with the reasons why some of them
+do not decode whole, both as json on one line. It is the only module of the converters that needs DALI and torch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
+from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.machine import available_cores
 
 _PILLOW_ERRORS = (OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, EOFError)
@@ -37,11 +38,12 @@ def serve(batch_size: int) -> None:
             print(json.dumps(_undecodable(decoder, json.loads(line))), file=answers, flush=True)
 
 
-def _undecodable(decoder: Decoder, paths: list[str]) -> dict[str, str]:
-    """Return the reasons why images do not decode whole, by path."""
-    singly = paths if decoder.failure(paths) else []
-    failures = {path: failure for path in singly if (failure := decoder.failure([path]))}
-    return {path: _pillow_failure(path) or failure for path, failure in failures.items()}
+def _undecodable(decoder: Decoder, names: list[str]) -> dict[str, str]:
+    """Return the reasons why images do not decode whole, by name."""
+    images = {name: ImageFile(*json.loads(name)) for name in names}
+    singly = images if decoder.failure(list(images.values())) else {}
+    failures = {name: failure for name, image in singly.items() if (failure := decoder.failure([image]))}
+    return {name: _pillow_failure(images[name]) or failure for name, failure in failures.items()}
 
 
 class Decoder:
@@ -57,19 +59,21 @@ class Decoder:
         threads = available_cores()
         pipeline = Pipeline(self.batch_size, threads, device_id, prefetch_queue_depth=1)
         with pipeline:
-            encoded = fn.io.file.read(fn.external_source(name="path"))
+            encoded = fn.external_source(name="bytes", dtype=types.UINT8, ndim=1)
             decoded = fn.decoders.image(encoded, device="mixed" if cuda else "cpu", output_type=types.RGB)
             pipeline.set_outputs(decoded)
         pipeline.build()
         return pipeline
 
-    def failure(self, paths: Sequence[str]) -> str:
+    def failure(self, images: Sequence[ImageFile]) -> str:
         """Return why a batch does not decode; "" where it does."""
         self.messages.seek(0)
         self.messages.truncate()
         try:
-            self.pipeline.feed_input("path", [np.frombuffer(os.fsencode(path), np.uint8) for path in paths])
+            self.pipeline.feed_input("bytes", [np.frombuffer(image.read(), np.uint8) for image in images])
             self.pipeline.run()
+        except OSError as error:
+            return f"cannot be read: {error.strerror or error}"
         except RuntimeError:
             self.pipeline = self._build()
             return f"DALI does not decode it: {self._first_message()}"
@@ -81,11 +85,11 @@ class Decoder:
         return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
 
 
-def _pillow_failure(path: str) -> str:
+def _pillow_failure(file: ImageFile) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with Image.open(path) as image:
+            with opened(file) as content, Image.open(content) as image:
                 image.load()
         except _PILLOW_ERRORS as error:
             return f"does not decode: {error}"

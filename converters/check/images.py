@@ -14,6 +14,7 @@ from detaug.converters.coco.table import Table
 from detaug.converters.conversion.progress import Progress, with_progress
 from detaug.converters.files.digests import Fingerprint, digest, group_equal, repeated_files
 from detaug.converters.files.image_ends import is_cut_off
+from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.image_headers import (
     IMAGE_EXTENSIONS,
     ImageError,
@@ -42,25 +43,25 @@ def read_headers(table: Table, folder: Path, progress: Progress | None = None) -
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must have the images of {table.path}")
     names = with_progress(table.file_names, progress, step=256)
-    headers = [_header(folder, name) if name else None for name in names]
+    headers = [_header(table.image_file(folder, at)) if name else None for at, name in enumerate(names)]
     if any(table.file_names) and not any(headers):
         _refuse_other_folder(table, folder)
     return headers
 
 
-def _header(folder: Path, name: str) -> Header:
-    path = os.path.join(folder, name)
-    if not os.path.isfile(path):
+def _header(file: ImageFile) -> Header:
+    if not file.exists():
         return None
     try:
-        return read_image_header(path)
+        return read_image_header(file)
     except ImageError as error:
         return error
 
 
 def _refuse_other_folder(table: Table, folder: Path) -> None:
     """Raise AnnotationError where no image exists: the folder is wrong, rather than every image missing."""
-    name = next(filter(None, table.file_names))
+    at = next(at for at, name in enumerate(table.file_names) if name)
+    name = os.path.relpath(table.image_file(folder, at).path, folder)
     better = folder_that_has(name, folder, table.path)
     raise AnnotationError(
         f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
@@ -102,7 +103,8 @@ def _missing(table: Table, headers: Sequence[Header], listed: Sequence[str]) -> 
     messages = {}
     for at in missing:
         similar = listed_by_key.get(_similar_key(table.file_names[at]))
-        messages[at] = "not in the image folder" + (f", but {shown(similar)} is" if similar else "")
+        what = f"its shard {shown(table.row('images', at)['shard'])} is " if table.places[at, 0] >= 0 else ""
+        messages[at] = f"{what}not in the image folder" + (f", but {shown(similar)} is" if similar else "")
     yield from _image_findings("image-missing", messages)
 
 
@@ -128,7 +130,7 @@ def _unreadable(headers: Sequence[Header]) -> Iterator[Findings]:
 def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
     """Return the images that lack their end marker, with the reason, by position."""
     read = {at: header for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    cut = [at for at, header in read.items() if is_cut_off(os.path.join(folder, table.file_names[at]), header)]
+    cut = [at for at, header in read.items() if is_cut_off(table.image_file(folder, at), header)]
     return dict.fromkeys(cut, "is cut off: its end marker is missing; get the file again")
 
 
@@ -168,7 +170,7 @@ def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
 
 
 def _identical(table: Table, folder: Path, headers: Sequence[Header]) -> Iterator[Findings]:
-    pairs = repeated_files(_fingerprints(headers), lambda at: folder / table.file_names[at])
+    pairs = repeated_files(_fingerprints(headers), lambda at: table.image_file(folder, at))
     messages = {at: f"same bytes as images[{first}], {shown(table.file_names[first])}" for at, first in pairs}
     yield from _image_findings("image-identical", messages)
 
@@ -179,12 +181,12 @@ def _fingerprints(headers: Sequence[Header]) -> list[Fingerprint | None]:
 
 def _leaked(table: Table, folder: Path, headers: Sequence[Header], other: OtherSplit) -> Iterator[Findings]:
     groups, messages = group_equal(_fingerprints(headers)), dict[int, str]()
-    for name in filter(None, other.table.file_names):
-        path = other.folder / name
-        candidates = groups.get(read_fingerprint(path), ()) if path.is_file() else ()
-        content = digest(path) if candidates else b""
+    for other_at, name in enumerate(other.table.file_names):
+        file = other.table.image_file(other.folder, other_at)
+        candidates = groups.get(read_fingerprint(file), ()) if name and file.exists() else ()
+        content = digest(file) if candidates else b""
         for at in candidates:
-            if digest(folder / table.file_names[at]) == content:
+            if digest(table.image_file(folder, at)) == content:
                 messages[at] = f"same bytes as {shown(name)} of {other.table.path}"
     yield from _image_findings("image-leaked", messages)
 

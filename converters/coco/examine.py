@@ -59,9 +59,9 @@ def examine(coco: Coco) -> Table:
     names = _categories(categories)
     image_ids, has_id = images.whole_numbers("id", "image-id")
     images.note_repeated_ids("image-id-repeated", image_ids, has_id)
-    file_names = _file_names(images)
     sizes, has_size = _sizes(images)
     shards, places = shard_places(images)
+    file_names = _file_names(images, [shards[shard] if shard >= 0 else "" for shard in places[:, 0].tolist()])
     image_index = _image_positions(objects, image_ids, has_id)
     category_ids, has_category = _object_categories(objects, names)
     _check_annotation_ids(objects)
@@ -122,7 +122,8 @@ def _note_alike(rows: Rows, names: list[str]) -> None:
     )
 
 
-def _file_names(rows: Rows) -> list[str]:
+def _file_names(rows: Rows, folders: list[str]) -> list[str]:
+    """Return the file names; "" for one that cannot be used. `folders`: what each is in, a shard or nothing."""
     values = rows.column("file_name")
     faults = [_name_fault(value) for value in values]
     for kind, rule in _NAME_RULES.items():
@@ -130,7 +131,7 @@ def _file_names(rows: Rows) -> list[str]:
             wrong = np.array([fault == kind for fault in faults], bool)
             rows.note(kind, wrong, lambda row, rule=rule: f"{rule}, got {shown(values[row])}")  # type: ignore[misc]
     names = ["" if fault else value for value, fault in zip(values, faults, strict=True)]
-    _note_repeated_names(rows, names)
+    _note_repeated_names(rows, names, folders)
     return names
 
 
@@ -157,9 +158,10 @@ def _name_fault(name: Any) -> str:
     return "image-format" if name[-5:].lower().endswith(UNDECODED_EXTENSIONS) else ""
 
 
-def _note_repeated_names(rows: Rows, names: list[str]) -> None:
+def _note_repeated_names(rows: Rows, names: list[str], folders: list[str]) -> None:
+    paths = [posixpath.join(*pair) for pair in zip(folders, names, strict=True)] if any(folders) else names
     # a.jpg and ./a.jpg are one file
-    paths = [posixpath.normpath(name) if "//" in name or "./" in name else name for name in names]
+    paths = [posixpath.normpath(path) if "//" in path or "./" in path else path for path in paths]
     if len(set(paths)) == len(paths):
         return
     first: dict[str, int] = {}

@@ -100,8 +100,7 @@ def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, l
 
 
 def _refuse_other_folder(rows: CocoRows, folder: Path) -> None:
-    names = map(rows.file_name, rows.images.tolist())
-    if len(rows.images) and not any((folder / name).is_file() for name in names):
+    if len(rows.images) and not any(rows.table.image_file(folder, at).exists() for at in rows.images.tolist()):
         first = rows.file_name(int(rows.images[0]))
         raise ConversionError(f"{folder} has no image of {rows.table.path}, the first is {first}; give its folder")
 
@@ -112,7 +111,7 @@ class _Merged:
 
     join: bool
     images: dict[str, _Entry] = field(default_factory=dict)
-    """By file name."""
+    """By path: `Table.path_of` in its folder."""
     annotations: list[_Entry] = field(default_factory=list)
     categories: dict[str, _Entry] = field(default_factory=dict)
     """By name."""
@@ -123,8 +122,7 @@ class _Merged:
         category_ids = {number: self._category_id(rows, number) for number in rows.table.categories}
         lost = licences = 0
         for at, boxes in rows:
-            name = posixpath.normpath(posixpath.join(prefix, rows.file_name(at)))
-            image_id = self._image_id(rows, at, name)
+            image_id = self._image_id(rows, at, prefix)
             licences += "license" in rows.table.row("images", at)
             if image_id is None:
                 lost += len(boxes)
@@ -149,10 +147,13 @@ class _Merged:
             self.categories[name] = row | {"id": len(self.categories) + 1, "name": name}
         return int(self.categories[name]["id"])
 
-    def _image_id(self, rows: CocoRows, at: int, name: str) -> int | None:
+    def _image_id(self, rows: CocoRows, at: int, prefix: str) -> int | None:
         """Return the image's new id; None, with a finding, where an earlier file has it and it may not be joined."""
         height, width = rows.table.sizes[at].tolist()
-        row = rows.table.row("images", at) | {"file_name": name, "width": width, "height": height}
+        row = rows.table.row("images", at) | {"width": width, "height": height}
+        key = "shard" if rows.table.places[at, 0] >= 0 else "file_name"
+        row[key] = posixpath.normpath(posixpath.join(prefix, row[key]))
+        name = posixpath.normpath(posixpath.join(prefix, rows.table.path_of(at)))
         row.pop("license", None)
         earlier = self.images.setdefault(name, row)
         if earlier is row:

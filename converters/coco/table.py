@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.files.image_file import ImageFile
 from detaug.converters.findings.entries import Findings, Where
 from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import shown
@@ -143,6 +146,18 @@ class Table:
         if where == "annotations":
             where, at = "images", int(self.image_index[at])
         return self.file_names[at] if where == "images" and at >= 0 else ""
+
+    def image_file(self, folder: Path, at: int) -> ImageFile:
+        """Return where the bytes of an image are."""
+        shard, offset, length = self.places[at].tolist()
+        if shard < 0:
+            return ImageFile(os.path.join(folder, self.file_names[at]))
+        return ImageFile(os.path.join(folder, self.shards[shard]), offset, length)
+
+    def path_of(self, at: int) -> str:
+        """Return the path of an image below the image folder; of an image in a shard, the shard's path and its name."""
+        shard = int(self.places[at, 0])
+        return posixpath.normpath(posixpath.join(self.shards[shard] if shard >= 0 else "", self.file_names[at]))
 
     def entry(self, where: Where, at: int) -> str:
         """Return the start of a message about an entry: "annotations[5] (id 6, a.jpg): "."""

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b, sha256
 from pathlib import Path
 
+from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.paths import PathLike
 
 Fingerprint = tuple[int, int]
 """(length, checksum of the beginning) of a file: see ImageHeader.fingerprint."""
 
 
-def digest(path: PathLike) -> bytes:
+def digest(path: PathLike | ImageFile) -> bytes:
     """Return 16 bytes that are equal only for files with the same content."""
     state = blake2b(digest_size=16)
-    with open(path, "rb") as file:
+    with opened(path) as file:
         while block := file.read(1 << 20):
             state.update(block)
     return state.digest()
@@ -36,7 +37,7 @@ def group_equal(fingerprints: Sequence[Fingerprint | None]) -> dict[Fingerprint,
 
 
 def repeated_files(
-    fingerprints: Sequence[Fingerprint | None], path_of: Callable[[int], Path]
+    fingerprints: Sequence[Fingerprint | None], path_of: Callable[[int], Path | ImageFile]
 ) -> Iterator[tuple[int, int]]:
     """Yield (position, earlier position) of files with the same bytes; a file without a fingerprint is left out.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-
+from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.image_headers import ImageHeader
+from detaug.converters.files.paths import PathLike
 
 _END_MARKERS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
 _TAIL_BYTES = 64  # some cameras write a few bytes after the end
 
 
-def is_cut_off(path: str, header: ImageHeader) -> bool:
+def is_cut_off(path: PathLike | ImageFile, header: ImageHeader) -> bool:
     """Return whether a JPEG or PNG lacks its end marker; False for other formats. Raises OSError.
 
     Reads the last bytes. Only where the marker is not among them, as in files padded with zeros or with a video after
@@ -20,17 +19,16 @@ def is_cut_off(path: str, header: ImageHeader) -> bool:
     marker = _END_MARKERS.get(header.format)
     if marker is None:
         return False
-    file = os.open(path, os.O_RDONLY)
-    try:
-        if marker in os.pread(file, _TAIL_BYTES, max(0, header.file_bytes - _TAIL_BYTES)):
+    with opened(path) as file:
+        file.seek(max(0, header.file_bytes - _TAIL_BYTES))
+        if marker in file.read(_TAIL_BYTES):
             return False
-        with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as data:
-            return data.find(marker, _first_scan(data) if header.format == "JPEG" else 0) < 0
-    finally:
-        os.close(file)
+        file.seek(0)
+        data = file.read()
+        return data.find(marker, _first_scan(data) if header.format == "JPEG" else 0) < 0
 
 
-def _first_scan(jpeg: mmap.mmap) -> int:
+def _first_scan(jpeg: bytes) -> int:
     """Return the position at which the pixels of a JPEG begin."""
     position = 2
     while len(marker := jpeg[position : position + 2]) == 2 and marker != b"\xff\xda":

@@ -7,12 +7,13 @@ has several. Pillow differs in each of these points, so the orientation is read 
 
 from __future__ import annotations
 
-import os
 import struct
 import warnings
 import zlib
 from typing import BinaryIO, NamedTuple
 
+from detaug.converters.files.image_file import ImageFile, opened
+from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 
 # The order decides between two images with the same stem.
@@ -84,23 +85,29 @@ class ImageError(InputError):
         self.kind = kind
 
 
-def read_image_header(path: str) -> ImageHeader:
-    """Read the header of an image file: size in pixels as displayed, EXIF orientation, format.
+def read_image_header(path: PathLike | ImageFile) -> ImageHeader:
+    """Read the header of an image: size in pixels as displayed, EXIF orientation, format.
 
     Reads the first kilobytes, never a pixel. Raises ImageError for a broken header and for a format that DALI does not
     decode.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
+        with opened(path) as file:
             return parse_image_header(file)
     except OSError as error:
         raise ImageError("image-unreadable", f"cannot be read: {error.strerror or error}") from error
 
 
-def read_fingerprint(path: str | os.PathLike[str]) -> tuple[int, int]:
+def usual_extension(image_format: str) -> str:
+    """Return the extension, with its dot, that files of a format of DALI_FORMATS usually have."""
+    return next(extension for extension in IMAGE_EXTENSIONS if extension in DALI_FORMATS[image_format])
+
+
+def read_fingerprint(path: PathLike | ImageFile) -> tuple[int, int]:
     """Read ImageHeader.fingerprint of a file of any kind. Raises OSError."""
-    with open(path, "rb", buffering=0) as file:
-        return os.fstat(file.fileno()).st_size, zlib.crc32(file.read(_HEAD_BYTES))
+    with opened(path) as file:
+        head = file.read(_HEAD_BYTES)
+        return file.seek(0, 2), zlib.crc32(head)
 
 
 def parse_image_header(file: BinaryIO) -> ImageHeader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from PIL import Image, ImageOps
 
 from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.coco.table import Table
+from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
@@ -44,7 +44,7 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the json.
     Raises OSError or InputError where the image cannot be opened or the finding names none.
     """
-    picture = _open_upright(summary.image_folder / image_of(finding))
+    picture = _open_upright(_file_of(summary, finding))
     objects = _objects(summary.table, finding)
     is_about_a_box = finding.entry.startswith("annotations")
     left, top, right, bottom = _window(objects.boxes, picture.size) if is_about_a_box else (0, 0, *picture.size)
@@ -67,10 +67,18 @@ def image_of(finding: CheckFinding) -> str:
     return finding.file_name or (finding.message[1:-1] if finding.kind == "image-unreferenced" else "")
 
 
-def _open_upright(path: Path) -> Image.Image:
-    with Image.open(path) as file:
+def _file_of(summary: CheckSummary, finding: CheckFinding) -> ImageFile:
+    where, _, at = finding.entry.rstrip("]").partition("[")
+    if where not in ("images", "annotations"):
+        return ImageFile(str(summary.image_folder / image_of(finding)))
+    row = int(at) if where == "images" else int(summary.table.image_index[int(at)])
+    return summary.table.image_file(summary.image_folder, row)
+
+
+def _open_upright(image: ImageFile) -> Image.Image:
+    with opened(image) as content, Image.open(content) as file:
         if file.width * file.height > MOST_PIXELS:
-            raise ImageTooLargeError(f"{path} has {file.width} x {file.height} pixels")
+            raise ImageTooLargeError(f"{image.path} has {file.width} x {file.height} pixels")
         return ImageOps.exif_transpose(file).convert("RGB")
 
 

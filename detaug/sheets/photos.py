@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ def _flags(path: Path) -> dict[int, Flags]:
 def _pixels(reader: CocoReader, row: int) -> Array:
     path, (height, width) = reader.path(row), reader.sizes[row].tolist()
     try:
-        with Image.open(path) as file:
+        with Image.open(BytesIO(reader.read(row))) as file:
             pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"{path} does not decode ({error}); detaug check --decode finds all such images") from None
