@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+from detaug.converters.coco.places import KEYS as PLACE_KEYS
 from detaug.converters.coco.rows import CocoRows
 from detaug.converters.coco.writer import json_text
-from detaug.converters.files.image_headers import DALI_FORMATS, IMAGE_EXTENSIONS, read_image_header
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, read_image_header, usual_extension
 from detaug.converters.shards.write_sample import Sample, ShardFormat, Source, sample_key
 
 Shard = list[tuple[int, Sample]]
 """Samples with their offsets in the shard, in bytes."""
-
-POSITION_KEYS = frozenset({"shard", "offset", "length"})
-"""Of an image's entry: where the image lies (decision 13)."""
 
 
 class Layout:
@@ -57,15 +55,15 @@ class Layout:
 
     def _source(self, at: int, boxes: list[int], keys: set[str]) -> Source:
         table, name = self.rows.table, self.rows.file_name(at)
-        path = os.path.join(self.images, name)
-        image = {key: value for key, value in table.row("images", at).items() if key not in POSITION_KEYS}
+        file = table.image_file(self.images, at)
+        image = {key: value for key, value in table.row("images", at).items() if key not in PLACE_KEYS}
         annotations = [table.row("annotations", box) | {"category": self.rows.class_name(box)} for box in boxes]
         height, width = table.sizes[at].tolist()
         return Source(
             key=sample_key(name, image["id"], keys),
-            path=path,
-            image_bytes=os.path.getsize(path),
-            extension=image_extension(name) or _extension_of_content(path),
+            file=file,
+            image_bytes=os.path.getsize(file.path) if file.length is None else file.length,
+            extension=image_extension(name) or usual_extension(read_image_header(file).format)[1:],
             image=image,
             height=height,
             width=width,
@@ -79,10 +77,6 @@ def image_extension(name: str) -> str:
     """Return the extension of an image in lower case, without the dot; "" where it is none of an image."""
     extension = os.path.splitext(name)[1].lower()
     return extension[1:] if extension in IMAGE_EXTENSIONS else ""
-
-
-def _extension_of_content(path: str) -> str:
-    return min(DALI_FORMATS[read_image_header(path).format], key=len)[1:]
 
 
 def _encoded(value: object) -> bytes:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from detaug.converters.files.image_headers import DALI_FORMATS, ImageError, ImageHeader
+from detaug.converters.files.image_headers import ImageError, ImageHeader, usual_extension
 from detaug.converters.files.paths import last_part
 from detaug.converters.files.text import is_plain
 from detaug.converters.findings.errors import InputError
@@ -147,7 +147,7 @@ def file_name(wanted: str, fallback: str, header: ImageHeader, content: ShardCon
         if wanted and is_safe(name):
             break
     else:
-        name = fallback + min(DALI_FORMATS[header.format], key=len)
+        name = fallback + usual_extension(header.format)
     if name != wanted:
         content.note("file-name-changed", where, "", wanted, name)
     return name
