@@ -155,8 +155,8 @@ class _Conversion:
     def run(self, given: Sequence[PathLike], output: PathLike, options: _Options) -> Summary:
         """Convert shards."""
         options.check()
-        paths = output_files({"output": output, "report": options.report}, *given)
         folder, shards = find_shards(given)
+        paths = output_files({"output": output, "report": options.report}, *given)
         contents = self._contents(shards, options)
         self._refuse_no_labels(contents)
         joined = JoinedShards(contents, options.classes, None if options.extract is None else Path(options.extract))
