@@ -16,6 +16,7 @@ from detaug.loading.loader import Loader as Loader
 from detaug.loading.memory import keep_freed_memory as keep_freed_memory
 from detaug.loading.samplers import ClassBalancedSampler as ClassBalancedSampler
 from detaug.loading.samplers import RepeatFactorSampler as RepeatFactorSampler
+from detaug.loading.samplers import SourceWeightSampler as SourceWeightSampler
 from detaug.ops.affine import RandomAffine as RandomAffine
 from detaug.ops.affine import RandomPerspective as RandomPerspective
 from detaug.ops.affine import RandomRotation as RandomRotation
@@ -65,6 +66,7 @@ from detaug.ops.recipe_file import load_recipe as load_recipe
 from detaug.ops.recipe_file import save_recipe as save_recipe
 from detaug.ops.resize import RandomShortestSize as RandomShortestSize
 from detaug.ops.resize import Resize as Resize
+from detaug.ops.resized_crop import RandomResizedCrop as RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes as SanitizeBoundingBoxes
 from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader

@@ -208,6 +208,18 @@ def test_classes_are_joined_by_name(painted: Folder, tmp_path: Path) -> None:
     assert [both.source_of(index) for index in (0, 20, 21, 23)] == [(0, 0), (0, 20), (1, 0), (1, 2)]
 
 
+def test_sources_come_in_the_shares_of_their_weights(painted: Folder) -> None:
+    both = da.ConcatReader(halves(painted))
+    sampled = loader(both, sampler=da.SourceWeightSampler([1, 3]))
+    numbers = torch.cat([batch.image_id for _ in range(20) for batch in sampled])
+    share = (numbers >= 10 + 10).double().mean().item()  # ids count from 10; the first half has ten images
+    assert 0.7 < share < 0.8
+    with pytest.raises(da.InputError, match="weights must be one for each of the 2 sources"):
+        loader(both, sampler=da.SourceWeightSampler([1, 2, 3]))
+    with pytest.raises(da.InputError, match="weights must be numbers of at least 0, one above 0"):
+        da.SourceWeightSampler([0, 0])
+
+
 @pytest.mark.parametrize("sources", [[], da.Source([(2, 2)], ["a"])], ids=["none", "one"])
 def test_what_is_no_list_of_sources(sources: Any) -> None:
     with pytest.raises(da.InputError, match="sources must be a list of sources"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from detaug.boxes.views import Floats
 from detaug.ops.arguments import check, is_number
+from detaug.sources.concat import ConcatReader
 from detaug.sources.source import Source
 
 
@@ -61,3 +63,31 @@ class ClassBalancedSampler:
         images = np.bincount(labels, minlength=len(reader.class_names))
         share = 1 / images[labels] / np.count_nonzero(images)
         return np.asarray(np.bincount(indices, share, minlength=len(reader)) * len(reader), np.float64)
+
+
+@dataclass(frozen=True)
+class SourceWeightSampler:
+    """Sample the sources of a `ConcatReader` in the shares of their weights, whatever their sizes.
+
+    `weights`: one for each source, in their order. An epoch has as many images as the data set.
+
+    >>> demo = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> factors = da.SourceWeightSampler([3, 1])(da.ConcatReader([demo, demo]))
+    >>> print(factors[[0, 50]])
+    [1.5 0.5]
+    """
+
+    weights: Sequence[float]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", tuple(self.weights))
+        valid = bool(self.weights) and all(is_number(each, 0) for each in self.weights) and sum(self.weights) > 0
+        check("weights", self.weights, valid, "numbers of at least 0, one above 0")
+
+    def __call__(self, reader: Source) -> Floats:
+        """Return (n,): how often each image comes in an epoch, on average. Raises InputError for other sources."""
+        lengths = [len(source) for source in reader.sources] if isinstance(reader, ConcatReader) else []
+        rule = f"one for each of the {len(lengths)} sources of a da.ConcatReader"
+        check("weights", self.weights, len(lengths) == len(self.weights), rule)
+        share = np.array(self.weights, np.float64) / sum(self.weights)
+        return np.repeat(share * len(reader) / lengths, lengths)
