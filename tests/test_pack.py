@@ -24,7 +24,7 @@ from coco_files import Document, document, write, write_images
 from command import detaug, usage_error
 from dali_pipelines import make, outputs
 from nvidia.dali import fn, tfrecord
-from tensorflow_example import example_class
+from shard_files import example_class, masked_crc
 from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
 
 from detaug.converters import InputError, pack_coco
@@ -229,28 +229,12 @@ def records(path: Path) -> list[bytes]:
     while position < len(data):
         (length,) = struct.unpack_from("<Q", data, position)
         found.append(data[position + 12 : position + 12 + length])
-        assert data[position + 8 : position + 12] == masked_crc(data[position : position + 8])
-        assert data[position + 12 + length : position + 16 + length] == masked_crc(found[-1])
+        crcs = (data[position + 8 : position + 12], data[position + 12 + length : position + 16 + length])
+        assert [*map(masked_crc, (data[position : position + 8], found[-1]))] == [
+            int.from_bytes(crc, "little") for crc in crcs
+        ]
         position += length + 16
     return found
-
-
-def masked_crc(data: bytes) -> bytes:
-    """A second implementation: bit by bit, as in RFC 3720, and TensorFlow's crc32c.h."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = CRC_TABLE[(crc ^ byte) & 255] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
-
-
-def crc_row(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ 0x82F63B78 * (byte & 1)
-    return byte
-
-
-CRC_TABLE = [*map(crc_row, range(256))]
 
 
 @pytest.mark.parametrize("shard_format", ["tfrecord"], indirect=True)
@@ -307,6 +291,31 @@ def test_the_indexes_are_those_of_dalis_tools(packed: Path, shard_format: Format
     for path in shards(packed, extension):
         subprocess.run([sys.executable, tool, path, tmp_path / "idx"], check=True, capture_output=True)
         assert (tmp_path / "idx").read_bytes() == path.with_suffix(".idx").read_bytes()
+
+
+def test_shards_are_packed_again_from_their_json(
+    source: tuple[Path, Path], packed: Path, shard_format: Format, tmp_path: Path
+) -> None:
+    for number, other in enumerate(FORMATS):
+        arguments = ("-o", tmp_path / other, "--format", other, "--shard-size", "60kB", "--quiet")
+        assert detaug("pack", packed / "train.json", packed, *arguments).code == 0
+        direct = tmp_path / f"direct{number}"
+        pack_coco(*source, direct, format=other, shard_size="60kB")
+        assert files(tmp_path / other) == files(direct)
+
+
+def test_images_of_one_name_in_two_shards_cannot_share_one(source: tuple[Path, Path], tmp_path: Path) -> None:
+    pack_coco(*source, tmp_path / "shards", shard_size=1)
+    content = load(tmp_path / "shards/train.json")
+    content["images"][1]["file_name"] = content["images"][0]["file_name"]
+    path = write(tmp_path / "two.json", content)
+    error = detaug("pack", path, tmp_path / "shards", "-o", tmp_path / "out").err
+    assert "a.jpg: its file_name is that of an earlier image; rename one [entry-invalid]" in error
+    (tmp_path / "shards/train-00000.tar").write_bytes(b"short")
+    error = detaug("pack", tmp_path / "shards/train.json", tmp_path / "shards", "-o", tmp_path / "out").err
+    assert "a.jpg: " in error
+    assert "train-00000.tar does not have its bytes [image-missing]" in error
+    assert not (tmp_path / "out").exists()
 
 
 # ------------------------------------------------------------------------------------------------ keys and sizes
@@ -443,12 +452,14 @@ def test_a_missing_image_is_an_error_before_anything_is_written(tmp_path: Path, 
     assert load(tmp_path / "report.json")["counts"] == {"image-missing": 1, "boxes-without-image": 1}
 
 
-def test_an_unknown_extension_of_what_is_no_image_is_an_error(tmp_path: Path) -> None:
+def test_empty_files_and_others_without_an_images_extension_are_errors(tmp_path: Path) -> None:
     path, images = write_data_set(tmp_path)
     (images / "noext").write_bytes(b"not an image")
+    (images / "a.jpg").write_bytes(b"")
     result = detaug("pack", path, images, "-o", tmp_path / "out")
     assert result.code == 2
     assert "noext: is not an image that can be read [image-unreadable]" in result.err
+    assert "a.jpg: is empty (0 bytes) [image-unreadable]" in result.err
 
 
 def test_an_annotation_with_a_key_of_this_name_is_reported(tmp_path: Path, source: tuple[Path, Path]) -> None:
@@ -479,7 +490,7 @@ def test_an_image_that_changes_meanwhile_leaves_nothing(
 
     monkeypatch.setattr(pack, "write_samples", grow_then_write)
     error = usage_error("pack", path, images, "-o", tmp_path / "out", "--format", shard_format)
-    assert re.search(r"b-6.jpg changed while it was packed: it had [\d,]+ bytes and has 17; pack again", error)
+    assert re.search(r"b-6.jpg changed while it was packed: an image had [\d,]+ bytes and has 17; pack again", error)
     assert not (tmp_path / "out").exists()
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -14,12 +14,12 @@ from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.choices import OnError, check_choice
 from detaug.converters.conversion.folder import check_folder, check_with_images, refuse_other_content
-from detaug.converters.conversion.images import missing_images
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import replacing
+from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.image_headers import ImageError, read_image_header
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.threads import map_ahead
@@ -78,7 +78,7 @@ def pack_coco(
     Writes output/NAME-00000.tar, or .tfrecord, and so on, with the name of the json; beside each its index for DALI,
     NAME-00000.idx, the same as wds2idx or tfrecord2idx write; and output/NAME.json: the json with "shard", "offset" and
     "length" (bytes of the image in that shard) in each image. The bytes of the images, all ids, categories and further
-    keys stay. The same input gives the same bytes.
+    keys stay. The same input gives the same bytes. Images may also be in shards; `images` is then their folder.
 
     format: "webdataset": members KEY.jpg (or another extension) and KEY.json, with "image", "annotations", and in the
     first sample of a shard "dataset": info and all categories. KEY is the file name's stem with _ for characters other
@@ -152,11 +152,7 @@ def _check_paths(source: Path, images: Path, folder: Path, report: PathLike | No
 def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
     """Return the rows that can be packed, and findings. No image is opened but those with an unusual extension."""
     rows, findings = read_coco_rows(source)
-    names = {at: rows.file_name(at) for at in rows.images.tolist()}
-    missing = [*missing_images(names, images)]
-    absent = {at for at, _ in missing}
-    unknown = {at: name for at, name in names.items() if at not in absent and not image_extension(name)}
-    rows, faults = leave_out(rows, [*missing, *_unreadable(unknown, images)])
+    rows, faults = leave_out(rows, [*_faults(rows, images)])
     own = sum("category" in rows.table.row("annotations", at) for at in rows.boxes.tolist())
     if own:
         note = f"annotations.category, in {own:,} of its rows, becomes the category's name in the shards"
@@ -164,12 +160,31 @@ def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
     return rows, [*findings, *faults]
 
 
-def _unreadable(names: Mapping[int, str], images: Path) -> Iterator[tuple[int, Finding]]:
-    for at, name in names.items():
-        try:
-            read_image_header(os.path.join(images, name))
-        except ImageError as error:
-            yield at, Finding(name, error.kind, note=str(error))
+def _faults(rows: CocoRows, images: Path) -> Iterator[tuple[int, Finding]]:
+    """Yield (position, finding) of each image that cannot be packed."""
+    size, seen = cache(_file_size), set[str]()
+    for at in rows.images.tolist():
+        name, file = rows.file_name(at), rows.table.image_file(images, at)
+        if size(file.path) < file.offset + (file.length or 0):
+            note = f"is not in {images}" if file.length is None else f"{file.path} does not have its bytes"
+            yield at, Finding(name, "image-missing", note=note)
+        elif name in seen:  # in shards they may have one name
+            yield at, Finding(name, "entry-invalid", note="its file_name is that of an earlier image; rename one")
+        elif not image_extension(name) or size(file.path) == 0:
+            yield from ((at, finding) for finding in _header_faults(name, file))
+        seen.add(name)
+
+
+def _file_size(path: str) -> int:
+    """Return the bytes of a file; -1 for what is none."""
+    return os.path.getsize(path) if os.path.isfile(path) else -1
+
+
+def _header_faults(name: str, file: ImageFile) -> Iterator[Finding]:
+    try:
+        read_image_header(file)
+    except ImageError as error:
+        yield Finding(name, error.kind, note=str(error))
 
 
 @contextmanager
@@ -244,7 +259,7 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno is not None:
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple
 
+from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.paths import stem_of
 from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.tfrecord import HEAD_BYTES, load_crc32c, masked
@@ -17,11 +18,10 @@ _LONGEST_KEY = 90  # with an extension at most 100 bytes, the longest name that 
 
 
 class Sample(NamedTuple):
-    """An image file, and the bytes around it in the shard. The image itself is read when the shard is written."""
+    """An image, and the bytes around it in the shard. The image itself is read when the shard is written."""
 
-    path: str
+    file: ImageFile
     image_bytes: int
-    """The length of the image file."""
     before: bytes
     after: bytes
     checksum: bool
@@ -39,7 +39,7 @@ class Source(NamedTuple):
     """What a sample is made of."""
 
     key: str
-    path: str
+    file: ImageFile
     image_bytes: int
     extension: str
     """In lower case, without the dot."""
@@ -96,12 +96,11 @@ def masked_crc(data: bytes) -> bytes:
 
 
 def _read_image(sample: Sample) -> bytes:
-    """Read the image's file. Raises InputError if its length changed since the layout of the shard was made."""
-    with open(sample.path, "rb", buffering=0) as image:
-        data = image.read()
+    """Read the image. Raises InputError if its length changed since the layout of the shard was made, and OSError."""
+    data = sample.file.read()
     if len(data) != sample.image_bytes:
         raise InputError(
-            f"{sample.path} changed while it was packed: it had {sample.image_bytes:,} bytes and has {len(data):,}; "
-            "pack again when nothing writes to it"
+            f"{sample.file.path} changed while it was packed: an image had {sample.image_bytes:,} bytes and has "
+            f"{len(data):,}; pack again when nothing writes to it"
         )
     return data

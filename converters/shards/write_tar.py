@@ -17,7 +17,7 @@ def _sample(source: Source) -> Sample:
     text_header = _header(names[1], len(source.text))
     after = _padding(source.image_bytes) + text_header + source.text + _padding(len(source.text))
     members = f"{source.extension} {{}} {source.image_bytes} {names[0]} json {{}} {len(source.text)} {names[1]}"
-    return Sample(source.path, source.image_bytes, _header(names[0], source.image_bytes), after, False, members)
+    return Sample(source.file, source.image_bytes, _header(names[0], source.image_bytes), after, False, members)
 
 
 def _header(name: str, length: int) -> bytes:

@@ -25,7 +25,7 @@ def _sample(source: Source) -> Sample:
     around = earlier + _image_head(source.image_bytes)
     around = _head(1, len(around) + source.image_bytes + len(later)) + around  # Example.features
     length = struct.pack("<Q", len(around) + source.image_bytes + len(later))
-    return Sample(source.path, source.image_bytes, length + masked_crc(length) + around, later, True, "")
+    return Sample(source.file, source.image_bytes, length + masked_crc(length) + around, later, True, "")
 
 
 def _features(source: Source) -> dict[str, bytes]:
