@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from detaug.ops.color_ops import RandomPhotometricDistort
-from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomZoomOut
+from detaug.ops.flips_and_crops import CenterCrop, RandomHorizontalFlip, RandomZoomOut
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.mixing import Mosaic
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
+from detaug.ops.resized_crop import RandomResizedCrop
 
 Triple = tuple[float, float, float]
 
@@ -66,6 +67,31 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
         RandomPhotometricDistort(permute=False),
         Normalize(mean, std),
     ]
+
+
+def imagenet(size: int | tuple[int, int] = 224, mean: Triple = IMAGENET_MEAN, std: Triple = IMAGENET_STD) -> list[Op]:
+    """Return the training recipe of classification on ImageNet: a random crop at `size`, a flip, Normalize.
+
+    As in torchvision's reference "classification", without its auto augmentation and erasing.
+
+    >>> [type(op).__name__ for op in da.presets.imagenet()]
+    ['RandomResizedCrop', 'RandomHorizontalFlip', 'Normalize']
+    """
+    return [RandomResizedCrop(size), RandomHorizontalFlip(), Normalize(mean, std)]
+
+
+def imagenet_evaluation(
+    size: int | tuple[int, int] = 224,
+    resize: int | tuple[int, int] = 256,
+    mean: Triple = IMAGENET_MEAN,
+    std: Triple = IMAGENET_STD,
+) -> list[Op]:
+    """Return the recipe of evaluation on ImageNet: shorter side `resize`, the middle `size` of it, Normalize.
+
+    >>> [type(op).__name__ for op in da.presets.imagenet_evaluation()]
+    ['Resize', 'CenterCrop', 'Normalize']
+    """
+    return [Resize(resize), CenterCrop(size), Normalize(mean, std)]
 
 
 def evaluation(

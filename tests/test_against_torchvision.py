@@ -93,6 +93,18 @@ def test_resize_to_a_shorter_side_has_torchvisions_size() -> None:
             assert resized.images[0].shape[:2] == tuple(expected.shape[1:])
 
 
+@pytest.mark.parametrize(("resize", "size"), [(256, 224), (160, 130), ((100, 150), (90, 91)), (96, (120, 60))])
+def test_a_center_crop_of_the_resized_image(resize: Any, size: Any) -> None:
+    """The last one is larger than the image, and torchvision's fill is black."""
+    samples = photos(1).then(da.Resize(resize), da.CenterCrop(size, fill=(0.0, 0.0, 0.0)))
+    both = v2.Compose([v2.Resize(resize, antialias=True), v2.CenterCrop(size)])
+    image, boxes = both(*reference())
+    assert samples.images[0].shape[:2] == tuple(image.shape[1:])
+    assert mean_difference(samples.images[0], image) < 1
+    visible = (np.asarray(boxes)[:, 2:] > np.asarray(boxes)[:, :2]).all(1)
+    assert_same_boxes(samples.boxes[0], np.asarray(boxes)[visible])
+
+
 @pytest.mark.parametrize("window", [(0, 0, 320, 240), (30, 40, 250, 200), (101, 7, 164, 231), (319, 239, 320, 240)])
 def test_a_crop_in_whole_pixels(window: tuple[int, int, int, int]) -> None:
     samples = photos(1).then(Crop(window), da.Resize((96, 128)))
@@ -271,6 +283,37 @@ def test_zoom_out_draws_what_torchvision_draws() -> None:
     assert_same_distribution(drawn["ratio"], (room[:, 0] + 1000) / 1000)
     for axis in (0, 1):
         assert_same_distribution(drawn["offset"][:, axis], paddings[:, axis] / room[:, axis].clip(1))
+
+
+@pytest.mark.parametrize(
+    ("size", "scale", "ratio"),
+    [
+        (CANVAS, (0.08, 1.0), (3 / 4, 4 / 3)),
+        ((300, 1000), (0.08, 1.0), (3 / 4, 4 / 3)),  # often no window fits
+        ((1000, 400), (0.5, 1.25), (3 / 4, 4 / 3)),
+        ((40, 30), (0.2, 0.9), (0.3, 3.0)),
+    ],
+)
+def test_resized_crop_draws_what_torchvision_draws(size: tuple[int, int], scale: Any, ratio: Any) -> None:
+    given = tv_tensors.Image(torch.zeros(3, *size, dtype=torch.uint8))
+    drawn = drawn_by(v2.RandomResizedCrop(50, scale, ratio, antialias=True), [given], 2000)
+    theirs = np.array([[each[name] for name in ("left", "top", "width", "height")] for each in drawn], float)
+    theirs[:, 2:] += theirs[:, :2]
+    samples = da.RandomResizedCrop(50, scale, ratio)(da.batch([np.zeros((*size, 3), np.uint8)] * 4000))
+    ours = np.round(samples.params[0]["window"] * np.tile(size[::-1], 2), 6)
+    for measure in (left, top, width, height, aspect_ratio):
+        assert_same_distribution(measure(ours), measure(theirs))
+
+
+def test_the_pixels_of_resized_crop() -> None:
+    samples = da.RandomResizedCrop((96, 128))(photos(10))
+    for image, boxes, labels, window in zip(
+        samples.images, samples.boxes, samples.labels, samples.params[0]["window"], strict=True
+    ):
+        x0, y0, x1, y1 = np.round(window * (320, 240, 320, 240)).astype(int).tolist()
+        expected = [tv.resized_crop(each, y0, x0, y1 - y0, x1 - x0, [96, 128], antialias=True) for each in reference()]
+        assert mean_difference(image, expected[0]) < 1
+        assert_same_boxes(boxes, np.asarray(expected[1])[labels - 1])
 
 
 # ------------------------------------------------------------------------------------------------ colour

@@ -86,6 +86,8 @@ RECIPES = {
     "smaller": [da.Resize((17, 23))],
     "one pixel": [da.CenterCrop((7, 9)), da.Resize((1, 1))],
     "several sizes": [da.RandomHorizontalFlip(), da.Resize(50, max_size=80)],
+    "resized crop": [da.RandomResizedCrop((40, 30)), da.RandomHorizontalFlip()],
+    "crop of the resized image": da.presets.imagenet_evaluation(24, 32),
     "letterbox": [da.RandomHorizontalFlip(), da.Resize((64, 64), letterbox="center", fill=(10, 20.4, 255))],
     "ssd": SSD,
     "beside the image": [

@@ -71,7 +71,14 @@ FLIP, RESIZE, COLOR = da.RandomHorizontalFlip(), da.Resize((9, 9)), da.RandomPho
     [
         ([COLOR], r"^RandomPhotometricDistort \(1st\) must come after Resize, since it changes pixels: put it later"),
         ([COLOR, RESIZE], r"^RandomPhotometricDistort \(1st\) must come after Resize \(2nd\), "),
-        ([RESIZE, FLIP], r"^RandomHorizontalFlip \(2nd\) must come before Resize \(1st\): a recipe has one Resize"),
+        (
+            [RESIZE, da.RandomCrop(9, p=0.5)],
+            r"^RandomCrop \(2nd\) must come before Resize \(1st\): only flips and crops",
+        ),
+        (
+            [RESIZE, da.GridMask(), FLIP],
+            r"^RandomHorizontalFlip \(3rd\) must come before GridMask \(2nd\): it moves the",
+        ),
         ([FLIP, FLIP, RESIZE, da.RandomIoUCrop()], r"^RandomIoUCrop \(4th\) must come before Resize \(3rd\): "),
         ([RESIZE, RESIZE], r"^Resize \(2nd\) is one too many after Resize \(1st\): a recipe has one Resize"),
         (

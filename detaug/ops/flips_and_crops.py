@@ -7,7 +7,7 @@ renders the pixels. `RandomZoomOut` is a short example to copy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class _RandomFlip(GeometricOp):
     p: float = 0.5
 
     axis: ClassVar[int]
+    size_after = "same"
 
     def check_arguments(self) -> None:
         check_p(self.p)
@@ -189,6 +190,7 @@ class CenterCrop(GeometricOp):
     """Crop the middle `size` (height, width) pixels; a smaller image is surrounded by `fill`, RGB 0..255.
 
     torchvision's `CenterCrop`; DALI: crop. One number is a square. Boxes are clipped, and dropped if nothing is left.
+    After `Resize(256)` it crops the resized image; both together are one resample.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.CenterCrop(120)(samples)  # 40 from the left, which cuts the box; 10 of fill above and below
@@ -199,12 +201,14 @@ class CenterCrop(GeometricOp):
     size: int | tuple[int, int]
     fill: RGB = FILL
 
+    size_after = "fixed"
+
     def check_arguments(self) -> None:
-        _check_crop_size(self.size)
+        check_crop_size(self.size)
         check_rgb("fill", self.fill)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        return _crop(views, _sizes(self.size, views), np.full((len(views), 2), 0.5), self.fill)
+        return _crop(views, crop_sizes(self.size, views), np.full((len(views), 2), 0.5), self.fill)
 
 
 @dataclass(frozen=True)
@@ -212,7 +216,8 @@ class RandomCrop(GeometricOp):
     """Crop a window of `size` (height, width) pixels at a random position, with probability `p`.
 
     torchvision's `RandomCrop(pad_if_needed=True)`: a smaller image lies at a random position in a window of `fill`, RGB
-    0..255. One number is a square. Boxes are clipped, and dropped if nothing is left.
+    0..255. One number is a square. Boxes are clipped, and dropped if nothing is left. With p=1 it may come after
+    `Resize(256)`, and crops the resized image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomCrop((60, 120))(samples)
@@ -225,15 +230,20 @@ class RandomCrop(GeometricOp):
     fill: RGB = FILL
 
     def check_arguments(self) -> None:
-        _check_crop_size(self.size)
+        check_crop_size(self.size)
         check_p(self.p)
         check_rgb("fill", self.fill)
+
+    @property
+    def size_after(self) -> Literal["fixed", "any"]:  # type: ignore[override]
+        """Return "fixed" where each image is cropped."""
+        return "fixed" if self.p == 1 else "any"
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"crop": rng.random(n) < self.p, "offset": rng.random((n, 2))}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        size = np.where(drawn["crop"][:, None], _sizes(self.size, views), views.size)
+        size = np.where(drawn["crop"][:, None], crop_sizes(self.size, views), views.size)
         return _crop(views, size, drawn["offset"], self.fill)
 
 
@@ -310,7 +320,7 @@ class ScaleJitter(GeometricOp):
         return window.at_size(np.where(drawn["applied"][:, None], size, views.size))
 
 
-def _sizes(size: int | tuple[int, int], views: Views) -> Floats:
+def crop_sizes(size: int | tuple[int, int], views: Views) -> Floats:
     """Return (N, 2) (height, width) from one number or from (height, width)."""
     return np.tile(np.array(size, np.float64), (len(views), 2 if isinstance(size, int) else 1))
 
@@ -318,10 +328,11 @@ def _sizes(size: int | tuple[int, int], views: Views) -> Floats:
 def _crop(views: Views, size: Floats, offset: Floats, fill: RGB) -> Views:
     """Crop windows of `size` (N, 2) (height, width); `offset` (N, 2) (x, y): 0 is left or top, 1 right or bottom."""
     length = (size / views.size)[:, ::-1]
-    start = np.round(offset * (1 - length) * views.size[:, ::-1]) / views.size[:, ::-1]
+    room = (views.size - size).round(6)  # half a pixel is exactly that, and rounded to even, as torchvision does
+    start = np.round(offset * room[:, ::-1]) / views.size[:, ::-1]
     return views.fill_outside(fill).crop_to(start, start + length).clip()
 
 
-def _check_crop_size(size: int | tuple[int, int]) -> None:
+def check_crop_size(size: int | tuple[int, int]) -> None:
     right = is_whole(size, 1) or is_wholes(size, 2, low=1)
     check("size", size, right, "(height, width) or one number for both, in whole pixels")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from inspect import get_annotations
 from itertools import takewhile
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +89,20 @@ class Op:
     """
 
     stage: ClassVar[str]
-    """Its position in a recipe: "view", then "render" (Resize), then "pixels", then "output" (Normalize)."""
+    """Its position in a recipe: "view", then "render" (Resize), then "pixels", then "output" (Normalize).
+
+    After Resize, a "view" op whose `size_after` is known may come too: Resize's pixels are then rendered after it."""
 
     uniform: ClassVar[bool] = True
     """Whether all images of a batch have one size after it."""
 
     one_size: ClassVar[bool] = True
     """Whether the images of all batches have one size after it."""
+
+    size_after: ClassVar[Literal["same", "fixed", "any"]] = "any"
+    """The size of an image after an op that moves the view: as before, of a fixed number of pixels, or any.
+
+    With "any", the op must come before Resize."""
 
     mixes: ClassVar[bool] = False
     """Whether it combines images of a batch. The batch then needs at least two, of one size."""

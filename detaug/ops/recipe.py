@@ -18,7 +18,7 @@ from detaug.converters.findings.errors import InputError
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal
-from detaug.ops.resize import OwnSize
+from detaug.ops.resize import OwnSize, Render, SizeOnly
 
 
 def external_source(name: str) -> Node:
@@ -49,7 +49,7 @@ class _FedStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Ops in an order that works: geometry, Resize, pixels, Normalize."""
+    """Ops in an order that works: geometry, Resize, flips and crops of the resized image, pixels, Normalize."""
 
     ops: tuple[Op, ...]
 
@@ -70,17 +70,27 @@ class Recipe:
     def steps(self) -> tuple[tuple[Op, int], ...]:
         """Return the ops and their second parts in running order, each with the index of the step that draws.
 
-        A second part (`Op.after_resize`) runs directly after Resize, with what its op drew.
+        A second part (`Op.after_resize`) runs directly after Resize, with what its op drew. If ops move the view after
+        Resize, it only sets the size, and the pixels are rendered after them: one resample in any case.
         """
-        steps: list[tuple[Op, int]] = []
-        second_parts: list[tuple[Op, int]] = []
-        for op in self.ops:
-            if op.after_resize:
-                second_parts.append((op.after_resize, len(steps)))
-            steps.append((op, len(steps)))
-            if op.stage == "render":
-                steps += second_parts
-        return tuple(steps)
+        second_parts = [(op.after_resize, at) for at, op in enumerate(self.ops) if op.after_resize]
+        before, after = self._moved_before_rendering
+        steps: list[tuple[Op, int]] = [(op, at) for at, op in enumerate(self.ops[:after])]
+        if after - before > 1:
+            resize = self.ops[before]
+            assert isinstance(resize, Render)
+            steps[before] = (SizeOnly(resize), before)
+            steps.append((OwnSize(), before))
+        steps += second_parts if after else []
+        return (*steps, *((op, len(steps) + at) for at, op in enumerate(self.ops[after:])))
+
+    @property
+    def _moved_before_rendering(self) -> tuple[int, int]:
+        """Return the index of Resize, and of the first op after it that does not move the view; (0, 0) without one."""
+        if "render" not in self.stages:
+            return 0, 0
+        first = self.stages.index("render")
+        return first, first + 1 + sum(stage == "view" for stage in self.stages[first:])
 
     @property
     def mixing_op(self) -> Op | None:
@@ -179,12 +189,17 @@ class Recipe:
     @property
     def uniform(self) -> bool:
         """Return whether all images of a batch come out in one size."""
-        return all(op.uniform for op in self.ops)
+        return self._is_fixed([op.uniform for op in self.ops])
 
     @property
     def one_size(self) -> bool:
         """Return whether the images of all batches come out in one size."""
-        return self.uniform and all(op.one_size for op in self.ops)
+        return self._is_fixed([op.uniform and op.one_size for op in self.ops])
+
+    def _is_fixed(self, sizes: list[bool]) -> bool:
+        """Return whether the size is fixed after the last op that sets it. `sizes`: whether it is, for each op."""
+        last = max((at for at, op in enumerate(self.ops) if op.stage == "view" and op.size_after == "fixed"), default=0)
+        return all(sizes[last:])
 
 
 @dataclass(frozen=True)
@@ -271,10 +286,16 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
     if "output" in stages[:index]:
         last = name_and_place(ops, stages.index("output"))
         raise InputError(f"{name} comes after {last}, which must be the last op: put it earlier in the recipe")
-    if op.stage in ("view", "render") and "render" in stages[:index]:
+    if op.stage == "render" and "render" in stages[:index]:
         resize = name_and_place(ops, stages.index("render"))
-        rule = "is one too many after" if op.stage == "render" else "must come before"
-        raise InputError(f"{name} {rule} {resize}: a recipe has one Resize, and what moves the view is in front of it")
+        raise InputError(f"{name} is one too many after {resize}: a recipe has one Resize")
+    if op.stage == "view" and "render" in stages[:index] and op.size_after == "any":
+        resize = name_and_place(ops, stages.index("render"))
+        rule = "only flips and crops to a fixed size may come after Resize"
+        raise InputError(f"{name} must come before {resize}: {rule}")
+    if op.stage == "view" and "pixels" in stages[:index]:
+        pixels = name_and_place(ops, stages.index("pixels"))
+        raise InputError(f"{name} must come before {pixels}: it moves the view, and the pixels are rendered only once")
     if op.stage in ("pixels", "output") and "render" not in stages[:index]:
         resize = name_and_place(ops, stages.index("render")) if "render" in stages else "Resize"
         raise InputError(f"{name} must come after {resize}, since it changes pixels: put it later in the recipe")

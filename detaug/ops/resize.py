@@ -34,14 +34,24 @@ class Render(Op):
     letterbox: str | None = None
     fill: RGB = FILL
 
+    @property
+    def fills(self) -> tuple[tuple[float, ...], ...]:
+        return (tuple(self.fill),) if self.letterbox else ()
+
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
         """Return (N, 2): (height, width) in whole pixels."""
         raise NotImplementedError(f"{type(self).__name__} must define output_size(views, drawn)")
 
-    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+    def set_size(self, views: Views, drawn: Arrays) -> Views:
+        """Return the views at the output's size, not rendered yet."""
         size = self.output_size(views, drawn)
         if self.letterbox:
             views = _letterbox(views, size, 0.5 if self.letterbox == "center" else 0.0, self.fill)
+        return views.at_size(size)
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        views = self.set_size(views, drawn)
+        size = views.size
         views, planned = _plan_warp(views, size) if views.turned else _plan_resize(views, size)
         return _drop_slivers(replace(views, size=size).clip()), planned
 
@@ -64,6 +74,21 @@ class Render(Op):
             return image
         anchor, shape = (fn.cast(region[row], dtype=types.INT32) for row in (3, 4))
         return fn.slice(image, anchor, shape, axes=[0, 1], out_of_bounds_policy="pad", fill_values=list(fill))
+
+
+@dataclass(frozen=True)
+class SizeOnly(Op):
+    """Sets the size of a Resize, for ops that move the view before it is rendered."""
+
+    resize: Render
+
+    stage = "view"
+
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        return self.resize.draw_for(views, rng)
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        return self.resize.set_size(views, drawn), {}
 
 
 @dataclass(frozen=True)

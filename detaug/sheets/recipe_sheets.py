@@ -115,7 +115,8 @@ class Augmented(NamedTuple):
         """
         own = [step for step, (_, drawn_by) in enumerate(Recipe(self.samples.ops).steps) if step == drawn_by]
         op = self.samples.ops[-1]
-        words = describe_draw(op, self.samples.plan.drawn[own[-1]], at) if op.stage != "render" else ""
+        drawn = self.samples.plan.drawn[own[-1]]
+        words = describe_draw(op, drawn, at) if "size" not in drawn else ""
         return f"drew {words}" if words else ""
 
 

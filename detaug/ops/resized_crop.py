@@ -1,0 +1,79 @@
+"""`RandomResizedCrop`: Inception's random crop, resized to one size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from detaug.boxes.views import Bools, Floats, Views
+from detaug.ops.arguments import Range, check, check_range
+from detaug.ops.flips_and_crops import check_crop_size, crop_sizes
+from detaug.ops.op import Arrays
+from detaug.ops.resize import Render
+
+ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(Render):
+    """Crop a random part of the image and resize it to `size` (H, W) pixels, in one resample; one number is a square.
+
+    Inception's crop (Szegedy et al. 2015), as torchvision's `RandomResizedCrop` draws it; DALI: random_resized_crop.
+    `scale`: the window's area, as a share of the image's; `ratio`: its width / height, drawn evenly on a logarithmic
+    scale. Up to ten windows are drawn, until one fits in the image, in whole pixels and at any position with equal
+    chance. If none does, the window is the largest one in the middle whose ratio is in `ratio`. An area above 1 never
+    fits.
+
+    It takes the place of `Resize` in a recipe. Boxes are clipped, and dropped if nothing is left.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
+    >>> for boxes in da.RandomResizedCrop(100, scale=(0.5, 1.0))(samples).boxes:
+    ...     print(boxes.round().tolist())
+    [[2.0, 8.0, 39.0, 51.0]]
+    [[0.0, 10.0, 12.0, 52.0]]
+    []
+    """
+
+    size: int | tuple[int, int]
+    scale: Range = (0.08, 1.0)
+    ratio: Range = (3 / 4, 4 / 3)
+
+    def check_arguments(self) -> None:
+        check_crop_size(self.size)
+        check_range("scale", self.scale, 0, float("inf"))
+        check("scale", self.scale, self.scale[0] > 0, "above 0")
+        check_range("ratio", self.ratio, 1e-6, 1e6)
+
+    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
+        """Draw "window" (N, 4): XYXY relative to the view, in 0..1."""
+        size = np.round(views.size).clip(1)
+        shape, found = self._first_that_fits(size, rng)
+        shape = np.where(found[:, None], shape, self._largest(size))
+        position = rng.random((len(views), 2))
+        corner = np.where(found[:, None], np.floor(position * (size - shape + 1)), (size - shape) // 2)
+        return {"window": np.concatenate([corner / size, (corner + shape) / size], axis=1)[:, [1, 0, 3, 2]]}
+
+    def output_size(self, views: Views, drawn: Arrays) -> Floats:
+        return crop_sizes(self.size, views)
+
+    def set_size(self, views: Views, drawn: Arrays) -> Views:
+        start, end = np.hsplit(drawn["window"], 2)
+        return super().set_size(views.crop_to(start, end).clip(), drawn)
+
+    def _first_that_fits(self, size: Floats, rng: np.random.Generator) -> tuple[Floats, Bools]:
+        """Return (N, 2) the first drawn height and width that fit in `size` (N, 2), and (N,) whether any do."""
+        shape = (len(size), ATTEMPTS)
+        area = rng.uniform(*self.scale, shape) * size.prod(1, keepdims=True)
+        ratio = np.exp(rng.uniform(np.log(self.ratio[0]), np.log(self.ratio[1]), shape))
+        sides = np.round(np.sqrt(np.stack([area / ratio, area * ratio], axis=2)))
+        fits = ((sides > 0) & (sides <= size[:, None])).all(2)
+        first = fits.argmax(1)[:, None, None]
+        return np.take_along_axis(sides, first, 1)[:, 0], fits.any(1)
+
+    def _largest(self, size: Floats) -> Floats:
+        """Return (N, 2) the height and width of the largest windows whose ratio is allowed."""
+        height, width = size.T
+        low, high = self.ratio
+        largest = np.stack([np.minimum(height, np.round(width / low)), np.minimum(width, np.round(height * high))])
+        return np.asarray(largest.T.clip(1))
