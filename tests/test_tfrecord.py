@@ -365,10 +365,9 @@ values = st.one_of(
 
 def parsed(data: bytes) -> dict[str, list[Any]]:
     kinds = {"bytes": "spans", "float": "floats", "int": "ints"}
-    found = {
-        name: (feature.kind, getattr(feature, kinds[feature.kind])) for name, feature in parse_example(data).items()
-    }
-    return {name: [data[a:b] for a, b in each] if kind == "bytes" else each for name, (kind, each) in found.items()}
+    features = {name: parse_feature(data, span) for name, span in parse_example(data).items()}
+    found = {name: getattr(feature, kinds[feature.kind]) for name, feature in features.items()}
+    return {name: [data[slice(*each)] if isinstance(each, tuple) else each for each in found[name]] for name in found}
 
 
 def by_protobuf(data: bytes) -> dict[str, list[Any]]:

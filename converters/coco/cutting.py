@@ -16,12 +16,15 @@ def cut_to_image(edges: tuple[float, float, float, float], size: tuple[int, int]
 
     edges: left, top, right, bottom in pixels. The box is None if nothing is left of it.
     """
-    sides = (size[1], size[0]) * 2
-    rounded = [round(edge, DECIMALS) for edge in edges]
-    inside = [min(max(edge, 0), side) for edge, side in zip(rounded, sides, strict=True)]
-    past = max(abs(edge - cut) for edge, cut in zip(rounded, inside, strict=True))
-    left, top, right, bottom = inside
+    height, width = size
+    left, top, right, bottom = rounded = tuple([round(edge, DECIMALS) for edge in edges])
+    if min(rounded) < 0 or left > width or top > height or right > width or bottom > height:
+        left, right = min(max(left, 0), width), min(max(right, 0), width)
+        top, bottom = min(max(top, 0), height), min(max(bottom, 0), height)
+    cut = left, top, right, bottom
     if right - left < THIN or bottom - top < THIN:
-        return None, "box-empty" if rounded == inside else "box-outside"
+        return None, "box-empty" if cut == rounded else "box-outside"
     box = (left, top, round(right - left, DECIMALS), round(bottom - top, DECIMALS))
-    return box, "box-clipped" if past > _ROUNDING else ""
+    if cut != rounded and max(abs(edge - inside) for edge, inside in zip(rounded, cut, strict=True)) > _ROUNDING:
+        return box, "box-clipped"
+    return box, ""

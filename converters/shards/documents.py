@@ -16,6 +16,8 @@ from detaug.converters.findings.text import shown
 from detaug.converters.shards.errors import SampleError
 from detaug.converters.shards.samples import Annotation, Label, Row, Sample, ShardContent, check_size, file_name
 
+_REPLACED = frozenset(("id", "image_id", "category_id", "bbox"))
+_NUMBERS = frozenset((int, float))
 _LARGEST_ID = 2**63 - 1
 _LARGEST_COORDINATE = 1e15
 _TOLERANCE = 1.0  # pixels past the image that CocoReader accepts and cuts in training
@@ -46,7 +48,7 @@ class Place(NamedTuple):
 def parse_document(text: bytes) -> Document:
     """Parse the json text of a sample. Raises SampleError."""
     try:
-        document = json.loads(text.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        document = _decode(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise _invalid(f"not readable as json ({error})") from None
     if not isinstance(document, dict):
@@ -63,6 +65,9 @@ def parse_document(text: bytes) -> Document:
 
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"json has no {constant}")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def _invalid(message: str) -> SampleError:
@@ -106,27 +111,33 @@ def _annotation(row: Any, packed: bool, header: ImageHeader, place: Place) -> An
     """Return one entry of annotations; None, with a finding, where its box is outside or has no area."""
     if not isinstance(row, dict):
         raise _invalid(f"annotations must be objects {{...}}, got {shown(row)}")
-    more = {key: value for key, value in row.items() if key not in ("id", "image_id", "category_id", "bbox")}
-    label = _label(row, more)
+    label = _label(row, row)
     if label is None:
         raise _invalid("an annotation has neither category_id nor category")
     given = row.get("bbox")
     box = _box(given, header, place)
     if box is None:
         return None
-    if box is not given or not packed:
-        more = _with_area_and_crowd(more, box, changed=box is not given)
-    number = {"id": row["id"]} if _is_id(row.get("id")) else {}
-    return Annotation(label, {**number, "bbox": box, **more})
+    found: Row = {"bbox": box} if packed and box is given else {"bbox": box, **_area_and_crowd(row, box, box is given)}
+    for key, value in row.items():
+        if key not in _REPLACED and key not in found:
+            found[key] = value
+    if _is_id(row.get("id")):
+        found["id"] = row["id"]
+    return Annotation(label, found)
 
 
 def _box(given: Any, header: ImageHeader, place: Place) -> list[Any] | None:
     """Return a bbox as it is where CocoReader accepts it, else what is left of it inside the image."""
-    if not (isinstance(given, list) and len(given) == 4 and all(map(_is_number, given))):
+    if not (isinstance(given, list) and len(given) == 4 and _NUMBERS.issuperset(map(type, given))):
         raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")
     x, y, width, height = given
-    box, kind = cut_to_image((x, y, x + width, y + height), (header.height, header.width))
+    if not abs(x) + abs(y) + abs(width) + abs(height) < _LARGEST_COORDINATE:
+        raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")
     past = max(-x, -y, x + width - header.width, y + height - header.height)
+    if past <= 0 and width >= 1 and height >= 1:
+        return given
+    box, kind = cut_to_image((x, y, x + width, y + height), (header.height, header.width))
     if box is not None and past <= _TOLERANCE:
         return given
     after = None if box is None else [*map(whole, box)]
@@ -134,15 +145,11 @@ def _box(given: Any, header: ImageHeader, place: Place) -> list[Any] | None:
     return after
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < _LARGEST_COORDINATE  # type: ignore[arg-type]  # False for NaN
-
-
-def _with_area_and_crowd(more: Row, box: list[Any], *, changed: bool) -> Row:
-    """Return a row with an area and iscrowd, which pycocotools needs."""
-    area, crowd = more.get("area"), more.get("iscrowd", 0)
+def _area_and_crowd(row: Row, box: list[Any], unchanged: bool) -> Row:
+    """Return the keys area and iscrowd, which pycocotools needs."""
+    area, crowd = row.get("area"), row.get("iscrowd", 0)
     if crowd not in (0, 1):
         raise _invalid(f"iscrowd must be 0 or 1, got {shown(crowd)}")
-    if changed or not _is_number(area):
+    if not (unchanged and type(area) in _NUMBERS and abs(area or 0) < _LARGEST_COORDINATE):
         area = whole(box[2] * box[3])
-    return {"area": area, "iscrowd": int(crowd), **{k: v for k, v in more.items() if k not in ("area", "iscrowd")}}
+    return {"area": area, "iscrowd": int(crowd)}

@@ -12,7 +12,7 @@ https://protobuf.dev/programming-guides/encoding/
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 Kind = Literal["bytes", "float", "int"]
@@ -22,6 +22,7 @@ Span: TypeAlias = tuple[int, int]
 _KINDS: tuple[Kind, ...] = ("bytes", "float", "int")
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MOST_VARINT_BYTES = 10
+_FIRST, _SECOND, _THIRD = 0x0A, 0x12, 0x1A  # the tags of fields 1, 2 and 3 with a length
 
 
 class WireError(ValueError):
@@ -29,75 +30,108 @@ class WireError(ValueError):
 
 
 class Feature(NamedTuple):
-    """The values of a feature. Those of bytes are the positions of their bytes in the record's data."""
+    """The values of a feature."""
 
     kind: Kind
-    spans: list[Span]
-    floats: list[float]
-    ints: list[int]
+    spans: Sequence[Span]
+    """Of bytes: the positions in the record's data."""
+    floats: Sequence[float]
+    ints: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.spans) + len(self.floats) + len(self.ints)
 
 
-def parse_example(data: bytes) -> dict[str, Feature]:
-    """Return the features of a serialised tf.train.Example by name. Raises WireError.
+def parse_example(data: bytes) -> dict[str, Span]:
+    """Return the positions of the features in a serialised tf.train.Example by name. Raises WireError.
 
     A name that occurs twice has its last value, as in protobuf. Unknown fields are ignored.
     """
-    features: dict[str, Feature] = {}
+    features: dict[str, Span] = {}
     for number, wire, start, end in _fields(data, 0, len(data)):
         if number == 1 and wire == _LENGTH:
             for entry, entry_wire, first, last in _fields(data, start, end):
                 if entry == 1 and entry_wire == _LENGTH:
-                    name, feature = _map_entry(data, first, last)
-                    features[name] = feature
+                    name, feature = _quick_map_entry(data, first, last) or _map_entry(data, first, last)
+                    try:
+                        features[name.decode()] = feature
+                    except UnicodeDecodeError:
+                        raise WireError(f"a feature's name at byte {first:,} is not UTF-8") from None
     return features
 
 
-def _map_entry(data: bytes, start: int, end: int) -> tuple[str, Feature]:
-    name, feature = "", _empty("bytes")
+def _quick_map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span] | None:
+    """Return what `_map_entry` does for a short name and then the feature, as every writer writes them; else None."""
+    if end - start < 4 or data[start] != _FIRST or data[start + 1] > 127:
+        return None
+    position = start + 2 + data[start + 1]
+    if position + 2 > end or data[position] != _SECOND:
+        return None
+    length, first = _varint(data, position + 1, end)
+    return (data[start + 2 : position], (first, end)) if first + length == end else None
+
+
+def _map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span]:
+    name, feature = b"", (start, start)
     for number, wire, first, last in _fields(data, start, end):
         if wire == _LENGTH and number == 1:
-            try:
-                name = data[first:last].decode()
-            except UnicodeDecodeError:
-                raise WireError(f"a feature's name at byte {first:,} is not UTF-8") from None
+            name = data[first:last]
         elif wire == _LENGTH and number == 2:
-            feature = _feature(data, first, last)
+            feature = first, last
     return name, feature
 
 
-def _empty(kind: Kind) -> Feature:
-    return Feature(kind, [], [], [])
-
-
-def _feature(data: bytes, start: int, end: int) -> Feature:
-    feature = _empty("bytes")
+def parse_feature(data: bytes, span: Span) -> Feature:
+    """Return the values of a feature at its position in the record's data. Raises WireError."""
+    start, end = span
+    found = _quick_feature(data, start, end)
+    if found is not None:
+        return found
+    feature = Feature("bytes", [], [], [])
     for number, wire, first, last in _fields(data, start, end):
         if wire == _LENGTH and 1 <= number <= 3:
             kind = _KINDS[number - 1]
             if kind != feature.kind:  # of a oneof, the last counts
-                feature = _empty(kind)
-            _add_values(data, first, last, feature)
+                feature = Feature(kind, [], [], [])
+            feature = _with_values(data, first, last, feature)
     return feature
 
 
-def _add_values(data: bytes, start: int, end: int, feature: Feature) -> None:
-    """Append the values of a list to those of its feature: a message that occurs twice is merged."""
+def _quick_feature(data: bytes, start: int, end: int) -> Feature | None:
+    """Return what `parse_feature` does for one value of bytes or one packed list of numbers; else None."""
+    if end - start < 4:
+        return None
+    kind = data[start]
+    length, outer = _varint(data, start + 1, end)
+    if outer + length != end or length < 2 or data[outer] != _FIRST:
+        return None
+    length, first = _varint(data, outer + 1, end)
+    if first + length != end:
+        return None
+    if kind == _FIRST:
+        return Feature("bytes", ((first, end),), (), ())
+    if kind == _SECOND and length % 4 == 0:
+        return Feature("float", (), struct.unpack_from(f"<{length >> 2}f", data, first), ())
+    return Feature("int", (), (), _varints(data, first, end)) if kind == _THIRD else None
+
+
+def _with_values(data: bytes, start: int, end: int, feature: Feature) -> Feature:
+    """Return a feature with the values of a list after its own: a message that occurs twice is merged."""
+    spans, floats, ints = [*feature.spans], [*feature.floats], [*feature.ints]
     for number, wire, first, last in _fields(data, start, end):
         if number != 1:
             continue
         if feature.kind == "bytes" and wire == _LENGTH:
-            feature.spans.append((first, last))
+            spans.append((first, last))
         elif feature.kind == "float" and wire in (_LENGTH, _FIXED32):
             if (last - first) % 4:
                 raise WireError(f"a list of floats at byte {first:,} has {last - first:,} bytes")
-            feature.floats.extend(struct.unpack_from(f"<{(last - first) // 4}f", data, first))
+            floats.extend(struct.unpack_from(f"<{(last - first) // 4}f", data, first))
         elif feature.kind == "int" and wire in (_LENGTH, _VARINT):
-            feature.ints.extend(_varints(data, first, last))
+            ints.extend(_varints(data, first, last))
         else:
             raise WireError(f"a list of {feature.kind} at byte {first:,} has wire type {wire}")
+    return Feature(feature.kind, spans, floats, ints)
 
 
 def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -125,12 +159,15 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Return a number, 7 bits in each byte, the lowest first, and the position after it."""
-    value = 0
-    for shift in range(min(_MOST_VARINT_BYTES, end - position)):
-        byte = data[position + shift]
-        value |= (byte & 127) << 7 * shift
+    value = shift = 0
+    for at in range(position, end):
+        byte = data[at]
         if byte < 128:
-            return value, position + shift + 1
+            return value | byte << shift, at + 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if shift >= 7 * _MOST_VARINT_BYTES:
+            break
     raise WireError(f"the number at byte {position:,} has no end")
 
 

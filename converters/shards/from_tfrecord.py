@@ -17,7 +17,7 @@ from detaug.converters.files.image_headers import ImageHeader, parse_image_heade
 from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.documents import Place, document_sample, parse_document
 from detaug.converters.shards.errors import SampleError
-from detaug.converters.shards.example import Feature, Kind, WireError, parse_example
+from detaug.converters.shards.example import Feature, Kind, WireError, parse_example, parse_feature
 from detaug.converters.shards.samples import (
     Annotation,
     Label,
@@ -95,6 +95,10 @@ def read_tfrecord(options: TFRecordOptions, shard: Shard) -> ShardContent:
     return content
 
 
+def _not_an_example(error: WireError) -> SampleError:
+    return SampleError("record-broken", f"is not a tf.train.Example: {error}")
+
+
 class _Values:
     """The features of one record. Methods raise SampleError for values of another type."""
 
@@ -104,27 +108,33 @@ class _Values:
         try:
             self.features = parse_example(record.data)
         except WireError as error:
-            raise SampleError("record-broken", f"is not a tf.train.Example: {error}") from None
+            raise _not_an_example(error) from None
         self.record, self.options = record, options
 
     def _get(self, key: str, kind: Kind) -> Feature | None:
         name = self.options.features[key]
-        feature = self.features.get(name)
-        if feature is None or not len(feature):
+        span = self.features.get(name)
+        if span is None:
+            return None
+        try:
+            feature = parse_feature(self.record.data, span)
+        except WireError as error:
+            raise _not_an_example(error) from None
+        if not len(feature):
             return None
         if feature.kind != kind:
             raise SampleError("sample-invalid", f"{name} must be a list of {kind}, got {feature.kind}")
         return feature
 
-    def floats(self, key: str) -> list[float]:
+    def floats(self, key: str) -> Sequence[float]:
         """Return a list of floats; none where the record has no such feature."""
         feature = self._get(key, "float")
-        return [] if feature is None else feature.floats
+        return () if feature is None else feature.floats
 
-    def ints(self, key: str) -> list[int]:
+    def ints(self, key: str) -> Sequence[int]:
         """Return a list of integers."""
         feature = self._get(key, "int")
-        return [] if feature is None else feature.ints
+        return () if feature is None else feature.ints
 
     def texts(self, key: str) -> list[str]:
         """Return a list of texts."""
@@ -154,7 +164,7 @@ class _Values:
 def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
     names = values.options.features
     content.parts.update(values.features.keys())
-    content.labelled |= any(names[key] in values.features for key in _LABELS)
+    content.labelled = content.labelled or any(names[key] in values.features for key in _LABELS)
     start, image = values.image()
     header = parse_image_header(io.BytesIO(image))
     check_orientation(header, content, where)
@@ -204,9 +214,9 @@ def _annotations(
         _check_length(values, key, len(column), count)
     labels = _labels(values, count, image_label)
     more = _attributes(values, count)
-    annotations = []
+    annotations, boxes = [], _Boxes(values, header, content, where)
     for at, corners in enumerate(zip(*columns, strict=True)):
-        box = _box(values, corners, header, content, f"{where} object {at}")
+        box = boxes.box(corners, at)
         if box is not None:
             annotations.append(Annotation(labels[at], _row(box, more, at)))
     return annotations
@@ -229,14 +239,14 @@ def _labels(values: _Values, count: int, image_label: Label | None) -> Sequence[
         if column or count == 0:
             _check_length(values, key, len(column), count)
     first = values.options.first_label
-    ids: Sequence[int | None] = [shifted(number, first) for number in numbers] or [None] * count
     if not numbers and not all(names):
         raise SampleError("sample-invalid", f"{values.options.features['text']} has an empty name")
+    ids: Sequence[int | None] = [shifted(number, first) for number in numbers] or [None] * count
     return [Label(number, name or None) for number, name in zip(ids, names or [""] * count, strict=True)]
 
 
-def _attributes(values: _Values, count: int) -> dict[str, list[float] | list[int]]:
-    columns: dict[str, list[float] | list[int]] = {
+def _attributes(values: _Values, count: int) -> dict[str, Sequence[float] | Sequence[int]]:
+    columns: dict[str, Sequence[float] | Sequence[int]] = {
         "difficult": values.ints("difficult"),
         "truncated": values.ints("truncated"),
         "iscrowd": values.ints("is_crowd"),
@@ -251,29 +261,45 @@ def _attributes(values: _Values, count: int) -> dict[str, list[float] | list[int
     return columns
 
 
-def _row(box: Box, more: dict[str, list[float] | list[int]], at: int) -> Row:
+def _row(box: Box, more: dict[str, Sequence[float] | Sequence[int]], at: int) -> Row:
     area = more["area"][at] if more["area"] else 0.0
     row: Row = {
         "bbox": [*map(whole, box)],
         "area": whole(round(area, 3) if area > 0 and math.isfinite(area) else box[2] * box[3]),
         "iscrowd": more["iscrowd"][at] if more["iscrowd"] else 0,
     }
-    return row | {key: more[key][at] for key in ("difficult", "truncated") if more[key]}
+    if more["difficult"]:
+        row["difficult"] = more["difficult"][at]
+    if more["truncated"]:
+        row["truncated"] = more["truncated"][at]
+    return row
 
 
-def _box(
-    values: _Values, corners: Sequence[float], header: ImageHeader, content: ShardContent, where: str
-) -> Box | None:
-    """Return COCO's box in pixels of relative corners; None, with a finding, where nothing of it is in the image."""
-    if not all(1 - _LARGEST <= corner <= _LARGEST for corner in corners):  # also NaN
-        rule = f"{values.options.features['xmin']} and the others must be relative to the image, from 0 to 1"
-        raise SampleError("row-not-relative", f"{rule}, got {max(corners, key=abs):g}")
-    xs, ys = sorted((corners[0], corners[2])), sorted((corners[1], corners[3]))
-    if (xs[0], ys[0]) != (corners[0], corners[1]):
-        content.note("box-reversed", where, before=[*corners])
-    (left, right), (top, bottom) = xs, ys
-    width, height = header.width, header.height
-    box, kind = cut_to_image((left * width, top * height, right * width, bottom * height), (height, width))
-    if kind:
-        content.note(kind, where, before=[*corners], after=[*map(whole, box)] if box else None)
-    return box
+class _Boxes(NamedTuple):
+    """Converts the boxes of one record."""
+
+    values: _Values
+    header: ImageHeader
+    content: ShardContent
+    where: str
+
+    def box(self, corners: Sequence[float], at: int) -> Box | None:
+        """Return COCO's box in pixels of relative corners; None, with a finding, where nothing is in the image."""
+        left, top, right, bottom = corners
+        low, high = 1 - _LARGEST, _LARGEST
+        if not (low <= left <= high and low <= top <= high and low <= right <= high and low <= bottom <= high):
+            rule = f"{self.values.options.features['xmin']} and the others must be relative to the image, from 0 to 1"
+            raise SampleError("row-not-relative", f"{rule}, got {max(corners, key=abs):g}")
+        if left > right or top > bottom:
+            left, right = sorted((left, right))
+            top, bottom = sorted((top, bottom))
+            self._note("box-reversed", corners, at)
+        width, height = self.header.width, self.header.height
+        box, kind = cut_to_image((left * width, top * height, right * width, bottom * height), (height, width))
+        if kind:
+            self._note(kind, corners, at, box)
+        return box
+
+    def _note(self, kind: str, corners: Sequence[float], at: int, box: Box | None = None) -> None:
+        after = None if box is None else [*map(whole, box)]
+        self.content.note(kind, f"{self.where} object {at}", before=[*corners], after=after)

@@ -118,9 +118,9 @@ def _check_group(group: _Group, positions: dict[str, int | None], content: Shard
         rule = "the members of a sample must follow each other; sort them: tar --sort=name"
         raise SampleError("member-repeated", f"occurs again later in the shard; {rule}")
     positions[group.key] = None
-    repeated = [extension for extension, count in Counter(extensions).items() if count > 1]
-    if repeated:
-        raise SampleError("member-repeated", f"has two members .{repeated[0]}")
+    if len(set(extensions)) < len(extensions):
+        repeated = next(extension for extension, count in Counter(extensions).items() if count > 1)
+        raise SampleError("member-repeated", f"has two members .{repeated}")
 
 
 def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -> Sample:

@@ -20,6 +20,7 @@ from detaug.converters.shards.errors import SampleError, ShardError
 
 Row = dict[str, Any]
 
+_NUMBERS = frozenset(("id", "bbox", "area", "iscrowd", "difficult", "truncated"))
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -110,7 +111,7 @@ class ShardContent:
 
 def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:
     image_id, more = _without_id(sample.image)
-    found = [_without_id(annotation.row) for annotation in sample.annotations]
+    rows = [annotation.row for annotation in sample.annotations]
     labels = [positions.setdefault(annotation.label, len(positions)) for annotation in sample.annotations]
     return EncodedSample(
         sample.name,
@@ -120,10 +121,20 @@ def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:
         sample.length,
         None if sample.label is None else positions.setdefault(sample.label, len(positions)),
         _encode(more)[1:-1] if more else "",
-        tuple(number for number, _ in found),
+        tuple([row.get("id") for row in rows]),
         tuple(labels),
-        tuple(_encode(row)[1:] for _, row in found),
+        tuple(map(_row_text, rows)),
     )
+
+
+def _row_text(row: Row) -> str:
+    """Return the json of an annotation from its bbox on; the encoder is slow for small rows of plain numbers."""
+    if _NUMBERS.issuperset(row):
+        more = [(key, value) for key, value in row.items() if key not in ("id", "bbox")]
+        if all(type(value) in (int, float) and value - value == 0 for _, value in more):  # not infinity
+            x, y, width, height = row["bbox"]
+            return f'"bbox":[{x!r},{y!r},{width!r},{height!r}]' + "".join([f',"{k}":{v!r}' for k, v in more]) + "}"
+    return _encode(_without_id(row)[1])[1:]
 
 
 def _without_id(row: Mapping[str, Any]) -> tuple[int | None, Row]:
