@@ -71,6 +71,8 @@ class CocoReader(Source):
         _check_folder(self.images, self.annotations, self.file_names)
         self._shards, self.files = Shards(self._folder, data.shards, data.places), not data.shards
         files = self._shards.files()
+        if data.shards:
+            self.missing_text = "cannot be read: its shard does not exist, or ends before it"
         self._file_sizes = _file_sizes(self._folder, [self.file_names[at] for at in files])
         self.missing = np.union1d(self._shards.missing(), files[self._file_sizes < 0])
         if len(self.missing) == len(self):
@@ -82,6 +84,11 @@ class CocoReader(Source):
 
     def check_files(self) -> None:
         """Raise AnnotationError if an image was missing when the reader was made."""
+        if len(cut := self._shards.cut_off()):
+            raise AnnotationError(
+                f"{self._folder / self._shards.name(int(cut[0]))} ends before {len(cut)} of the images that "
+                f"{self.annotations} has in it; get it again, or convert it again"
+            )
         if len(self.missing):
             first = self._shards.name(int(self.missing[0])) or self.file_names[self.missing[0]]
             better = folder_that_has(first, self.images, self.annotations) or ", or detaug check --clean"

@@ -29,8 +29,17 @@ class Shards:
 
     def missing(self) -> Ints:
         """Return the positions of images whose shard does not exist, or ends before them."""
-        shard, offset, length = self._places.T
-        return np.flatnonzero((shard >= 0) & (np.append(self.sizes, 0)[shard] < offset + length))
+        return np.flatnonzero((self._places[:, 0] >= 0) & (self._sizes_of_shards() < self._places[:, 1:].sum(1)))
+
+    def cut_off(self) -> Ints:
+        """Return the positions of images in the first shard that ends before some of its images."""
+        missing = self.missing()
+        cut = missing[self._sizes_of_shards()[missing] >= 0]
+        return np.asarray(cut[self._places[cut, 0] == self._places[cut[:1], 0]])
+
+    def _sizes_of_shards(self) -> Ints:
+        """Return (n,) the size of each image's shard in bytes; 0 for a file, -1 for a shard that does not exist."""
+        return np.asarray(np.append(self.sizes, 0)[self._places[:, 0]])
 
     def name(self, index: int) -> str:
         """Return the name of an image's shard; "" for a file."""

@@ -35,6 +35,8 @@ class Source:
     """Whether the images are files at `path`; otherwise `contents` returns their bytes."""
     missing: Ints = np.zeros(0, np.int64)
     """The positions of images that cannot be read; `Loader` refuses them, or skips them with on_error="skip"."""
+    missing_text: str = "does not exist"
+    """What a warning says of an image that is missing."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 
@@ -113,6 +115,10 @@ class Source:
         if len(unknown):
             raise InputError(f"{self.origin} has no image with id {unknown[0]}")
         return np.asarray(at)
+
+    def why_missing(self, index: int) -> str:
+        """Return the reason why a missing image cannot be used, as the end of a sentence about its file."""
+        return "does not exist"
 
     def check_files(self) -> None:
         """Raise InputError if an image was missing when the source was made."""
