@@ -15,6 +15,7 @@ from PIL import Image
 from seeds import slow
 
 import detaug as da
+from detaug.converters import pack_coco
 
 RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
 
@@ -79,13 +80,16 @@ def put_some_into_shards(painted: Folder) -> Folder:
     return folder, path
 
 
-KINDS = ["shards", "halves", "own", "file and shard", "mixed"]
+KINDS = ["webdataset", "tfrecord", "shards", "halves", "own", "file and shard", "mixed"]
 
 
 def make(kind: str, painted: Folder) -> da.Source:
     root = painted[0].parent
     if kind == "shards":
         return da.CocoReader(*put_into_shards(painted, root / "shards"))
+    if kind in ("webdataset", "tfrecord"):
+        pack_coco(painted[1], painted[0], root / "packed", format=kind, shard_size="10kB")  # type: ignore[arg-type]
+        return da.CocoReader(root / "packed", root / "packed" / "annotations.json")
     if kind == "mixed":
         return da.CocoReader(*put_some_into_shards(painted))
     if kind == "halves":
@@ -113,7 +117,7 @@ def test_batches_are_those_of_files(kind: str, painted: Folder, device: str) -> 
         assert all(same(a, b) for a, b in zip(files, other, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["shards", *slow("halves", "own", "file and shard")])
+@pytest.mark.parametrize("kind", ["tfrecord", *slow("webdataset", "halves", "own", "file and shard", "mixed")])
 @pytest.mark.parametrize("cache", ["device", *slow(None)])
 def test_a_state_goes_on_where_it_was_taken(kind: str, cache: Any, painted: Folder) -> None:
     source = make(kind, painted)
@@ -126,19 +130,23 @@ def test_a_state_goes_on_where_it_was_taken(kind: str, cache: Any, painted: Fold
     assert all(same(a, b) for a, b in zip([*whole][3:], again, strict=True))
 
 
+def break_one(painted: Folder) -> None:
+    """Let an image have a header and no pixels."""
+    content = (painted[0] / "13.png").read_bytes()
+    (painted[0] / "13.png").write_bytes(content[: content.index(b"IDAT") + 30])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_broken_image_is_skipped(kind: str, painted: Folder) -> None:
-    (painted[0] / "13.png").write_bytes(b"no image")
-    with pytest.warns(
-        UserWarning, match=r"(13\.png|image 13): does not decode \(cannot identify image file\); skipped"
-    ):
+    break_one(painted)
+    with pytest.warns(UserWarning, match=r"(13\.png|image 13): does not decode .*; skipped"):
         batches = list(loader(make(kind, painted), train=False, on_error="skip", max_skipped=1.0))
     assert sum(map(len, batches)) == 20
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_broken_image_is_named(kind: str, painted: Folder) -> None:
-    (painted[0] / "13.png").write_bytes(b"no image")
+    break_one(painted)
     with pytest.raises(da.DataError, match=r"(13\.png|image 13): does not decode"):
         list(loader(make(kind, painted), train=False))
 
