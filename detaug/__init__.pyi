@@ -70,6 +70,7 @@ from detaug.ops.resized_crop import RandomResizedCrop as RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes as SanitizeBoundingBoxes
 from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
+from detaug.sources.image_folder import ImageFolder as ImageFolder
 from detaug.sources.source import Source as Source
 
 __version__: str

@@ -46,7 +46,7 @@ def detail(height: int = 375, width: int = 500) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(375, 500), (640, 480), (256, 256), (101, 99)])
 def test_a_crop_of_the_resized_image_is_cut_out_of_it(size: Any, resize: Any, shape: tuple[int, int]) -> None:
     """One resample, and the pixels of two steps: but for its rim, where a filter meets the window's end."""
-    samples = da.batch([detail(*shape)], [[[10, 20, 90, 80]]])
+    samples = da.batch([detail(*shape)], [np.array([[0.25, 0.5, 0.95, 0.7]]) * np.tile(shape[::-1], 2)])
     (whole,), cropped = da.Resize(resize)(samples).images, samples.then(da.Resize(resize), da.CenterCrop(size))
     height, width = (size, size) if isinstance(size, int) else size
     top, left = (round((side - part) / 2) for side, part in zip(whole.shape, (height, width), strict=False))

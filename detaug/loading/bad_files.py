@@ -66,7 +66,7 @@ class SkippedImages:
         if not skip:
             reader.check_files()
         self._missing = np.intersect1d(images, reader.missing).tolist()
-        self.add({index: f"{reader.path(index)} {reader.missing_text}" for index in self._missing})
+        self.add({index: f"{reader.path(index)} {reader.why_missing(index)}" for index in self._missing})
 
     @property
     def indices(self) -> list[int]:

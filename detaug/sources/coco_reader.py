@@ -71,8 +71,6 @@ class CocoReader(Source):
         _check_folder(self.images, self.annotations, self.file_names)
         self._shards, self.files = Shards(self._folder, data.shards, data.places), not data.shards
         files = self._shards.files()
-        if data.shards:
-            self.missing_text = "cannot be read: its shard does not exist, or ends before it"
         self._file_sizes = _file_sizes(self._folder, [self.file_names[at] for at in files])
         self.missing = np.union1d(self._shards.missing(), files[self._file_sizes < 0])
         if len(self.missing) == len(self):
@@ -81,6 +79,11 @@ class CocoReader(Source):
     def __repr__(self) -> str:
         objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
         return f"CocoReader({str(self.images)!r}, {str(self.annotations)!r})  # {objects}"
+
+    def why_missing(self, index: int) -> str:
+        """Return the reason why a missing image cannot be used."""
+        in_shard = bool(self._shards.name(index))
+        return "cannot be read: its shard does not exist, or ends before it" if in_shard else super().why_missing(index)
 
     def check_files(self) -> None:
         """Raise AnnotationError if an image was missing when the reader was made."""

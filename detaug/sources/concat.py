@@ -72,6 +72,11 @@ class ConcatReader(Source):
         """Return the encoded images at these positions."""
         return [source.contents(np.array([at]))[0] for source, at in map(self._at, indices.tolist())]
 
+    def why_missing(self, index: int) -> str:
+        """Return the reason why a missing image cannot be used."""
+        source, at = self._at(index)
+        return source.why_missing(at)
+
     def check_files(self) -> None:
         """Raise InputError if an image was missing when its source was made."""
         for source in self.sources:

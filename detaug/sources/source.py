@@ -35,8 +35,6 @@ class Source:
     """Whether the images are files at `path`; otherwise `contents` returns their bytes."""
     missing: Ints = np.zeros(0, np.int64)
     """The positions of images that cannot be read; `Loader` refuses them, or skips them with on_error="skip"."""
-    missing_text: str = "does not exist"
-    """What a warning says of an image that is missing."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 

@@ -1,0 +1,79 @@
+"""Find the images of a folder that has a sub-folder for each class."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from detaug.boxes.views import Ints
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.findings.errors import InputError
+
+Status = tuple[int, int]
+"""(bytes, time of the last change in ns) of a file."""
+
+_REMEDY = "put the images into a sub-folder for each class, root/cat/1.jpg, or give list_file="
+
+
+def find_classes(root: Path) -> tuple[list[str], list[str], Ints, Ints]:
+    """Return the images' paths below `root`, the class names, the class of each image, and (N, 2) their `Status`.
+
+    Sorted by class, then folder, then name. Raises InputError for images in no class, and classes without images.
+    """
+    entries = [entry for entry in _entries(str(root)) if not entry.name.startswith(".")]
+    loose = sorted(entry.name for entry in entries if _is_image(entry))
+    if loose:
+        raise InputError(f"{root}: {len(loose)} images are in no class folder, the first is {loose[0]!r}; {_REMEDY}")
+    class_names = sorted(entry.name for entry in entries if entry.is_dir())
+    if not class_names:
+        raise InputError(f"{root}: has no class folders; {_REMEDY}")
+    found = [[*_images_below(root, name)] for name in class_names]
+    empty = [name for name, images in zip(class_names, found, strict=True) if not images]
+    if empty:
+        raise InputError(
+            f"{root}: {len(empty)} of {len(class_names)} class folders have no images, the first is {empty[0]!r}; "
+            f"remove it, or put images into it ({', '.join(IMAGE_EXTENSIONS)})"
+        )
+    classes = np.repeat(np.arange(len(found)), [len(images) for images in found])
+    names = [name for images in found for name, _ in images]
+    return names, class_names, classes, np.array([status for images in found for _, status in images], np.int64)
+
+
+def _images_below(root: Path, class_name: str) -> Iterator[tuple[str, Status]]:
+    """Yield the path below `root` and the status of each image, sorted by folder, then name, as torchvision does."""
+    prefix = os.path.join(root, "")
+    for folder, images in sorted(_folders(os.path.join(root, class_name), frozenset())):
+        yield from ((os.path.join(folder, name).removeprefix(prefix), status) for name, status in sorted(images))
+
+
+def _folders(folder: str, above: frozenset[Status]) -> Iterator[tuple[str, list[tuple[str, Status]]]]:
+    """Yield a folder with its images, and those below it. Links are followed, but not to a folder `above`."""
+    status = os.stat(folder)
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:
+        return
+    images: list[tuple[str, Status]] = []
+    for entry in _entries(folder):
+        if entry.name.startswith("."):
+            continue
+        if _is_image(entry):
+            status = entry.stat()
+            images.append((entry.name, (status.st_size, status.st_mtime_ns)))
+        elif entry.is_dir():
+            yield from _folders(entry.path, above | {identity})
+    yield folder, images
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [*entries]
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror}; every folder of images must be") from error
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    return entry.name.lower().endswith(IMAGE_EXTENSIONS) and entry.is_file()

@@ -1,0 +1,85 @@
+"""Read the sizes of images from their headers once, and store them in the user's cache folder.
+
+The sizes of a folder's images are one cache file, of the kind that CocoReader's annotations have. The size of a file is
+valid as long as its path, its length in bytes and the time of its last change are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from detaug.boxes.views import Ints
+from detaug.converters.coco.annotation_cache import load_columns, save_columns
+from detaug.converters.files import image_headers
+from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_sizes import read_image_sizes
+
+Faults = dict[int, str]
+"""Why each image that cannot be used cannot, by its index."""
+
+
+class FileTable(NamedTuple):
+    """N files, by their paths below a folder."""
+
+    names: list[str]
+    status: Ints
+    """(N, 2): length in bytes, time of the last change in ns; -1 for a file that is not there."""
+
+
+def stat_files(folder: Path, names: list[str]) -> FileTable:
+    """Look at each file."""
+    return FileTable(names, np.array([_status(os.path.join(folder, name)) for name in names], np.int64).reshape(-1, 2))
+
+
+def _status(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def with_sizes(folder: Path, cached_as: Path, files: FileTable, *, cache: bool) -> tuple[Ints, Faults]:
+    """Return (N, 2) height and width of the images below `folder`, (1, 1) for those with a fault, and the faults.
+
+    `cached_as`: the path under which the sizes are cached.
+    """
+    key = short_digest(Path(image_headers.__file__).read_bytes(), os.fsencode(folder))
+    sizes = _cached_sizes(cached_as, key, files) if cache else np.zeros((len(files.names), 2), np.int64)
+    unknown = np.flatnonzero(sizes[:, 0] == 0).tolist()
+    faults = _read_into(sizes, unknown, [os.path.join(folder, files.names[at]) for at in unknown])
+    if cache and len(unknown) > len(faults):
+        save_columns(cached_as, key, {"names": _joined(files.names), "status": files.status, "sizes": sizes})
+    sizes[[*faults]] = 1
+    return sizes, faults
+
+
+def _read_into(sizes: Ints, indices: Sequence[int], paths: Sequence[str]) -> Faults:
+    """Read the sizes of images into the rows `indices`. Returns the faults."""
+    read = dict(zip(indices, read_image_sizes(paths), strict=True))
+    for index, size in read.items():
+        sizes[index] = 0 if isinstance(size, str) else size
+    return {index: fault for index, fault in read.items() if isinstance(fault, str)}
+
+
+def _cached_sizes(cached_as: Path, key: str, files: FileTable) -> Ints:
+    """Return (N, 2), 0 where a size is not known."""
+    saved = load_columns(cached_as, key)
+    if saved is None:
+        return np.zeros((len(files.names), 2), np.int64)
+    names = saved["names"].tobytes().decode("utf-8", "surrogateescape").split("\0")
+    status, sizes = np.asarray(saved["status"], np.int64), np.asarray(saved["sizes"], np.int64)
+    if names == files.names:
+        return np.asarray(np.where((status == files.status).all(1)[:, None], sizes, 0))
+    known = {(name, *each): at for at, (name, each) in enumerate(zip(names, status.tolist(), strict=True))}
+    at = [known.get((name, *each), -1) for name, each in zip(files.names, files.status.tolist(), strict=True)]
+    return np.concatenate([sizes, np.zeros((1, 2), np.int64)])[at]
+
+
+def _joined(names: Sequence[str]) -> Ints:
+    return np.frombuffer("\0".join(names).encode("utf-8", "surrogateescape"), np.uint8)
