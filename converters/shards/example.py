@@ -67,7 +67,9 @@ def _quick_map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span] | 
     position = start + 2 + data[start + 1]
     if position + 2 > end or data[position] != _SECOND:
         return None
-    length, first = _varint(data, position + 1, end)
+    length, first = data[position + 1], position + 2
+    if length > 127:
+        length, first = _varint(data, position + 1, end)
     return (data[start + 2 : position], (first, end)) if first + length == end else None
 
 
@@ -101,11 +103,14 @@ def _quick_feature(data: bytes, start: int, end: int) -> Feature | None:
     """Return what `parse_feature` does for one value of bytes or one packed list of numbers; else None."""
     if end - start < 4:
         return None
-    kind = data[start]
-    length, outer = _varint(data, start + 1, end)
+    kind, length, outer = data[start], data[start + 1], start + 2
+    if length > 127:
+        length, outer = _varint(data, start + 1, end)
     if outer + length != end or length < 2 or data[outer] != _FIRST:
         return None
-    length, first = _varint(data, outer + 1, end)
+    length, first = data[outer + 1], outer + 2
+    if length > 127:
+        length, first = _varint(data, outer + 1, end)
     if first + length != end:
         return None
     if kind == _FIRST:
@@ -144,7 +149,11 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
         wire = tag & 7
         start = position
         if wire == _LENGTH:
-            length, start = _varint(data, position, end)
+            if position >= end:
+                raise WireError(f"the field at byte {start - 1:,} has no length")
+            length, start = data[position], position + 1
+            if length > 127:
+                length, start = _varint(data, position, end)
             position = start + length
         elif wire == _VARINT:
             _, position = _varint(data, position, end)
