@@ -234,6 +234,17 @@ def test_what_is_no_list_of_sources(sources: Any) -> None:
         da.ConcatReader(sources)
 
 
+def test_lists_for_a_coco_reader(painted: Folder) -> None:
+    with pytest.raises(da.InputError, match=r"one folder and one json; da\.ConcatReader\(\[READER, READER\]\) joins"):
+        da.CocoReader([painted[0]] * 2, [painted[1]] * 2)  # type: ignore[arg-type]
+
+
+def test_metrics_need_one_json(painted: Folder) -> None:
+    both = da.ConcatReader(halves(painted))
+    with pytest.raises(da.InputError, match=r"annotations must be a json or a da\.CocoReader, got a ConcatReader"):
+        da.CocoEvaluator(both)  # type: ignore[arg-type]
+
+
 # ------------------------------------------------------------------------------------------------- own sources
 
 

@@ -25,6 +25,7 @@ from detaug.evaluation.voc_ap import average_precisions
 from detaug.loading.batch import Batch
 from detaug.loading.devices import resolve_device
 from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class CocoEvaluator:
     """
 
     def __init__(self, annotations: str | os.PathLike[str] | CocoReader) -> None:
+        if isinstance(annotations, Source) and not isinstance(annotations, CocoReader):
+            raise InputError(f"annotations must be a json or a da.CocoReader, got a {type(annotations).__name__}")
         path = annotations.annotations_file if isinstance(annotations, CocoReader) else annotations
         self.annotations = Path(path).absolute()  # a later change of the working folder changes nothing
         self._truth = read_ground_truth(self.annotations)

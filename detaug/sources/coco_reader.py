@@ -14,6 +14,7 @@ from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.digests import short_digest
+from detaug.converters.findings.errors import InputError
 from detaug.sources.shards import Shards, file_size
 from detaug.sources.source import Bytes, Source, path_table
 
@@ -47,6 +48,10 @@ class CocoReader(Source):
     def __init__(
         self, images: str | os.PathLike[str], annotations: str | os.PathLike[str], *, cache: bool = True
     ) -> None:
+        if isinstance(images, list | tuple) or isinstance(annotations, list | tuple):
+            raise InputError(
+                "CocoReader takes one folder and one json; da.ConcatReader([READER, READER]) joins several"
+            )
         check_json_and_folder(annotations, images, IMAGES_ORDER)
         self.images, self.annotations = Path(images), Path(annotations)
         # Absolute: a later change of the working folder changes nothing.
