@@ -163,7 +163,9 @@ def convert(kind: str, paths: list[str], output: str, jobs: int) -> None:
     start = time.perf_counter()
     {"tfrecord": tfrecord_to_coco, "webdataset": webdataset_to_coco}[kind](paths, output, jobs=jobs)
     seconds = time.perf_counter() - start
-    own, child = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    status = Path("/proc/self/status").read_text().split()
+    own = int(status[status.index("VmHWM:") + 1])  # ru_maxrss begins with the peak of the process that started this one
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     children = min(jobs, len(paths)) if jobs > 1 and len(paths) > 1 else 0
     print(seconds, (own + children * child) / 1024)
 
