@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tarfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from shard_files import example_class, masked_crc
 from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
 
 from detaug.converters import InputError, pack_coco
+from detaug.converters.files.threads import map_ahead
 from detaug.converters.shards import pack, write_sample
 from detaug.converters.shards.pack import Format, parse_size
 from detaug.converters.shards.write_sample import sample_key
@@ -129,6 +131,22 @@ def test_converting_the_shards_gives_the_same_json(packed: Path, shard_format: F
     (packed / "back.json").unlink()
     assert result.code == 0, result.err
     assert content == load(packed / "train.json")
+
+
+def test_each_shard_alone_has_all_categories(packed: Path, shard_format: Format, tmp_path: Path) -> None:
+    command = {"webdataset": "convert-webdataset", "tfrecord": "convert-tfrecord"}[shard_format]
+    whole, ids = load(packed / "train.json"), []
+    for shard in shards(packed, EXTENSIONS[shard_format]):
+        back = packed / f"{shard.stem}.json"
+        assert detaug(command, shard, "-o", back).code == 0
+        content = load(back)
+        back.unlink()
+        ids += [row["id"] for row in content["images"]]
+        lists = ("images", "annotations")
+        assert {key: content[key] for key in content if key not in lists} == {
+            key: whole[key] for key in whole if key not in lists
+        }
+    assert ids == [row["id"] for row in whole["images"]]
 
 
 def test_annotations_in_another_order_than_their_images_come_back_grouped(
@@ -331,7 +349,7 @@ def test_keys_are_unique_and_plain() -> None:
     for key in keys:
         assert re.fullmatch(r"[A-Za-z0-9-][A-Za-z0-9_/-]{0,89}", key)
         assert not key.endswith("/")
-    assert "日本" not in keys[8]
+    assert [sample_key(name, 3, taken) for name in ("Q.jpg", "q.jpg")] == ["Q", "q-3"]
     assert sample_key("a.jpg", 1, set(taken)) != sample_key("a.jpg", 2, set(taken))
 
 
@@ -393,6 +411,24 @@ def test_images_are_not_all_in_memory(shard_format: Format, tmp_path: Path) -> N
     assert peak < 12_000_000
 
 
+def test_shards_are_laid_out_only_a_little_ahead_of_the_threads() -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    for done, result in enumerate(map_ahead(lambda number: number * 10, items(), 2), 1):
+        assert result == done * 10 - 10
+        assert len(taken) <= done + 2
+    assert len(taken) == 20
+    failing = map_ahead(lambda number: 1 // (3 - number), items(), 2)
+    assert [next(failing), next(failing), next(failing)] == [0, 0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(failing)
+
+
 # ------------------------------------------------------------------------------------------------ bad input, errors
 
 
@@ -417,6 +453,15 @@ def test_other_content_is_not_replaced(source: tuple[Path, Path], shard_format: 
     error = usage_error("pack", *source, "-o", tmp_path / "out", "--format", other, "--shard-size", 60_000)
     assert "exists with other content" in error
     assert files(tmp_path / "out") == before
+
+
+def test_a_json_that_was_changed_is_not_replaced(source: tuple[Path, Path], tmp_path: Path) -> None:
+    pack_coco(*source, tmp_path)
+    (tmp_path / "train.json").write_text("{}")
+    assert f"exists with other content and would be replaced: {tmp_path}/train.json;" in usage_error(
+        "pack", *source, "-o", tmp_path
+    )
+    assert (tmp_path / "train.json").read_text() == "{}"
 
 
 def test_shards_left_from_a_longer_json_are_refused(
