@@ -141,10 +141,14 @@ def test_boxes_at_the_edge(tmp_path: Path, box: Any, expected: Any, kinds: dict[
 
 
 def test_members_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    path = write_wds(tmp_path / "a.tar", {name: {"jpg": jpeg(name), "seg.png": b"x", "cls": "1"} for name in "ab"})
+    samples = {name: {"jpg": jpeg(name), "seg.png": b"x", "cls": "1"} for name in "ab"}
+    path = write_wds(tmp_path / "a.tar", {**samples, "c": {"001.png": b"x", "002.png": b"y"}})
+    with tarfile.open(path, "a") as archive:
+        _add(archive, "README", b"text")
     document, summary = convert(path)
     assert len(document["images"]) == 2
-    assert [(each.kind, each.before) for each in summary.findings] == [("member-unused", ["seg.png", 2])]
+    expected = [("member-unused", ["", 1]), ("member-unused", ["png", 4])]
+    assert [(each.kind, each.before) for each in summary.findings] == expected
 
 
 def test_png_and_other_formats(tmp_path: Path) -> None:

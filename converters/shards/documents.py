@@ -10,7 +10,7 @@ import json
 from typing import Any, NamedTuple, NoReturn
 
 from detaug.converters.coco.cutting import cut_to_image
-from detaug.converters.coco.writer import whole
+from detaug.converters.coco.writer import json_text, whole
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.findings.text import shown
 from detaug.converters.shards.errors import SampleError
@@ -49,6 +49,8 @@ def parse_document(text: bytes) -> Document:
     """Parse the json text of a sample. Raises SampleError."""
     try:
         document = _decode(text.decode("utf-8-sig"))
+        if isinstance(document, dict) and "dataset" in document:
+            json_text(document["dataset"])  # what is nested too deep to be written
     except (ValueError, RecursionError) as error:
         raise _invalid(f"not readable as json ({error})") from None
     if not isinstance(document, dict):

@@ -60,13 +60,14 @@ def read_webdataset(first_label: int, shard: Shard) -> ShardContent:
             with noted(content, group.key):
                 _check_group(group, positions, content)
                 used = _used(group)
-                unused.update(extension for extension, _ in group.members if extension not in used)
+                unused.update(each.rpartition(".")[2] for each, _ in group.members if each not in used)
                 if used:
                     content.add(_sample(file, group, first_label, content))
                     positions[group.key] = len(content.samples) - 1
     content.samples = [sample for sample in content.samples if sample.length]
     for name, count in sorted(unused.items()):
-        content.note("member-unused", "", f"{count:,} members {name!r} have no labels that are read", [name, count])
+        which = f"members .{name} are not read" if name else "members without an extension are not read"
+        content.note("member-unused", "", f"{count:,} {which}; a key ends at the first dot of a name", [name, count])
     return content
 
 
@@ -87,11 +88,13 @@ def _groups(file: int, unused: Counter[str]) -> Iterator[_Group]:
         for member in read_members(file):
             found = _NAME.fullmatch(member.name)
             if found:
-                yield found[1], found[2].lower(), member
+                extension = found[2].lower()
+                is_read = extension in _IMAGES or extension in _LABELS
+                yield found[1], extension, member if is_read else member._replace(head=b"")
             elif member.fault:
                 yield member.name, "", member
             else:
-                unused[member.name.rpartition("/")[2]] += 1
+                unused[""] += 1
 
     for key, members in groupby(keyed(), key=lambda each: each[0]):
         yield _Group(key, [(extension, member) for _, extension, member in members])
