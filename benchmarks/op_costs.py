@@ -51,6 +51,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "RandomCrop": {"size": (300, 400)},
     "RandomOrder": {"ops": (da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1))},
     "RandomPosterize": {"bits": 4},
+    "RandomResizedCrop": {"size": OUTPUT},
     "RandomRotation": {"degrees": 10},
     "RandomShortestSize": {"min_size": (300,)},
     "RandomSolarize": {"threshold": 128},
