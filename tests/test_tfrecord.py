@@ -245,7 +245,7 @@ def test_records_without_labels_name_their_features(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b"x" * 100), "a.tfrecord: is compressed with GZIP; decompress it first: gunzip"),
+        (gzip.compress(b"x" * 100, mtime=0), "a.tfrecord: is compressed with GZIP; decompress it first: gunzip"),
         (zlib.compress(b"x" * 100), "a.tfrecord: is compressed with ZLIB; write it again without compression"),
         (b"hello, world!", "a.tfrecord: is not a TFRecord file: its first checksum is wrong"),
         (b"", "a.tfrecord: no image is left to write"),
