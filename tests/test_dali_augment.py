@@ -89,13 +89,20 @@ RECIPES = {
         da.RandomInvert(p=1),
         da.Normalize(),
     ],
+    "crop of the resized image": da.presets.imagenet_evaluation(60, 70),
     "channels last": [da.Resize((60, 80)), da.Normalize(memory_format="channels_last")],
     "mask": [da.Resize((60, 80)), da.RandomSolarize(threshold=100, p=1)],
 }
 
 
 @pytest.mark.parametrize(
-    "recipe", ["several sizes", "every stage", *slow("evaluation", "letterbox", "channels last", "mask")]
+    "recipe",
+    [
+        "several sizes",
+        "every stage",
+        "crop of the resized image",
+        *slow("evaluation", "letterbox", "channels last", "mask"),
+    ],
 )
 def test_as_the_loader_does_it(recipe: str, device: str, painted: Folder) -> None:
     """On a GPU a kernel of its own renders the loader's images, but not those of "every stage"."""

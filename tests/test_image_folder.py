@@ -249,6 +249,12 @@ def test_listed_images_that_are_not_there(root: Path) -> None:
         da.ImageFolder(root, list_file=write_list(root, "cat/no.jpg 0"))
 
 
+def test_a_link_to_nothing_is_named(root: Path) -> None:
+    (root / "cat" / "y.jpg").symlink_to(root / "nothing.jpg")
+    with pytest.raises(da.InputError, match=r"1 of 9 images .*cat/y\.jpg, which cannot be read: No such file"):
+        da.ImageFolder(root).check_files()
+
+
 def test_an_image_that_breaks_off_is_named(root: Path) -> None:
     path = root / "cat" / "deep" / "1.jpg"
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)

@@ -51,8 +51,8 @@ def _images_below(root: Path, class_name: str) -> Iterator[tuple[str, Status]]:
 
 def _folders(folder: str, above: frozenset[Status]) -> Iterator[tuple[str, list[tuple[str, Status]]]]:
     """Yield a folder with its images, and those below it. Links are followed, but not to a folder `above`."""
-    status = os.stat(folder)
-    identity = (status.st_dev, status.st_ino)
+    own = os.stat(folder)
+    identity = (own.st_dev, own.st_ino)
     if identity in above:
         return
     images: list[tuple[str, Status]] = []
@@ -60,8 +60,7 @@ def _folders(folder: str, above: frozenset[Status]) -> Iterator[tuple[str, list[
         if entry.name.startswith("."):
             continue
         if _is_image(entry):
-            status = entry.stat()
-            images.append((entry.name, (status.st_size, status.st_mtime_ns)))
+            images.append((entry.name, file_status(entry.path)))
         elif entry.is_dir():
             yield from _folders(entry.path, above | {identity})
     yield folder, images
@@ -76,4 +75,14 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    return entry.name.lower().endswith(IMAGE_EXTENSIONS) and entry.is_file()
+    """Return whether it is named as an image and is a file, or a link to nothing, which is then named as unreadable."""
+    return entry.name.lower().endswith(IMAGE_EXTENSIONS) and (entry.is_file() or not os.path.exists(entry.path))
+
+
+def file_status(path: str) -> Status:
+    """Return the length and date of a file; (-1, -1) if it cannot be looked at."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns

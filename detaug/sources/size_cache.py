@@ -18,6 +18,7 @@ from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.files import image_headers
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.image_sizes import read_image_sizes
+from detaug.sources.folder_scan import file_status
 
 Faults = dict[int, str]
 """Why each image that cannot be used cannot, by its index."""
@@ -33,15 +34,9 @@ class FileTable(NamedTuple):
 
 def stat_files(folder: Path, names: list[str]) -> FileTable:
     """Look at each file."""
-    return FileTable(names, np.array([_status(os.path.join(folder, name)) for name in names], np.int64).reshape(-1, 2))
-
-
-def _status(path: str) -> tuple[int, int]:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
+    return FileTable(
+        names, np.array([file_status(os.path.join(folder, name)) for name in names], np.int64).reshape(-1, 2)
+    )
 
 
 def with_sizes(folder: Path, cached_as: Path, files: FileTable, *, cache: bool) -> tuple[Ints, Faults]:
