@@ -558,5 +558,36 @@ print("ended")
 @pytest.mark.slow
 def test_a_pipeline_may_be_garbage_while_it_runs(painted: Folder) -> None:
     """Its own threads may be the ones that collect it."""
-    done = subprocess.run([sys.executable, "-c", DROPPED, *painted], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", DROPPED, *painted]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+
+
+COLLECTED = """
+import gc, sys
+import numpy as np
+from nvidia.dali import fn, pipeline_def
+import detaug as da
+
+gc.set_threshold(300, 1, 1)
+images, boxes = [np.zeros((20, 30, 3), np.uint8)] * 4, [np.full((1, 4), 7, np.float32)] * 4  # not relative
+
+@pipeline_def(batch_size=4, num_threads=2, device_id=None)
+def pipeline():
+    nodes = fn.external_source(lambda: (images, boxes), num_outputs=2)
+    return da.fn.augment(*nodes, None, [da.Resize((8, 8))])
+
+for _ in range(300):
+    try:
+        next(da.DaliIterator(pipeline(), ("images", "boxes", "labels")))
+    except da.InputError:
+        pass
+print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_failed_may_be_garbage_in_a_thread_of_dali() -> None:
+    """The garbage collector may run in DALI's own code there."""
+    done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")

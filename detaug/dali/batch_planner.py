@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from typing import Any, Literal, NamedTuple
-from weakref import ReferenceType, ref
+from weakref import ReferenceType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from nvidia.dali import Pipeline
 from detaug.boxes.views import Bools, Floats, Ints, Views, padded, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.ops.op import OpError
-from detaug.ops.python_functions import running_in
+from detaug.ops.python_functions import current_pipeline, running_in
 from detaug.ops.recipe import Recipe
 
 Array = NDArray[Any]
@@ -56,7 +56,7 @@ class BatchPlanner:
     """The function that the user called, for errors."""
     _numbers: Iterator[int] = field(default_factory=count)
     """Numbers of batches, for errors: they start again after a restored checkpoint."""
-    _pipeline: ReferenceType[Pipeline] = field(default_factory=lambda: ref(Pipeline.current()))
+    _pipeline: ReferenceType[Pipeline] = field(default_factory=current_pipeline)
 
     @property
     def box_outputs(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from detaug.ops.python_functions import running_in
+from detaug.ops.python_functions import current_pipeline, running_in
 
 Array: TypeAlias = NDArray[Any]
 Node: TypeAlias = Any
@@ -53,7 +53,7 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
     """Run samples on as many threads as the pipeline has: torch releases the GIL while it computes."""
     pipeline = Pipeline.current()
     pool = _pools[pipeline] = _pools.get(pipeline) or make_thread_pool(pipeline.num_threads)
-    reference = ref(pipeline)
+    reference = current_pipeline()
 
     def batch(*columns: list[Array]) -> list[Array]:
         with running_in(reference):

@@ -1,27 +1,74 @@
-"""Run Python functions in a DALI pipeline: keep the pipeline alive meanwhile, and remember their errors."""
+"""Run Python functions in a DALI pipeline: remember their errors, and never let its own threads end it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import atexit
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from queue import SimpleQueue
-from threading import Lock, Thread
-from weakref import ReferenceType
+from threading import Event, Thread, _DummyThread, current_thread
+from typing import Any
+from weakref import ReferenceType, ref
 
 from nvidia.dali import Pipeline
 
-_to_drop: SimpleQueue[list[Pipeline | None]] = SimpleQueue()
-_lock = Lock()
-_dropping: list[Thread] = []
+_calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
+
+
+def current_pipeline() -> ReferenceType[Pipeline]:
+    """Return a reference to the pipeline that is being defined, and see to it that its own threads do not end it.
+
+    The garbage collector may run in a thread of DALI, in a Python function or around it, and find that nothing else
+    refers to the pipeline. DALI would wait for that very thread, and end the process. Another thread ends it then.
+    """
+    _start_ending()
+    pipeline = Pipeline.current()
+    kind: Any = type(pipeline)
+    pipeline.__class__ = _ended_by_another_thread(kind)
+    return ref(pipeline)
+
+
+@cache
+def _ended_by_another_thread(kind: type[Pipeline]) -> type[Pipeline]:
+    """Return a subclass whose pipelines are not ended in threads of DALI."""
+    if hasattr(kind, "_detaug_shutdown"):
+        return kind
+
+    def shutdown(pipeline: Any) -> None:  # what Pipeline.__del__ calls
+        if pipeline._pipe and isinstance(current_thread(), _DummyThread):  # not started by Python
+            _calls.put(pipeline._pipe.Shutdown)
+            pipeline._pipe = None
+        kind._shutdown(pipeline)
+
+    return type(kind.__name__, (kind,), {"_shutdown": shutdown, "_detaug_shutdown": shutdown})
+
+
+@cache
+def _start_ending() -> None:
+    Thread(target=_call_all, daemon=True).start()
+    atexit.register(_end_all)  # before DALI's own function, which then finds none
+
+
+def _call_all() -> None:
+    while True:
+        with suppress(RuntimeError):  # of a pipeline that nobody has any more
+            _calls.get()()
+
+
+def _end_all() -> None:
+    """End all pipelines, and wait for those that another thread ends: the interpreter must not leave them behind."""
+    for reference in list(Pipeline._pipes):
+        if pipeline := reference():
+            pipeline._shutdown()
+    ended = Event()
+    _calls.put(ended.set)
+    ended.wait()
 
 
 @contextmanager
 def running_in(pipeline: ReferenceType[Pipeline]) -> Iterator[None]:
-    """Hold a pipeline while a function runs in its threads, and record the function's error in `errors_of`.
-
-    Otherwise the garbage collector may run in this function and find that nothing else refers to the pipeline, which
-    then waits for the very thread that it is ended in: DALI ends the process. Another thread drops the pipeline.
-    """
+    """Hold a pipeline while a function runs in its threads, and record the function's error in `errors_of`."""
     held = [pipeline()]
     try:
         yield
@@ -30,8 +77,7 @@ def running_in(pipeline: ReferenceType[Pipeline]) -> Iterator[None]:
             errors_of(held[0]).append(error)
         raise
     finally:
-        _start_dropping()
-        _to_drop.put(held)  # the list: this thread must not have the last reference to the pipeline
+        _calls.put(held.clear)  # another thread drops the last reference to the pipeline
 
 
 def errors_of(pipeline: Pipeline) -> list[Exception]:
@@ -41,15 +87,3 @@ def errors_of(pipeline: Pipeline) -> list[Exception]:
     """
     errors: list[Exception] = vars(pipeline).setdefault("_detaug_errors", [])
     return errors
-
-
-def _start_dropping() -> None:
-    with _lock:
-        if not _dropping:
-            _dropping.append(Thread(target=_drop, daemon=True))
-            _dropping[0].start()
-
-
-def _drop() -> None:
-    while True:
-        _to_drop.get().clear()

@@ -29,6 +29,16 @@ class Source:
     default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `origin`: what errors
     say where this comes from.
     Raises InputError where these do not fit.
+
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> class Photos(da.Source):
+    ...     def path(self, index):
+    ...         return Path("demo/VOC/JPEGImages") / f"{index + 1:06}.jpg"
+    >>> sizes = [Image.open(f"demo/VOC/JPEGImages/{number:06}.jpg").size[::-1] for number in (1, 2)]
+    >>> batch = next(iter(da.Loader(Photos(sizes, ["indoor", "outdoor"], classes=[0, 1]), [da.Resize((8, 8))], 2)))
+    >>> print(batch.classes.sort().values)
+    tensor([0, 1])
     """
 
     files: bool = True
