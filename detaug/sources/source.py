@@ -31,12 +31,11 @@ class Source:
     Raises InputError where these do not fit.
 
     >>> from pathlib import Path
-    >>> from PIL import Image
     >>> class Photos(da.Source):
     ...     def path(self, index):
     ...         return Path("demo/VOC/JPEGImages") / f"{index + 1:06}.jpg"
-    >>> sizes = [Image.open(f"demo/VOC/JPEGImages/{number:06}.jpg").size[::-1] for number in (1, 2)]
-    >>> batch = next(iter(da.Loader(Photos(sizes, ["indoor", "outdoor"], classes=[0, 1]), [da.Resize((8, 8))], 2)))
+    >>> photos = Photos([(375, 500), (333, 500)], ["indoor", "outdoor"], classes=[0, 1])
+    >>> batch = next(iter(da.Loader(photos, [da.Resize((8, 8))], batch_size=2)))
     >>> print(batch.classes.sort().values)
     tensor([0, 1])
     """
