@@ -235,7 +235,7 @@ def test_the_help_lists_all_models_and_presets() -> None:
     assert set(DETECTORS) <= set(words)
     for name in ("preview", "bench", "tune"):
         assert "--preset [ssd300|retinanet|yolo640]" in detaug(name, "--help").out
-    with pytest.raises(da.InputError, match="preset must be one of ssd300, retinanet, yolo640, got 'no'"):
+    with pytest.raises(da.InputError, match=r"preset must be one of ssd300, retinanet, yolo640, .*, got 'no'"):
         preset_ops("no")
 
 

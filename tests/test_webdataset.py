@@ -294,27 +294,40 @@ def test_samples_that_cannot_be_used_are_named(tmp_path: Path, members: Any, mes
     assert "--on-error skip" in last
     assert os.listdir(tmp_path) == ["one.tar"]
     document, summary = convert(path, on_error="skip")
-    assert (contents(document, tmp_path), len(summary.findings)) == ({"d/b.jpg": jpeg("b")}, 1)
+    assert contents(document, tmp_path) == {"d/b.jpg": jpeg("b")}
+    (kind,) = summary.kind_counts
+    yolo = {".txt line 1: must be numbers": "row-invalid", "coordinates must be relative": "row-not-relative"}
+    others = {"one image": "sample-no-image", "is not an image": "image-unreadable", **yolo}
+    assert kind == next((kind for words, kind in others.items() if words in message), "sample-invalid")
 
 
 LABELS_TEXT = json.dumps(LABELS).encode()
 
 
 @pytest.mark.parametrize(
-    ("members", "message"),
+    ("members", "message", "kind"),
     [
-        ([("a.jpg", jpeg("a")), ("a.jpg", jpeg("b"))], "a: has two members .jpg"),
-        ([("a.jpg", jpeg("a")), ("a.JPG", jpeg("b"))], "a: has two members .jpg"),
-        ([("a.json", LABELS_TEXT), ("a.jpg", jpeg("a")), ("a.json", b"{}")], "a: has two members .json"),
-        ([("a.json", LABELS_TEXT)], "a: must have one image, got .json"),
-        ([("a.jpg", jpeg("a")), ("c.jpg", jpeg("c")), ("a.json", LABELS_TEXT)], "a: occurs again later in the shard"),
+        ([("a.jpg", jpeg("a")), ("a.jpg", jpeg("b"))], "a: has two members .jpg", "member-repeated"),
+        ([("a.jpg", jpeg("a")), ("a.JPG", jpeg("b"))], "a: has two members .jpg", "member-repeated"),
+        (
+            [("a.json", LABELS_TEXT), ("a.jpg", jpeg("a")), ("a.json", b"{}")],
+            "a: has two members .json",
+            "member-repeated",
+        ),
+        ([("a.json", LABELS_TEXT)], "a: must have one image, got .json", "sample-no-image"),
+        (
+            [("a.jpg", jpeg("a")), ("c.jpg", jpeg("c")), ("a.json", LABELS_TEXT)],
+            "a: occurs again later",
+            "member-repeated",
+        ),
     ],
 )
-def test_groups_of_members_that_are_no_sample(tmp_path: Path, members: Any, message: str) -> None:
+def test_groups_of_members_that_are_no_sample(tmp_path: Path, members: Any, message: str, kind: str) -> None:
     path = write_tar(tmp_path / "one.tar", [*members, ("b.jpg", jpeg("b")), ("b.json", LABELS_TEXT)])
     with pytest.raises(ConversionError, match=message):
         convert(path)
-    document, _ = convert(path, on_error="skip")
+    document, summary = convert(path, on_error="skip")
+    assert kind in summary.kind_counts
     found = contents(document, tmp_path)
     assert "a.jpg" not in found  # its labels would be missing
     assert found["b.jpg"] == jpeg("b")
