@@ -60,10 +60,12 @@ def jpeg_engine() -> Iterator[None]:
     if not torch.cuda.is_available():
         yield
         return
+    from detaug.loading.decoding import decoded
     from detaug.loading.pipeline import PipelineWorker
-    from detaug.sources.coco_reader import decoded
+    from detaug.sources.source import Source
 
-    worker = PipelineWorker(lambda: [decoded("cuda")], 1, 1, torch.device("cuda", 0))
+    files = Source([(1, 1)], [])
+    worker = PipelineWorker(lambda: [decoded(files, "cuda")], 1, 1, torch.device("cuda", 0))
     yield
     worker.close()
 

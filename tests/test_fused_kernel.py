@@ -26,6 +26,7 @@ from detaug.boxes.views import Views, start_offsets
 from detaug.eager import Samples
 from detaug.gpu.fused_kernel import fuse, kernel_for, triton_works
 from detaug.gpu.streams import to_device
+from detaug.loading.decoding import inputs
 from detaug.loading.image_cache import decoding_workers
 from detaug.loading.image_feeds import FileFeed
 from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
@@ -331,8 +332,8 @@ def test_batches_made_together_are_those_made_alone(
 
 def test_decoded_images_lie_where_the_kernel_reads_them(painted: Folder) -> None:
     reader, rows = da.CocoReader(*painted), np.arange(7)
-    (worker,) = decoding_workers(7, DEVICE, Settings(1, 1, depth=1))
-    worker.start(reader.inputs(rows))
+    (worker,) = decoding_workers(reader, 7, DEVICE, Settings(1, 1, depth=1))
+    worker.start(inputs(reader, rows))
     (images,) = worker.finish()
     assert len({tuple(shape) for shape in images.shape()}) > 1
     feed = FileFeed(reader, DEVICE, 1.0)
