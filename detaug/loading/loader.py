@@ -339,7 +339,7 @@ def _return_batch(batch: Batch) -> Batch:
 
 def _check_source(source: object) -> None:
     needed = [name for name in vars(Source) if not name.startswith("_")]
-    if isinstance(source, type) or not all(hasattr(source, name) for name in needed):
+    if not all(hasattr(type(source), name) for name in needed):  # of the type: its properties may cost seconds
         kind = source.__name__ if isinstance(source, type) else type(source).__name__
         raise TypeError(f"reader must be a source, such as da.CocoReader(images, json), got {kind}")
 
