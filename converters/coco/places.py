@@ -17,7 +17,7 @@ def shard_places(rows: Rows) -> tuple[list[str], Ints]:
     The position is -1 for an image that is a file. Appends findings about images whose place cannot be used.
     """
     values = rows.column("shard")
-    places: Ints = np.array([-1, 0, 0]).repeat(len(values)).reshape(3, -1).T.copy()
+    places: Ints = np.tile([-1, 0, 0], (len(values), 1))
     if values.count(None) == len(values):
         return [], places
     named = np.array([isinstance(value, str) and is_below(value) for value in values], bool)

@@ -44,8 +44,8 @@ def augment(
     that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
     track ids: where a box is dropped, its row is too. `shapes`: (2,) or more numbers, height and width of each image
     first, on the CPU, such as `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
-    `return_matrix`: also return (2, 3), or (3, 3) for a recipe with
-    perspective: source pixels -> output pixels, for points (x, y, 1).
+    `return_matrix`: also return (2, 3), or (3, 3) for a recipe with perspective: source pixels -> output pixels, for
+    points (x, y, 1).
 
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
     labels and columns in the types that they had.

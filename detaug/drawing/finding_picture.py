@@ -68,11 +68,17 @@ def image_of(finding: CheckFinding) -> str:
 
 
 def _file_of(summary: CheckSummary, finding: CheckFinding) -> ImageFile:
-    where, _, at = finding.entry.rstrip("]").partition("[")
+    where, at = _place_of(finding.entry)
     if where not in ("images", "annotations"):
         return ImageFile(str(summary.image_folder / image_of(finding)))
-    row = int(at) if where == "images" else int(summary.table.image_index[int(at)])
+    row = at if where == "images" else int(summary.table.image_index[at])
     return summary.table.image_file(summary.image_folder, row)
+
+
+def _place_of(entry: str) -> tuple[str, int]:
+    """Return the list and the position that an entry such as "annotations[5]" names; position -1 if it has none."""
+    where, _, at = entry.rstrip("]").partition("[")
+    return where, int(at or -1)
 
 
 def _open_upright(image: ImageFile) -> Image.Image:
@@ -84,11 +90,11 @@ def _open_upright(image: ImageFile) -> Image.Image:
 
 def _objects(table: Table, finding: CheckFinding) -> Objects:
     """Return the box of the finding, with the one that it is like, as the json has it, or all boxes of its image."""
-    where, _, at = finding.entry.rstrip("]").partition("[")
+    where, at = _place_of(finding.entry)
     if where == "annotations":
-        rows = [int(entry.rstrip("]").partition("[")[2]) for entry in (finding.entry, finding.like) if entry]
+        rows = [_place_of(entry)[1] for entry in (finding.entry, finding.like) if entry]
     else:
-        rows = np.flatnonzero(table.image_index == int(at)).tolist() if where == "images" else []
+        rows = np.flatnonzero(table.image_index == at).tolist() if where == "images" else []
     found = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
     names = [shorten(table.categories.get(int(table.category_ids[row]), ""), MOST_LETTERS) for _, row in found]
     numbers = [row for _, row in found]

@@ -90,7 +90,7 @@ def _draws_fingerprint(reader: Source, recipe: Recipe) -> str:
     drawn = [array for draws in recipe.plan(views, rng).drawn for _, array in sorted(draws.items())]
     order = training_batches(None, np.zeros(8, np.int64), 4, (0, 1), 0, 0)
     numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
-    return short_digest(b"".join([str(BLOCK_IMAGES).encode(), *(array.tobytes() for array in numbers)]))
+    return short_digest(str(BLOCK_IMAGES).encode(), *(array.tobytes() for array in numbers))
 
 
 def _short(value: Any) -> str:

@@ -116,7 +116,7 @@ class CocoReader(Source):
     def contents(self, indices: Ints) -> list[Bytes]:
         """Return the encoded images at these positions; those in shards without a copy."""
         if self._shards.has_files(indices):
-            return [np.frombuffer(self.read(index), np.uint8) for index in indices.tolist()]
+            return super().contents(indices)
         return self._shards.images(indices)
 
     @cached_property

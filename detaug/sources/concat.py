@@ -69,8 +69,13 @@ class ConcatReader(Source):
         return source.read(at)
 
     def contents(self, indices: Ints) -> list[Bytes]:
-        """Return the encoded images at these positions."""
-        return [source.contents(np.array([at]))[0] for source, at in map(self._at, indices.tolist())]
+        """Return the encoded images at these positions: each source is asked once."""
+        source_of = np.searchsorted(self._first, indices, side="right") - 1
+        parts = {
+            at: iter(self.sources[at].contents(indices[source_of == at] - self._first[at]))
+            for at in np.unique(source_of).tolist()
+        }
+        return [next(parts[at]) for at in source_of.tolist()]
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used."""
