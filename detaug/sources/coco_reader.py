@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from detaug.converters.coco.annotations import AnnotationError, Annotations, rea
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
-from detaug.sources.shards import Shards, file_size
-from detaug.sources.source import Bytes, Source, path_table
+from detaug.sources.folder_source import FolderSource, file_sizes
+from detaug.sources.shards import Shards
+from detaug.sources.source import Bytes
 
 
-class CocoReader(Source):
+class CocoReader(FolderSource):
     """Images of a folder with the boxes of a COCO json, checked when it is made.
 
     The arguments may be given by name. `images`: the folder that the json's file names are relative to. `annotations`:
@@ -55,7 +55,7 @@ class CocoReader(Source):
         check_json_and_folder(annotations, images, IMAGES_ORDER)
         self.images, self.annotations = Path(images), Path(annotations)
         # Absolute: a later change of the working folder changes nothing.
-        self._folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
+        self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
         data = read_annotations(self.annotations, cache=cache)
         keep, ids = ~data.crowd, tuple(data.categories)
         super().__init__(
@@ -74,9 +74,9 @@ class CocoReader(Source):
             f"detaug check {self.annotations} {self.images} --decode --clean OUT.json leaves out what is broken"
         )
         _check_folder(self.images, self.annotations, self.file_names)
-        self._shards, self.files = Shards(self._folder, data.shards, data.places), not data.shards
+        self._shards, self.files = Shards(self.folder, data.shards, data.places), not data.shards
         files = self._shards.files()
-        self._file_sizes = _file_sizes(self._folder, [self.file_names[at] for at in files])
+        self._file_sizes = file_sizes(os.path.join(self.folder, self.file_names[at]) for at in files)
         self.missing = np.union1d(self._shards.missing(), files[self._file_sizes < 0])
         if len(self.missing) == len(self):
             self.check_files()
@@ -94,7 +94,7 @@ class CocoReader(Source):
         """Raise AnnotationError if an image was missing when the reader was made."""
         if len(cut := self._shards.cut_off()):
             raise AnnotationError(
-                f"{self._folder / self._shards.name(int(cut[0]))} ends before {len(cut)} of the images that "
+                f"{self.folder / self._shards.name(int(cut[0]))} ends before {len(cut)} of the images that "
                 f"{self.annotations} has in it; get it again, or convert it again"
             )
         if len(self.missing):
@@ -107,7 +107,7 @@ class CocoReader(Source):
 
     def path(self, index: int) -> Path:
         """Return the file of an image; of an image in a shard, the shard's path and the image's name."""
-        return self._folder / self._shards.name(index) / self.file_names[index]
+        return self.folder / self._shards.name(index) / self.file_names[index]
 
     def read(self, index: int) -> bytes:
         """Return the encoded image. Raises OSError if it cannot be read."""
@@ -120,16 +120,9 @@ class CocoReader(Source):
         return self._shards.images(indices)
 
     @cached_property
-    def _path_table(self) -> Bytes:
-        return path_table([os.path.join(self._folder, name) for name in self.file_names])
-
-    @cached_property
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
         return short_digest(self._file_sizes.tobytes(), self._shards.sizes.tobytes())
-
-    def _names(self) -> bytes:
-        return "\0".join(self.file_names).encode("utf-8", "surrogateescape") + b"\0" + super()._names()
 
 
 def _classes(data: Annotations) -> Ints | None:
@@ -148,9 +141,3 @@ def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> No
         raise AnnotationError(f"{folder}: no such folder; it must hold the images that {annotations} names")
     if not names:
         raise AnnotationError(f"{annotations}: no images; there is nothing to read")
-
-
-def _file_sizes(folder: Path, names: Sequence[str]) -> Ints:
-    """Return (N,) sizes in bytes; -1 for what is no file, or cannot be looked at."""
-    root = os.path.join(folder, "")
-    return np.array([file_size(root + name) for name in names], np.int64)

@@ -11,9 +11,7 @@ import numpy as np
 from detaug.boxes.views import Ints
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.findings.errors import InputError
-
-Status = tuple[int, int]
-"""(bytes, time of the last change in ns) of a file."""
+from detaug.sources.folder_source import Status, file_status
 
 _REMEDY = "put the images into a sub-folder for each class, root/cat/1.jpg, or give list_file="
 
@@ -77,12 +75,3 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 def _is_image(entry: os.DirEntry[str]) -> bool:
     """Return whether it is named as an image and is a file, or a link to nothing, which is then named as unreadable."""
     return entry.name.lower().endswith(IMAGE_EXTENSIONS) and (entry.is_file() or not os.path.exists(entry.path))
-
-
-def file_status(path: str) -> Status:
-    """Return the length and date of a file; (-1, -1) if it cannot be looked at."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns

@@ -12,11 +12,11 @@ from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
 from detaug.sources.class_lists import read_class_list
 from detaug.sources.folder_scan import find_classes
+from detaug.sources.folder_source import FolderSource
 from detaug.sources.size_cache import FileTable, stat_files, with_sizes
-from detaug.sources.source import Bytes, Source, path_table
 
 
-class ImageFolder(Source):
+class ImageFolder(FolderSource):
     """Images of a folder, each with one class and without boxes.
 
     `root`: a folder with a sub-folder for each class, as for torchvision's `ImageFolder`. The classes are the sorted
@@ -45,10 +45,7 @@ class ImageFolder(Source):
     def __init__(
         self, root: str | os.PathLike[str], *, list_file: str | os.PathLike[str] | None = None, cache: bool = True
     ) -> None:
-        self.root, self._folder = (
-            Path(root),
-            Path(root).absolute(),
-        )  # a later change of the working folder changes nothing
+        self.root, self.folder = Path(root), Path(root).absolute()
         self.list_file = None if list_file is None else Path(list_file)
         if not self.root.is_dir():
             raise InputError(f"{self.root}: no such folder; it must hold the images")
@@ -57,8 +54,8 @@ class ImageFolder(Source):
             files = FileTable(names, status)
         else:
             names, class_names, classes = read_class_list(self.list_file)
-            files = stat_files(self._folder, names)
-        sizes, self._faults = with_sizes(self._folder, self.list_file or self._folder, files, cache=cache)
+            files = stat_files(self.folder, names)
+        sizes, self._faults = with_sizes(self.folder, self.list_file or self.folder, files, cache=cache)
         super().__init__(sizes, class_names, classes=classes, origin=str(self.list_file or self.root))
         self.file_names, self._bytes = files.names, files.status[:, 0]
         self.missing = np.array(sorted(self._faults), np.int64)
@@ -74,10 +71,6 @@ class ImageFolder(Source):
     def class_to_idx(self) -> dict[str, int]:
         """Return the number of each class in `Batch.classes`, 0..K-1, by its name."""
         return {name: at for at, name in enumerate(self.class_names[1:])}
-
-    def path(self, index: int) -> Path:
-        """Return the file of an image."""
-        return self._folder / self.file_names[index]
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used: "is empty (0 bytes)"."""
@@ -96,10 +89,3 @@ class ImageFolder(Source):
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the files in bytes, as they were when the source was made."""
         return short_digest(self._bytes.tobytes())
-
-    @cached_property
-    def _path_table(self) -> Bytes:
-        return path_table([os.path.join(self._folder, name) for name in self.file_names])
-
-    def _names(self) -> bytes:
-        return "\0".join(self.file_names).encode("utf-8", "surrogateescape") + b"\0" + super()._names()

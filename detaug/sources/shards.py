@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from stat import S_ISREG
 
 import numpy as np
 import torch
 
 from detaug.boxes.views import Ints
+from detaug.sources.folder_source import file_sizes
 from detaug.sources.source import Bytes
 
 
@@ -24,7 +24,7 @@ class Shards:
 
     def __init__(self, folder: Path, names: Sequence[str], places: Ints) -> None:
         self._paths, self._places = [os.path.join(folder, name) for name in names], places
-        self.names, self.sizes = names, np.array(list(map(file_size, self._paths)), np.int64)
+        self.names, self.sizes = names, file_sizes(self._paths)
         self._map = cache(self._map_whole)
 
     def missing(self) -> Ints:
@@ -71,12 +71,3 @@ class Shards:
         """Return a shard's bytes. torch maps a file without keeping it open: there may be more shards than handles."""
         mapped = torch.from_file(self._paths[shard], size=int(self.sizes[shard]), dtype=torch.uint8)
         return np.asarray(mapped.numpy())
-
-
-def file_size(path: str) -> int:
-    """Return a file's size in bytes; -1 for what is no file, or cannot be looked at."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return -1
-    return status.st_size if S_ISREG(status.st_mode) else -1

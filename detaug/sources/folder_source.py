@@ -1,0 +1,51 @@
+"""`FolderSource`: images that are files of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from stat import S_ISREG
+
+import numpy as np
+
+from detaug.boxes.views import Ints
+from detaug.sources.source import Bytes, Source, path_table
+
+Status = tuple[int, int]
+"""(bytes, time of the last change in ns) of a file."""
+
+
+class FolderSource(Source):
+    """A source whose images are files of one folder. A subclass sets both attributes."""
+
+    folder: Path
+    """Absolute: a later change of the working folder changes nothing."""
+    file_names: Sequence[str]
+    """n paths relative to the folder."""
+
+    def path(self, index: int) -> Path:
+        """Return the file of an image."""
+        return self.folder / self.file_names[index]
+
+    @cached_property
+    def _path_table(self) -> Bytes:
+        return path_table([os.path.join(self.folder, name) for name in self.file_names])
+
+    def _names(self) -> bytes:
+        return "\0".join(self.file_names).encode("utf-8", "surrogateescape") + b"\0" + super()._names()
+
+
+def file_status(path: str) -> Status:
+    """Return the length and date of a regular file; (-1, -1) for anything else, and if it cannot be looked at."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return -1, -1
+    return (status.st_size, status.st_mtime_ns) if S_ISREG(status.st_mode) else (-1, -1)
+
+
+def file_sizes(paths: Iterable[str]) -> Ints:
+    """Return (N,) sizes in bytes; -1 for what is no file, or cannot be looked at."""
+    return np.array([file_status(path)[0] for path in paths], np.int64)
