@@ -20,6 +20,7 @@ from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.converters.coco.places import shard_places
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
 from detaug.converters.files.image_headers import UNDECODED_EXTENSIONS
+from detaug.converters.files.paths import is_below
 from detaug.converters.files.text import name_key
 from detaug.converters.findings.entries import Findings, about_json
 from detaug.converters.findings.text import counted, shown
@@ -146,7 +147,7 @@ def _name_fault(name: Any) -> str:
     """Return the kind of finding about a file_name; "" where nothing is wrong."""
     if not isinstance(name, str) or not name or "\0" in name:
         return "file-name"
-    if name[0] == "/" or (".." in name and ".." in name.split("/")):
+    if not is_below(name):
         return "file-name-outside"
     if not name.isascii() or len(name) > _LONGEST_PART:
         try:

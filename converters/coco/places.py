@@ -6,6 +6,7 @@ import numpy as np
 
 from detaug.converters.coco.columns import Rows, whole_numbers
 from detaug.converters.coco.table import Ints
+from detaug.converters.files.paths import is_below
 from detaug.converters.findings.text import shown
 
 KEYS = ("shard", "offset", "length")
@@ -35,8 +36,3 @@ def shard_places(rows: Rows) -> tuple[list[str], Ints]:
     for at in np.flatnonzero(good).tolist():
         places[at] = positions.setdefault(values[at], len(positions)), offset[at], length[at]
     return list(positions), places
-
-
-def is_below(name: str) -> bool:
-    """Return whether a shard's path stays below its folder."""
-    return bool(name) and "\0" not in name and name[0] != "/" and ".." not in name.split("/")

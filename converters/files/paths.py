@@ -1,4 +1,4 @@
-"""List the files of a folder, and compare file names."""
+"""List the files of a folder, check and compare file names."""
 
 from __future__ import annotations
 
@@ -65,6 +65,11 @@ def require_file(path: PathLike) -> None:
 def stem_of(name: str) -> str:
     """Return a relative path without its extension: train/a.b.jpg -> train/a.b."""
     return os.path.splitext(name)[0]
+
+
+def is_below(name: str) -> bool:
+    """Return whether a path with slashes stays below its folder: relative, not empty, no ".." or NUL in it."""
+    return name[:1] not in ("", "/") and "\0" not in name and "/../" not in f"/{name}/"
 
 
 def last_part(path: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from detaug.converters.files.image_headers import ImageError, ImageHeader, usual_extension
-from detaug.converters.files.paths import last_part
+from detaug.converters.files.paths import is_below, last_part
 from detaug.converters.files.text import is_plain
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.finding import Finding
@@ -165,9 +165,9 @@ def file_name(wanted: str, fallback: str, header: ImageHeader, content: ShardCon
 
 
 def is_safe(name: str) -> bool:
-    """Return whether a name is a relative path below its folder, of printable text."""
-    parts = name.split("/")
-    return is_plain(name) and not {"", "."}.intersection(parts) and ".." not in parts and len(name.encode()) < 4096
+    """Return whether a name is a normalized path below its folder, of printable text."""
+    normal = {"", "."}.isdisjoint(name.split("/"))
+    return normal and is_below(name) and is_plain(name) and len(name.encode()) < 4096
 
 
 def check_size(width: object, height: object, header: ImageHeader, content: ShardContent, where: str) -> None:

@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from detaug.converters.files.paths import is_below
 from detaug.converters.files.text import is_plain
 from detaug.converters.shards.errors import ShardError, refuse_compressed
 
@@ -95,7 +96,7 @@ def _fault(name: str, header: _Header, pax: dict[bytes, bytes]) -> tuple[str, st
         return "member-no-file", "is a sparse file"
     if not is_plain(name):
         return "member-name", "has a name with control characters, or one that is not UTF-8"
-    if not name or name.startswith("/") or ".." in name.split("/"):
+    if not is_below(name):
         return "member-name", "has a name that is empty, absolute, or leads outside with '..'"
     return None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
 from detaug.boxes.views import Ints
+from detaug.converters.files.paths import is_below
 from detaug.converters.findings.errors import InputError
 
 MOST_CLASSES = 1_000_000
@@ -50,7 +51,7 @@ def _parse(path: Path, number: int, line: str) -> tuple[int, str, str]:
     if len(words) < 2:
         raise InputError(f"{path}: line {number} is {line.strip()!r}; it must be a path and a class: cats/1.jpg 0")
     image, class_ = words[0].rstrip(), words[1]
-    if image.startswith("/") or ".." in PurePosixPath(image).parts or "\0" in image:
+    if not is_below(image):
         raise InputError(f"{path}: line {number} has the path {image!r}; it must be relative to root, and below it")
     if _is_number(class_.removeprefix("-")) and not 0 <= int(class_) < MOST_CLASSES:
         raise InputError(f"{path}: line {number} has the class {class_}; numbers of classes are 0 to K - 1")
