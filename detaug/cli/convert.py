@@ -8,18 +8,14 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FOLDER, print_unless, progress_bar
+from detaug.cli.options import AT_LEAST_1, FOLDER, print_converted, print_unless
 
 
 @click.command()
 @click.argument("root", type=FOLDER)
 @options.output_json
 @click.option("--split", metavar="NAME", help="Only the images of ROOT/ImageSets/Main/NAME.txt, in its order.")
-@click.option(
-    "--classes",
-    metavar="a,b,c|FILE",
-    help="Class names in the order of their ids, or a file, one a line; others are dropped.  [default: all]",
-)
+@options.classes("; others are dropped.  [default: all]")
 @options.origin
 @click.option(
     "--difficult",
@@ -41,7 +37,7 @@ from detaug.cli.options import AT_LEAST_1, FOLDER, print_unless, progress_bar
 @click.option("--jobs", type=AT_LEAST_1, default=1, show_default=True, help="Processes to read with.")
 @options.report
 @options.quiet
-def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **more: Any) -> None:
+def convert_voc(**given: Any) -> None:
     """Convert a Pascal VOC data set to COCO json.
 
     ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included.
@@ -49,12 +45,9 @@ def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **mo
     \b
     detaug convert-voc VOC2012 -o train.json --split train
     """
-    from detaug.converters import read_class_names, voc_to_coco
+    from detaug.converters import voc_to_coco
 
-    class_names = None if classes is None else read_class_names(classes)
-    with progress_bar("reading", quiet) as progress:
-        summary = voc_to_coco(root, output, classes=class_names, progress=progress, **more)
-    print_unless(quiet, summary)
+    print_converted(voc_to_coco, "reading", **given)
 
 
 @click.command()
@@ -67,7 +60,7 @@ def convert_voc(root: Path, output: Path, classes: str | None, quiet: bool, **mo
 @options.on_error
 @options.report
 @options.quiet
-def convert_coco_to_voc(annotations: Path, output: Path, quiet: bool, **more: Any) -> None:
+def convert_coco_to_voc(**given: Any) -> None:
     """Convert a COCO json to Pascal VOC.
 
     Writes Annotations, ImageSets/Main/NAME.txt and classes.txt into OUT_FOLDER. It may hold other splits already, but
@@ -79,9 +72,7 @@ def convert_coco_to_voc(annotations: Path, output: Path, quiet: bool, **more: An
     """
     from detaug.converters import coco_to_voc
 
-    with progress_bar("writing", quiet) as progress:
-        summary = coco_to_voc(annotations, output, progress=progress, **more)
-    print_unless(quiet, summary)
+    print_converted(coco_to_voc, "writing", **given)
 
 
 @click.command()
@@ -91,7 +82,7 @@ def convert_coco_to_voc(annotations: Path, output: Path, quiet: bool, **more: An
 @options.on_error
 @options.report
 @options.quiet
-def convert_yolo(data: Path, output: Path, quiet: bool, **more: Any) -> None:
+def convert_yolo(**given: Any) -> None:
     """Convert YOLO labels to COCO json.
 
     ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names. Rows of labels are
@@ -102,9 +93,7 @@ def convert_yolo(data: Path, output: Path, quiet: bool, **more: Any) -> None:
     """
     from detaug.converters import yolo_to_coco
 
-    with progress_bar("reading", quiet) as progress:
-        summary = yolo_to_coco(data, output, progress=progress, **more)
-    print_unless(quiet, summary)
+    print_converted(yolo_to_coco, "reading", **given)
 
 
 @click.command()
@@ -122,7 +111,7 @@ def convert_yolo(data: Path, output: Path, quiet: bool, **more: Any) -> None:
 @options.on_error
 @options.report
 @options.quiet
-def convert_coco_to_yolo(annotations: Path, output: Path, quiet: bool, **more: Any) -> None:
+def convert_coco_to_yolo(**given: Any) -> None:
     """Convert a COCO json to YOLO labels.
 
     Writes labels/SPLIT and data.yaml into OUT_FOLDER, in Ultralytics' layout. The split is added to a data.yaml that
@@ -133,9 +122,7 @@ def convert_coco_to_yolo(annotations: Path, output: Path, quiet: bool, **more: A
     """
     from detaug.converters import coco_to_yolo
 
-    with progress_bar("writing", quiet) as progress:
-        summary = coco_to_yolo(annotations, output, progress=progress, **more)
-    print_unless(quiet, summary)
+    print_converted(coco_to_yolo, "writing", **given)
 
 
 @click.command()

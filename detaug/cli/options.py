@@ -85,6 +85,18 @@ device = click.option(
 batch_size = click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a batch.")
 
 
+def classes(rest: str) -> Callable[[Command], Command]:
+    """Return the option --classes. rest: the end of its help."""
+    help = f"Class names in the order of their ids, or a file, one a line{rest}"
+    return click.option("--classes", metavar="a,b,c|FILE", callback=_read_class_names, help=help)
+
+
+def _read_class_names(_: click.Context, __: click.Parameter, text: str | None) -> list[str] | None:
+    from detaug.converters import read_class_names
+
+    return None if text is None else read_class_names(text)
+
+
 def keep_freed_memory_on_cpu(device: str | None) -> None:
     """Let this process keep freed memory for the next batch, if the loader runs on the CPU."""
     from detaug.loading.devices import resolve_device
@@ -113,3 +125,10 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
             bar.update(done - bar.pos)
 
         yield show
+
+
+def print_converted(convert: Callable[..., object], label: str, *, quiet: bool, **given: Any) -> None:
+    """Call a converter with the arguments of its command, show a progress bar, and print the summary."""
+    with progress_bar(label, quiet) as progress:
+        summary = convert(progress=progress, **given)
+    print_unless(quiet, summary)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from detaug.cli import options
-from detaug.cli.options import print_unless, progress_bar
+from detaug.cli.options import print_converted
 
 
 @click.command()
@@ -32,7 +31,7 @@ from detaug.cli.options import print_unless, progress_bar
 @options.on_error
 @options.report
 @options.quiet
-def pack(annotations: Path, images: Path, output: Path, quiet: bool, **more: Any) -> None:
+def pack(**given: Any) -> None:
     """Pack a COCO json and its images into shards.
 
     Writes NAME-00000.tar or .tfrecord, ..., with NAME from FILE.json, into DIR; beside each the index for DALI's
@@ -44,6 +43,4 @@ def pack(annotations: Path, images: Path, output: Path, quiet: bool, **more: Any
     """
     from detaug.converters import pack_coco
 
-    with progress_bar("packing", quiet) as progress:
-        summary = pack_coco(annotations, images, output, progress=progress, **more)
-    print_unless(quiet, summary)
+    print_converted(pack_coco, "packing", **given)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FOLDER, Command, print_unless, progress_bar
+from detaug.cli.options import AT_LEAST_1, FOLDER, Command, print_converted
 
 shards_argument = click.argument("shards", metavar="SHARD...", type=options.FILE, nargs=-1, required=True)
 extract = click.option(
     "--extract", type=FOLDER, metavar="DIR", help="Write the images to DIR; the json then names these files."
 )
-classes = click.option(
-    "--classes",
-    metavar="a,b,c|FILE",
-    help="Class names in the order of their ids, or a file, one a line.  [default: those in the shards]",
-)
+classes = options.classes(".  [default: those in the shards]")
 jobs = click.option(
     "--jobs", type=AT_LEAST_1, help="Processes to read with.  [default: one for each core; one for small shards]"
 )
@@ -63,7 +58,7 @@ def _feature_names(_: click.Context, __: click.Parameter, given: tuple[str, ...]
 @jobs
 @options.report
 @options.quiet
-def convert_tfrecord(shards: tuple[Path, ...], output: Path, classes: str | None, quiet: bool, **more: Any) -> None:
+def convert_tfrecord(**given: Any) -> None:
     """Convert TFRecord shards to COCO json.
 
     The records are tf.train.Example with the features of TensorFlow's Object Detection API, or image/class/label.
@@ -73,12 +68,9 @@ def convert_tfrecord(shards: tuple[Path, ...], output: Path, classes: str | None
     \b
     detaug convert-tfrecord train-*.tfrecord -o train.json
     """
-    from detaug.converters import read_class_names, tfrecord_to_coco
+    from detaug.converters import tfrecord_to_coco
 
-    class_names = None if classes is None else read_class_names(classes)
-    with progress_bar("reading", quiet) as progress:
-        summary = tfrecord_to_coco(shards, output, classes=class_names, progress=progress, **more)
-    print_unless(quiet, summary)
+    print_converted(tfrecord_to_coco, "reading", **given)
 
 
 @click.command()
@@ -91,7 +83,7 @@ def convert_tfrecord(shards: tuple[Path, ...], output: Path, classes: str | None
 @jobs
 @options.report
 @options.quiet
-def convert_webdataset(shards: tuple[Path, ...], output: Path, classes: str | None, quiet: bool, **more: Any) -> None:
+def convert_webdataset(**given: Any) -> None:
     """Convert WebDataset shards to COCO json.
 
     The shards are tar files, not compressed. A sample is an image and, of the same key, .json with "annotations", .txt
@@ -101,9 +93,6 @@ def convert_webdataset(shards: tuple[Path, ...], output: Path, classes: str | No
     \b
     detaug convert-webdataset train-*.tar -o train.json
     """
-    from detaug.converters import read_class_names, webdataset_to_coco
+    from detaug.converters import webdataset_to_coco
 
-    class_names = None if classes is None else read_class_names(classes)
-    with progress_bar("reading", quiet) as progress:
-        summary = webdataset_to_coco(shards, output, classes=class_names, progress=progress, **more)
-    print_unless(quiet, summary)
+    print_converted(webdataset_to_coco, "reading", **given)
