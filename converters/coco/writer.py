@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike
@@ -14,6 +14,7 @@ from detaug.converters.files.paths import PathLike
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _ROWS_AT_ONCE = 1000  # the C encoder takes whole lists; a thousand rows at a time need little memory
 
+T = TypeVar("T")
 Row = Mapping[str, object]
 Box = tuple[float, float, float, float]
 """COCO's (x, y, width, height), pixels."""
@@ -61,22 +62,25 @@ def _coco_text(
     images: Iterable[Row], annotations: Iterable[Row], categories: Iterable[Row], info: Row
 ) -> Iterator[str]:
     yield f'{{"info":{_encode(info)},"images":['
-    yield from _rows_text(images)
+    yield from _lines(images, "\n", _strict_text)
     yield '],"annotations":['
-    yield from _rows_text(annotations)
+    yield from _lines(annotations, "\n", _strict_text)
     yield '],"categories":['
-    yield from _rows_text(categories)
+    yield from _lines(categories, "\n", _strict_text)
     yield "]}\n"
 
 
-def _rows_text(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield rows as json without the brackets around them, a thousand on each line."""
-    rows = iter(rows)
-    separator = "\n"
+def _lines(rows: Iterable[T], opening: str, text: Callable[[list[T]], str]) -> Iterator[str]:
+    """Yield the text of a thousand rows on each line, with `opening` before the first and commas between the lines."""
+    rows, separator = iter(rows), opening
     while batch := list(islice(rows, _ROWS_AT_ONCE)):
         yield separator
-        yield _encode(batch)[1:-1]
+        yield text(batch)
         separator = ",\n"
+
+
+def _strict_text(rows: list[Row]) -> str:
+    return _encode(rows)[1:-1]
 
 
 def document_text(document: Mapping[str, object], rows: Mapping[str, Iterable[Row | str]]) -> Iterator[str]:
@@ -89,21 +93,23 @@ def document_text(document: Mapping[str, object], rows: Mapping[str, Iterable[Ro
     for key, value in document.items():
         yield f"{opening}{_encode(key)}:"
         if key in rows:
-            yield from _list_text(iter(rows[key]))
+            yield from _list_text(rows[key])
         else:
             yield json_text(value)
         opening = ",\n"
     yield "}\n"
 
 
-def _list_text(rows: Iterator[Row | str]) -> Iterator[str]:
-    separator = "["
-    while batch := list(islice(rows, _ROWS_AT_ONCE)):
-        yield separator
-        texts = [row for row in batch if isinstance(row, str)]
-        yield ",".join(texts) if texts else json_text(batch)[1:-1]
-        separator = ",\n"
-    yield "[]" if separator == "[" else "]"
+def _list_text(rows: Iterable[Row | str]) -> Iterator[str]:
+    lines = _lines(rows, "[", _text)
+    yield next(lines, "[")
+    yield from lines
+    yield "]"
+
+
+def _text(rows: list[Row | str]) -> str:
+    texts = [row for row in rows if isinstance(row, str)]
+    return ",".join(texts) if texts else json_text(rows)[1:-1]
 
 
 def json_text(value: object) -> str:
