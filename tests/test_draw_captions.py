@@ -52,13 +52,13 @@ def test_numbers_by_name(op: Op, arrays: dict[str, Any], words: str) -> None:
     ("steps", "words"),
     [
         ([], "no change"),
-        ([color.brightness(np.array([1.1]))], "gain 1.10, middle gray +13"),
+        ([color.brightness(np.array([1.1]))], "gain 1.10, middle grey +13"),
         ([color.contrast(np.array([0.6]))], "gain 0.60"),
         ([color.saturation(np.array([1.3]))], "saturation 1.30"),
         ([color.saturation(np.array([0.0]))], "saturation 0.00"),
         ([color.hue(np.array([0.05]))], "hue +18°"),
         ([color.hue(np.array([-0.25]))], "hue -90°"),
-        ([color.brightness(np.array([0.0]))], "gain 0.00, middle gray -128"),
+        ([color.brightness(np.array([0.0]))], "gain 0.00, middle grey -128"),
         *(([color.permutation(np.array([order]))], f"channels {name}")
           for order, name in [((0, 2, 1), "RBG"), ((1, 2, 0), "GBR"), ((2, 0, 1), "BRG"), ((2, 1, 0), "BGR")]),
     ],
@@ -75,7 +75,7 @@ def test_a_chain_of_all_colour_changes_is_decomposed(order: tuple[int, ...]) -> 
     maps = color.brightness(light), color.saturation(saturation), color.hue(turn), color.contrast(contrast)
     matrix = color.chain(*maps, color.permutation(np.array([order])))[0]
     gray = 128 * (light * contrast + 1 - contrast) - 128
-    words = f"gain {(light * contrast)[0]:.2f}, middle gray {gray[0]:+.0f}, saturation {saturation[0]:.2f}, "
+    words = f"gain {(light * contrast)[0]:.2f}, middle grey {gray[0]:+.0f}, saturation {saturation[0]:.2f}, "
     words += f"hue {360 * turn[0]:+.0f}°" + (f", channels {''.join('RGB'[c] for c in order)}" if order[0] else "")
     assert drawn(da.ColorJitter(), color=matrix) == words
 

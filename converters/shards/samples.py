@@ -165,7 +165,7 @@ def file_name(wanted: str, fallback: str, header: ImageHeader, content: ShardCon
 
 
 def is_safe(name: str) -> bool:
-    """Return whether a name is a normalized path below its folder, of printable text."""
+    """Return whether a name is a normalised path below its folder, of printable text."""
     normal = {"", "."}.isdisjoint(name.split("/"))
     return normal and is_below(name) and is_plain(name) and len(name.encode()) < 4096
 

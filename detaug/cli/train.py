@@ -79,7 +79,7 @@ def _terminal() -> Iterator[_Output]:
 @click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a step on each GPU.")
 @click.option("--lr", type=float, help="The highest learning rate.  [default: the model's, by images a step]")
 @click.option(
-    "--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True, help="The optimizer."
+    "--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True, help="The optimiser."
 )
 @click.option("--momentum", type=float, default=0.9, show_default=True, help="Momentum of SGD.")
 @click.option("--weight-decay", type=float, help="Weight decay.  [default: the model's]")

@@ -3,7 +3,7 @@
 Ops, strengths and draws are torchvision's (`transforms/v2/_auto_augment.py`), which does not support boxes; here boxes
 follow. Shears, shifts and rotations move the view before `Resize`; the colour ops run directly after it, with the same
 draw, on the images that drew them. So the fill around the image is coloured too, and sharpness works on output pixels.
-Contrast scales about 128, not about the image's mean gray, equalisation is OpenCV's (see `RandomEqualize`), pixels are
+Contrast scales about 128, not about the image's mean grey, equalisation is OpenCV's (see `RandomEqualize`), pixels are
 resampled once, by `Resize`. The image's type stays.
 """
 

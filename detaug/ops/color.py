@@ -16,7 +16,7 @@ Matrix = NDArray[np.float64]
 GRAY = np.array([0.299, 0.587, 0.114])  # luma, ITU-R BT.601, as in Pillow and torchvision
 RGB_TO_YIQ = np.array([GRAY, [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])  # NTSC
 IDENTITY = np.eye(3, 4)
-MIDDLE = 128.0  # contrast scales about this gray, DALI's contrast_center
+MIDDLE = 128.0  # contrast scales about this grey, DALI's contrast_center
 
 
 def brightness(factor: Matrix) -> Matrix:

@@ -42,7 +42,7 @@ class RandomPhotometricDistort(ColorMap):
 
     With `permute`, also the order of the channels. Ranges and order are torchvision's (contrast comes before saturation
     and hue or after them, with equal chance). Three things differ: contrast scales about 128, not about the image's
-    mean gray; hue turns in YIQ, which keeps the luma, not in HSV; and all five are one linear map, which is rounded and
+    mean grey; hue turns in YIQ, which keeps the luma, not in HSV; and all five are one linear map, which is rounded and
     clipped to 0..255 once, at its end. `hue` is in turns, as in torchvision: 0.05 is 18 degrees.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
@@ -152,7 +152,7 @@ class RandomHSV(ColorMap):
 
 @dataclass(frozen=True)
 class RandomGrayscale(ColorMap):
-    """Make the three channels equal, gray, with probability `p` (torchvision's `RandomGrayscale`).
+    """Make the three channels equal, grey, with probability `p` (torchvision's `RandomGrayscale`).
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
     >>> samples.then(da.Resize((4, 4)), da.RandomGrayscale(p=1)).images[0][0, 0]

@@ -158,7 +158,7 @@ class RandomEqualize(RandomPixelOp):
 
     The formula is OpenCV's; Pillow's and torchvision's first rounds down the histogram's step.
 
-    >>> image = np.uint8([[[100] * 3, [110] * 3, [111] * 3, [112] * 3]])  # one row of four gray pixels
+    >>> image = np.uint8([[[100] * 3, [110] * 3, [111] * 3, [112] * 3]])  # one row of four grey pixels
     >>> da.batch([image]).then(da.Resize((1, 4)), da.RandomEqualize(p=1)).images[0][0, :, 0]
     array([  0,  85, 170, 255], dtype=uint8)
     """
@@ -207,7 +207,7 @@ class RandomAutocontrast(RandomPixelOp):
 
     On the CPU it costs more than decoding: two passes find the extremes, one stretches, in float32.
 
-    >>> image = np.uint8([[[100] * 3, [110] * 3, [120] * 3, [130] * 3]])  # one row of four gray pixels
+    >>> image = np.uint8([[[100] * 3, [110] * 3, [120] * 3, [130] * 3]])  # one row of four grey pixels
     >>> da.batch([image]).then(da.Resize((1, 4)), da.RandomAutocontrast(p=1)).images[0][0, :, 0]
     array([  0,  85, 170, 255], dtype=uint8)
     """
@@ -228,7 +228,7 @@ class RandomAutocontrast(RandomPixelOp):
 class RandomInvert(RandomPixelOp):
     """Invert the colours, 255 - RGB, with probability `p` (torchvision's `RandomInvert`).
 
-    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three gray pixels
+    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three grey pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomInvert(p=1)).images[0][0, :, 0]
     array([255, 155,  55], dtype=uint8)
     """
@@ -246,7 +246,7 @@ class RandomInvert(RandomPixelOp):
 class RandomPosterize(RandomPixelOp):
     """Keep only the highest `bits` of each channel's eight, with probability `p` (torchvision's `RandomPosterize`).
 
-    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three gray pixels
+    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three grey pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomPosterize(bits=2, p=1)).images[0][0, :, 0]
     array([  0,  64, 192], dtype=uint8)
     """
@@ -268,7 +268,7 @@ class RandomSolarize(RandomPixelOp):
 
     On the CPU it costs more than decoding: several passes over the pixels in float32.
 
-    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three gray pixels
+    >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three grey pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomSolarize(threshold=128, p=1)).images[0][0, :, 0]
     array([  0, 100,  55], dtype=uint8)
     """

@@ -111,5 +111,5 @@ def _contrast(image: Array) -> float:
 
 
 def _colorfulness(image: Array) -> float:
-    """Return the mean distance from gray."""
+    """Return the mean distance from grey."""
     return float(np.linalg.norm(image - (image @ GRAY)[:, :, None], axis=2).mean())

@@ -63,7 +63,7 @@ def _text(value: bool | float | str) -> str:
 
 
 def _color(matrix: Array) -> Iterator[str]:
-    """Decompose a (3, 4) colour matrix into its effect on grays, on colours and on the order of the channels."""
+    """Decompose a (3, 4) colour matrix into its effect on greys, on colours and on the order of the channels."""
     order = min(permutations(range(3)), key=lambda order: _luma_from_chroma(_before(order, matrix)))
     linear, offset = _before(order, matrix), matrix[:, 3].mean()
     gain, chroma = linear[0, 0], linear[1:, 1:]
@@ -71,7 +71,7 @@ def _color(matrix: Array) -> Iterator[str]:
     saturation = np.sqrt(max(np.linalg.det(chroma), 0)) / gain if gain else 1.0
     turn = np.degrees(np.arctan2(chroma[0, 1] - chroma[1, 0], chroma[0, 0] + chroma[1, 1]))
     yield from [f"gain {gain:.2f}"] if abs(gain - 1) >= CHANGED else []
-    yield from [f"middle gray {gray:+.0f}"] if abs(gray) >= 0.5 else []
+    yield from [f"middle grey {gray:+.0f}"] if abs(gray) >= 0.5 else []
     yield from [f"saturation {saturation:.2f}"] if abs(saturation - 1) >= CHANGED else []
     yield from [f"hue {turn:+.0f}°"] if abs(turn) >= 0.5 and saturation >= CHANGED else []
     yield from [f"channels {''.join('RGB'[channel] for channel in order)}"] if order != (0, 1, 2) else []
