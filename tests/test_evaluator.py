@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+from seeds import slow
 
 import detaug as da
 
@@ -75,7 +76,7 @@ def with_wrong_origin(batch: da.Batch) -> list[dict[str, torch.Tensor]]:
     return [{**each, "boxes": each["boxes"] + move} for each, move in zip(perfect(batch), off, strict=True)]
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 11])
+@pytest.mark.parametrize("batch_size", [4, *slow(1, 11)])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_perfect_detector_scores_1(odd: tuple[Path, Path], recipe: str, batch_size: int, device: str) -> None:
     reader = da.CocoReader(*odd)

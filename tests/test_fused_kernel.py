@@ -316,7 +316,7 @@ def test_large_files_that_wait_decoded_leave_memory_free(side: int, gigabytes: f
 
 
 @pytest.mark.parametrize("together", [5, *slow(2)])
-@pytest.mark.parametrize("name", ["one size", "several sizes", "mosaic"])
+@pytest.mark.parametrize("name", ["several sizes", *slow("one size", "mosaic")])
 def test_batches_made_together_are_those_made_alone(
     name: str, together: int, painted: Folder, everywhere: None
 ) -> None:
@@ -342,7 +342,7 @@ def test_decoded_images_lie_where_the_kernel_reads_them(painted: Folder) -> None
 
 
 @pytest.mark.parametrize("name", ["several sizes", "mosaic"])
-@pytest.mark.parametrize("cache", [None, "device"])
+@pytest.mark.parametrize("cache", [None, *slow("device")])
 def test_a_batch_again(
     cache: Literal["device"] | None, name: str, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

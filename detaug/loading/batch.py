@@ -21,9 +21,9 @@ Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 class Batch:
     """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
 
-    images, boxes, labels and mask are on the loader's device; image_id, size, image_size and matrix stay on the CPU.
-    The tensors share memory with those of the batches that were made together with this one: keeping one image keeps
-    the memory of up to eight batches, and `torch.save` writes all of it. `clone` makes copies.
+    images, boxes, labels, mask and classes are on the loader's device; the other tensors stay on the CPU. They share
+    memory with those of the batches that were made together with this one: keeping one image keeps the memory of up to
+    eight batches, and `torch.save` writes all of it. `clone` makes copies.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> batch = next(iter(da.Loader(reader, da.presets.ssd300(), batch_size=4)))

@@ -153,7 +153,7 @@ class BatchStream:
     def _assemble(self, plan: BatchPlan, images: Tensor) -> Batch | None:
         """Build the batch, without stand-ins; None if it has no other images."""
         indices, params, targets = plan.indices, plan.params, plan.targets
-        targets.guard.wait(targets.boxes, targets.labels, targets.mask)
+        targets.wait()
         if not plan.wanted.all():
             wanted = np.flatnonzero(plan.wanted)
             if not len(wanted):
@@ -174,7 +174,7 @@ class BatchStream:
             matrix=targets.matrix,
             counts=targets.counts,
             params=params if self._planner.return_params else None,
-            classes=None if reader.classes is None else torch.from_numpy(reader.classes[indices]),
+            classes=targets.classes,
         )
 
     @contextmanager

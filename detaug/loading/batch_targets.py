@@ -25,8 +25,15 @@ class BatchTargets:
     counts: tuple[int, ...]
     size: Tensor
     matrix: Tensor
+    classes: Tensor | None
     guard: StreamGuard
-    """Guards `boxes`, `labels` and `mask`."""
+    """Guards what is on the device: `boxes`, `labels`, `mask` and `classes`."""
+
+    def wait(self) -> None:
+        """Let the current stream wait for what is on the device."""
+        self.guard.wait(self.boxes, self.labels, self.mask)
+        if self.classes is not None:
+            self.guard.wait(self.classes)
 
     def __getitem__(self, images: Ints) -> BatchTargets:
         """Select some of the images, padded to their own largest number of boxes."""
@@ -34,11 +41,12 @@ class BatchTargets:
         on_cpu, most = torch.from_numpy(images), max(counts, default=0)
         on_device = on_cpu.to(self.boxes.device)
         boxes, labels, mask = (each[on_device, :most] for each in (self.boxes, self.labels, self.mask))
-        return BatchTargets(boxes, labels, mask, counts, self.size[on_cpu], self.matrix[on_cpu], self.guard)
+        classes = None if self.classes is None else self.classes[on_device]
+        return BatchTargets(boxes, labels, mask, counts, self.size[on_cpu], self.matrix[on_cpu], classes, self.guard)
 
 
-def build_targets(views: Views, batches: list[slice], device: torch.device) -> list[BatchTargets]:
-    """Return the targets of batches that were planned together, each a slice of the views.
+def build_targets(views: Views, batches: list[slice], device: torch.device, classes: Ints | None) -> list[BatchTargets]:
+    """Return the targets of batches that were planned together, each a slice of the views and of `classes` (n,).
 
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
@@ -50,6 +58,7 @@ def build_targets(views: Views, batches: list[slice], device: torch.device) -> l
     shapes = list(zip(lengths, most.tolist(), strict=True))
     split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
     split_labels, split_mask = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
+    split_classes = [None] * len(batches) if classes is None else _split(to_device(classes, device), [*zip(lengths)])
     size = np.ascontiguousarray(views.size, np.int64)
     matrix = np.ascontiguousarray(views.to_output(), np.float32)
     guard = StreamGuard(device)
@@ -61,6 +70,7 @@ def build_targets(views: Views, batches: list[slice], device: torch.device) -> l
             counts=tuple(counts[batch].tolist()),
             size=torch.from_numpy(size[batch]),
             matrix=torch.from_numpy(matrix[batch]),
+            classes=split_classes[at],
             guard=guard,
         )
         for at, batch in enumerate(batches)

@@ -95,11 +95,12 @@ class Planner:
 
     def _split(self, epoch: int, first_step: int, batches: list[Ints], plan: Plan) -> list[BatchPlan]:
         """Split the plan of the images of all batches into plans of batches."""
-        sizes = self.reader.sizes[np.concatenate(batches)]
+        indices, classes = np.concatenate(batches), self.reader.classes
+        sizes, classes = self.reader.sizes[indices], None if classes is None else classes[indices]
         inputs, params = self.renderer.planned_inputs(plan, sizes), plan.drawn if self.return_params else ()
         slices = consecutive_slices([len(batch) for batch in batches])
         largest = np.maximum.reduceat(plan.views.size, [images.start for images in slices]).astype(int).tolist()
-        targets = build_targets(plan.views, slices, self.device)
+        targets = build_targets(plan.views, slices, self.device, classes)
         return [
             BatchPlan(
                 epoch=epoch,
