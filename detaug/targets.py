@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from detaug.loading.batch import Batch
+from detaug.loading.trainer_formats import center_and_size, real_rows
 from detaug.ops.arguments import check
 
 Weights = tuple[float, float, float, float]
@@ -47,10 +48,10 @@ def yolo(
             [0.0000, 3.0000, 0.2030, 0.4640, 0.4060, 0.6133]])
     """
     check("layout", layout, layout in ("cxcywh", "xyxy"), "'cxcywh' or 'xyxy'")
-    real = _real_rows(batch)
+    real = real_rows(batch.counts, batch.boxes.shape[1], batch.boxes.device)
     boxes = batch.boxes.flatten(0, 1)[real]
     if layout == "cxcywh":
-        boxes = _center_and_size(boxes)
+        boxes = center_and_size(boxes)
     if relative:
         height, width = batch.images.shape[-2:]
         boxes = boxes / boxes.new_tensor([width, height, width, height])
@@ -146,13 +147,6 @@ class _Inputs(NamedTuple):
     """(A, 4)."""
 
 
-def _real_rows(batch: Batch) -> Tensor:
-    """Return the positions of real boxes among N * M. Computed on the CPU: asking the device would wait for it."""
-    counts = torch.tensor(batch.counts)
-    rows = (torch.arange(batch.boxes.shape[1]) < counts[:, None]).flatten().nonzero()[:, 0]
-    return rows.to(batch.boxes.device)
-
-
 def _map_boxes(side: int, step: int, ratios: tuple[int, ...], scale: float, next_scale: float) -> Tensor:
     """Return (side * side * (2 + 2 * ratios), 4) XYXY pixels; sides are at most the image's, as in torchvision."""
     pairs = [(scale, scale), (sqrt(scale * next_scale),) * 2]
@@ -197,15 +191,9 @@ def _best_for_each_object(overlaps: Tensor, mask: Tensor) -> Tensor:
 def _matched(boxes: Tensor, labels: Tensor, default_boxes: Tensor, rows: Tensor, weights: Weights) -> Matched:
     """Return labels and offsets of the boxes at `rows` (N, A)."""
     some, at = rows >= 0, rows.clamp(min=0)
-    near = _center_and_size(boxes.gather(1, at[..., None].expand(-1, -1, 4)))
-    own = _center_and_size(default_boxes)
+    near = center_and_size(boxes.gather(1, at[..., None].expand(-1, -1, 4)))
+    own = center_and_size(default_boxes)
     moved = (near[..., :2] - own[:, :2]) / own[:, 2:]
     grown = (near[..., 2:] / own[:, 2:]).log()
     offsets = torch.cat([moved, grown], 2) * moved.new_tensor(weights)
     return Matched(labels.gather(1, at).where(some, 0), offsets.where(some[..., None], 0), rows)
-
-
-def _center_and_size(boxes: Tensor) -> Tensor:
-    """Convert XYXY to centre x, y, width, height."""
-    start, end = boxes.chunk(2, -1)
-    return torch.cat([(start + end) / 2, end - start], -1)

@@ -13,6 +13,14 @@ from torch import Tensor
 from detaug.boxes.views import invert
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import notebook_png
+from detaug.loading.trainer_formats import (
+    NestedTensor,
+    center_and_size,
+    padding_mask,
+    real_rows,
+    relative_to,
+    split_by_image,
+)
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 
@@ -83,6 +91,57 @@ class Batch:
             return targets
         return [{**target, "image_id": number} for target, number in zip(targets, self.image_id, strict=True)]
 
+    def as_detr(self, *, first_label: int = 1) -> tuple[NestedTensor, list[dict[str, Tensor]]]:
+        """Return images with their padding mask, and N targets, as the loaders of DETR and RF-DETR do.
+
+        The first is a pair: images (N, 3, H, W), and the mask (N, H, W) bool, True where padded. DETR's models take it
+        as it is. The targets have, on the batch's device:
+        `boxes` (M_i, 4) float32 cxcywh, relative to the image without padding; `area` (M_i,) float32, output pixels;
+        `labels` (M_i,) int64 from `first_label`: 1 for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64, 0;
+        `image_id` (1,); `size` and `orig_size` (2,): (height, width) of the image without padding, and of its source.
+        RT-DETR, D-FINE and DEIM take the images alone, labels from 0, and `orig_size` as (width, height).
+        Source: datasets/coco.py and util/misc.py of https://github.com/facebookresearch/detr.
+
+        >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+        >>> loader = da.Loader(reader, [da.Resize(240), da.Normalize()], batch_size=2, train=False)
+        >>> (images, mask), targets = next(iter(loader)).as_detr()
+        >>> print(tuple(images.shape), mask[:, 0].sum(1), targets[0]["size"])  # padded columns of each image
+        (2, 3, 256, 384) tensor([24, 24]) tensor([240, 360])
+        """
+        mask = padding_mask(self.images, self.image_size)
+        return NestedTensor(self.images, mask), self._coco_targets("labels", first_label, self.image_size)
+
+    def as_hf(self) -> dict[str, Any]:
+        """Return the inputs of detectors of Hugging Face's transformers: `model(**batch.as_hf())`.
+
+        `pixel_values` (N, 3, H, W); `pixel_mask` (N, H, W) int64, 0 where padded; `labels`: N targets as those of
+        `as_detr`, with `class_labels` from 0 instead of `labels`. Their `boxes` and `size` are relative to the padded
+        image, as those of transformers' image processors are since 4.37 (huggingface/transformers#28363). So the boxes
+        that a model predicts, times `size`, are in output pixels, which `to_source` takes.
+        """
+        padded_size = torch.tensor([self.images.shape[-2:]] * len(self))
+        return {
+            "pixel_values": self.images,
+            "pixel_mask": (~padding_mask(self.images, self.image_size)).long(),
+            "labels": self._coco_targets("class_labels", 0, padded_size),
+        }
+
+    def as_yolo(self) -> dict[str, Tensor]:
+        """Return the batch that Ultralytics' trainer and detection losses take: images, and a row for each of B boxes.
+
+        `img`: the images; `cls` (B, 1) float32: labels from 0; `bboxes` (B, 4) float32 cxcywh, relative to the padded
+        image; `batch_idx` (B,) float32: the position of the box's image. The trainer divides images by 255, so its
+        recipe ends without `Normalize`, or with `Normalize(dtype="uint8")`. A model that is called directly takes 0..1.
+        """
+        real = real_rows(self.counts, self.boxes.shape[1], self.boxes.device)
+        boxes = relative_to(center_and_size(self.boxes), torch.tensor([self.images.shape[-2:]]))
+        return {
+            "img": self.images,
+            "cls": self.labels.flatten()[real][:, None].float() - 1,
+            "bboxes": boxes.flatten(0, 1)[real],
+            "batch_idx": real.div(max(1, self.boxes.shape[1]), rounding_mode="floor").float(),
+        }
+
     def to_source(self, boxes: Boxes) -> Boxes:
         """Return boxes given in output pixels in source pixels, without clipping.
 
@@ -106,6 +165,20 @@ class Batch:
     def clone(self) -> Batch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
         return self._changed(Tensor.clone)
+
+    def _coco_targets(self, labels: str, first_label: int, size: Tensor) -> list[dict[str, Tensor]]:
+        """Return the targets of `as_detr`, relative to `size` (N, 2). `labels`: the name of the labels in them."""
+        boxes = center_and_size(self.boxes)
+        of_boxes = {
+            "boxes": relative_to(boxes, size),
+            labels: self.labels - 1 + first_label,
+            "area": boxes[..., 2:].prod(-1),
+            "iscrowd": torch.zeros_like(self.labels),
+        }
+        ids = None if self.image_id is None else self.image_id[:, None]
+        of_images = {"image_id": ids, "orig_size": self.size, "size": size}  # None: a DALI pipeline without this output
+        on_device = {name: each.to(self.boxes.device) for name, each in of_images.items() if each is not None}
+        return split_by_image(of_boxes, on_device, self.counts)
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
