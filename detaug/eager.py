@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from nvidia.dali import fn
 
 from detaug.boxes.views import Floats, Ints, Views, pad_arrays, start_offsets, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
 from detaug.gpu.fused_kernel import FusedKernel, kernel_for
+from detaug.loading.array_pipeline import ArrayPipeline
 from detaug.loading.devices import resolve_device
-from detaug.loading.pipeline import PipelineWorker
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Arrays, Node, Op
+from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import Plan, Recipe, make_rendering_recipe
 
 Array = NDArray[Any]
@@ -124,11 +123,9 @@ class Samples:
         """Return N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
         if kernel := kernel_for(self._recipe, self.device):
             return self._render(kernel)
-        worker = PipelineWorker(self._graph, len(self), 1, self.device)
-        worker.start({"image": list(self.source_images), **self.plan.inputs})
-        on_cpu = worker.finish()[0].as_cpu()
-        images = [np.array(on_cpu.at(at)) for at in range(len(self))]
-        worker.close()
+        pipeline = ArrayPipeline(self._recipe, len(self), self.device)
+        images = pipeline.run(self.source_images, self.plan.inputs)
+        pipeline.close()
         return images
 
     def _render(self, kernel: FusedKernel) -> list[Array]:
@@ -160,10 +157,6 @@ class Samples:
         most = max(len(labels) for labels in self.source_labels)
         boxes = pad_arrays(self.source_boxes, most, 0) / np.tile(size[:, ::-1], 2)[:, None]
         return whole_images(boxes, pad_arrays(self.source_labels, most, -1), size)
-
-    def _graph(self) -> list[Node]:
-        image = fn.external_source(name="image", layout="HWC")
-        return [self._recipe.dali_graph(image.gpu() if self.device.type == "cuda" else image)]
 
 
 def _boxes(at: int, given: ArrayLike) -> Floats:

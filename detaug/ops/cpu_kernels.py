@@ -40,13 +40,20 @@ def apply_kernels(
     nodes = [node for _, inputs in kernels for node in inputs.values()]
 
     def sample(pixels: Array, *planned: Array) -> Array:
-        tensor, values = torch.from_numpy(pixels).permute(2, 0, 1), iter(planned)
-        for (kernel, _), own in zip(kernels, names, strict=True):
-            tensor = kernel(tensor, **{name: next(values) for name in own})
-        result = tensor if as_is else tensor.to(torch.uint8)
+        values = iter(planned)
+        fed = [(kernel, {name: next(values) for name in own}) for (kernel, _), own in zip(kernels, names, strict=True)]
+        result = run_kernels(pixels, fed, as_is=as_is)
         return np.asarray((result.permute(1, 2, 0) if layout == "HWC" else result).contiguous().numpy())
 
     return fn.python_function(image, *nodes, function=_on_threads(sample), batch_processing=True, output_layouts=layout)
+
+
+def run_kernels(pixels: Array, kernels: Sequence[tuple[CpuKernel, dict[str, Array]]], *, as_is: bool = False) -> Tensor:
+    """Return an image (H, W, 3) as (3, H, W) after all kernels, each with its inputs; `as_is`: see `apply_kernels`."""
+    image = torch.from_numpy(pixels).permute(2, 0, 1)
+    for kernel, inputs in kernels:
+        image = kernel(image, **inputs)
+    return image if as_is else image.to(torch.uint8)
 
 
 def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:

@@ -164,6 +164,13 @@ class Recipe:
             views = after
         return tuple(step for step in steps if step.op.stage != "view" and _changes_pixels(step.op))
 
+    @cached_property
+    def cpu_kernels(self) -> tuple[tuple[CpuKernel, dict[str, str]], ...] | None:
+        """Return the CPU kernel of each pixel step with the names of its inputs; None if a step has no kernel."""
+        kernels = [(_cpu_kernel(step), step.inputs) for step in self.pixel_steps]
+        found = tuple((kernel, inputs) for kernel, inputs in kernels if kernel)
+        return found if len(found) == len(kernels) else None
+
     @property
     def input_names(self) -> tuple[str, ...]:
         """Return the names of the graph's inputs, which are keys of `Plan.inputs`."""
@@ -259,7 +266,7 @@ def _apply_cpu_kernels(image: Node, steps: list[_FedStep]) -> Node:
     return apply_kernels(image, kernels, last.output_layout, as_is=last.stage == "output")
 
 
-def _cpu_kernel(step: _FedStep) -> CpuKernel | None:
+def _cpu_kernel(step: PixelStep | _FedStep) -> CpuKernel | None:
     """Return the CPU kernel of a step, if it has one. Its errors name the op."""
     with name_op_in_errors(step.label, "cpu_kernel"):
         kernel = step.op.cpu_kernel(step.views)

@@ -1,0 +1,86 @@
+"""`Compose`: a recipe for one image at a time, as the transform of a `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from detaug.boxes.views import Floats, Views, whole_images
+from detaug.compose.images import like_image, read_image
+from detaug.compose.rendering import ImageRenderer
+from detaug.compose.targets import Target, like_target, read_boxes
+from detaug.converters.findings.errors import InputError
+from detaug.ops.arguments import check, is_whole
+from detaug.ops.op import Op
+from detaug.ops.recipe import Recipe, make_rendering_recipe
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Runs a recipe on one image and its target on the CPU, for a `torch.utils.data.Dataset`.
+
+    `ops`: a recipe; a `Resize` is not needed. Ops that combine images of a batch, such as `Mosaic`, are refused.
+    `seed`: None draws from torch's global generator, so that `torch.manual_seed` repeats, and each worker of a
+    `DataLoader` draws other numbers. A number draws the same in each call, and the same as `da.batch` with this seed.
+
+    The image is a PIL image (RGB), an array (H, W, 3), or a tensor or tv_tensors.Image (3, H, W), uint8 or floats in
+    0..1. It comes back as what it was; after `Normalize` it is a tensor (3, H, W). Pixels are computed in 256 levels.
+    The target is a dict for torchvision's detectors: `boxes` (M, 4) XYXY pixels, or BoundingBoxes in their format, and
+    `labels`. Other entries with a row for each box, such as `area`, `iscrowd` or track ids, lose the rows of dropped
+    boxes; their values stay. All others stay; so do `image_id`, `size` and `orig_size`. Raises InputError for images
+    and targets of another shape or type, for boxes outside of the image, and for masks and keypoints.
+
+    >>> transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((300, 300))])
+    >>> image = np.zeros((100, 200, 3), np.uint8)
+    >>> target = {"boxes": torch.tensor([[20.0, 10, 60, 50]]), "labels": torch.tensor([3]), "image_id": 7}
+    >>> image, target = transform(image, target)
+    >>> print(image.shape, target)
+    (300, 300, 3) {'boxes': tensor([[210.,  30., 270., 150.]]), 'labels': tensor([3]), 'image_id': 7}
+    """
+
+    ops: Sequence[Op]
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        known = self.seed is None or is_whole(self.seed, 0)
+        check("seed", self.seed, known, "None, or a whole number of at least 0: the same one gives the same draws")
+        if op := self._recipe.mixing_op:
+            name = type(op).__name__
+            raise InputError(f"{name} combines images of a batch, and Compose has one: use a Loader, or da.batch")
+
+    def __call__(self, image: Any, target: Target) -> tuple[Any, Target]:
+        """Return the image and its target after the ops."""
+        pixels = read_image(image)
+        size = pixels.shape[0], pixels.shape[1]
+        plan = self._recipe.plan(_view(read_boxes(target, size), size), np.random.default_rng(self._next_seed()))
+        rendered = self._renderer.render(pixels, plan)
+        boxes, numbers, _ = plan.views.packed()
+        height, width = rendered.shape[1:]
+        changed = like_target(target, boxes[0] + 0.0, numbers[0] - 1, (height, width))  # -0.0 + 0.0 is 0.0
+        return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to this process, for workers that are spawned."""
+        return {"ops": self.ops, "seed": self.seed}
+
+    @cached_property
+    def _recipe(self) -> Recipe:
+        return make_rendering_recipe(self.ops)
+
+    @cached_property
+    def _renderer(self) -> ImageRenderer:
+        return ImageRenderer(self._recipe)
+
+    def _next_seed(self) -> int:
+        return int(torch.randint(2**63 - 1, ())) if self.seed is None else self.seed
+
+
+def _view(boxes: Floats, size: tuple[int, int]) -> Views:
+    """Return the view of one image. Its boxes, (M, 4) XYXY pixels, have their numbers, 1..M, as labels."""
+    sides = np.array(size, np.float64)
+    return whole_images((boxes / np.tile(sides[::-1], 2))[None], np.arange(1, len(boxes) + 1)[None], sides[None])

@@ -1,0 +1,366 @@
+"""One image at a time: the same as in batches, for each kind of image and target that data sets have."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from painted import RESAMPLED, SIZE, paint, random_boxes, read_box
+from painted_files import Folder
+from PIL import Image
+from reference import import_torchvision
+from torch.utils.data import DataLoader, Dataset
+
+import detaug as da
+
+GEOMETRY = [da.RandomIoUCrop(), da.RandomHorizontalFlip()]
+RECIPES = {
+    "kernels": [*da.presets.ssd300()],
+    "own size": [da.RandomZoomOut(p=1), *GEOMETRY],
+    "padded": [da.Resize((200, 300), letterbox="center"), da.ColorJitter(brightness=0.5)],
+    "in a pipeline": [da.RandomRotation(20), da.Resize((150, 200)), da.GaussianBlur(p=1), da.RandomErasing(p=1)],
+    "pipeline, then normalised": [*GEOMETRY, da.Resize((150, 200)), da.GaussianBlur(p=1), da.Normalize()],
+    "channels last": [da.Resize((100, 150)), da.Normalize(memory_format="channels_last")],
+    "bytes": [da.Resize((100, 150)), da.Normalize(dtype="uint8")],
+}
+
+
+def example(seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    boxes = random_boxes(np.random.default_rng(seed), SIZE, 24)
+    noise = np.random.default_rng(seed).integers(0, 60, (*SIZE, 3), dtype=np.uint8)
+    return np.maximum(paint(SIZE, boxes), noise), boxes
+
+
+def target_of(boxes: NDArray[Any], **more: Any) -> dict[str, Any]:
+    return {"boxes": torch.tensor(boxes, dtype=torch.float32), "labels": torch.arange(1, len(boxes) + 1), **more}
+
+
+@pytest.fixture
+def v2() -> Any:
+    """Return torchvision.transforms.v2."""
+    try:
+        import_torchvision()
+        return import_module("torchvision.transforms.v2")
+    except ImportError as error:
+        pytest.skip(f"torchvision cannot be imported: {error}")
+
+
+@pytest.fixture
+def tv_tensors(v2: Any) -> Any:
+    return import_module("torchvision.tv_tensors")
+
+
+# ------------------------------------------------------------------------------------------------ results
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_seed_gives_what_it_gives_in_a_batch(name: str) -> None:
+    image, boxes = example()
+    for seed in range(3):
+        samples = da.batch([image], [boxes], [[1, 2, 3]], seed=seed).then(*RECIPES[name])
+        result, target = da.Compose(RECIPES[name], seed=seed)(image, target_of(boxes))
+        expected = torch.from_numpy(samples.images[0])
+        if "Normalize" in repr(RECIPES[name]):
+            expected = expected.permute(2, 0, 1) if name == "channels last" else expected
+        else:
+            result = torch.from_numpy(result)
+        assert result.dtype == expected.dtype
+        assert torch.equal(result, expected)
+        assert np.abs(target["boxes"].numpy() - samples.boxes[0]).max(initial=0) < 1e-4
+        assert target["labels"].tolist() == samples.labels[0].tolist()
+
+
+def test_results_are_those_of_the_loader(painted: Folder) -> None:
+    ops = [da.RandomHorizontalFlip(p=1), da.RandomZoomOut(p=0), da.Resize((90, 120)), da.Normalize()]
+    reader = da.CocoReader(*painted)
+    batch = next(iter(da.Loader(reader, ops, 21, train=False, device="cpu")))
+    assert batch.counts[-1] == 0
+    transform = da.Compose(ops)
+    for at, expected in enumerate(batch.targets()):
+        image = Image.open(painted[0] / f"{at:02}.png")
+        wide, tall = image.size
+        sides = torch.tensor([wide / 120, tall / 90] * 2)
+        unflipped = torch.stack([120 - expected["boxes"][:, 2], expected["boxes"][:, 1]], 1)
+        unflipped = torch.cat([unflipped, 120 - expected["boxes"][:, :1], expected["boxes"][:, 3:]], 1)
+        result, target = transform(image, {"boxes": unflipped * sides, "labels": expected["labels"]})
+        assert torch.equal(result, batch.images[at])
+        assert torch.allclose(target["boxes"], expected["boxes"], atol=1e-4)
+
+
+def test_boxes_lie_on_the_painted_pixels() -> None:
+    transform = da.Compose([*GEOMETRY, da.Resize((200, 300))])
+    torch.manual_seed(0)
+    for seed in range(20):
+        boxes = random_boxes(np.random.default_rng(seed), SIZE, 40)
+        image, target = transform(paint(SIZE, boxes), target_of(boxes))
+        for box, label in zip(target["boxes"].numpy(), target["labels"].tolist(), strict=True):
+            assert np.abs(read_box(image[:, :, label - 1].astype(float)) - box).max() <= RESAMPLED
+
+
+# ------------------------------------------------------------------------------------------------ kinds of images
+
+
+def to_tensor(image: NDArray[np.uint8]) -> torch.Tensor:
+    return torch.from_numpy(image).permute(2, 0, 1)
+
+
+KINDS: dict[str, tuple[Callable[[NDArray[np.uint8]], Any], float]] = {
+    "PIL": (Image.fromarray, 1),
+    "array": (np.ascontiguousarray, 1),
+    "array, other strides": (np.asfortranarray, 1),
+    "float32": (lambda image: image.astype(np.float32) / 255, 255),
+    "float64": (lambda image: image.astype(np.float64) / 255, 255),
+    "tensor": (to_tensor, 1),
+    "tensor, float32": (lambda image: to_tensor(image).float() / 255, 255),
+    "tensor, float16": (lambda image: to_tensor(image).half() / 255, 255),
+}
+"""How to make an image of each kind, and what its values are to be multiplied with for 0..255."""
+
+
+def assert_same_kind(given: Any, result: Any, white: float, expected: NDArray[np.uint8]) -> None:
+    assert type(result) is type(given)
+    assert getattr(result, "dtype", None) == getattr(given, "dtype", None)
+    pixels = result.permute(1, 2, 0).numpy() if isinstance(result, torch.Tensor) else np.array(result)
+    assert np.abs(pixels.astype(float) * white - expected).max() <= (0 if white == 1 else 0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_comes_back_as_what_it_was(kind: str) -> None:
+    image, boxes = example()
+    make, white = KINDS[kind]
+    transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((90, 120))])
+    expected, _ = transform(image, target_of(boxes))
+    given = make(image)
+    result, _ = transform(given, target_of(boxes))
+    assert_same_kind(given, result, white, expected)
+    assert_same_kind(given, given, white, image)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_normalised_images_are_tensors(kind: str) -> None:
+    image, boxes = example()
+    expected, _ = da.Compose([da.Resize((90, 120))])(image, target_of(boxes))
+    transform = da.Compose([da.Resize((90, 120)), da.Normalize((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))])
+    result, _ = transform(KINDS[kind][0](image), target_of(boxes))
+    assert type(result) is torch.Tensor
+    assert (result - (to_tensor(expected) / 255 - 0.5) / 0.2).abs().max() < 1e-4
+
+
+@pytest.mark.slow
+def test_an_image_of_torchvision_stays_one(tv_tensors: Any) -> None:
+    image, boxes = example()
+    plain = da.Compose([da.Resize((90, 120))])
+    expected, _ = plain(image, target_of(boxes))
+    for given, white in ((tv_tensors.Image(to_tensor(image)), 1), (tv_tensors.Image(to_tensor(image) / 255), 255)):
+        result, _ = plain(given, target_of(boxes))
+        assert_same_kind(given, result, white, expected)
+        normalised, _ = da.Compose([da.Resize((90, 120)), da.Normalize()])(given, target_of(boxes))
+        assert (type(normalised), normalised.dtype) == (tv_tensors.Image, torch.float32)
+
+
+# ------------------------------------------------------------------------------------------------ targets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["XYXY", "XYWH", "CXCYWH"])
+def test_bounding_boxes_keep_their_format(form: str, tv_tensors: Any, v2: Any) -> None:
+    image, boxes = example()
+    given = tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=SIZE, dtype=torch.float32)
+    transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((90, 120))])
+    _, plain = transform(image, target_of(boxes))
+    converted = v2.functional.convert_bounding_box_format(given, new_format=tv_tensors.BoundingBoxFormat[form])
+    _, target = transform(image, {"boxes": converted, "labels": torch.ones(3)})
+    result = target["boxes"]
+    assert isinstance(result, tv_tensors.BoundingBoxes)
+    assert (result.format.value, result.canvas_size) == (form, (90, 120))
+    back = v2.functional.convert_bounding_box_format(result, new_format=tv_tensors.BoundingBoxFormat.XYXY)
+    assert torch.allclose(back.as_subclass(torch.Tensor), plain["boxes"], atol=1e-4)
+
+
+def test_entries_with_a_row_for_each_box_lose_those_of_dropped_boxes() -> None:
+    boxes = np.array([[0, 0, 20, 20], [90, 60, 110, 80], [180, 130, 200, 150]])  # the second is in the middle
+    given = target_of(
+        boxes,
+        area=torch.tensor([1.0, 2.0, 3.0]),
+        iscrowd=np.array([0, 1, 0]),
+        names=["a", "b", "c"],
+        corners=torch.arange(24).view(3, 8),
+        image_id=torch.tensor([7, 8, 9]),
+        orig_size=[1, 2, 3],
+        file_name="abc",
+        camera=torch.tensor([1.0, 2.0]),
+        weather=None,
+    )
+    image = np.zeros((150, 200, 3), np.uint8)
+    _, target = da.Compose([da.CenterCrop((60, 60))])(image, given)
+    kept = {name: np.asarray(target[name]).tolist() for name in ("labels", "area", "iscrowd", "names", "corners")}
+    assert kept == {"labels": [2], "area": [2], "iscrowd": [1], "names": ["b"], "corners": [list(range(8, 16))]}
+    for name in ("image_id", "orig_size", "file_name", "camera", "weather"):
+        assert target[name] is given[name]
+    assert list(target) == list(given)
+    assert len(given["labels"]) == len(given["names"]) == 3
+
+
+def test_labels_may_be_any() -> None:
+    image, boxes = example()
+    for labels in (torch.tensor([0, -5, 91]), np.array(["a", "b", "c"]), ["a", "b", "c"]):
+        _, target = da.Compose([da.Resize((90, 120))])(image, {"boxes": boxes, "labels": labels})
+        assert type(target["labels"]) is type(labels)
+        assert list(target["labels"]) == list(labels)
+        assert target["boxes"].dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["kernels", "in a pipeline"])
+def test_images_without_boxes(name: str) -> None:
+    image, _ = example()
+    for empty in (torch.zeros(0, 4), torch.zeros(0), np.zeros((0, 4), np.float32)):
+        _, target = da.Compose(RECIPES[name])(image, {"boxes": empty, "labels": torch.zeros(0, dtype=torch.int64)})
+        assert (tuple(target["boxes"].shape), target["boxes"].dtype) == ((0, 4), empty.dtype)
+        assert target["labels"].shape == (0,)
+
+
+# ------------------------------------------------------------------------------------------------ randomness
+
+
+class Examples(Dataset):
+    """Twelve times the same image; an item is its boxes and pixels as one tensor."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, _: int) -> torch.Tensor:
+        image, boxes = example()
+        image, target = self.transform(image, target_of(boxes))
+        return torch.cat([target["boxes"].sum()[None], torch.from_numpy(image).float().flatten()])
+
+
+RANDOM = [da.RandomCrop((60, 60)), da.Resize((30, 30)), da.GaussianBlur(p=1)]
+"""It needs DALI, in each worker."""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchs_seed_decides_in_every_worker(workers: int) -> None:
+    transform = da.Compose(RANDOM)
+    transform(example()[0], target_of(example()[1]))  # the parent has a pipeline of its own
+    loader = DataLoader(Examples(transform), batch_size=3, num_workers=workers, timeout=60 * workers)
+
+    def epoch(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return torch.cat(list(loader))
+
+    first = epoch(0)
+    assert torch.equal(first, epoch(0))
+    assert not torch.equal(first, epoch(1))
+    assert len(first.unique(dim=0)) >= 11  # two of twelve crops may be the same
+
+
+def test_a_seed_repeats_in_each_call() -> None:
+    transform = da.Compose(RANDOM, seed=3)
+    first, second = (Examples(transform)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, Examples(da.Compose(RANDOM, seed=4))[0])
+
+
+def test_it_can_be_sent_to_a_worker_that_is_spawned() -> None:
+    transform = da.Compose(RANDOM, seed=3)
+    expected = Examples(transform)[0]
+    copy = pickle.loads(pickle.dumps(transform))
+    assert copy == transform
+    assert torch.equal(Examples(copy)[0], expected)
+
+
+# ------------------------------------------------------------------------------------------------ errors
+
+IMAGE, BOXES = np.zeros((60, 80, 3), np.uint8), torch.tensor([[10.0, 10, 20, 20]])
+GOOD = {"boxes": BOXES, "labels": torch.tensor([1])}
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (Image.new("L", (8, 8)), r"mode RGB, got L: give image\.convert\('RGB'\)"),
+        (IMAGE[..., 0], r"must be \(H, W, 3\), uint8 or floats in 0\.\.1, got \(60, 80\) uint8"),
+        (IMAGE.astype(np.int64), r"got \(60, 80, 3\) int64"),
+        (IMAGE[:0], r"got \(0, 80, 3\) uint8"),
+        (torch.from_numpy(IMAGE), r"must be \(3, H, W\), uint8 or floats in 0\.\.1, got \(60, 80, 3\) uint8"),
+        (torch.zeros(1, 3, 8, 8), r"got \(1, 3, 8, 8\) float32"),
+        (IMAGE + np.float32(100), r"must be in 0\.\.1, got 100\.\.100: divide by 255, or give uint8"),
+        (np.full((4, 4, 3), np.nan), r"must be in 0\.\.1, got nan\.\.nan"),
+    ],
+)
+def test_wrong_images_are_refused(image: Any, message: str) -> None:
+    with pytest.raises(da.InputError, match=message):
+        da.Compose([da.Resize((30, 30))])(image, GOOD)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({}, "the target must have boxes and labels, got no boxes and no labels"),
+        ({"boxes": BOXES}, "got no labels"),
+        ({**GOOD, "boxes": [[1, 2, 3, 4]]}, r"target\['boxes'\] must be a tensor or an array, got list"),
+        ({**GOOD, "boxes": torch.zeros(1, 5)}, r"must be \(M, 4\), got shape \(1, 5\)"),
+        ({**GOOD, "boxes": BOXES[0]}, r"must be \(M, 4\), got shape \(4,\)"),
+        (
+            {**GOOD, "labels": torch.tensor([1, 2])},
+            r"target\['labels'\] must hold one label for each of 1 boxes, got 2",
+        ),
+        (
+            {**GOOD, "boxes": torch.tensor([[10.0, 10, 81, 20]])},
+            r"\['boxes'\]\[0\] must lie in the image of 80 x 60 .* got XYXY \[10\.0, 10\.0, 81\.0, 20\.0\]",
+        ),
+        ({**GOOD, "boxes": torch.tensor([[20.0, 10, 10, 20]])}, "x0 <= x1"),
+        ({**GOOD, "boxes": torch.full((1, 4), torch.nan)}, "must lie in the image"),
+        ({**GOOD, "masks": torch.zeros(1, 60, 80)}, r"target\['masks'\] .* Compose moves boxes only"),
+        ({**GOOD, "keypoints": torch.zeros(1, 17, 3)}, r"target\['keypoints'\] .* Compose moves boxes only"),
+    ],
+)
+def test_wrong_targets_are_refused(target: Any, message: str) -> None:
+    with pytest.raises(da.InputError, match=message):
+        da.Compose([da.Resize((30, 30))])(IMAGE, target)
+
+
+@pytest.mark.slow
+def test_bounding_boxes_of_another_image_and_rotated_ones_are_refused(tv_tensors: Any) -> None:
+    transform = da.Compose([da.Resize((30, 30))])
+    wrong = tv_tensors.BoundingBoxes(BOXES, format="XYXY", canvas_size=(80, 60))
+    with pytest.raises(
+        da.InputError, match=r"canvas_size .* must be the size of the image, \(60, 80\), got \(80, 60\)"
+    ):
+        transform(IMAGE, {**GOOD, "boxes": wrong})
+    turned = tv_tensors.BoundingBoxes(torch.zeros(1, 5), format="XYWHR", canvas_size=(60, 80))
+    with pytest.raises(da.InputError, match="must be XYXY, XYWH or CXCYWH, got XYWHR"):
+        transform(IMAGE, {**GOOD, "boxes": turned})
+    with pytest.raises(da.InputError, match=r"target\['regions'\] .* Compose moves boxes only"):
+        transform(IMAGE, {**GOOD, "regions": tv_tensors.Mask(torch.zeros(1, 60, 80))})
+
+
+def test_boxes_outside_by_rounding_are_clipped() -> None:
+    _, target = da.Compose([da.Resize((60, 80))])(IMAGE, {**GOOD, "boxes": torch.tensor([[-1e-3, 10, 80.001, 20]])})
+    assert target["boxes"].tolist() == [[0, 10, 80, 20]]
+
+
+def test_other_objects_are_no_images_or_targets() -> None:
+    transform = da.Compose([da.Resize((30, 30))])
+    with pytest.raises(TypeError, match=r"the image must be a PIL image, an array .* got str"):
+        transform("image.jpg", GOOD)
+    with pytest.raises(TypeError, match="the target must be a dict with boxes and labels, got Tensor"):
+        transform(IMAGE, BOXES)  # type: ignore[arg-type]
+
+
+def test_wrong_recipes_are_refused_at_once() -> None:
+    with pytest.raises(da.InputError, match="Mosaic combines images of a batch, and Compose has one: use a Loader"):
+        da.Compose(da.presets.yolo640())
+    with pytest.raises(da.InputError, match="seed must be None, or a whole number of at least 0"):
+        da.Compose([da.Resize((30, 30))], seed=-1)
+    with pytest.raises(TypeError, match="a recipe is a list of ops"):
+        da.Compose(da.Resize((30, 30)))  # type: ignore[arg-type]
