@@ -29,9 +29,10 @@ from shard_files import example_class, masked_crc
 from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
 
 from detaug.converters import InputError, pack_coco
+from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.files.threads import map_ahead
 from detaug.converters.shards import pack, write_sample
-from detaug.converters.shards.pack import Format, parse_size
+from detaug.converters.shards.pack import Format
 from detaug.converters.shards.write_sample import sample_key
 
 FORMATS: list[Format] = ["webdataset", "tfrecord"]
@@ -373,13 +374,13 @@ def test_names_that_are_not_utf8_come_back(tmp_path: Path, shard_format: Format)
     [("256MB", 256_000_000), ("1GB", 10**9), ("64MiB", 64 << 20), ("1.5 kB", 1500), ("1000", 1000), (7, 7)],
 )
 def test_sizes(text: str | int, number: int) -> None:
-    assert parse_size(text) == number
+    assert parse_size("shard_size", text) == number
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "12 parsecs", "MB", "1e6", "256M", "0.1", "1_000", "nan"])
 def test_sizes_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="shard_size must be bytes such as 256MB"):
-        parse_size(text)
+        parse_size("shard_size", text)
 
 
 @pytest.mark.parametrize("limit", [1, 30_000, 47_000, 60_000, 10**9])

@@ -65,12 +65,17 @@ def save_columns(path: Path, key: str, columns: Columns) -> None:
 def cache_file(path: Path) -> Path:
     """Return where the columns of the json at `path` are saved. Raises OSError where the user has no cache folder."""
     name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=16).hexdigest()
+    return cache_root() / "annotations" / f"{name}.npz"
+
+
+def cache_root() -> Path:
+    """Return ~/.cache/detaug or $XDG_CACHE_HOME/detaug. Raises OSError where the user has no cache folder."""
     folder = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(folder):  # the specification: ignore a relative one
         folder = os.path.expanduser("~/.cache")
     if not os.path.isabs(folder):
         raise FileNotFoundError(errno.ENOENT, "the user has no home folder", folder)
-    return Path(folder, "detaug", "annotations", f"{name}.npz")
+    return Path(folder, "detaug")
 
 
 def _remove_oldest(folder: Path) -> None:

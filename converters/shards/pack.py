@@ -19,11 +19,12 @@ from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import replacing
+from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.image_headers import ImageError, read_image_header
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.threads import map_ahead
-from detaug.converters.findings.errors import ConversionError, InputError
+from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.findings.text import counted
 from detaug.converters.shards.layout import Layout, Shard, image_extension
@@ -56,7 +57,6 @@ from detaug.converters.shards.write_tfrecord import TFRECORD
 Format = Literal["webdataset", "tfrecord"]
 
 _FORMATS: Mapping[str, ShardFormat] = {"webdataset": TAR, "tfrecord": TFRECORD}
-_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _THREADS = 2  # one lays out the next shard meanwhile; copying to the disk waits for the system, not for Python
 _Place = dict[str, str | int]
 """shard, offset, length: where an image lies (decision 13)."""
@@ -107,7 +107,7 @@ def pack_coco(
     """
     check_choice("format", format, Format)
     check_choice("on_error", on_error, OnError)
-    limit = parse_size(shard_size)
+    limit = parse_size("shard_size", shard_size)
     source, image_folder, folder = Path(annotations), Path(images), Path(output)
     paths = _check_paths(source, image_folder, folder, report)
     if format == "tfrecord":
@@ -128,15 +128,6 @@ def pack_coco(
         report=paths.get("report"),
         next_step=f'load it: da.CocoReader("{folder}", "{folder / source.stem}.json")',
     )
-
-
-def parse_size(size: str | int) -> int:
-    """Return a number of bytes from 256MB, 64MiB, 1.5GB or a number. Raises InputError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(size).strip().lower())
-    unit = _UNITS.get(found[2]) if found else None
-    if found is None or unit is None or float(found[1]) * unit < 1:
-        raise InputError(f"shard_size must be bytes such as 256MB, 1GB, 64MiB or 1000000, got {size!r}")
-    return int(float(found[1]) * unit)
 
 
 def _check_paths(source: Path, images: Path, folder: Path, report: PathLike | None) -> dict[str, Path]:

@@ -18,28 +18,13 @@ from detaug.converters.findings.errors import InputError
 from detaug.loading.decoding import decoded, inputs
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.ops.dali_internals import is_of_device, reason_of
-from detaug.sources.source import Source
+from detaug.sources.source import DataError, Source
 
 _FILE_OPERATORS = ("fn.io.file.read", "fn.peek_image_shape", "fn.reshape", "fn.decoders.image")
 """The operators of `decoded`: where they fail, a file may be at fault."""
 
 BadFiles = dict[int, str]
 """The reason why each unusable image is unusable, with its path, by the image's index in the source."""
-
-
-class DataError(InputError):
-    """An image that cannot be used, found in the middle of an epoch. The message names the file and the remedy.
-
-    >>> import shutil
-    >>> from pathlib import Path
-    >>> folder = Path(shutil.copytree("demo/VOC/JPEGImages", "broken"))
-    >>> _ = (folder / "000001.jpg").write_bytes(b"no JPEG")
-    >>> loader = da.Loader(da.CocoReader(folder, "train.json"), da.presets.evaluation((300, 300)), 8, train=False)
-    >>> next(iter(loader))
-    Traceback (most recent call last):
-        ...
-    detaug.loading.bad_files.DataError: .../broken/000001.jpg: does not decode (cannot identify ...); detaug check ...
-    """
 
 
 class BadFilesFound(Exception):
@@ -59,7 +44,7 @@ class SkippedImages:
 
     def __init__(self, reader: Source, images: Ints, *, skip: bool, max_skipped: float) -> None:
         """Skip the missing ones of `images`, those of the shard. Raises AnnotationError if none may be skipped."""
-        self._reader, self._images, self._skip, self._max_skipped = reader, len(images), skip, max_skipped
+        self._reader, self._images, self._skip, self._max_skipped = reader, images, skip, max_skipped
         self._indices: dict[int, None] = {}
         self._found_by_cache: dict[int, None] = {}
         self._refused = BadFiles()
@@ -90,8 +75,8 @@ class SkippedImages:
             self._refused |= files
             return
         self._indices |= dict.fromkeys(files)
-        if len(self._indices) > self._max_skipped * self._images:
-            lost = f"{len(self._indices)} of {self._images} images cannot be used"
+        if len(self._indices) > self._max_skipped * len(self._images):
+            lost = f"{len(self._indices)} of {len(self._images)} images cannot be used"
             limit = f"more than max_skipped={self._max_skipped}"
             raise DataError(f"{lost}, {limit}, the last: {first_three(files)}; {self._reader.remedy}")
         for reason in files.values():
@@ -127,14 +112,23 @@ class SkippedImages:
             raise InputError(f"this state skipped {len(indices)} images; give the loader on_error='skip' too")
 
     def restore(self, indices: Iterable[int]) -> None:
-        """Skip the images of a saved state, and those that are missing or not in the cache."""
-        self._indices = dict.fromkeys([*indices, *self._missing, *self._found_by_cache])
+        """Skip those of the shard that a saved state skipped, and those that are missing or not in the cache."""
+        own = np.array([*indices], np.int64)
+        own = own[np.isin(own, self._images)]
+        self._indices = dict.fromkeys([*own.tolist(), *self._missing, *self._found_by_cache])
 
 
 def files_behind(error: Exception, reader: Source, indices: Ints, device: torch.device) -> BadFiles:
     """Return the files that made a pipeline fail. Raises `error` itself if no file is at fault (decision 14)."""
     indices = np.unique(indices)
     if _is_of_files(error) and (found := _unreadable(reader, indices) or _undecodable(reader, indices, device)):
+        return found
+    raise error
+
+
+def unreadable_files(error: OSError, reader: Source, indices: Ints) -> BadFiles:
+    """Return the files that a source cannot read. Raises `error` itself if it can read them all now."""
+    if found := _unreadable(reader, np.unique(indices)):
         return found
     raise error
 
@@ -154,10 +148,14 @@ def _unreadable(reader: Source, indices: Ints) -> BadFiles:
 def _why_unreadable(reader: Source, index: int) -> str | None:
     path = reader.path(index)
     try:
-        with Image.open(BytesIO(reader.read(index))) as image:
-            image.load()
+        content = reader.read(index)
     except FileNotFoundError:
         return f"{path} does not exist any more"
+    except OSError as failure:
+        return f"{path} cannot be read ({failure.strerror or failure})"
+    try:
+        with Image.open(BytesIO(content)) as image:
+            image.load()
     except UnidentifiedImageError:
         return f"{path}: does not decode (cannot identify image file)"
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as failure:

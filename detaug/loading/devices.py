@@ -68,3 +68,13 @@ def resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     if not 0 <= rank < world:
         raise InputError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
     return rank, world
+
+
+def ranks_of_machine(shard: tuple[int, int]) -> range:
+    """Return the shards whose processes run on this machine: by torchrun's LOCAL_RANK, else only `shard`'s own."""
+    rank, world = shard
+    local, count = (os.environ.get(name, "") for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    if shard != rank_and_world() or not (local.isdecimal() and count.isdecimal()):
+        return range(rank, rank + 1)
+    first = max(0, rank - int(local))
+    return range(first, min(first + int(count), world))

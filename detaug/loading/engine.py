@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from detaug.loading.bad_files import BadFilesFound, files_behind
+from detaug.loading.bad_files import BadFilesFound, files_behind, unreadable_files
 from detaug.loading.pipeline import DALI_ERRORS, NoPipeline, PipelineWorker, Worker
 from detaug.loading.renderers import Job, Renderer
 from detaug.loading.settings import Settings
@@ -59,9 +59,9 @@ class Engine:
             worker.close()
 
     def start(self, job: Job) -> None:
-        """Give a job to the next free pipeline."""
+        """Give a job to the next free pipeline. Raises BadFilesFound for files that cannot be read."""
         worker = self._free[0]
-        worker.start(job.inputs())
+        self._start(worker, job)
         self._free.popleft()
         self._in_flight.append(InFlight(job, worker))
 
@@ -91,12 +91,19 @@ class Engine:
         """Return the outputs of a job from a pipeline of its own. Raises as `finish` does."""
         worker = self._worker(len(job.group.indices), depth=1)
         try:
-            worker.start(job.inputs())
+            self._start(worker, job)
             return worker.finish()
         except DALI_ERRORS as error:
             raise BadFilesFound(files_behind(error, self.reader, job.group.indices, self.device)) from error
         finally:
             worker.close()  # its outputs own their memory
+
+    def _start(self, worker: Worker, job: Job) -> None:
+        try:
+            inputs = job.inputs()
+        except OSError as error:
+            raise BadFilesFound(unreadable_files(error, self.reader, job.group.indices)) from error
+        worker.start(inputs)
 
     def _worker(self, size: int, depth: int) -> Worker:
         if not self.renderer.needs_pipeline:

@@ -14,7 +14,7 @@ from torch.utils.dlpack import from_dlpack
 from detaug.boxes.views import Ints
 from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_memory
-from detaug.loading.bad_files import BadFiles, files_behind
+from detaug.loading.bad_files import BadFiles, files_behind, unreadable_files
 from detaug.loading.decoding import decoded, inputs
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.settings import Settings
@@ -110,7 +110,11 @@ class ImageCache:
         in_flight: deque[tuple[Ints, PipelineWorker]] = deque()
         while waiting or in_flight:
             if waiting and len(in_flight) < len(workers):
-                workers[0].start(inputs(source, waiting[0]))
+                try:
+                    encoded = inputs(source, waiting[0])
+                except OSError as error:
+                    return unreadable_files(error, source, waiting[0])
+                workers[0].start(encoded)
                 in_flight.append((waiting.popleft(), workers[0]))
                 workers.rotate(-1)
             elif bad := self._store_next(source, in_flight):

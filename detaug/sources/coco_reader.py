@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from detaug.converters.coco.annotations import AnnotationError, Annotations, rea
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
-from detaug.sources.folder_source import FolderSource, file_sizes
-from detaug.sources.shards import Shards
-from detaug.sources.source import Bytes
+from detaug.sources.bucket_storage import BucketStorage
+from detaug.sources.folder_source import FolderSource
+from detaug.sources.object_path import ObjectPath, local_or_remote
+from detaug.sources.remote_files import cache_folder_or_default, open_cache, read_remote_annotations
+from detaug.sources.source import Bytes, Upcoming
+from detaug.sources.storage import FolderStorage, Storage
 
 
 class CocoReader(FolderSource):
@@ -30,6 +34,9 @@ class CocoReader(FolderSource):
     Labels are 1..K in the order of the category ids; 0 is the background.
 
     `cache`: store the parsed content of a json of 4 MB or more in ~/.cache/detaug, which makes the next start faster.
+
+    Folder and json may be in S3 or Google Cloud Storage, `s3://bucket/folder` and `gs://bucket/folder`. What is read is
+    kept in `cache_folder`, by default ~/.cache/detaug/objects, up to `cache_size` bytes; see docs/object-stores.md.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> print(len(reader), "images of", reader.class_names)
@@ -46,17 +53,27 @@ class CocoReader(FolderSource):
     """The json's category id of each label; index 0, the background, holds -1."""
 
     def __init__(
-        self, images: str | os.PathLike[str], annotations: str | os.PathLike[str], *, cache: bool = True
+        self,
+        images: str | os.PathLike[str],
+        annotations: str | os.PathLike[str],
+        *,
+        cache: bool = True,
+        cache_folder: str | os.PathLike[str] | None = None,
+        cache_size: str | int = "20GB",
     ) -> None:
         if isinstance(images, list | tuple) or isinstance(annotations, list | tuple):
             raise InputError(
                 "CocoReader takes one folder and one json; da.ConcatReader([READER, READER]) joins several"
             )
-        check_json_and_folder(annotations, images, IMAGES_ORDER)
-        self.images, self.annotations = Path(images), Path(annotations)
+        self.images, self.annotations = local_or_remote(images), local_or_remote(annotations)
+        check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
-        data = read_annotations(self.annotations, cache=cache)
+        if isinstance(self.annotations, ObjectPath):
+            folder = cache_folder_or_default(cache_folder)
+            data = read_remote_annotations(self.annotations, folder, cache=cache)
+        else:
+            data = read_annotations(self.annotations, cache=cache)
         keep, ids = ~data.crowd, tuple(data.categories)
         super().__init__(
             data.sizes,
@@ -70,14 +87,19 @@ class CocoReader(FolderSource):
             origin=str(self.annotations),
         )
         self.file_names = data.file_names
-        self.remedy = (
-            f"detaug check {self.annotations} {self.images} --decode --clean OUT.json leaves out what is broken"
-        )
         _check_folder(self.images, self.annotations, self.file_names)
-        self._shards, self.files = Shards(self.folder, data.shards, data.places), not data.shards
-        files = self._shards.files()
-        self._file_sizes = file_sizes(os.path.join(self.folder, self.file_names[at]) for at in files)
-        self.missing = np.union1d(self._shards.missing(), files[self._file_sizes < 0])
+        if isinstance(self.folder, ObjectPath):
+            local_cache = open_cache(cache_folder, cache_size)
+            self._storage: Storage = BucketStorage(self.folder, self.file_names, data.shards, data.places, local_cache)
+            self.remedy = "put the object there again, or leave it out of the json"
+        else:
+            self._storage = FolderStorage(self.folder, self.file_names, data.shards, data.places)
+            self.remedy = (
+                f"detaug check {self.annotations} {self.images} --decode --clean OUT.json leaves out what is broken"
+            )
+        self.files = isinstance(self._storage, FolderStorage) and not data.shards
+        files = self._storage.shards.files()
+        self.missing = np.union1d(self._storage.shards.missing(), files[self._storage.file_sizes < 0])
         if len(self.missing) == len(self):
             self.check_files()
 
@@ -87,18 +109,18 @@ class CocoReader(FolderSource):
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used."""
-        in_shard = bool(self._shards.name(index))
+        in_shard = bool(self._storage.shards.name(index))
         return "cannot be read: its shard does not exist, or ends before it" if in_shard else super().why_missing(index)
 
     def check_files(self) -> None:
         """Raise AnnotationError if an image was missing when the reader was made."""
-        if len(cut := self._shards.cut_off()):
+        if len(cut := self._storage.shards.cut_off()):
             raise AnnotationError(
-                f"{self.folder / self._shards.name(int(cut[0]))} ends before {len(cut)} of the images that "
+                f"{self.folder / self._storage.shards.name(int(cut[0]))} ends before {len(cut)} of the images that "
                 f"{self.annotations} has in it; get it again, or convert it again"
             )
         if len(self.missing):
-            first = self._shards.name(int(self.missing[0])) or self.file_names[self.missing[0]]
+            first = self._storage.shards.name(int(self.missing[0])) or self.file_names[self.missing[0]]
             better = folder_that_has(first, self.images, self.annotations) or ", or detaug check --clean"
             raise AnnotationError(
                 f"{self.annotations}: {len(self.missing)} of {len(self)} images are not in {self.images}, the first is "
@@ -107,22 +129,24 @@ class CocoReader(FolderSource):
 
     def path(self, index: int) -> Path:
         """Return the file of an image; of an image in a shard, the shard's path and the image's name."""
-        return self.folder / self._shards.name(index) / self.file_names[index]
+        return self.folder / self._storage.shards.name(index) / self.file_names[index]
 
     def read(self, index: int) -> bytes:
         """Return the encoded image. Raises OSError if it cannot be read."""
-        return self._shards.image(index).tobytes() if self._shards.name(index) else super().read(index)
+        return self._storage.read(index)
 
     def contents(self, indices: Ints) -> list[Bytes]:
-        """Return the encoded images at these positions; those in shards without a copy."""
-        if self._shards.has_files(indices):
-            return super().contents(indices)
-        return self._shards.images(indices)
+        """Return the encoded images at these positions; those in local shards without a copy."""
+        return self._storage.contents(indices)
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Download what will be read, from an object store."""
+        self._storage.prefetch(upcoming)
 
     @cached_property
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
-        return short_digest(self._file_sizes.tobytes(), self._shards.sizes.tobytes())
+        return short_digest(self._storage.version)
 
 
 def _classes(data: Annotations) -> Ints | None:
@@ -137,7 +161,7 @@ def _classes(data: Annotations) -> Ints | None:
 
 
 def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> None:
-    if not folder.is_dir():
+    if not (isinstance(folder, ObjectPath) or folder.is_dir()):
         raise AnnotationError(f"{folder}: no such folder; it must hold the images that {annotations} names")
     if not names:
         raise AnnotationError(f"{annotations}: no images; there is nothing to read")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import tee
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from detaug.boxes.views import Ints
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
-from detaug.sources.source import Bytes, Source
+from detaug.sources.source import Bytes, Source, Upcoming
 
 
 class ConcatReader(Source):
@@ -76,6 +77,16 @@ class ConcatReader(Source):
             for at in np.unique(source_of).tolist()
         }
         return [next(parts[at]) for at in source_of.tolist()]
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Tell each source which of its images will be read."""
+        for at, (source, copy) in enumerate(zip(self.sources, tee(upcoming, len(self.sources)), strict=True)):
+            source.prefetch(self._of_source(at, each) for each in copy)
+
+    def _of_source(self, at: int, upcoming: Upcoming) -> Upcoming:
+        first, end = self._first[at : at + 2]
+        part = upcoming.part((upcoming.indices >= first) & (upcoming.indices < end))
+        return part._replace(indices=part.indices - first)
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used."""

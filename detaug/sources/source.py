@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.boxes.views import Floats, Ints, Views, padded, pairs, whole_images
+from detaug.boxes.views import Bools, Floats, Ints, Views, padded, pairs, whole_images
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
 
 Bytes = NDArray[np.uint8]
+
+
+class Upcoming(NamedTuple):
+    """The rest of an epoch: which images will be read, in which order."""
+
+    indices: Ints
+    """(R,) images that the processes of this machine will read."""
+    mine: Bools
+    """(R,) whether this process will read it."""
+
+    def part(self, which: slice | Bools) -> Upcoming:
+        """Return some of the images."""
+        return Upcoming(self.indices[which], self.mine[which])
+
+
+class DataError(InputError):
+    """An image that cannot be used, or not be read, in the middle of an epoch. The message names it and the remedy.
+
+    >>> import shutil
+    >>> from pathlib import Path
+    >>> folder = Path(shutil.copytree("demo/VOC/JPEGImages", "broken"))
+    >>> _ = (folder / "000001.jpg").write_bytes(b"no JPEG")
+    >>> loader = da.Loader(da.CocoReader(folder, "train.json"), da.presets.evaluation((300, 300)), 8, train=False)
+    >>> next(iter(loader))
+    Traceback (most recent call last):
+        ...
+    detaug.sources.source.DataError: .../broken/000001.jpg: does not decode (cannot identify ...); detaug check ...
+    """
 
 
 class Source:
@@ -90,6 +119,12 @@ class Source:
     def contents(self, indices: Ints) -> list[Bytes]:
         """Return the encoded images at these positions, without a copy if possible; unused where `files` is True."""
         return [np.frombuffer(self.read(index), np.uint8) for index in indices.tolist()]
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Learn which images will be read from now on, epoch after epoch; `contents` asks for them in this order.
+
+        `Loader` calls it when it begins an epoch, and again when it goes somewhere else.
+        """
 
     def paths(self, indices: Ints) -> Bytes:
         """Return the paths as (N, longest path), padded with zeros, which end a path."""

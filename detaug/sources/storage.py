@@ -1,0 +1,77 @@
+"""Where the encoded images of a data set are: a folder, with files or shards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from detaug.boxes.views import Ints
+from detaug.sources.folder_source import file_sizes
+from detaug.sources.shards import Shards
+from detaug.sources.source import Bytes, Upcoming
+
+
+class Storage(Protocol):
+    """Gives the encoded images of n names, each of which is a file, or is in a shard."""
+
+    shards: Shards
+    file_sizes: Ints
+    """Bytes of each image that is a file, in the order of `shards.files()`; -1 for one that does not exist."""
+    version: bytes
+    """Changes with the content."""
+
+    def read(self, index: int) -> bytes:
+        """Return an encoded image. Raises OSError if it cannot be read."""
+        ...
+
+    def contents(self, indices: Ints) -> list[Bytes]:
+        """Return encoded images, without a copy if possible. Raises OSError if one cannot be read."""
+        ...
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Learn which images will be read, in which order."""
+        ...
+
+
+class FolderStorage:
+    """Files and shards of a local folder. Shards are mapped into memory when their first image is read."""
+
+    def __init__(self, folder: Path, file_names: Sequence[str], shard_names: Sequence[str], places: Ints) -> None:
+        self._folder, self._file_names = folder, file_names
+        self._paths = [os.path.join(folder, name) for name in shard_names]
+        self._maps: dict[int, Bytes] = {}
+        self.shards = Shards(shard_names, places, file_sizes(self._paths))
+        self.file_sizes = file_sizes(os.path.join(folder, file_names[at]) for at in self.shards.files())
+        self.version = self.file_sizes.tobytes() + self.shards.sizes.tobytes()
+
+    def read(self, index: int) -> bytes:
+        """Return an encoded image. Raises OSError if it cannot be read."""
+        shard, offset, length = self.shards.places[index].tolist()
+        if shard < 0:
+            return (self._folder / self._file_names[index]).read_bytes()
+        if self.shards.sizes[shard] < offset + length:
+            raise OSError(f"{self._paths[shard]} has {self.shards.sizes[shard]} bytes, image at {offset} + {length}")
+        return self._map(shard)[offset : offset + length].tobytes()
+
+    def contents(self, indices: Ints) -> list[Bytes]:
+        """Return encoded images; those in shards without a copy."""
+        places = self.shards.places[indices].tolist()
+        return [
+            np.frombuffer(self.read(index), np.uint8) if shard < 0 else self._map(shard)[at : at + length]
+            for index, (shard, at, length) in zip(indices.tolist(), places, strict=True)
+        ]
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Do nothing: the system reads ahead."""
+
+    def _map(self, shard: int) -> Bytes:
+        """Return a shard's bytes. torch maps a file without keeping it open: there may be more shards than handles."""
+        if shard not in self._maps:
+            size = int(self.shards.sizes[shard])
+            self._maps[shard] = np.asarray(torch.from_file(self._paths[shard], size=size, dtype=torch.uint8).numpy())
+        return self._maps[shard]

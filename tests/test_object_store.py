@@ -1,0 +1,495 @@
+"""Images in S3: a real server, and a proxy in front of it that delays, refuses, resets and cuts answers short."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from object_server import Fault, FaultyProxy, Request, client, environment, put, running_server, upload
+from painted_files import Folder, same
+from PIL import Image
+from seeds import slow
+
+import detaug as da
+from detaug.converters import pack_coco
+from detaug.sources import object_store, pieces
+from detaug.sources.pieces import cut_pieces
+from detaug.sources.prefetch import plan
+
+RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
+NAMES = (f"bucket{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[int]:
+    with running_server() as port:
+        yield port
+
+
+@pytest.fixture
+def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
+    proxy = FaultyProxy(server)
+    for name, value in environment(proxy).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(object_store, "RETRY_SECONDS", 3)
+    yield proxy
+    proxy.close()
+
+
+def packed(painted: Folder, folder: Path) -> Path:
+    pack_coco(painted[1], painted[0], folder, format="webdataset", shard_size="30kB")
+    return folder
+
+
+@pytest.fixture
+def remote(painted: Folder, proxy: FaultyProxy, tmp_path: Path) -> Callable[..., da.CocoReader]:
+    """Make a reader of the painted files, or their shards, in a bucket of their own."""
+    address = upload(painted[0], next(NAMES), "VOC/images")
+
+    def make(shards: bool = False, **options: Any) -> da.CocoReader:
+        at = upload(packed(painted, tmp_path / "packed"), next(NAMES)) if shards else address
+        return da.CocoReader(at, f"{at}/annotations.json", **{"cache_folder": tmp_path / "cache"} | options)
+
+    return make
+
+
+def loader(source: da.Source, **arguments: Any) -> da.Loader:
+    return da.Loader(source, RECIPE, 4, **{"device": "cpu", "seed": 3} | arguments)
+
+
+def assert_same(found: da.Loader, painted: Folder, epochs: int = 2, **arguments: Any) -> None:
+    files = loader(da.CocoReader(*painted), **arguments)
+    for _ in range(epochs):
+        assert all(same(a, b) for a, b in zip(files, found, strict=True))
+
+
+# ------------------------------------------------------------------------------------------- what is read
+
+
+@pytest.mark.parametrize("shards", [True, *slow(False)])
+def test_each_byte_is_downloaded_once(
+    shards: bool, remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy
+) -> None:
+    reader = remote(shards)
+    before = len(proxy.objects_read())
+    assert_same(loader(reader), painted)
+    read = proxy.objects_read()[before:]
+    assert len(read) == (len(set(read)) if shards else 21)
+    assert_same(loader(remote(shards) if not shards else reader), painted)
+    assert not [name for name in proxy.objects_read()[before + len(read) :] if not name.endswith(".json")]
+
+
+def test_names_are_addresses(remote: Callable[..., da.CocoReader]) -> None:
+    reader = remote()
+    assert str(reader.path(3)).startswith("s3://bucket")
+    assert str(reader.path(3)).endswith("/VOC/images/03.png")
+    assert repr(reader).startswith("CocoReader('s3://bucket")
+
+
+@pytest.mark.slow
+def test_files_beside_shards(remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path) -> None:
+    folder = packed(painted, tmp_path / "both")
+    document = json.loads((folder / "annotations.json").read_bytes())
+    for image in document["images"][::3]:
+        for key in ("shard", "offset", "length"):
+            del image[key]
+        (folder / image["file_name"]).write_bytes((painted[0] / image["file_name"]).read_bytes())
+    (folder / "annotations.json").write_text(json.dumps(document))
+    address = upload(folder, next(NAMES))
+    assert_same(loader(da.CocoReader(address, folder / "annotations.json", cache_folder=tmp_path / "cache")), painted)
+
+
+@pytest.mark.slow
+def test_many_objects_are_listed(
+    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("detaug.sources.bucket_storage.LIST_FROM", 10)
+    before = len(proxy.requests)
+    reader = remote()
+    assert sum(request.method == "HEAD" for request in proxy.requests[before:]) == 1  # the json's
+    assert_same(loader(reader), painted)
+
+
+@pytest.mark.slow
+def test_the_loader_reads_ahead(remote: Callable[..., da.CocoReader], proxy: FaultyProxy) -> None:
+    """All images are downloaded in the order of the epoch while nobody takes a batch."""
+    reader = remote()
+    before = len(proxy.objects_read())
+    batches = iter(loader(reader, pipelines=1))
+    until(lambda: len(proxy.objects_read()) - before >= 21)
+    first = proxy.objects_read()[before:]
+    order = [f"{int(i) - 10:02}.png" for batch in batches for i in batch.image_id]
+    assert {Path(name).name for name in first} == set(order[:21])
+
+
+def test_a_small_cache_keeps_what_is_needed_next(
+    remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path
+) -> None:
+    size = sum(path.stat().st_size for path in painted[0].glob("*.png"))
+    reader = remote(cache_size=size // 2)
+    most = [0]
+    batches = loader(reader)
+    files = loader(da.CocoReader(*painted))
+    for _ in range(3):
+        for a, b in zip(files, batches, strict=True):
+            assert same(a, b)
+            most.append(cached_bytes(tmp_path / "cache"))
+    assert size // 4 < max(most) <= size // 2
+
+
+@pytest.mark.slow
+def test_evaluation_and_a_state(remote: Callable[..., da.CocoReader], painted: Folder) -> None:
+    assert_same(loader(remote(), train=False), painted, train=False)
+    whole, stopped = loader(remote()), loader(remote())
+    for step, _ in enumerate(stopped):
+        if step == 2:
+            break
+    again = loader(remote())
+    again.load_state_dict(stopped.state_dict())
+    assert all(same(a, b) for a, b in zip([*whole][3:], again, strict=True))
+
+
+@pytest.mark.slow
+def test_shards_of_a_machine_share_the_downloads(
+    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = [remote(), remote()]
+    before = len(proxy.objects_read())
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    loaders = []
+    for rank, reader in enumerate(readers):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        loaders.append(loader(reader, shard=(rank, 2)))
+    for _ in range(3):
+        for _ in zip(*loaders, strict=True):
+            pass
+    assert len(proxy.objects_read()) - before == 21
+
+
+# ------------------------------------------------------------------------------------------- networks
+
+
+def sometimes(fault: Fault, every: int = 3) -> Callable[[Request], Fault | None]:
+    """Return a rule by which each `every`th request for an object fails."""
+    number = count(1)
+    return lambda request: fault if request.method == "GET" and next(number) % every == 0 else None
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(cut_after=100), *slow(Fault(status=503, message="Slow down"), Fault(cut_after=0), Fault(seconds=0.05))],
+    ids=["cut short", "503", "reset", "slow"],
+)
+@pytest.mark.parametrize("shards", [False, *slow(True)])
+def test_a_bad_network_changes_no_pixel(
+    fault: Fault, shards: bool, remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy
+) -> None:
+    reader = remote(shards)
+    proxy.fault = sometimes(fault)
+    assert_same(loader(reader), painted)
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_answer_is_asked_again(
+    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "REQUEST_SECONDS", 1)
+    reader = remote()
+    proxy.fault = sometimes(Fault(seconds=4), every=7)
+    assert_same(loader(reader), painted, epochs=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_server_that_stays_away_is_named_and_nothing_skipped(
+    on_error: Any, remote: Callable[..., da.CocoReader], proxy: FaultyProxy
+) -> None:
+    reader = remote()
+    proxy.fault = lambda request: Fault(status=503, message="Slow down")
+    with pytest.raises(da.DataError, match=r"s3://.*/VOC/images/\d\d.png: cannot be read .*Slow down"):
+        list(loader(reader, on_error=on_error, max_skipped=1.0))
+
+
+@pytest.mark.slow
+def test_the_loader_goes_on_when_the_network_is_back(
+    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = remote()
+    proxy.fault = lambda request: Fault(status=503, message="Slow down")
+    with pytest.raises(da.DataError):
+        next(iter(loader(reader)))
+    proxy.fault = lambda request: None
+    assert_same(loader(reader), painted)
+
+
+# ------------------------------------------------------------------------------------------- refusals
+
+
+def test_an_object_that_is_gone_is_skipped_or_named(
+    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy
+) -> None:
+    reader = remote()
+    bucket = reader.path(0).parts[1]
+    client().delete_object(Bucket=bucket, Key="VOC/images/13.png")
+    with pytest.raises(da.DataError, match=r"s3://.*13.png does not exist any more; put the object"):
+        list(loader(reader))
+    with pytest.warns(UserWarning, match=r"s3://.*13.png does not exist any more; skipped"):
+        batches = list(loader(reader, on_error="skip", max_skipped=1.0))
+    assert 23 not in [int(i) for batch in batches for i in batch.image_id]
+    with pytest.warns(UserWarning, match="skipped"):
+        evaluated = list(loader(reader, on_error="skip", max_skipped=1.0, train=False))
+    assert [int(i) for batch in evaluated for i in batch.image_id] == [i for i in range(10, 31) if i != 23]
+
+
+@pytest.mark.slow
+def test_an_object_that_changed_is_named(remote: Callable[..., da.CocoReader], painted: Folder) -> None:
+    reader = remote()
+    put(reader.path(0).parts[1], "VOC/images/13.png", (painted[0] / "12.png").read_bytes())
+    with pytest.raises(da.DataError, match=r"s3://.*13.png does not exist any more|changed"):
+        list(loader(reader))
+
+
+@pytest.mark.slow
+def test_a_new_reader_downloads_what_changed(remote: Callable[..., da.CocoReader], painted: Folder) -> None:
+    reader = remote()
+    assert_same(loader(reader), painted, epochs=1)
+    with Image.open(painted[0] / "13.png") as image:
+        Image.eval(image, lambda value: 255 - value).save(painted[0] / "13.png")
+    put(reader.path(0).parts[1], "VOC/images/13.png", (painted[0] / "13.png").read_bytes())
+    assert_same(loader(remote()), painted, epochs=1)
+
+
+@pytest.mark.slow
+def test_missing_objects_are_named_when_the_reader_is_made(
+    remote: Callable[..., da.CocoReader], painted: Folder
+) -> None:
+    bucket = remote().path(0).parts[1]
+    client().delete_object(Bucket=bucket, Key="VOC/images/13.png")
+    reader = remote()
+    assert reader.missing.tolist() == [13]
+    with pytest.raises(da.AnnotationError, match=r"1 of 21 images are not in s3://.*'13.png'"):
+        loader(reader)
+
+
+@pytest.mark.parametrize("status", [403, *slow(401)])
+def test_refused_credentials_are_named_and_no_image_is_blamed(
+    status: int, remote: Callable[..., da.CocoReader], proxy: FaultyProxy
+) -> None:
+    reader = remote()
+    refused = Fault(status=status, message="The provided token has expired.")
+    number = count()
+    proxy.fault = lambda request: refused if next(number) > 5 else None
+    with pytest.raises(da.DataError, match=r"s3://.*png: access denied .*token has expired.*credentials"):
+        list(loader(reader, on_error="skip", max_skipped=1.0))
+    with pytest.raises(da.DataError, match=r"s3://.*annotations.json: access denied"):
+        remote()
+
+
+@pytest.mark.slow
+def test_what_is_not_there_is_named(proxy: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
+    def reader(images: str, annotations: str | Path) -> da.CocoReader:
+        return da.CocoReader(images, annotations, cache_folder=tmp_path / "cache")
+
+    with pytest.raises(da.AnnotationError, match=r"s3://no-such-bucket/a\.json: no such object"):
+        reader("s3://no-such-bucket", "s3://no-such-bucket/a.json")
+    with pytest.raises(da.AnnotationError, match="21 of 21 images are not in s3://no-such-bucket"):
+        reader("s3://no-such-bucket", painted[1])
+    with pytest.raises(da.InputError, match="http:// is not supported; s3:// and gs:// are"):
+        reader("http://host/images", painted[1])
+    bucket = next(NAMES)
+    upload(painted[0], bucket)
+    put(bucket, "broken.json", b"{")
+    with pytest.raises(da.AnnotationError, match=rf"^s3://{bucket}/broken.json"):
+        reader(f"s3://{bucket}", f"s3://{bucket}/broken.json")
+
+
+@pytest.mark.slow
+def test_missing_credentials_are_named(
+    remote: Callable[..., da.CocoReader], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(da.InputError, match="no credentials for S3 were found: set AWS_ACCESS_KEY_ID"):
+        remote()
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    assert len(remote()) == 21
+
+
+def test_a_missing_package_is_named(remote: Callable[..., da.CocoReader], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with pytest.raises(da.InputError, match=r"pip install 'detaug\[cloud\]'"):
+        remote()
+
+
+# ------------------------------------------------------------------------------------------- the cache
+
+
+def cached_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("??/*"))
+
+
+def until(done: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_cache_that_cannot_be_written_is_named(remote: Callable[..., da.CocoReader], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(da.InputError, match=r"cache_folder .*file/cache cannot be written"):
+        remote(cache_folder=tmp_path / "file" / "cache")
+    with pytest.raises(da.InputError, match="cache_size must be bytes such as 256MB"):
+        remote(cache_size="much")
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_named(
+    remote: Callable[..., da.CocoReader], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    reader = remote()
+    monkeypatch.setattr("detaug.sources.local_cache._overwrite", full)
+    with pytest.raises(da.DataError, match=r"cache_folder .*: No space left on device; free some space"):
+        list(loader(reader, on_error="skip", max_skipped=1.0))
+    assert cached_bytes(tmp_path / "cache") == 0
+
+
+def test_damaged_cache_files_are_downloaded_again(
+    remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path
+) -> None:
+    assert_same(loader(remote()), painted, epochs=1)
+    files = sorted((tmp_path / "cache").glob("??/*"))
+    files[0].write_bytes(files[0].read_bytes()[:-1])
+    files[1].write_bytes(b"")
+    files[2].unlink()
+    assert_same(loader(remote()), painted)
+
+
+@pytest.mark.slow
+def test_other_data_goes_first(remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path) -> None:
+    assert_same(loader(remote()), painted, epochs=1)
+    size = cached_bytes(tmp_path / "cache")
+    reader = remote(shards=True, cache_size=size * 2)
+    assert_same(loader(reader), painted)
+    assert cached_bytes(tmp_path / "cache") <= size * 2
+
+
+READ = """
+import sys
+import detaug as da
+reader = da.CocoReader(sys.argv[1], sys.argv[1] + "/annotations.json", cache_folder=sys.argv[2], cache_size=sys.argv[3])
+print("ready", flush=True)
+for _ in range(int(sys.argv[4])):
+    for batch in da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu"):
+        pass
+print("done", flush=True)
+"""
+
+
+def reading(address: str, folder: Path, size: int = 10**9, epochs: int = 1) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", READ, address, str(folder), str(size), str(epochs)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_processes_that_are_killed_leave_a_cache_that_works(
+    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    address = os.fspath(remote().images)
+    proxy.fault = sometimes(Fault(seconds=0.2), every=2)
+    for _ in range(4):
+        process = reading(address, tmp_path / "cache", epochs=50, size=4000)
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(float(np.random.default_rng(0).uniform(0.1, 1)))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    proxy.fault = lambda request: None
+    assert_same(loader(remote(cache_size=4000)), painted)
+    assert cached_bytes(tmp_path / "cache") <= 4000
+    assert not list((tmp_path / "cache").glob("??/*.partial"))
+
+
+@pytest.mark.slow
+def test_two_processes_fill_one_cache(
+    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    address = os.fspath(remote().images)
+    before = len(proxy.objects_read())
+    processes = [reading(address, tmp_path / "cache") for _ in range(2)]
+    for process in processes:
+        out, errors = process.communicate()
+        assert out == "ready\ndone\n", errors
+    assert len([name for name in proxy.objects_read()[before:] if name.endswith(".png")]) == 21
+
+
+@pytest.mark.slow
+def test_a_dropped_reader_stops_downloading(remote: Callable[..., da.CocoReader], proxy: FaultyProxy) -> None:
+    proxy.fault = sometimes(Fault(seconds=0.02), every=1)
+    batches = loader(remote())
+    next(iter(batches))
+    batches.close()
+    del batches
+    gc.collect()
+    until(lambda: not any(thread.name.startswith("detaug") for thread in threading.enumerate()))
+
+
+# ------------------------------------------------------------------------------------------- the plan
+
+
+def test_neighbours_are_one_piece_where_all_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 100)
+    objects, starts = np.array([1, 0, 0, 0, 1]), np.array([5, 130, 0, 50, 40])
+    lengths = np.array([30, 60, 40, 90, 10])
+    table = cut_pieces(objects, starts, lengths, room=10**6)
+    assert table.of_image.tolist() == [2, 1, 0, 0, 2]
+    assert (table.start.tolist(), table.length.tolist()) == ([0, 130, 5], [140, 60, 45])
+    assert table.offset.tolist() == [0, 0, 0, 50, 35]
+    alone = cut_pieces(objects, starts, lengths, room=200)
+    assert sorted(alone.length.tolist()) == sorted(lengths.tolist())
+    assert (alone.start[alone.of_image] + alone.offset).tolist() == starts.tolist()
+    assert alone.object[alone.of_image].tolist() == objects.tolist()
+
+
+def test_a_few_images_far_apart_are_pieces_of_their_own() -> None:
+    starts, lengths = np.array([0, 1_000_000, 2_000_000]), np.array([1000, 1000, 1000])
+    assert cut_pieces(np.zeros(3, int), starts, lengths, room=10**9).length.tolist() == [1000] * 3
+    close = np.array([0, 2000, 4000])
+    assert cut_pieces(np.zeros(3, int), close, lengths, room=10**9).length.tolist() == [5000]
+
+
+def test_the_window_comes_first_and_what_is_needed_last_goes() -> None:
+    order, all_mine = np.array([3, 1, 3, 0, 2, 4, 1, 3]), np.ones(8, bool)
+    present, lengths = np.array([False, True, False, False, True, True]), np.full(6, 10)
+    found = plan(order, all_mine, present, lengths, limit=160, free=0)
+    assert found.download.tolist() == [3]  # the window has 3 and 1
+    assert found.removable.tolist() == [5, 4]  # never, last
+    found = plan(order, all_mine, present, lengths, limit=160, free=30)
+    assert found.download.tolist() == [3, 0, 2]
+
+
+def test_what_another_process_needs_is_kept_and_not_downloaded() -> None:
+    order, mine = np.array([0, 1, 2, 3]), np.array([True, False, True, False])
+    found = plan(order, mine, np.array([False, True, False, True]), np.full(4, 10), limit=80, free=40)
+    assert found.download.tolist() == [0, 2]
+    assert found.removable.tolist() == [3, 1]
