@@ -11,7 +11,6 @@ from detaug.dali.iterator import DaliIterator as DaliIterator
 from detaug.eager import batch as batch
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
 from detaug.evaluation.coco import Metrics as Metrics
-from detaug.loading.bad_files import DataError as DataError
 from detaug.loading.batch import Batch as Batch
 from detaug.loading.loader import Loader as Loader
 from detaug.loading.memory import keep_freed_memory as keep_freed_memory
@@ -72,6 +71,7 @@ from detaug.ops.sanitize import SanitizeBoundingBoxes as SanitizeBoundingBoxes
 from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
+from detaug.sources.source import DataError as DataError
 from detaug.sources.source import Source as Source
 
 __version__: str
