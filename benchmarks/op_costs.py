@@ -31,7 +31,7 @@ from detaug.loading.devices import resolve_device
 from detaug.loading.pipeline import PipelineWorker
 from detaug.loading.planner import BLOCK_IMAGES
 from detaug.ops.op import Node, Op
-from detaug.ops.recipe import Recipe
+from detaug.ops.recipe import Recipe, draws_from
 from detaug.ops.recipe_file import library
 
 SOURCE, OUTPUT = (375, 500), (300, 300)
@@ -100,12 +100,12 @@ def decoded(device: str) -> Node:
 def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
     """Yield the inputs of one batch after another, planned in blocks as in the loader."""
     batches = max(1, BLOCK_IMAGES // batch_size)
-    n, rng = batches * batch_size, np.random.default_rng(0)
+    n, draws = batches * batch_size, draws_from(np.random.default_rng(0))
     boxes = np.tile([[0.1, 0.2, 0.5, 0.7], [0.4, 0.3, 0.9, 0.8]], (n, 1, 1))
     views = whole_images(boxes, np.ones((n, 2), np.int64), np.tile(np.array(SOURCE, np.float64), (n, 1)))
     views.batch[:], views.slot[:] = np.divmod(np.arange(n), batch_size)
     while True:
-        plan = recipe.plan(views, rng)
+        plan = recipe.plan(views, draws)
         for at in range(batches):
             part = slice(at * batch_size, (at + 1) * batch_size)
             yield {name: array[part] for name, array in plan.inputs.items()}

@@ -21,7 +21,7 @@ from detaug.loading.devices import resolve_device
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
-from detaug.ops.recipe import Plan, Recipe, make_rendering_recipe
+from detaug.ops.recipe import Plan, Recipe, draws_from, make_rendering_recipe
 
 Array = NDArray[Any]
 
@@ -142,7 +142,7 @@ class Samples:
     @cached_property
     def plan(self) -> Plan:
         """Return what the ops do to these samples."""
-        return self._recipe.plan(self._source_views(), np.random.default_rng(self.seed), self.drawn)
+        return self._recipe.plan(self._source_views(), draws_from(np.random.default_rng(self.seed)), self.drawn)
 
     @cached_property
     def _packed(self) -> tuple[Array, Array, Array]:

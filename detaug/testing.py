@@ -81,7 +81,7 @@ def assert_boxes_follow_pixels(
     PNG, `picture` or a temporary file, with the op's box in green and the rectangle in the pixels in red.
 
     >>> da.testing.assert_boxes_follow_pixels([da.RandomIoUCrop(), da.Resize((300, 300)), da.RandomInvert(p=1)])
-    20
+    19
     """
     recipe = tuple([ops] if isinstance(ops, Op) else ops)
     check("smallest", smallest, 1 <= smallest <= min(size) // 2, "at least 1 and at most half of the shorter side")

@@ -235,12 +235,14 @@ def test_a_state_of_a_shard_goes_on_there(painted: Folder, rank: int, device: st
 def test_a_state_of_another_loader_is_refused(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     state = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu").state_dict()
-    with pytest.raises(ValueError, match="batch_size 4, this loader 5"):
+    with pytest.raises(ValueError, match=r"has 4 images a step on all shards, this loader 5 .*; give batch_size=4"):
         da.Loader(reader, BLACK_SSD, batch_size=5, device="cpu").load_state_dict(state)
     with pytest.raises(ValueError, match="recipe"):
         da.Loader(reader, BLACK_SSD[1:], batch_size=4, device="cpu").load_state_dict(state)
-    with pytest.raises(ValueError, match=r"shard \[0, 1\], this loader \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"this loader 8 \(batch_size 4 x 2\); give batch_size=2"):
         da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu", shard=(1, 2)).load_state_dict(state)
+    with pytest.raises(ValueError, match="resume on a number of shards that divides 4"):
+        da.Loader(reader, BLACK_SSD, batch_size=2, device="cpu", shard=(1, 3)).load_state_dict(state)
     content = json.loads(painted[1].read_text())
     content["annotations"][0]["bbox"][0] += 1
     painted[1].write_text(json.dumps(content))
@@ -276,7 +278,7 @@ def test_a_state_of_a_version_that_draws_otherwise_is_refused(painted: Folder, m
     with pytest.raises(da.InputError, match="draws other random numbers"):
         da.Loader(reader, loader.ops, 4, device="cpu").load_state_dict(state)
     monkeypatch.undo()
-    monkeypatch.setattr("detaug.loading.state.BLOCK_IMAGES", 1024)
+    monkeypatch.setattr("detaug.loading.draws.STEPS", 32)
     with pytest.raises(da.InputError, match="draws other random numbers"):
         da.Loader(reader, loader.ops, 4, device="cpu").load_state_dict(state)
     with pytest.raises(da.InputError, match="another version of detaug"):

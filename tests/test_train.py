@@ -381,8 +381,8 @@ def test_two_processes(folder: tuple[Folder, Path]) -> None:
     (evaluation,) = [line["evaluation"] for line in lines(out / "two") if "evaluation" in line]
     assert (evaluation["images"], evaluation["repeated"]) == (21, 0)
     state = torch.load(out / "two/checkpoint.pt", weights_only=True)
-    assert [each["loader"]["shard"] for each in state["ranks"]] == [[0, 2], [1, 2]]
-    with pytest.raises(ValueError, match="made with world_size 2, this training has 1"):
+    assert [each["loader"]["global_batch"] for each in state["ranks"]] == [8, 8]
+    with pytest.raises(ValueError, match="made with batch_size x processes 8, this training has 4"):
         run(painted, out / "two", resume=True)
 
 

@@ -17,7 +17,7 @@ from detaug.compose.targets import Target, like_target, read_boxes
 from detaug.converters.findings.errors import InputError
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe, make_rendering_recipe
+from detaug.ops.recipe import Recipe, draws_from, make_rendering_recipe
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Compose:
         """Return the image and its target after the ops."""
         pixels = read_image(image)
         size = pixels.shape[0], pixels.shape[1]
-        plan = self._recipe.plan(_view(read_boxes(target, size), size), np.random.default_rng(self._next_seed()))
+        draws = draws_from(np.random.default_rng(self._next_seed()))
+        plan = self._recipe.plan(_view(read_boxes(target, size), size), draws)
         rendered = self._renderer.render(pixels, plan)
         boxes, numbers, _ = plan.views.packed()
         height, width = rendered.shape[1:]

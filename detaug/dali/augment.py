@@ -60,7 +60,7 @@ def augment(
     ...     return da.fn.augment(fn.decoders.image(encoded), boxes, labels, da.presets.ssd300())
     >>> images, boxes, labels = training().run()
     >>> print(images.shape()[0], [count for count, _ in boxes.shape()])
-    (3, 300, 300) [1, 2, 2, 3]
+    (3, 300, 300) [4, 5, 1, 2]
     """
     recipe = checked_recipe(ops, seed, units)
     return augment_to(

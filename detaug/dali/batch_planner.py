@@ -16,7 +16,7 @@ from detaug.boxes.views import Bools, Floats, Ints, Views, padded, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.ops.op import OpError
 from detaug.ops.python_functions import current_pipeline, running_in
-from detaug.ops.recipe import Recipe
+from detaug.ops.recipe import Recipe, draws_from
 
 Array = NDArray[Any]
 Samples = list[Array]
@@ -89,7 +89,7 @@ class BatchPlanner:
         rows = _rows(given) if given else _no_boxes(len(shapes))
         rows = rows._replace(boxes=_relative(rows, size, self.units))
         rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
-        plan = self.recipe.plan(_views(rows, size), rng)
+        plan = self.recipe.plan(_views(rows, size), draws_from(rng))
         inputs = [list(map(np.asarray, plan.inputs[name])) for name in self.recipe.input_names]  # a row may be a number
         return (*self._outputs(plan.views, rows), *inputs)
 

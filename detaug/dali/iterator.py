@@ -45,9 +45,9 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     ...     return *augmented, image_ids
     >>> for batch in da.DaliIterator(training(), reader_name="reader"):
     ...     print(tuple(batch.images.shape), batch.counts[:6])
-    (20, 3, 300, 300) (2, 1, 1, 3, 0, 2)
-    (20, 3, 300, 300) (2, 4, 3, 4, 1, 2)
-    (8, 3, 300, 300) (3, 2, 4, 5, 2, 3)
+    (20, 3, 300, 300) (2, 5, 4, 3, 0, 2)
+    (20, 3, 300, 300) (2, 3, 3, 4, 1, 5)
+    (8, 3, 300, 300) (2, 4, 3, 5, 2, 2)
     """
 
     def __init__(

@@ -70,7 +70,7 @@ def random_bbox_crop(
     ...     return da.fn.random_bbox_crop(fn.decoders.image(encoded), boxes, labels)
     >>> images, boxes, labels = pipeline().run()
     >>> print(images.shape(), labels.shape())
-    [(363, 258, 3), (114, 225, 3)] [(3,), (1,)]
+    [(247, 158, 3), (198, 380, 3)] [(1,), (4,)]
     """
     op = RandomIoUCrop(tuple(thresholds), scaling, aspect_ratio, allow_no_crop=allow_no_crop)
     return _apply("random_bbox_crop", [op], images, boxes, labels, seed, units)

@@ -18,9 +18,9 @@ from detaug.loading.bad_files import BadFiles, BadFilesFound, bad_files_error
 from detaug.loading.batch import Batch
 from detaug.loading.engine import Engine
 from detaug.loading.planner import Planner
-from detaug.loading.plans import BatchPlan, pad_to, select
+from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
-from detaug.ops.op import Arrays
+from detaug.ops.op import Arrays, select
 
 
 class Position(NamedTuple):
@@ -60,7 +60,10 @@ class BatchStream:
             if self._next_position() != position:
                 self.discard()
                 self._jobs = self._planner.jobs_from(*position)
-            self._fill()
+            try:
+                self._fill()
+            except BadFilesFound as found:
+                self._skip(found.files, position)
         self._claims += 1
         self._is_claimed = True
         return self._claims
@@ -123,7 +126,7 @@ class BatchStream:
         return Position(plan.epoch, plan.step)
 
     def _fill(self) -> None:
-        """Start jobs until all pipelines have enough to do."""
+        """Start jobs until all pipelines have enough to do. Raises BadFilesFound."""
         while self._engine.has_room and (job := next(self._jobs, None)) is not None:
             self._engine.start(job)
 
@@ -131,13 +134,14 @@ class BatchStream:
         """Render the group that was started first, or skip its bad files and plan the rest of the epoch again."""
         bad = BadFiles()
         try:
+            self._fill()
             job, outputs = self._engine.finish()
+            self._fill()
         except BadFilesFound as found:
             bad = found.files
         if bad:
             self._skip(bad, position)
             return
-        self._fill()
         images, guard = job.images(outputs), StreamGuard(self._engine.device)
         for batch, pixels in zip(job.group.batches, images, strict=True):
             self._rendered.append(RenderedBatch(batch.plan, pixels, guard))
@@ -148,7 +152,6 @@ class BatchStream:
         self._engine.close()  # before the new pipelines: the device may not have room for both
         self._engine.open()
         self._jobs = self._planner.jobs_from(*position)
-        self._fill()
 
     def _assemble(self, plan: BatchPlan, images: Tensor) -> Batch | None:
         """Build the batch, without stand-ins; None if it has no other images."""

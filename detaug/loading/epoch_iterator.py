@@ -15,15 +15,21 @@ T = TypeVar("T")
 class EpochIterator(Iterator[T], Generic[T]):
     """Yields the batches of one epoch from a position on, each through `collate`.
 
-    `position` is the one after the last yielded batch. `steps`: batches of an epoch. An error ends it. Several threads
-    may take its batches: `lock` lets one at a time use the stream.
+    `position` is the one after the last yielded batch. `batches`: of an epoch, on this shard; `steps`: on the shard
+    that has most. An error ends it. Several threads may take its batches: `lock` lets one at a time use the stream.
     """
 
     def __init__(
-        self, stream: BatchStream, position: Position, steps: int, collate: Callable[[Batch], T], lock: RLock
+        self,
+        stream: BatchStream,
+        position: Position,
+        batches: int,
+        steps: int,
+        collate: Callable[[Batch], T],
+        lock: RLock,
     ) -> None:
         self.position = position
-        self._stream, self._steps, self._collate, self._lock = stream, steps, collate, lock
+        self._stream, self._batches, self._steps, self._collate, self._lock = stream, batches, steps, collate, lock
         self._claim = stream.claim(position)
         self._failed = False
 
@@ -32,7 +38,7 @@ class EpochIterator(Iterator[T], Generic[T]):
             return self._next()
 
     def _next(self) -> T:
-        while self.position.step < self._steps and not self._failed:
+        while self.position.step < self._batches and not self._failed:
             self._failed = True  # until this step has succeeded
             self._stream.check_claim(self._claim)
             batch = self._stream.next_batch(self.position)
@@ -40,6 +46,8 @@ class EpochIterator(Iterator[T], Generic[T]):
             self.position, self._failed = self.position._replace(step=self.position.step + 1), False
             if results:
                 return results[0]
+        if not self._failed:  # also where this shard has a batch less than others
+            self.position = self.position._replace(step=self._steps)
         raise StopIteration
 
     def _collated(self, batch: Batch) -> T:

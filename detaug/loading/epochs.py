@@ -1,15 +1,31 @@
-"""The order of an epoch: which images each batch holds, from the seed and the epoch alone."""
+"""The order of an epoch: which images each step holds, from the seed and the epoch alone, and each shard's part."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from detaug.boxes.views import Bools, Floats, Ints
+from detaug.loading.devices import ranks_of_machine
+from detaug.sources.source import Upcoming
 
 LastBatch: TypeAlias = Literal["fill", "partial", "drop"]
+
+
+class EpochBatches(NamedTuple):
+    """The batches of an epoch, on one shard."""
+
+    epoch: int
+    indices: list[Ints]
+    """The images of each batch, as positions in the source; stand-ins for those that are skipped."""
+    wanted: list[Bools]
+    """False for the stand-in of an image that evaluation skips; neither of the two is yielded."""
+    first_slots: list[int]
+    """The slot of each batch's first image in the global batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,77 +51,104 @@ class EpochOrder:
         """Return the number of images of the source."""
         return len(self.groups)
 
-    def batches(self, epoch: int) -> list[Ints]:
-        """Return the indices of the images of each batch of an epoch."""
+    @property
+    def global_batch(self) -> int:
+        """Return the number of images of a step, on all shards."""
+        return self.batch_size * self.shard[1]
+
+    def steps(self, epoch: int) -> list[Ints]:
+        """Return the indices of the images of each step, on all shards: the same for any world size."""
         if self.train:
-            return training_batches(
-                self.factors,
-                self.groups,
-                self.batch_size,
-                self.shard,
-                self.seed,
-                epoch,
-                last_batch=self.last_batch,
-                smallest_batch=self.smallest_batch,
+            least = min(self.smallest_batch, self.batch_size) * self.shard[1]
+            return training_steps(
+                self.factors, self.groups, self.global_batch, self.seed, epoch, self.last_batch, least
             )
-        return evaluation_batches(self.images, self.batch_size, self.shard)
+        every = np.arange(self.images)
+        return [every[start : start + self.global_batch] for start in range(0, self.images, self.global_batch)]
+
+    def part(self, images: int) -> slice:
+        """Return the part of a step of so many images that this shard has: shards differ by one image at most."""
+        rank, world = self.shard
+        share, rest = divmod(images, world)
+        start = rank * share + min(rank, rest)
+        return slice(start, start + share + (rank < rest))
+
+    def batches(self, epoch: int) -> list[Ints]:
+        """Return the indices of the images of each batch of an epoch, on this shard; none is empty."""
+        return self._own(self.steps(epoch))
+
+    def with_stand_ins(self, epoch: int, skipped: Bools) -> EpochBatches:
+        """Return the batches with each `skipped` (n,) image replaced by another image of the epoch.
+
+        Training takes one from a later step, of any shard; evaluation, where it is not yielded, one of this shard.
+        """
+        steps, batches = self.steps(epoch), self.batches(epoch)
+        first_slots = [self.part(len(step)).start for step in steps]
+        wanted = [np.ones(len(batch), bool) if self.train else ~skipped[batch] for batch in batches]
+        if skipped.any() and self.train:
+            batches = self._own(replace_skipped(skipped, steps, self.groups, self.global_batch))
+        elif skipped.any() and batches:
+            batches = replace_skipped(skipped, batches, self.groups, 1)
+        return EpochBatches(epoch, batches, wanted, first_slots)
+
+    def upcoming(self, epoch: int, step: int, skipped: Bools) -> Iterator[Upcoming]:
+        """Yield the images that the processes of this machine will read from a step on, for each epoch."""
+        ranks = ranks_of_machine(self.shard)
+        for each in count(epoch) if self.train else (epoch,):
+            yield self._read_by(ranks, each, step if each == epoch else 0, skipped)
+
+    def _read_by(self, ranks: range, epoch: int, first_step: int, skipped: Bools) -> Upcoming:
+        steps = self.steps(epoch)
+        if self.train and skipped.any():
+            steps = replace_skipped(skipped, steps, self.groups, self.global_batch)
+        first, last = (replace(self, shard=(rank, self.shard[1])) for rank in (ranks[0], ranks[-1]))
+        indices, mine = [np.arange(0)], [np.zeros(0, bool)]
+        for step in steps[first_step:]:
+            slots, own = np.arange(first.part(len(step)).start, last.part(len(step)).stop), self.part(len(step))
+            indices.append(step[slots])
+            mine.append((slots >= own.start) & (slots < own.stop))
+        return Upcoming(np.concatenate(indices), np.concatenate(mine))
 
     def images_of_shard(self) -> Ints:
         """Return the indices of the images that this shard can get."""
         return np.arange(self.images) if self.train else np.concatenate([*self.batches(0), np.arange(0)])
 
-    def with_stand_ins(self, batches: list[Ints], skipped: Bools) -> list[Ints]:
-        """Return the same batches with each `skipped` (n,) image replaced by another image of the epoch."""
-        return replace_skipped(skipped, batches, self.groups, self.batch_size if self.train else 1)
+    def _own(self, steps: list[Ints]) -> list[Ints]:
+        return [batch for step in steps if len(batch := step[self.part(len(step))])]
 
 
-def training_batches(
+def training_steps(
     factors: Floats | None,
     groups: Ints,
-    batch_size: int,
-    shard: tuple[int, int],
+    global_batch: int,
     seed: int,
     epoch: int,
-    *,
     last_batch: LastBatch = "fill",
-    smallest_batch: int = 1,
+    least: int = 1,
 ) -> list[Ints]:
-    """Return shuffled batches of this shard; all shards have equally many.
+    """Return shuffled steps of `global_batch` images.
 
     `factors` (n,): how often each image comes, on average; None is once. `groups` (n,): images of different groups are
-    never in one batch. `last_batch`: "fill" it with images from the start of the epoch, or of the group; yield it
-    "partial", with at least `smallest_batch` images on each shard; or "drop" it.
+    never in one step. `last_batch`: "fill" it with images from the start of the epoch, or of the group; yield it
+    "partial", with at least `least` images; or "drop" it.
     """
-    rank, world = shard
     rng = np.random.default_rng([0, seed, epoch])
     kinds = np.unique(groups)
-    if len(kinds) == 1:
-        order, images = _shuffled(np.arange(len(groups)), factors, rng)
-        return _deal(order, images, batch_size, world, last_batch, smallest_batch)[rank]
-    parts: list[Ints] = []
+    steps: list[Ints] = []
     for kind in kinds:
         order, images = _shuffled(np.flatnonzero(groups == kind), factors, rng)
-        parts += _deal(order, images, batch_size, 1, last_batch, smallest_batch)[0]
-    shuffled = [parts[at] for at in rng.permutation(len(parts))]
-    steps = len(parts) // world if last_batch == "drop" else -(-len(parts) // world)
-    return [shuffled[at % len(parts)] for at in range(rank, steps * world, world)]
+        steps += _deal(order, images, global_batch, last_batch, least)
+    return steps if len(kinds) == 1 else [steps[at] for at in rng.permutation(len(steps))]
 
 
-def _deal(
-    order: Ints, images: int, batch_size: int, world: int, last_batch: LastBatch, smallest_batch: int
-) -> list[list[Ints]]:
-    """Return the batches of each of `world` shards, of the first `images` of the order, which may be repeated."""
-    step = batch_size * world
-    full = -(-images // step) if last_batch == "fill" else images // step
-    dealt = np.resize(order, (full, world, batch_size))
-    batches = [list(dealt[:, rank]) for rank in range(world)]
-    rest = images - full * step
+def _deal(order: Ints, images: int, global_batch: int, last_batch: LastBatch, least: int) -> list[Ints]:
+    """Return the steps of the first `images` of the order, which may be repeated."""
+    full = -(-images // global_batch) if last_batch == "fill" else images // global_batch
+    steps = list(np.resize(order, (full, global_batch)))
+    rest = images - full * global_batch
     if last_batch == "partial" and rest > 0:
-        least = min(smallest_batch, batch_size) * world
-        indices = np.resize(order, full * step + max(rest, least))[full * step :]
-        for shard, part in zip(batches, np.array_split(indices, world), strict=True):
-            shard.append(part)
-    return batches
+        steps.append(np.resize(order, full * global_batch + max(rest, least))[full * global_batch :])
+    return steps
 
 
 def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -> tuple[Ints, int]:
@@ -123,18 +166,11 @@ def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -
     return rng.permutation(np.repeat(shuffled, times)), int(np.ceil(factors[indices].sum() - 1e-6))
 
 
-def evaluation_batches(n: int, batch_size: int, shard: tuple[int, int]) -> list[Ints]:
-    """Return this shard's images in the source's order, each image in exactly one batch of one shard; none is empty."""
-    rank, world = shard
-    indices = np.arange(rank, n, world)
-    return [indices[start : start + batch_size] for start in range(0, len(indices), batch_size)]
-
-
 def replace_skipped(skipped: Bools, batches: list[Ints], groups: Ints, hop: int) -> list[Ints]:
-    """Return the same batches with each skipped image replaced by a good one of the same epoch and group.
+    """Return the same batches with each skipped image replaced by a good one of the same epoch and group, if any is.
 
-    `skipped` and `groups`: (n,); at least one image must be good. The stand-in is the next good image, starting `hop`
-    positions later, so it depends on which images are broken and not on when that is found.
+    `skipped` and `groups`: (n,). The stand-in is the next good image, starting `hop` positions later, so it depends
+    on which images are broken and not on when that is found.
     """
     order = np.concatenate(batches)
     bad, result = skipped[order], order.copy()
@@ -142,10 +178,6 @@ def replace_skipped(skipped: Bools, batches: list[Ints], groups: Ints, hop: int)
         positions = np.flatnonzero(bad & (groups[order] == kind))
         good = np.flatnonzero(~bad & (groups[order] == kind))
         good = good if len(good) else np.flatnonzero(~bad)
-        result[positions] = order[good[np.searchsorted(good, positions + hop) % len(good)]]
+        if len(good):
+            result[positions] = order[good[np.searchsorted(good, positions + hop) % len(good)]]
     return np.split(result, np.cumsum([len(batch) for batch in batches])[:-1])
-
-
-def draw_rng(seed: int, epoch: int, first_step: int, rank: int) -> np.random.Generator:
-    """Return the generator of the draws for the block of batches that starts at `first_step`; not the shuffle's."""
-    return np.random.default_rng([1, seed, epoch, first_step, rank])

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from typing_extensions import TypeVar
 
-from detaug.boxes.views import Floats
+from detaug.boxes.views import Floats, Ints
 from detaug.converters.findings.errors import InputError
 from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.bad_files import SkippedImages
@@ -25,17 +25,18 @@ from detaug.loading.engine import Engine
 from detaug.loading.epoch_iterator import EpochIterator
 from detaug.loading.epochs import EpochOrder, LastBatch
 from detaug.loading.image_cache import ImageCache
-from detaug.loading.image_feeds import CacheFeed, FileFeed, ImageFeed
+from detaug.loading.image_feeds import CacheFeed, FileFeed
 from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.loading.memory import give_memory_back
 from detaug.loading.misuse import explain_other_names
 from detaug.loading.planner import Planner
-from detaug.loading.renderers import GraphRenderer, KernelRenderer, Renderer
+from detaug.loading.renderers import choose_renderer
 from detaug.loading.settings import settings_for
-from detaug.loading.state import identity_of, read_state
+from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.arguments import check, is_number, is_whole
+from detaug.ops.mixing import GROUP
 from detaug.ops.op import Op
-from detaug.ops.recipe import make_recipe
+from detaug.ops.recipe import Recipe, make_recipe
 from detaug.sources.source import Source
 
 T = TypeVar("T", default=Batch)
@@ -50,7 +51,8 @@ class Loader(Generic[T]):
 
     `ops`: a recipe, such as `da.presets.ssd300()`. `batch_size`: images of a batch, on each shard.
     `device`: None (CUDA if there is one, else CPU), "cpu", "cuda", "cuda:1" or a torch.device.
-    `seed`: the same seed, batch size and shard give the same batches for any number of threads and pipelines.
+    `seed`: the same seed and global batch (batch size x shards) give every image of every step the same boxes and
+    pixels, for any number of shards, threads and pipelines; see docs/reliability.md.
     `shard`: (rank, world size). None: torch.distributed's if it is initialised, else torchrun's RANK and WORLD_SIZE,
     else (0, 1).
     `pipelines`: the number of DALI pipelines. `threads`: CPU threads of each. None chooses for the device.
@@ -81,7 +83,7 @@ class Loader(Generic[T]):
     >>> for batch in loader:  # one epoch; the next `for` is the next epoch
     ...     images, targets = batch.images, batch.targets()
     >>> print(tuple(images.shape), [len(target["boxes"]) for target in targets])
-    (8, 3, 300, 300) [7, 2, 4, 1, 2, 3, 4, 3]
+    (8, 3, 300, 300) [6, 3, 4, 1, 1, 4, 2, 2]
     """
 
     @explain_other_names
@@ -133,12 +135,13 @@ class Loader(Generic[T]):
         self._order = EpochOrder(
             self.batch_size, self.shard, int(seed), train, groups, factors, last_batch, smallest_batch
         )
-        self._steps = _count_steps(self._order)
+        self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
         self._collate: Callable[[Batch], Any] = collate or _return_batch
         self._skipped = SkippedImages(
             reader, self._order.images_of_shard(), skip=on_error == "skip", max_skipped=max_skipped
         )
-        self._warn_of_repeats()
+        _warn_of_repeats(self._order, reader.origin)
+        _warn_of_mixing(self._order, self.recipe)
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
         self._iterator: EpochIterator[T] | None = None
         self._process = os.getpid()
@@ -176,8 +179,8 @@ class Loader(Generic[T]):
         return self._skipped.paths
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
-        return self._steps
+        """Return the number of batches of an epoch, on this shard."""
+        return self._batches
 
     def __repr__(self) -> str:
         kind = "training" if self.train else "evaluation"
@@ -204,7 +207,7 @@ class Loader(Generic[T]):
         self._check_process()
         with self._lock:
             stream, position = self._opened_stream(), self._next_epoch()
-            self._iterator = EpochIterator(stream, position, self._steps, self._collate, self._lock)
+            self._iterator = EpochIterator(stream, position, len(self), self._steps, self._collate, self._lock)
             return self._iterator
 
     def _next_epoch(self) -> Position:
@@ -212,6 +215,20 @@ class Loader(Generic[T]):
             return self._start
         epoch, step = self._iterator.position
         return Position(epoch + 1, 0) if step else Position(epoch, 0)
+
+    def schedule(self, epoch: int) -> list[Ints]:
+        """Return the ids of the images of each batch of an epoch on this shard, (N,) each, without reading a file.
+
+        Images that are known to be unusable are left out in evaluation; in training another one takes their place.
+
+        >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
+        >>> loader.schedule(0)[0]
+        array([ 5, 19,  3, 44, 22, 35, 21, 12])
+        """
+        check("epoch", epoch, is_whole(epoch, 0), "a whole number of at least 0")
+        batches = self._order.with_stand_ins(int(epoch), self._skipped.mask())
+        pairs = zip(batches.indices, batches.wanted, strict=True)
+        return [self.reader.image_ids[indices[wanted]] for indices, wanted in pairs]
 
     def replay(self, batch: Batch) -> Batch:
         """Make a batch again, from its `image_id` and the numbers that the ops drew, its `params`.
@@ -246,17 +263,21 @@ class Loader(Generic[T]):
     # ------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last yielded batch, as a small dict that json can store."""
+        """Return the position after the last yielded batch, as a small dict that json can store.
+
+        All shards that are at the same step have the same position: one state can be loaded on all of them, on any
+        number of shards with the same global batch.
+        """
         epoch, step = self._iterator.position if self._iterator else self._start
         return {"epoch": epoch, "step": step, "skipped": self._skipped.indices, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to the position of `state`: the next `for` yields the batches that came after it.
 
-        Raises InputError if it was saved with other data, another recipe, sampler, seed, batch size or shard, or by a
-        version that draws other random numbers.
+        Raises InputError if it was saved with other data, another recipe, sampler, seed or global batch (batch size x
+        shards), or by a version that draws other random numbers.
         """
-        position, skipped = read_state(state, self._identity, self._steps, len(self.reader))
+        position, skipped = read_state(state, self._identity, self._order, self._steps)
         self._skipped.check_allowed(skipped)
         with self._lock:
             if self._stream:
@@ -282,7 +303,8 @@ class Loader(Generic[T]):
         return stream
 
     def _make_stream(self, *, cached: bool) -> BatchStream:
-        renderer = self._renderer(self._cache_feed() if cached else self._file_feed())
+        feed = self._cache_feed() if cached else self._file_feed()
+        renderer = choose_renderer(self.recipe, self._kernel, feed, self.device)
         planner = Planner(
             reader=self.reader,
             recipe=self.recipe,
@@ -295,12 +317,6 @@ class Loader(Generic[T]):
             return_params=self.return_params,
         )
         return BatchStream(planner, Engine(renderer, self.reader, self.settings, self.batch_size, self.device))
-
-    def _renderer(self, feed: ImageFeed) -> Renderer:
-        """Choose the renderer: the fused kernel if it can render the recipe, else the graph of the recipe."""
-        if self._kernel:
-            return KernelRenderer(self._kernel, feed, self.device)
-        return GraphRenderer(self.recipe, feed, self.device)
 
     def _cache_feed(self) -> CacheFeed:
         """Decode all images that this shard can meet."""
@@ -321,15 +337,25 @@ class Loader(Generic[T]):
                 "after init_process_group, or give shard=(rank, world size)"
             )
 
-    def _warn_of_repeats(self) -> None:
-        step_images, images = self.batch_size * self.shard[1], len(self.reader)
-        if self.train and self._order.last_batch == "fill" and step_images > images:
-            over = f" on {self.shard[1]} shards" if self.shard[1] > 1 else ""
-            warnings.warn(
-                f"batch_size={self.batch_size}{over} takes {step_images} images a step, {self.reader.origin} has "
-                f"{images}: every step repeats some of them",
-                stacklevel=3,
-            )
+
+def _warn_of_repeats(order: EpochOrder, origin: str) -> None:
+    if order.train and order.last_batch == "fill" and order.global_batch > order.images:
+        over = f" on {order.shard[1]} shards" if order.shard[1] > 1 else ""
+        warnings.warn(
+            f"batch_size={order.batch_size}{over} takes {order.global_batch} images a step, {origin} has "
+            f"{order.images}: every step repeats some of them",
+            stacklevel=4,
+        )
+
+
+def _warn_of_mixing(order: EpochOrder, recipe: Recipe) -> None:
+    if order.shard[1] > 1 and mixed_within(recipe, order):
+        batch = f"batch_size={order.batch_size}" if order.batch_size % GROUP else "the last, partial batch"
+        warnings.warn(
+            f"{type(recipe.mixing_op).__name__} mixes images within groups of {GROUP} of a batch, and {batch} is no "
+            "multiple of it: another number of shards gives other pixels",
+            stacklevel=4,
+        )
 
 
 def _return_batch(batch: Batch) -> Batch:
@@ -357,7 +383,7 @@ def _check_for_training(train: bool, orders: object, last_batch: LastBatch) -> N
 
 
 def _count_steps(order: EpochOrder) -> int:
-    steps = len(order.batches(0))
+    steps = len(order.steps(0))
     if not steps:
         raise InputError(f"last_batch='drop' leaves no batch: {order.images} images do not fill a step of all shards")
     return steps

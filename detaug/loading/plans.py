@@ -30,7 +30,7 @@ class BatchPlan:
     canvas: tuple[int, int]
     """(height, width) that all images of the batch are padded to."""
     wanted: Bools
-    """(n,) False for the stand-in of an image that evaluation skips; neither of the two is yielded."""
+    """(n,) see `EpochBatches`."""
 
 
 class BatchInGroup(NamedTuple):
@@ -63,11 +63,6 @@ def group_of(plans: Sequence[BatchPlan], first_step: int) -> GroupPlan:
 def consecutive_slices(lengths: Sequence[int]) -> list[slice]:
     """Return the slices of concatenated pieces of these lengths."""
     return [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
-
-
-def select(images: slice | Ints, arrays: Arrays) -> Arrays:
-    """Return the rows of some images from each array."""
-    return {name: array[images] for name, array in arrays.items()}
 
 
 def pad_to(size: Sequence[int], multiple: int) -> tuple[int, int]:

@@ -66,6 +66,11 @@ class Renderer(Protocol):
         ...
 
 
+def choose_renderer(recipe: Recipe, kernel: FusedKernel | None, feed: ImageFeed, device: torch.device) -> Renderer:
+    """Return the fused kernel if it can render the recipe, else the graph of the recipe."""
+    return KernelRenderer(kernel, feed, device) if kernel else GraphRenderer(recipe, feed, device)
+
+
 class GraphRenderer:
     """Runs the recipe inside the pipeline, with DALI's operators and the CPU kernels."""
 

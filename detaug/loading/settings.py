@@ -16,7 +16,7 @@ from detaug.converters.machine import available_cores
 from detaug.gpu.fused_kernel import FusedKernel
 from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.ops.arguments import check, is_number, is_whole
-from detaug.ops.recipe import Recipe
+from detaug.ops.recipe import Recipe, draws_from
 from detaug.sources.source import Source
 
 
@@ -88,7 +88,7 @@ def pixels_in_flight(reader: Source, recipe: Recipe, kernel: FusedKernel | None)
     With a kernel, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory.
     """
     some = reader.views(np.arange(8) % len(reader))
-    rendered = int(recipe.plan(some, np.random.default_rng(0)).views.size.prod(1).max())
+    rendered = int(recipe.plan(some, draws_from(np.random.default_rng(0))).views.size.prod(1).max())
     return max(rendered, int(reader.pixels.mean()) // 4) if kernel else rendered
 
 

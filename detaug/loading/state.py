@@ -1,4 +1,7 @@
-"""Save and check the state of a loader: what a resumed training must have in common with the one before."""
+"""Save and check the state of a loader: what a resumed training must have in common with the one before.
+
+A position is a step of all shards together. So a state is valid on any number of shards with the same global batch.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ import numpy as np
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
 from detaug.loading.batch_stream import Position
-from detaug.loading.epochs import EpochOrder, draw_rng, training_batches
-from detaug.loading.planner import BLOCK_IMAGES
+from detaug.loading.draws import PositionDraws
+from detaug.loading.epochs import EpochOrder, training_steps
 from detaug.ops.arguments import is_whole
+from detaug.ops.mixing import GROUP
 from detaug.ops.recipe import Recipe
 from detaug.sources.source import Source
 
-VERSION = 2
+VERSION = 3
 """The format of the state."""
 
 _CHANGED = {
@@ -38,40 +42,63 @@ def identity_of(reader: Source, recipe: Recipe, order: EpochOrder) -> dict[str, 
         "files": reader.files_fingerprint,
         "recipe": [repr(op) for op in recipe.ops],
         "seed": order.seed,
-        "batch_size": order.batch_size,
-        "shard": list(order.shard),
+        "global_batch": order.global_batch,
         "train": order.train,
         "sampler": None if order.factors is None else short_digest(order.factors.tobytes()),
         "aspect_ratio_grouping": bool(order.groups.any()),
         "last_batch": order.last_batch,
+        "mixed_within": mixed_within(recipe, order),
         "draws": _draws_fingerprint(reader, recipe),
     }
 
 
-def read_state(state: Any, identity: Mapping[str, Any], steps: int, images: int) -> tuple[Position, list[int]]:
+def mixed_within(recipe: Recipe, order: EpochOrder) -> int | None:
+    """Return the batch size if the partners of mixed images depend on it; None if they depend on the global batch."""
+    whole_groups = order.batch_size % GROUP == 0 and order.train and order.last_batch != "partial"
+    return order.batch_size if recipe.mixing_op and not whole_groups else None
+
+
+def read_state(state: Any, identity: Mapping[str, Any], order: EpochOrder, steps: int) -> tuple[Position, list[int]]:
     """Return the position of a state and the indices of its skipped images.
 
-    Raises InputError if it is no state of a loader, or one with another identity. `steps`: batches of an epoch.
-    `images`: of the source.
+    Raises InputError if it is no state of a loader, or one with another identity. `steps`: of an epoch.
     """
     if not isinstance(state, Mapping) or "epoch" not in state:
         raise InputError(f"state must be a dict that Loader.state_dict() returned, got {_short(state)}")
     for name, here in identity.items():
         if state.get(name) != here:
-            raise InputError(_difference(name, state.get(name), here))
+            raise InputError(_difference(name, state.get(name), here, order))
     epoch, step, skipped = (state.get(name) for name in ("epoch", "step", "skipped"))
     if not (is_whole(epoch, 0) and is_whole(step, 0, steps)):
         raise InputError(f"this state is at epoch {epoch!r}, step {step!r}; an epoch has {steps} steps")
-    if not (isinstance(skipped, Sequence) and all(is_whole(index, 0, images - 1) for index in skipped)):
-        raise InputError(f"skipped of this state must be a list of indices below {images}, got {_short(skipped)}")
+    if not (isinstance(skipped, Sequence) and all(is_whole(index, 0, order.images - 1) for index in skipped)):
+        raise InputError(f"skipped of this state must be a list of indices below {order.images}, got {_short(skipped)}")
     position = Position(epoch + 1, 0) if step == steps else Position(epoch, step)
     return position, list(skipped)
 
 
-def _difference(name: str, saved: Any, here: Any) -> str:
+def _difference(name: str, saved: Any, here: Any, order: EpochOrder) -> str:
     if name == "recipe":
         return _recipe_difference(saved, here)
+    if name == "global_batch":
+        return _batch_difference(saved, order)
+    if name == "mixed_within":
+        return _mixing_difference(saved, here)
     return _CHANGED.get(name, f"this state has {name} {saved!r}, this loader {here!r}; make them equal")
+
+
+def _batch_difference(saved: Any, order: EpochOrder) -> str:
+    """Return the error for another global batch, with the batch size that gives the same one, if there is any."""
+    shards = order.shard[1]
+    fits = is_whole(saved, 1) and saved % shards == 0
+    remedy = f"give batch_size={saved // shards}" if fits else f"resume on a number of shards that divides {saved}"
+    here = f"this loader {order.global_batch} (batch_size {order.batch_size} x {shards})"
+    return f"this state has {saved} images a step on all shards, {here}; {remedy}"
+
+
+def _mixing_difference(saved: Any, here: Any) -> str:
+    then, now = (f"batches of {size}" if size else f"groups of {GROUP}" for size in (saved, here))
+    return f"images of this state were mixed within {then}, here within {now}; resume with the same number of shards"
 
 
 def _recipe_difference(saved: Any, here: list[str]) -> str:
@@ -86,11 +113,11 @@ def _draws_fingerprint(reader: Source, recipe: Recipe) -> str:
 
     Rounded, since the last bits of floats differ between processors.
     """
-    views, rng = reader.views(np.arange(8) % len(reader)), draw_rng(0, 0, 0, 0)
-    drawn = [array for draws in recipe.plan(views, rng).drawn for _, array in sorted(draws.items())]
-    order = training_batches(None, np.zeros(8, np.int64), 4, (0, 1), 0, 0)
+    views, draws = reader.views(np.arange(8) % len(reader)), PositionDraws(0).at(0, np.arange(8) * 16, np.arange(8) * 3)
+    drawn = [array for each in recipe.plan(views, draws).drawn for _, array in sorted(each.items())]
+    order = training_steps(None, np.zeros(8, np.int64), 4, 0, 0)
     numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
-    return short_digest(str(BLOCK_IMAGES).encode(), *(array.tobytes() for array in numbers))
+    return short_digest(*(array.tobytes() for array in numbers))
 
 
 def _short(value: Any) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from detaug.boxes.views import Bools, Ints, Views
 from detaug.ops.arguments import check, check_p, is_numbers
 from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
-from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors
+from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
 
 T = TypeVar("T")
 
@@ -43,15 +43,27 @@ class _Container(Op):
         """Draw (n, S): whether each image takes each of the S steps."""
         raise NotImplementedError(f"{type(self).__name__} must define choose(rng, n)")
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        drawn: Arrays = {"chosen": self.choose(rng, len(views))}
-        for step, op_index in enumerate(self.sequence):
-            images = _images_of(drawn["chosen"][:, step])
-            with name_op_in_errors(self._label(op_index), "draw"):
-                own = check_drawn(self.ops[op_index].draw_for(views[images], rng), len(images))
-            drawn |= {f"{step}.{name}": _scatter(array, images, len(views)) for name, array in own.items()}
-            views, _ = self._plan_step(step, views, drawn)
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        drawn: Arrays = {"chosen": self.choose(rng, n)}
+        for step, index in enumerate(self.sequence):
+            with name_op_in_errors(self._label(index), "draw"):
+                own = check_drawn(self.ops[index].draw(rng, n), n)
+            drawn |= {f"{step}.{name}": array for name, array in own.items()}
         return drawn
+
+    def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
+        """Adapt the draw of each step to the views before it, for the images that take the step."""
+        if all(type(op).adapt_draw is Op.adapt_draw for op in self.ops):
+            return drawn
+        adapted: Arrays = {"chosen": drawn["chosen"]}
+        for step, index in enumerate(self.sequence):
+            images = _images_of(drawn["chosen"][:, step])
+            own = select(images, values_of_step(step, drawn))
+            with name_op_in_errors(self._label(index), "adapt_draw"):
+                own = check_drawn(self.ops[index].adapt_draw(views[images], own), len(images), "adapt_draw")
+            adapted |= {f"{step}.{name}": _scatter(array, images, len(views)) for name, array in own.items()}
+            views, _ = self._plan_step(step, views, adapted)
+        return adapted
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         inputs: Arrays = {} if self.stage == "view" else {"chosen": drawn["chosen"]}
@@ -64,7 +76,7 @@ class _Container(Op):
         """Return the views after a step, and the inputs of its op for all images."""
         chosen, op = drawn["chosen"][:, step], self.ops[self.sequence[step]]
         images = _images_of(chosen)
-        own = {name: array[images] for name, array in values_of_step(step, drawn).items()}
+        own = select(images, values_of_step(step, drawn))
         with name_op_in_errors(self._label(self.sequence[step]), "move" if op.stage == "view" else "plan"):
             moved, planned = op.plan(views[images], own)
         inputs = {name: _scatter(array, images, len(views)) for name, array in planned.items()}

@@ -21,6 +21,7 @@ import numpy as np
 from detaug.boxes.views import Bools, Floats, Ints, Views, corners, pairs
 from detaug.ops.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
 from detaug.ops.op import Arrays, GeometricOp
+from detaug.ops.seeded_numbers import Seeds, pairs_of_numbers
 
 ROUNDS = 8
 """The largest number of thresholds that are tried for an image."""
@@ -47,10 +48,10 @@ class RandomIoUCrop(GeometricOp):
     >>> after = da.RandomIoUCrop()(samples)
     >>> for image, boxes in zip(after.images, after.boxes):
     ...     print(image.shape[:2], boxes.round().tolist())
-    (100, 200) [[20.0, 10.0, 60.0, 50.0]]
-    (92, 129) [[0.0, 2.0, 39.0, 42.0]]
-    (99, 194) [[15.0, 10.0, 55.0, 50.0]]
-    (59, 116) [[4.0, 6.0, 44.0, 46.0]]
+    (97, 88) [[0.0, 8.0, 27.0, 48.0]]
+    (73, 122) [[1.0, 4.0, 41.0, 44.0]]
+    (77, 81) [[0.0, 7.0, 31.0, 47.0]]
+    (80, 137) [[8.0, 0.0, 48.0, 38.0]]
     """
 
     thresholds: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -72,10 +73,13 @@ class RandomIoUCrop(GeometricOp):
         visible = self.min_visibility is None or (is_number(self.min_visibility, 0, 1) and self.min_visibility > 0)
         check("min_visibility", self.min_visibility, visible, "None (the centre decides) or above 0 and at most 1")
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        window = self._search(views, rng)
-        if self.p < 1:
-            window[rng.random(len(views)) >= self.p] = (0, 0, 1, 1)
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"crop": rng.random(n) < self.p, "seed": rng.integers(1 << 64, size=n, dtype=np.uint64)}
+
+    def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
+        """Return "window" (N, 4): XYXY relative to the view, in 0..1."""
+        window = self._search(views, drawn["seed"])
+        window[~drawn["crop"]] = (0, 0, 1, 1)
         return {"window": window}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
@@ -83,27 +87,28 @@ class RandomIoUCrop(GeometricOp):
         keep = self._stays(views.boxes.transpose(2, 0, 1), window.T[..., None])
         return views.crop_to(window[:, :2], window[:, 2:]).clip(keep)
 
-    def _search(self, views: Views, rng: np.random.Generator) -> Floats:
+    def _search(self, views: Views, seeds: Seeds) -> Floats:
         """Return the windows (N, 4) XYXY; the whole view where none was found or "no crop" was drawn.
 
-        An image's attempts are one sequence, `attempts` for each of its thresholds. A part of the sequence is drawn at
-        a time, for all images that have found no window yet.
+        An image's attempts are one sequence, `attempts` for each of its thresholds. A part of the sequence is tried at
+        a time, for all images that have found no window yet. `seeds` (N,): an image's numbers depend on its own only.
         """
         window = np.tile([0.0, 0.0, 1.0, 1.0], (len(views), 1))
         objects = _objects(views)
-        iou = self._draw_thresholds(objects, rng)
+        seeds = seeds[objects.image]
+        iou = self._draw_thresholds(objects, seeds)
         attempt, count, rows = 0, 4, np.flatnonzero(iou[:, 0] <= 1)
         while len(rows):
             count = min(count, ROUNDS * self.attempts - attempt)
             wanted = iou.take(rows, 0).take((attempt + np.arange(count)) // self.attempts, 1)
-            found, windows = self._try_windows(objects, rows, wanted, rng)
+            found, windows = self._try_windows(objects, rows, wanted, seeds.take(rows), attempt)
             window[objects.image[found]] = windows
             attempt, count = attempt + count, 2 * count
             iou[found] = _NEVER
             rows = rows[iou[rows, attempt // self.attempts] <= 1]
         return window
 
-    def _draw_thresholds(self, objects: _Objects, rng: np.random.Generator) -> Floats:
+    def _draw_thresholds(self, objects: _Objects, seeds: Seeds) -> Floats:
         """Draw (R, ROUNDS + 1): the IoU to reach in each round, out of reach from "no crop" on.
 
         Only thresholds are drawn that some window can reach: attempts at others would find nothing.
@@ -111,22 +116,27 @@ class RandomIoUCrop(GeometricOp):
         thresholds = np.sort(self.thresholds)
         reachable = np.searchsorted(thresholds, objects.best_iou(self.scaling), "right")
         options = reachable + self.allow_no_crop
-        choice = (rng.random((ROUNDS, len(options))) * options).astype(np.int64)
+        numbers = pairs_of_numbers(seeds, np.arange(ROUNDS // 2)[:, None]).reshape(ROUNDS, -1)
+        choice = (numbers * options).astype(np.int64)
         wanted = np.logical_and.accumulate(choice < reachable)
         iou = np.where(wanted, np.append(thresholds, _NEVER)[choice], _NEVER)
         return np.asarray(np.append(iou, np.full((1, len(options)), _NEVER), axis=0).T)
 
-    def _try_windows(self, objects: _Objects, rows: Ints, iou: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Draw windows for `rows`, as many as `iou` (rows, attempts) has columns.
+    def _try_windows(
+        self, objects: _Objects, rows: Ints, iou: Floats, seeds: Seeds, attempt: int
+    ) -> tuple[Ints, Floats]:
+        """Try windows for `rows`, from an attempt on, as many as `iou` (rows, attempts) has columns.
 
         Returns the rows that found one, and for each the first window (n, 4) that reaches its `iou`.
         """
         low, high = self.scaling
-        sides = low + (high - low) * rng.random((2, *iou.shape))
+        counters = ROUNDS + 2 * (attempt + np.arange(iou.shape[1]))
+        sides = low + (high - low) * pairs_of_numbers(seeds[:, None], counters)
         possible = np.flatnonzero(self._can_reach(objects, rows, sides, iou))
-        row, iou = rows.take(possible // iou.shape[1]), iou.take(possible)
+        at, column = np.divmod(possible, iou.shape[1])
+        row, iou = rows.take(at), iou.take(possible)
         sides = sides.reshape(2, -1).take(possible, 1)
-        start = rng.random(sides.shape) * (1 - sides)
+        start = pairs_of_numbers(seeds.take(at), counters.take(column) + 1) * (1 - sides)
         windows = objects.whole_pixels(row, start, start + sides)
         which, box = pairs(objects.first, row)  # `take` is several times faster than indexing
         good = np.flatnonzero(self._reaches(objects.boxes.take(box, 1), windows.take(which, 1), iou.take(which)))

@@ -1,7 +1,8 @@
 """Ops that mix images of a batch, after `Resize`.
 
-An image's partners come from its own batch, each of the others with equal chance, so a seed gives the same batches for
-any number of pipelines. The matrix, and with it `Batch.to_source`, stays that of the image itself.
+An image's partners come from its group, 8 consecutive images of its batch, each of the others with equal chance: so a
+seed gives the same images for any number of pipelines, and of processes if the batch of each is a multiple of 8. The
+matrix, and with it `Batch.to_source`, stays that of the image itself.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 from detaug.ops.resize import first_of_batch
 
+GROUP = 8
+"""Images that are mixed with each other. A smaller batch is one group; the last group of a batch takes the rest."""
+
 
 def partner_of_each(views: Views, drawn: Floats) -> Ints:
-    """Return (N,): the index of another image of each image's batch; a single image is its own partner.
+    """Return (N,): the index of another image of each image's group; a single image is its own partner.
 
     `drawn`: (N,) in [0, 1).
     """
@@ -32,12 +36,11 @@ def partner_of_each(views: Views, drawn: Floats) -> Ints:
 
 
 def partners(views: Views, drawn: Floats) -> Ints:
-    """Return indices (N, K) of K different images of each image's batch, not the image itself.
+    """Return indices (N, K) of K different images of each image's group, not the image itself.
 
-    `drawn`: (N, K) in [0, 1). In a batch of K images or fewer some come twice; a single image is its own partner.
+    `drawn`: (N, K) in [0, 1). In a group of K images or fewer some come twice; a single image is its own partner.
     """
-    first = first_of_batch(views)
-    count = np.searchsorted(views.batch, views.batch, side="right") - first
+    first, count = _groups(views)
     own, others = np.arange(len(views)) - first, count - 1
     steps = np.zeros((len(views), 0), np.int64)  # from the image to its partners, less one
     for at, share in enumerate(drawn.T):
@@ -47,6 +50,15 @@ def partners(views: Views, drawn: Floats) -> Ints:
             step += enough & (step >= earlier)
         steps = np.column_stack([steps, step])
     return np.asarray(first[:, None] + (own[:, None] + 1 + steps) % count[:, None])
+
+
+def _groups(views: Views) -> tuple[Ints, Ints]:
+    """Return (N,) each: the index of the first image of each image's group, and the size of the group."""
+    first = first_of_batch(views)
+    size = np.searchsorted(views.batch, views.batch, side="right") - first
+    last = (size // GROUP - 1).clip(0)
+    group = np.minimum((np.arange(len(views)) - first) // GROUP, last)
+    return first + GROUP * group, np.where(group < last, GROUP, size - GROUP * last)
 
 
 class PasteTiles(PixelOp):
@@ -97,14 +109,15 @@ def _whole_rectangles(views: Views) -> Floats:
 
 @dataclass(frozen=True)
 class Mosaic(PasteTiles):
-    """Combine the image and three of its batch as 2 x 2 tiles, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
+    """Combine the image and three of its group as 2 x 2 tiles, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
 
     The tiles meet at one point, whose x and y are drawn from `center`, as shares of width and height. Each tile shows a
     part of an image at full size, not resampled: the part next to the point, as in Ultralytics' mosaic, so the top left
     tile shows the bottom right of its image. Fill around an image, such as the border of a letterbox, is left out: the
     images touch, and the fill is at the rim of the mosaic, where an image ends before the rim. With `center=(0, 1)` it
     is the middle of Ultralytics' mosaic of twice the width and height. The image itself is in any of the four quadrants
-    (Ultralytics: top left); the four images are different ones if the batch has four.
+    (Ultralytics: top left); the four images are different ones if the batch has four. A group is
+    8 images of the batch.
 
     Boxes are clipped to their tile, and dropped if less than `min_visibility` of their area is in it or what is left is
     thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch` on, counted from 0, the
@@ -139,9 +152,8 @@ class Mosaic(PasteTiles):
             "partners": rng.random((n, 3)),
         }
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        """Draw no mosaic from `until_epoch` on. The draw stores that: a replayed batch does not know its epoch."""
-        drawn = self.draw(rng, len(views))
+    def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
+        """Store that there is no mosaic from `until_epoch` on: a replayed batch does not know its epoch."""
         return drawn | {"mosaic": drawn["mosaic"] & (self.until_epoch is None or views.epoch < self.until_epoch)}
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
@@ -256,7 +268,7 @@ def _clip_to_windows(
 
 @dataclass(frozen=True)
 class MixUp(PixelOp):
-    """Average the image and one of its batch with random weights, with probability `p` (Zhang et al. 2018).
+    """Average the image and one of its group with random weights, with probability `p` (Zhang et al. 2018).
 
     The result is image * lam + partner * (1 - lam), lam drawn from Beta(alpha, alpha); 32 is Ultralytics' alpha. YOLOX
     has lam = 0.5, as a large alpha nearly has. All boxes of both images stay unchanged, as in YOLOX and MMDetection,
@@ -325,7 +337,7 @@ class _Overlay(PasteTiles):
 
 @dataclass(frozen=True)
 class CutMix(_Overlay):
-    """Paste a random rectangle of another image of the batch, with probability `p` (Yun et al. 2019).
+    """Paste a random rectangle of another image of its group, with probability `p` (Yun et al. 2019).
 
     The draw is torchvision's: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its centre
     is anywhere, and what would lie outside is cut off. It keeps its position, in whole pixels.
@@ -368,7 +380,7 @@ class CutMix(_Overlay):
 
 @dataclass(frozen=True)
 class CopyPaste(_Overlay):
-    """Paste objects of another image of the batch as rectangles, with probability `p`.
+    """Paste objects of another image of its group as rectangles, with probability `p`.
 
     After Ghiasi et al. 2021 (Simple Copy-Paste), who paste masks; here the whole box is pasted, enlarged to whole
     pixels, at the same position. `max_boxes` boxes are drawn from those of the other image, with repetition, so one to

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from detaug.boxes.views import Views
+from detaug.boxes.views import Ints, Views
 from detaug.converters.findings.errors import InputError
 from detaug.ops.arguments import check_can_be_saved, to_python
 from detaug.ops.cpu_kernels import CpuKernel
@@ -33,7 +33,7 @@ class _Then(Protocol):
 
 S = TypeVar("S", bound=_Then)
 
-_OLD_NAMES = {"paint": "dali_graph", "painter": "cpu_kernel"}
+_OLD_NAMES = {"paint": "dali_graph", "painter": "cpu_kernel", "draw_for": "adapt_draw"}
 
 
 class OpError(RuntimeError):
@@ -53,14 +53,19 @@ def name_op_in_errors(label: str, method: str) -> Iterator[None]:
         raise OpError(f"{label} failed in {method}: {type(error).__name__}: {error}") from error
 
 
-def check_drawn(drawn: Any, n: int) -> Arrays:
+def check_drawn(drawn: Any, n: int, method: str = "draw") -> Arrays:
     """Return what an op drew for n images. Raises TypeError unless it is a dict of arrays with a row for each image."""
     if not isinstance(drawn, dict):
-        raise TypeError(f"draw must return a dict of arrays, got {type(drawn).__name__}")
+        raise TypeError(f"{method} must return a dict of arrays, got {type(drawn).__name__}")
     for name, array in drawn.items():
         if np.shape(array)[:1] != (n,):
-            raise TypeError(f"draw must return arrays of n rows, here {n}; {name!r} has shape {np.shape(array)}")
+            raise TypeError(f"{method} must return arrays of n rows, here {n}; {name!r} has shape {np.shape(array)}")
     return drawn
+
+
+def select(images: slice | Ints, arrays: Arrays) -> Arrays:
+    """Return the rows of some images from each array."""
+    return {name: array[images] for name, array in arrays.items()}
 
 
 def label_op(op: object, index: int, of: str = "of the recipe") -> str:
@@ -106,6 +111,9 @@ class Op:
 
     mixes: ClassVar[bool] = False
     """Whether it combines images of a batch. The batch then needs at least two, of one size."""
+
+    one_draw_a_batch: ClassVar[bool] = False
+    """Whether all images of a batch share the draw of its first image."""
 
     output_layout: ClassVar[str] = "HWC"
     """DALI's name for the layout of the image after it."""
@@ -156,13 +164,17 @@ class Op:
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """Draw the random numbers for n images of one or several batches, by name.
 
-        Take them from `rng` only, also those for `dali_graph`: DALI's own depend on the number of pipelines.
+        Take them from `rng` only, also those for `dali_graph`: DALI's own depend on the number of pipelines. The
+        numbers must depend on nothing else, so that an image gets the same ones on any number of processes.
         """
         return {}
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        """Draw the random numbers of an op whose draw depends on the boxes or on the epoch."""
-        return self.draw(rng, len(views))
+    def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
+        """Return what is stored of a draw that depends on the boxes, the sizes or the epoch, by name.
+
+        It draws nothing more: an op that may need any number of random numbers draws a seed for each image.
+        """
+        return drawn
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views after this op, and the inputs of `dali_graph` or of the CPU kernel, by name."""

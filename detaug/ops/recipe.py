@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,31 @@ from detaug.boxes.views import Views, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
-from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal
-from detaug.ops.resize import OwnSize, Render, SizeOnly
+from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
+from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
 
 
 def external_source(name: str) -> Node:
     """Return the node of an input that is fed by hand."""
     return fn.external_source(name=name)
+
+
+class Draws(Protocol):
+    """Where the random numbers of a plan come from."""
+
+    def __call__(self, step: int, op: Op, views: Views) -> Arrays:
+        """Return what the op of a step of the recipe draws for these images."""
+        ...
+
+
+def draws_from(rng: np.random.Generator) -> Draws:
+    """Return draws that take the numbers of all ops, one after the other, from `rng`."""
+
+    def draw(step: int, op: Op, views: Views) -> Arrays:
+        drawn = check_drawn(op.draw(rng, len(views)), len(views))
+        return select(first_of_batch(views), drawn) if op.one_draw_a_batch else drawn
+
+    return draw
 
 
 class PixelStep(NamedTuple):
@@ -97,33 +115,33 @@ class Recipe:
         """Return the first op that combines images of a batch, or None. Its batches need at least 2 images."""
         return next((op for op in self.ops if op.mixes), None)
 
-    def plan(self, views: Views, rng: np.random.Generator, drawn: Sequence[Arrays] | None = None) -> Plan:
-        """Plan all ops for these images, with numbers from `rng`, or with those in `drawn`, of an earlier plan."""
-        *_, plan = self.plan_by_op(views, rng, drawn)
+    def plan(self, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None) -> Plan:
+        """Plan all ops for these images, with numbers from `draws`, or with those in `drawn`, of an earlier plan."""
+        *_, plan = self.plan_by_op(views, draws, drawn)
         assert plan
         return plan
 
-    def plan_by_op(
-        self, views: Views, rng: np.random.Generator, drawn: Sequence[Arrays] | None = None
-    ) -> Iterator[Plan | None]:
+    def plan_by_op(self, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None) -> Iterator[Plan | None]:
         """Plan one op at a time, as `plan` does: yield None after each op, then the plan."""
-        draws: list[Arrays] = []
+        used: list[Arrays] = []
         inputs: Arrays = {}
         for step in range(len(self.steps)):
-            draws.append(self._draw(step, views, rng, draws) if drawn is None else drawn[step])
-            views, planned = self._plan_step(step, views, draws[-1])
+            used.append(self._draw(step, views, draws, used) if drawn is None else drawn[step])
+            views, planned = self._plan_step(step, views, used[-1])
             _check_overhang(self.labels[step], self.steps[step][0], views)
             inputs |= {f"{step}.{name}": array for name, array in planned.items()}
             yield None
-        yield Plan(views, inputs, tuple(draws))
+        yield Plan(views, inputs, tuple(used))
 
-    def _draw(self, step: int, views: Views, rng: np.random.Generator, draws: list[Arrays]) -> Arrays:
+    def _draw(self, step: int, views: Views, draws: Draws, before: list[Arrays]) -> Arrays:
         """Return what the op of a step draws; for a second part, what its op drew."""
         op, drawn_by = self.steps[step]
         if drawn_by != step:
-            return draws[drawn_by]
+            return before[drawn_by]
         with name_op_in_errors(self.labels[step], "draw"):
-            return check_drawn(op.draw_for(views, rng), len(views))
+            drawn = draws(step, op, views)
+        with name_op_in_errors(self.labels[step], "adapt_draw"):
+            return check_drawn(op.adapt_draw(views, drawn), len(views), "adapt_draw")
 
     def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views after the op of a step, and its inputs."""
@@ -154,12 +172,12 @@ class Recipe:
     @cached_property
     def pixel_steps(self) -> tuple[PixelStep, ...]:
         """Return the steps that change pixels."""
-        views, rng = _example_view(), np.random.default_rng(0)
-        draws: list[Arrays] = []
+        views, draws = _example_view(), draws_from(np.random.default_rng(0))
+        drawn: list[Arrays] = []
         steps = []
         for at, (op, _) in enumerate(self.steps):
-            draws.append(self._draw(at, views, rng, draws))
-            after, planned = self._plan_step(at, views, draws[-1])
+            drawn.append(self._draw(at, views, draws, drawn))
+            after, planned = self._plan_step(at, views, drawn[-1])
             steps.append(PixelStep(op, self.labels[at], {name: f"{at}.{name}" for name in planned}, views))
             views = after
         return tuple(step for step in steps if step.op.stage != "view" and _changes_pixels(step.op))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from nvidia.dali import fn, types
@@ -84,8 +84,16 @@ class SizeOnly(Op):
 
     stage = "view"
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        return self.resize.draw_for(views, rng)
+    @property
+    def one_draw_a_batch(self) -> bool:  # type: ignore[override]
+        """Return whether all images of a batch share one draw."""
+        return self.resize.one_draw_a_batch
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        return self.resize.draw(rng, n)
+
+    def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
+        return self.resize.adapt_draw(views, drawn)
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         return self.resize.set_size(views, drawn), {}
@@ -130,6 +138,8 @@ class Resize(Render):
     letterbox: Literal["center", "top-left"] | None = None
     fill: RGB = FILL
 
+    one_draw_a_batch: ClassVar[bool] = True  # if there are several sizes
+
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """Refuse Resize(300, 300), which is not Resize((300, 300)), in words of its own."""
         if len(given) > 1:
@@ -169,9 +179,6 @@ class Resize(Render):
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"size": rng.integers(len(self._choices), size=n)} if self._choices else {}
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        return _same_for_each_batch(views, self.draw(rng, len(views)))
-
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
         if self._choices:
             return np.array(self._choices, np.float64)[drawn["size"]]
@@ -197,6 +204,7 @@ class RandomShortestSize(Render):
     max_size: int | None = None
 
     uniform = False
+    one_draw_a_batch: ClassVar[bool] = True
 
     def check_arguments(self) -> None:
         check("min_size", self.min_size, is_wholes(self.min_size, low=1), "one or more shorter sides in whole pixels")
@@ -206,9 +214,6 @@ class RandomShortestSize(Render):
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"size": rng.integers(len(self.min_size), size=n)}
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        return _same_for_each_batch(views, self.draw(rng, len(views)))
-
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
         short = np.array(self.min_size, np.float64)[drawn["size"]]
         return shorter_side(views.size, short, self.max_size)
@@ -217,12 +222,6 @@ class RandomShortestSize(Render):
 def first_of_batch(views: Views) -> Ints:
     """Return (N,): for each image, the index of the first image of its batch."""
     return np.searchsorted(views.batch, views.batch)
-
-
-def _same_for_each_batch(views: Views, drawn: Arrays) -> Arrays:
-    """Give all images of a batch the draw of its first one, stored for each image, so that it can be replayed."""
-    first = first_of_batch(views)
-    return {name: array[first] for name, array in drawn.items()}
 
 
 def shorter_side(size: Floats, short: Floats, max_size: int | None) -> Floats:

@@ -45,13 +45,20 @@ class RandomResizedCrop(Render):
         check("scale", self.scale, self.scale[0] > 0, "above 0")
         check_range("ratio", self.ratio, 1e-6, 1e6)
 
-    def draw_for(self, views: Views, rng: np.random.Generator) -> Arrays:
-        """Draw "window" (N, 4): XYXY relative to the view, in 0..1."""
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        low, high = np.log(self.ratio)
+        return {
+            "area": rng.uniform(*self.scale, (n, ATTEMPTS)),
+            "ratio": np.exp(rng.uniform(low, high, (n, ATTEMPTS))),
+            "position": rng.random((n, 2)),
+        }
+
+    def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
+        """Return "window" (N, 4): XYXY relative to the view, in 0..1."""
         size = np.round(views.size).clip(1)
-        shape, found = self._first_that_fits(size, rng)
+        shape, found = _first_that_fits(size, drawn["area"] * size.prod(1, keepdims=True), drawn["ratio"])
         shape = np.where(found[:, None], shape, self._largest(size))
-        position = rng.random((len(views), 2))
-        corner = np.where(found[:, None], np.floor(position * (size - shape + 1)), (size - shape) // 2)
+        corner = np.where(found[:, None], np.floor(drawn["position"] * (size - shape + 1)), (size - shape) // 2)
         return {"window": np.concatenate([corner / size, (corner + shape) / size], axis=1)[:, [1, 0, 3, 2]]}
 
     def output_size(self, views: Views, drawn: Arrays) -> Floats:
@@ -61,19 +68,20 @@ class RandomResizedCrop(Render):
         start, end = np.hsplit(drawn["window"], 2)
         return super().set_size(views.crop_to(start, end).clip(), drawn)
 
-    def _first_that_fits(self, size: Floats, rng: np.random.Generator) -> tuple[Floats, Bools]:
-        """Return (N, 2) the first drawn height and width that fit in `size` (N, 2), and (N,) whether any do."""
-        shape = (len(size), ATTEMPTS)
-        area = rng.uniform(*self.scale, shape) * size.prod(1, keepdims=True)
-        ratio = np.exp(rng.uniform(np.log(self.ratio[0]), np.log(self.ratio[1]), shape))
-        sides = np.round(np.sqrt(np.stack([area / ratio, area * ratio], axis=2)))
-        fits = ((sides > 0) & (sides <= size[:, None])).all(2)
-        first = fits.argmax(1)[:, None, None]
-        return np.take_along_axis(sides, first, 1)[:, 0], fits.any(1)
-
     def _largest(self, size: Floats) -> Floats:
         """Return (N, 2) the height and width of the largest windows whose ratio is allowed."""
         height, width = size.T
         low, high = self.ratio
         largest = np.stack([np.minimum(height, np.round(width / low)), np.minimum(width, np.round(height * high))])
         return np.asarray(largest.T.clip(1))
+
+
+def _first_that_fits(size: Floats, area: Floats, ratio: Floats) -> tuple[Floats, Bools]:
+    """Return (N, 2) the first height and width that fit in `size` (N, 2), and (N,) whether any do.
+
+    `area`, `ratio`: (N, ATTEMPTS), in pixels and width / height.
+    """
+    sides: Floats = np.asarray(np.sqrt(np.stack([area / ratio, area * ratio], axis=2)).round(), np.float64)
+    fits: Bools = np.asarray(((sides > 0) & (sides <= size[:, None])).all(2))
+    first = fits.argmax(1)[:, None, None]
+    return np.take_along_axis(sides, first, 1)[:, 0], np.asarray(fits.any(1))

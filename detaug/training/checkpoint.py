@@ -44,11 +44,15 @@ def save_checkpoint(training: Training) -> None:
 
 
 def load_checkpoint(training: Training) -> None:
-    """Go to the position of checkpoint.pt. Raises InputError if it is of another training."""
+    """Go to the position of checkpoint.pt, of any number of processes. Raises InputError if it is of another training.
+
+    Each process takes the loader's state and torch's random state of one of the processes before.
+    """
     path = checkpoint_path(training.options.output)
     content = read_torch_file(path)
     _check(path, content, training)
-    own = content["ranks"][rank_and_world()[0]]
+    ranks = content["ranks"]
+    own = ranks[rank_and_world()[0] % len(ranks)]
     training.loader.load_state_dict(own["loader"])
     training.optimization.load_state_dict(content)
     training.timer.load_state_dict(content["clock"])

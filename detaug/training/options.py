@@ -73,5 +73,6 @@ class TrainOptions:
 
     def must_match(self) -> dict[str, Any]:
         """Return the options that must equal those of a checkpoint to resume; the loader checks its own."""
-        own = ("model", "epochs", "batch_size", "lr", "optimizer", "momentum", "weight_decay", "warm_up", "clip_norm")
-        return {name: getattr(self, name) for name in own} | {"amp": self.amp, "world_size": rank_and_world()[1]}
+        own = ("model", "epochs", "lr", "optimizer", "momentum", "weight_decay", "warm_up", "clip_norm")
+        images = self.batch_size * rank_and_world()[1]
+        return {name: getattr(self, name) for name in own} | {"amp": self.amp, "batch_size x processes": images}

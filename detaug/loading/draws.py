@@ -1,0 +1,93 @@
+"""The random numbers of a position in an epoch: the same for any world size, any planning block, any other images.
+
+A position is a step and a slot, 0 .. global batch - 1. Ops draw for many images at once, so positions are drawn in
+blocks of `STEPS` x `SLOTS`, each from a generator of its own. A shard draws all blocks that it needs a part of: no more
+than its positions where its batch is a multiple of `SLOTS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from detaug.boxes.views import Ints, Views
+from detaug.ops.op import Arrays, Op, check_drawn, select
+
+SLOTS = 8
+STEPS = 128
+"""The size of a block. Other numbers give other draws: they are part of a state's fingerprint."""
+
+
+class Block(NamedTuple):
+    """A block of positions of an epoch."""
+
+    epoch: int
+    row: int
+    """Its steps are from STEPS * row on."""
+    column: int
+    """Its slots are from SLOTS * column on."""
+
+
+@dataclass(eq=False)
+class PositionDraws:
+    """Draws for positions, and keeps what the blocks of the last call drew: the next call may need the same blocks."""
+
+    seed: int
+    _last: dict[int, tuple[list[Block], Arrays]] = field(default_factory=dict)
+    """By step of the recipe: blocks, and what its op drew for them, (blocks x positions, ...) each."""
+
+    def at(self, epoch: int, steps: Ints, slots: Ints) -> DrawsAt:
+        """Return the draws of the positions `steps`, `slots`, (N,) each."""
+        return DrawsAt(self, epoch, steps, slots)
+
+    def of_blocks(self, step: int, op: Op, blocks: list[Block]) -> Arrays:
+        """Return what the op of a step of the recipe draws for all positions of the blocks, concatenated."""
+        before, arrays = self._last.get(step, ([], {}))
+        if before != blocks:
+            parts = [self._of_block(step, op, block) for block in blocks]
+            arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            self._last[step] = blocks, arrays
+        return arrays
+
+    def _of_block(self, step: int, op: Op, block: Block) -> Arrays:
+        rng = np.random.default_rng([1, self.seed, *block, step])
+        return check_drawn(op.draw(rng, STEPS * SLOTS), STEPS * SLOTS)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsAt:
+    """The draws of N positions; see `Draws`."""
+
+    draws: PositionDraws
+    epoch: int
+    steps: Ints
+    slots: Ints
+
+    def __call__(self, step: int, op: Op, views: Views) -> Arrays:
+        """Return what the op draws for the images of these positions."""
+        if type(op).draw is Op.draw:
+            return {}
+        blocks, rows = self._rows_of_steps if op.one_draw_a_batch else self._rows
+        return select(rows, self.draws.of_blocks(step, op, blocks))
+
+    @cached_property
+    def _rows(self) -> tuple[list[Block], Ints]:
+        return _blocks(self.epoch, self.steps, self.slots)
+
+    @cached_property
+    def _rows_of_steps(self) -> tuple[list[Block], Ints]:
+        """The same for slot 0 of each image's step."""
+        return _blocks(self.epoch, self.steps, np.zeros_like(self.slots))
+
+
+def _blocks(epoch: int, steps: Ints, slots: Ints) -> tuple[list[Block], Ints]:
+    """Return the blocks around positions, (N,) each, and where each position is among those of the blocks."""
+    row, column = steps // STEPS, slots // SLOTS
+    rows, columns = (range(int(each.min()), int(each.max()) + 1) for each in (row, column))
+    blocks = [Block(epoch, *each) for each in product(rows, columns)]
+    block = (row - rows.start) * len(columns) + column - columns.start
+    return blocks, (block * STEPS + steps % STEPS) * SLOTS + slots % SLOTS
