@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from benchmark_scripts import load_script
 from numpy.typing import NDArray
 from painted import RESAMPLED, SIZE, paint, random_boxes, read_box
 from painted_files import Folder
@@ -364,3 +365,13 @@ def test_wrong_recipes_are_refused_at_once() -> None:
         da.Compose([da.Resize((30, 30))], seed=-1)
     with pytest.raises(TypeError, match="a recipe is a list of ops"):
         da.Compose(da.Resize((30, 30)))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs(v2: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load_script("compose")
+    monkeypatch.setattr("torch.set_num_threads", lambda _: None)
+    rows = [{name: make for name, make in each.items() if name != "Albumentations"} for each in script.RECIPES.values()]
+    monkeypatch.setattr(script, "RECIPES", dict(zip(script.RECIPES, rows, strict=True)))
+    script.main(["--images", "1", "--rounds", "1", "--size", "60", "80"])
+    assert capsys.readouterr().out.count("ms an image") == 6
