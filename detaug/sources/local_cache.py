@@ -23,10 +23,12 @@ import torch
 from detaug.converters.findings.errors import InputError
 from detaug.sources.source import Bytes, DataError
 
-MAPPED = 1 << 20
+MAPPED = 128 << 10
 """Bytes: a larger piece is mapped into memory, and stays so, instead of being read."""
 
-MOST_MAPS = 4096
+MOST_MAPS = 16_384
+"""Of 65,530 that a process may have."""
+
 PARTIAL = ".partial"
 SHARE_OF_FREE = 0.9
 """The cache never takes more of what is free on the disk when it is opened."""

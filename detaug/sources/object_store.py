@@ -24,7 +24,7 @@ RETRY_SECONDS = 60
 REQUEST_SECONDS = 30
 """How long one try may take."""
 
-REQUESTS = 32
+REQUESTS = 64
 """How many are made at once."""
 
 
