@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import object_server
 import pytest
 import torch
 from filelock import FileLock
@@ -113,3 +114,20 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def painted(tmp_path: Path) -> Folder:
     """21 painted PNG files of three sizes, and their json; the last one has no boxes."""
     return paint_files(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[int]:
+    with object_server.running_server() as port:
+        yield port
+
+
+@pytest.fixture
+def s3(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.FaultyProxy]:
+    """An S3 server, in the environment, behind a proxy that may fail."""
+    proxy = object_server.FaultyProxy(s3_server)
+    for name, value in object_server.environment(proxy).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("detaug.sources.object_store.RETRY_SECONDS", 3)
+    yield proxy
+    proxy.close()

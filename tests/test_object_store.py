@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from object_server import Fault, FaultyProxy, Request, client, environment, put, running_server, upload
+from object_server import Fault, FaultyProxy, Request, client, put, upload
 from painted_files import Folder, same
 from PIL import Image
 from seeds import slow
@@ -32,29 +32,13 @@ RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), d
 NAMES = (f"bucket{number}" for number in count())
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[int]:
-    with running_server() as port:
-        yield port
-
-
-@pytest.fixture
-def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    proxy = FaultyProxy(server)
-    for name, value in environment(proxy).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(object_store, "RETRY_SECONDS", 3)
-    yield proxy
-    proxy.close()
-
-
 def packed(painted: Folder, folder: Path) -> Path:
     pack_coco(painted[1], painted[0], folder, format="webdataset", shard_size="30kB")
     return folder
 
 
 @pytest.fixture
-def remote(painted: Folder, proxy: FaultyProxy, tmp_path: Path) -> Callable[..., da.CocoReader]:
+def remote(painted: Folder, s3: FaultyProxy, tmp_path: Path) -> Callable[..., da.CocoReader]:
     """Make a reader of the painted files, or their shards, in a bucket of their own."""
     address = upload(painted[0], next(NAMES), "VOC/images")
 
@@ -80,15 +64,15 @@ def assert_same(found: da.Loader, painted: Folder, epochs: int = 2, **arguments:
 
 @pytest.mark.parametrize("shards", [True, *slow(False)])
 def test_each_byte_is_downloaded_once(
-    shards: bool, remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy
+    shards: bool, remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy
 ) -> None:
     reader = remote(shards)
-    before = len(proxy.objects_read())
+    before = len(s3.objects_read())
     assert_same(loader(reader), painted)
-    read = proxy.objects_read()[before:]
+    read = s3.objects_read()[before:]
     assert len(read) == (len(set(read)) if shards else 21)
     assert_same(loader(remote(shards) if not shards else reader), painted)
-    assert not [name for name in proxy.objects_read()[before + len(read) :] if not name.endswith(".json")]
+    assert not [name for name in s3.objects_read()[before + len(read) :] if not name.endswith(".json")]
 
 
 def test_names_are_addresses(remote: Callable[..., da.CocoReader]) -> None:
@@ -113,23 +97,23 @@ def test_files_beside_shards(remote: Callable[..., da.CocoReader], painted: Fold
 
 @pytest.mark.slow
 def test_many_objects_are_listed(
-    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("detaug.sources.bucket_storage.LIST_FROM", 10)
-    before = len(proxy.requests)
+    before = len(s3.requests)
     reader = remote()
-    assert sum(request.method == "HEAD" for request in proxy.requests[before:]) == 1  # the json's
+    assert sum(request.method == "HEAD" for request in s3.requests[before:]) == 1  # the json's
     assert_same(loader(reader), painted)
 
 
 @pytest.mark.slow
-def test_the_loader_reads_ahead(remote: Callable[..., da.CocoReader], proxy: FaultyProxy) -> None:
+def test_the_loader_reads_ahead(remote: Callable[..., da.CocoReader], s3: FaultyProxy) -> None:
     """All images are downloaded in the order of the epoch while nobody takes a batch."""
     reader = remote()
-    before = len(proxy.objects_read())
+    before = len(s3.objects_read())
     batches = iter(loader(reader, pipelines=1))
-    until(lambda: len(proxy.objects_read()) - before >= 21)
-    first = proxy.objects_read()[before:]
+    until(lambda: len(s3.objects_read()) - before >= 21)
+    first = s3.objects_read()[before:]
     order = [f"{int(i) - 10:02}.png" for batch in batches for i in batch.image_id]
     assert {Path(name).name for name in first} == set(order[:21])
 
@@ -163,10 +147,10 @@ def test_evaluation_and_a_state(remote: Callable[..., da.CocoReader], painted: F
 
 @pytest.mark.slow
 def test_shards_of_a_machine_share_the_downloads(
-    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers = [remote(), remote()]
-    before = len(proxy.objects_read())
+    before = len(s3.objects_read())
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     loaders = []
     for rank, reader in enumerate(readers):
@@ -177,7 +161,7 @@ def test_shards_of_a_machine_share_the_downloads(
     for _ in range(3):
         for _ in zip(*loaders, strict=True):
             pass
-    assert len(proxy.objects_read()) - before == 21
+    assert len(s3.objects_read()) - before == 21
 
 
 # ------------------------------------------------------------------------------------------- networks
@@ -196,43 +180,43 @@ def sometimes(fault: Fault, every: int = 3) -> Callable[[Request], Fault | None]
 )
 @pytest.mark.parametrize("shards", [False, *slow(True)])
 def test_a_bad_network_changes_no_pixel(
-    fault: Fault, shards: bool, remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy
+    fault: Fault, shards: bool, remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy
 ) -> None:
     reader = remote(shards)
-    proxy.fault = sometimes(fault)
+    s3.fault = sometimes(fault)
     assert_same(loader(reader), painted)
 
 
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_is_asked_again(
-    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store, "REQUEST_SECONDS", 1)
     reader = remote()
-    proxy.fault = sometimes(Fault(seconds=4), every=7)
+    s3.fault = sometimes(Fault(seconds=4), every=7)
     assert_same(loader(reader), painted, epochs=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_a_server_that_stays_away_is_named_and_nothing_skipped(
-    on_error: Any, remote: Callable[..., da.CocoReader], proxy: FaultyProxy
+    on_error: Any, remote: Callable[..., da.CocoReader], s3: FaultyProxy
 ) -> None:
     reader = remote()
-    proxy.fault = lambda request: Fault(status=503, message="Slow down")
+    s3.fault = lambda request: Fault(status=503, message="Slow down")
     with pytest.raises(da.DataError, match=r"s3://.*/VOC/images/\d\d.png: cannot be read .*Slow down"):
         list(loader(reader, on_error=on_error, max_skipped=1.0))
 
 
 @pytest.mark.slow
 def test_the_loader_goes_on_when_the_network_is_back(
-    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = remote()
-    proxy.fault = lambda request: Fault(status=503, message="Slow down")
+    s3.fault = lambda request: Fault(status=503, message="Slow down")
     with pytest.raises(da.DataError):
         next(iter(loader(reader)))
-    proxy.fault = lambda request: None
+    s3.fault = lambda request: None
     assert_same(loader(reader), painted)
 
 
@@ -240,7 +224,7 @@ def test_the_loader_goes_on_when_the_network_is_back(
 
 
 def test_an_object_that_is_gone_is_skipped_or_named(
-    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy
 ) -> None:
     reader = remote()
     bucket = reader.path(0).parts[1]
@@ -287,12 +271,12 @@ def test_missing_objects_are_named_when_the_reader_is_made(
 
 @pytest.mark.parametrize("status", [403, *slow(401)])
 def test_refused_credentials_are_named_and_no_image_is_blamed(
-    status: int, remote: Callable[..., da.CocoReader], proxy: FaultyProxy
+    status: int, remote: Callable[..., da.CocoReader], s3: FaultyProxy
 ) -> None:
     reader = remote()
     refused = Fault(status=status, message="The provided token has expired.")
     number = count()
-    proxy.fault = lambda request: refused if next(number) > 5 else None
+    s3.fault = lambda request: refused if next(number) > 5 else None
     with pytest.raises(da.DataError, match=r"s3://.*png: access denied .*token has expired.*credentials"):
         list(loader(reader, on_error="skip", max_skipped=1.0))
     with pytest.raises(da.DataError, match=r"s3://.*annotations.json: access denied"):
@@ -300,7 +284,7 @@ def test_refused_credentials_are_named_and_no_image_is_blamed(
 
 
 @pytest.mark.slow
-def test_what_is_not_there_is_named(proxy: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
+def test_what_is_not_there_is_named(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
     def reader(images: str, annotations: str | Path) -> da.CocoReader:
         return da.CocoReader(images, annotations, cache_folder=tmp_path / "cache")
 
@@ -413,10 +397,10 @@ def reading(address: str, folder: Path, size: int = 10**9, epochs: int = 1) -> s
 
 @pytest.mark.slow
 def test_processes_that_are_killed_leave_a_cache_that_works(
-    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, tmp_path: Path
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, tmp_path: Path
 ) -> None:
     address = os.fspath(remote().images)
-    proxy.fault = sometimes(Fault(seconds=0.2), every=2)
+    s3.fault = sometimes(Fault(seconds=0.2), every=2)
     for _ in range(4):
         process = reading(address, tmp_path / "cache", epochs=50, size=4000)
         assert process.stdout
@@ -424,7 +408,7 @@ def test_processes_that_are_killed_leave_a_cache_that_works(
         time.sleep(float(np.random.default_rng(0).uniform(0.1, 1)))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    proxy.fault = lambda request: None
+    s3.fault = lambda request: None
     assert_same(loader(remote(cache_size=4000)), painted)
     assert cached_bytes(tmp_path / "cache") <= 4000
     assert not list((tmp_path / "cache").glob("??/*.partial"))
@@ -432,20 +416,20 @@ def test_processes_that_are_killed_leave_a_cache_that_works(
 
 @pytest.mark.slow
 def test_two_processes_fill_one_cache(
-    remote: Callable[..., da.CocoReader], painted: Folder, proxy: FaultyProxy, tmp_path: Path
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, tmp_path: Path
 ) -> None:
     address = os.fspath(remote().images)
-    before = len(proxy.objects_read())
+    before = len(s3.objects_read())
     processes = [reading(address, tmp_path / "cache") for _ in range(2)]
     for process in processes:
         out, errors = process.communicate()
         assert out == "ready\ndone\n", errors
-    assert len([name for name in proxy.objects_read()[before:] if name.endswith(".png")]) == 21
+    assert len([name for name in s3.objects_read()[before:] if name.endswith(".png")]) == 21
 
 
 @pytest.mark.slow
-def test_a_dropped_reader_stops_downloading(remote: Callable[..., da.CocoReader], proxy: FaultyProxy) -> None:
-    proxy.fault = sometimes(Fault(seconds=0.02), every=1)
+def test_a_dropped_reader_stops_downloading(remote: Callable[..., da.CocoReader], s3: FaultyProxy) -> None:
+    s3.fault = sometimes(Fault(seconds=0.02), every=1)
     batches = loader(remote())
     next(iter(batches))
     batches.close()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from object_server import upload
 from painted_files import Folder, paint_files, same
 from PIL import Image
 from seeds import slow
@@ -80,7 +81,7 @@ def put_some_into_shards(painted: Folder) -> Folder:
     return folder, path
 
 
-KINDS = ["webdataset", "tfrecord", "shards", "halves", "own", "file and shard", "mixed"]
+KINDS = ["webdataset", "tfrecord", "shards", "halves", "own", "file and shard", "mixed", *slow("s3", "s3 tfrecord")]
 
 
 def make(kind: str, painted: Folder) -> da.Source:
@@ -90,6 +91,11 @@ def make(kind: str, painted: Folder) -> da.Source:
     if kind in ("webdataset", "tfrecord"):
         pack_coco(painted[1], painted[0], root / "packed", format=kind, shard_size="10kB")  # type: ignore[arg-type]
         return da.CocoReader(root / "packed", root / "packed" / "annotations.json")
+    if kind.startswith("s3"):
+        if kind == "s3 tfrecord":
+            pack_coco(painted[1], painted[0], root / "packed", format="tfrecord", shard_size="10kB")
+        address = upload(painted[0] if kind == "s3" else root / "packed", f"of-{kind}".replace(" ", "-"))
+        return da.CocoReader(address, f"{address}/annotations.json", cache_folder=root / "cache")
     if kind == "mixed":
         return da.CocoReader(*put_some_into_shards(painted))
     if kind == "halves":
@@ -106,6 +112,13 @@ def painted(tmp_path: Path) -> Folder:
     return paint_files(tmp_path / "painted")
 
 
+@pytest.fixture(autouse=True)
+def server(request: pytest.FixtureRequest) -> None:
+    """Start the server for sources in S3."""
+    if "kind" in request.fixturenames and str(request.getfixturevalue("kind")).startswith("s3"):
+        request.getfixturevalue("s3")
+
+
 def loader(source: da.Source, device: str = "cpu", **arguments: Any) -> da.Loader:
     return da.Loader(source, RECIPE, 4, device=device, seed=3, **arguments)
 
@@ -117,7 +130,9 @@ def test_batches_are_those_of_files(kind: str, painted: Folder, device: str) -> 
         assert all(same(a, b) for a, b in zip(files, other, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["tfrecord", *slow("webdataset", "halves", "own", "file and shard", "mixed")])
+@pytest.mark.parametrize(
+    "kind", ["tfrecord", *slow("webdataset", "halves", "own", "file and shard", "mixed", "s3", "s3 tfrecord")]
+)
 @pytest.mark.parametrize("cache", ["device", *slow(None)])
 def test_a_state_goes_on_where_it_was_taken(kind: str, cache: Any, painted: Folder) -> None:
     source = make(kind, painted)
