@@ -363,12 +363,12 @@ def test_a_checkpoint_without_a_scale_resumes_in_float16(
     assert (out / "run/model.pt").is_file()
 
 
-def torchrun(painted: Folder, output: Path, mode: str) -> str:
-    """Return the output of two processes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+def torchrun(painted: Folder, output: Path, mode: str, processes: int = 2, *, killed: bool = False) -> str:
+    """Return the output of the processes."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command = [str(part) for part in (*launcher, HERE / "train_run.py", *painted, output, mode)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode != 0) == killed, done.stderr
     return done.stdout
 
 
@@ -390,11 +390,26 @@ def test_two_processes(folder: tuple[Folder, Path]) -> None:
 def test_two_processes_train_as_one_with_the_doubled_batch(folder: tuple[Folder, Path]) -> None:
     """The same images at each step, half of them on each process: the same losses and the same weights."""
     painted, out = folder
-    torchrun(painted, out / "two", "plain")
+    torchrun(painted, out / "two", "plain-0")
     train_plain(*painted, out / "one", batch_size=8)
     assert losses(out / "two") == [pytest.approx(each, rel=1e-5) for each in losses(out / "one")]
     one, two = (weights(out / name) for name in ("one", "two"))
     torch.testing.assert_close(two, one)
+
+
+@slow
+@pytest.mark.parametrize("processes", [(2, 1), (1, 2)])
+def test_a_training_resumes_on_another_number_of_processes(
+    folder: tuple[Folder, Path], processes: tuple[int, int]
+) -> None:
+    """Killed in step 6, in the middle of the second epoch, and resumed from the checkpoint after step 4."""
+    painted, out = folder
+    train_plain(*painted, out / "whole", batch_size=8)
+    torchrun(painted, out / "moved", "plain-6", processes[0], killed=True)
+    torchrun(painted, out / "moved", "plain-resume", processes[1])
+    assert [step for step, _, _ in losses(out / "moved")] == list(range(1, 10))
+    assert losses(out / "moved") == [pytest.approx(each, rel=1e-5) for each in losses(out / "whole")]
+    torch.testing.assert_close(weights(out / "moved"), weights(out / "whole"))
 
 
 # ---------------------------------------------------------------- settings

@@ -3,7 +3,8 @@
 python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, 0: never,
                                               endless: never, with far too many epochs; wait-7, wait-evaluation: waits
                                               for a signal there
-                                              plain: the model without batch norm and dropout, see `shared_batches`
+                                              plain-KILL: the model without batch norm and dropout, 8 images a step
+                                              plain-resume: the same, which resumes
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import detaug as da
 from detaug.loading.devices import rank_and_world
 from detaug.training import Detector, TrainOptions, train
-from detaug.training.loaders import train_recipe
 
 
 class Tiny(nn.Module):
@@ -71,36 +70,14 @@ class Waiting(Tiny):
 class Plain(Tiny):
     """Has no batch norm and no dropout: its loss is the mean of the losses of single images."""
 
-    def __init__(self, num_classes: int) -> None:
-        super().__init__(num_classes)
+    def __init__(self, num_classes: int, kill: int = 0) -> None:
+        super().__init__(num_classes, kill)
         self.features = nn.Sequential(nn.Conv2d(3, 8, 3, 4), nn.ReLU())
 
 
-class Part(NamedTuple):
-    images: Tensor
-    found: list[dict[str, Tensor]]
-
-    def targets(self) -> list[dict[str, Tensor]]:
-        return self.found
-
-
-def shared_batches(settings: TrainOptions, device: torch.device, detector: Detector) -> da.Loader:
-    """Return the same batches on any number of processes; each takes its part of them."""
-    rank, world = rank_and_world()
-    mine = slice(rank * settings.batch_size, (rank + 1) * settings.batch_size)
-    return da.Loader(
-        da.CocoReader(settings.images, settings.annotations),
-        train_recipe(settings, detector.mean, detector.std),
-        world * settings.batch_size,
-        device=device,
-        shard=(0, 1),
-        collate=lambda batch: Part(batch.images[mine], batch.targets()[mine]),
-    )
-
-
-def train_plain(images: str | Path, annotations: str | Path, output: Path, **others: Any) -> None:
+def train_plain(images: str | Path, annotations: str | Path, output: Path, kill: int = 0, **others: Any) -> None:
     settings = options(images, annotations, output, **others)
-    train(settings, make_model=lambda _, classes: Detector(Plain(classes)), make_loader=shared_batches)
+    train(settings, make_model=lambda _, classes: Detector(Plain(classes, kill)))
 
 
 def tiny(kill: int = 0) -> Any:
@@ -125,8 +102,10 @@ def options(images: str | Path, annotations: str | Path, output: Path, **others:
 
 if __name__ == "__main__":
     images, annotations, output, kill = sys.argv[1:]
-    if kill == "plain":
-        sys.exit(train_plain(images, annotations, Path(output)))
+    if kill.startswith("plain-"):
+        step = kill.removeprefix("plain-")
+        how: dict[str, Any] = {"resume": True} if step == "resume" else {"kill": int(step)}
+        sys.exit(train_plain(images, annotations, Path(output), batch_size=8 // rank_and_world()[1], **how))
     if kill == "endless":
         train(options(images, annotations, Path(output), epochs=10**6), make_model=tiny())
     if kill.startswith("wait-"):

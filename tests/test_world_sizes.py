@@ -1,0 +1,285 @@
+"""The same images, boxes and pixels on any number of shards, and states that move from one number to another."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, repeat, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from painted_files import Folder, write_coco
+from PIL import Image
+from seeds import slow
+
+import detaug as da
+from detaug.loading.settings import Settings, write_settings
+
+GLOBAL_BATCH = 24
+WORLDS = (1, 2, 3, 4, 6, 8, 12, 24)
+BROKEN = (5, 23, 24, 40)
+
+FLIP, RESIZE, NORMALIZE = da.RandomHorizontalFlip(), da.Resize((64, 80)), da.Normalize()
+RECIPES: dict[str, list[da.Op]] = {
+    "ssd": [
+        da.RandomZoomOut(fill=(9, 9, 9)),
+        da.RandomIoUCrop(),
+        FLIP,
+        RESIZE,
+        da.RandomPhotometricDistort(),
+        NORMALIZE,
+    ],
+    "several sizes": [FLIP, da.RandomShortestSize((48, 60, 72), 96), da.RandomHSV(), NORMALIZE],
+    "affine": [da.RandomAffine(10, translate=(0.1, 0.1), scale=(0.8, 1.2)), da.RandomIoUCrop(p=0.5), RESIZE],
+    "resized crop": [da.RandomResizedCrop((48, 64)), da.RandAugment(), da.RandomErasing()],
+    "containers": [
+        da.RandomChoice([da.RandomRotation(10), da.RandomIoUCrop()]),
+        da.Resize([(48, 48), (64, 48)]),
+        da.RandomApply([da.ColorJitter(0.2, 0.2, 0.2, 0.1), da.GaussianBlur(5)]),
+        da.RandomOrder([da.GridMask(), da.RandomPosterize(4)]),
+    ],
+    "perspective": [da.RandomPerspective(), da.SanitizeBoundingBoxes(), RESIZE, da.GaussianNoise(), da.JPEG(p=1)],
+    "mosaic": [da.Resize((64, 64), letterbox="center"), da.Mosaic(until_epoch=1), da.MixUp(p=0.5), da.RandomHSV()],
+    "mixing": [FLIP, RESIZE, da.CutMix(p=0.7), da.CopyPaste(p=1), NORMALIZE],
+}
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "once": {},
+    "repeated": {"sampler": da.RepeatFactorSampler(0.5), "last_batch": "drop"},
+    "grouped": {"sampler": da.ClassBalancedSampler(), "aspect_ratio_grouping": True},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """61 JPEG and PNG files of noise and of three sizes, with none to five boxes each."""
+    path, rng, rows = tmp_path_factory.mktemp("worlds"), np.random.default_rng(0), []
+    for at in range(61):
+        height, width = [(60, 80), (80, 60), (72, 72)][at % 3]
+        small = rng.integers(0, 256, (height // 4, width // 4, 3), dtype=np.uint8)
+        name = f"{at}.{'png' if at % 5 else 'jpg'}"
+        Image.fromarray(small).resize((width, height)).save(path / name)
+        start = rng.integers(0, 30, (at % 6, 2))
+        rows.append((name, (height, width), np.concatenate([start, start + rng.integers(4, 30, start.shape)], axis=1)))
+    return write_coco(path, rows, classes=5)
+
+
+class Shards:
+    """The loaders of all shards, each with other settings; they change only the speed."""
+
+    def __init__(self, folder: Folder, ops: Iterable[da.Op], world: int, path: Path, **options: Any) -> None:
+        batch_size = options.pop("global_batch", GLOBAL_BATCH) // world
+        mixes = world > 1 and any(op.mixes for op in ops) and batch_size % 8
+        with pytest.warns(UserWarning, match="other pixels") if mixes else contextlib.nullcontext():
+            self.loaders = [
+                da.Loader(
+                    da.CocoReader(*folder),
+                    ops,
+                    batch_size,
+                    shard=(rank, world),
+                    settings=settings(path, rank),
+                    **options,
+                )
+                for rank in range(world)
+            ]
+
+    def load(self, state: dict[str, Any]) -> None:
+        for loader in self.loaders:
+            loader.load_state_dict(json.loads(json.dumps(state)))
+
+    def steps(self, epochs: int) -> Iterator[list[str]]:
+        """Yield the digests of the images of each step, in the order of their slots."""
+        for batches in zip(*(chain.from_iterable(repeat(loader, epochs)) for loader in self.loaders), strict=True):
+            yield [digest for batch in batches for digest in digests(batch)]
+
+
+def settings(path: Path, rank: int) -> Path:
+    chosen = Settings(pipelines=1 + rank % 2, threads=1 + rank % 3, depth=1 + rank % 2, batches_per_group=1 + rank % 3)
+    write_settings(path / "settings.json", chosen)
+    return path / "settings.json"
+
+
+def digests(batch: da.Batch) -> Iterator[str]:
+    """Yield a hash of each image: of its own pixels without padding, its boxes and what belongs to it."""
+    for at, (height, width) in enumerate(batch.image_size.tolist()):
+        fields = [
+            batch.images[at, :, :height, :width],
+            batch.boxes[at][batch.mask[at]],
+            batch.labels[at][batch.mask[at]],
+        ]
+        fields += [batch.image_id[at], batch.size[at], batch.image_size[at], batch.matrix[at]]
+        total = hashlib.sha256()
+        for each in fields:
+            total.update(each.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        yield f"{int(batch.image_id[at])} {total.hexdigest()[:16]}"
+
+
+def worlds_of(recipe: str) -> tuple[int, ...]:
+    """Return the world sizes whose images must be the same: for ops that mix, those with whole groups of 8."""
+    return tuple(each for each in WORLDS if GLOBAL_BATCH // each % 8 == 0) if recipe in ("mosaic", "mixing") else WORLDS
+
+
+@pytest.mark.parametrize("recipe", ["several sizes", "mixing", *slow("ssd", "containers", "mosaic")])
+def test_the_same_images_on_one_shard_and_on_three(folder: Folder, tmp_path: Path, recipe: str, device: str) -> None:
+    one, three = (list(Shards(folder, RECIPES[recipe], world, tmp_path, device=device).steps(2)) for world in (1, 3))
+    assert one == three
+    assert [len(step) for step in one] == [24] * 6
+    assert len({image for step in one for image in step}) > 120  # of 144; an image that comes twice differs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_same_images_on_any_number_of_shards(
+    folder: Folder, tmp_path: Path, recipe: str, sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two epochs, with other numbers of pipelines, threads, batches in flight and images planned at once."""
+    found = {}
+    for world in worlds_of(recipe):
+        monkeypatch.setattr("detaug.loading.planner.BLOCK_IMAGES", 2048 // world**2)
+        shards = Shards(folder, RECIPES[recipe], world, tmp_path, device="cpu", **SAMPLERS[sampler])
+        found[world] = list(shards.steps(2))
+        assert found[world] == found[1], f"{world} shards"
+    assert len(found[1]) >= 4
+
+
+@pytest.mark.slow
+def test_a_larger_batch_mixes_in_groups_on_more_shards(folder: Folder, tmp_path: Path) -> None:
+    one, *others = (
+        list(Shards(folder, RECIPES["mosaic"], world, tmp_path, device="cpu", global_batch=48).steps(2))
+        for world in (1, 2, 3, 6)
+    )
+    assert others == [one] * 3
+
+
+@pytest.mark.parametrize("world", [2, *slow(4, 12)])
+def test_cut_groups_give_other_pixels_and_the_loader_says_so(folder: Folder, tmp_path: Path, world: int) -> None:
+    one, others = (Shards(folder, RECIPES["mixing"], each, tmp_path, device="cpu") for each in (1, world))  # warns
+    assert next(one.steps(1)) != next(others.steps(1))
+    with pytest.raises(da.InputError, match=rf"mixed within groups of 8, here within batches of {24 // world}; resume"):
+        others.load(one.loaders[0].state_dict())
+
+
+@pytest.mark.parametrize("world", [3, *slow(2, 13, 24)])
+def test_a_partial_step_is_the_same_on_any_number_of_shards(folder: Folder, tmp_path: Path, world: int) -> None:
+    """61 images leave 13; on 24 shards some of these come twice."""
+    ops = RECIPES["several sizes"]
+    options = {"device": "cpu", "last_batch": "partial", "global_batch": 24 if world != 13 else 26}
+    one, others = (list(Shards(folder, ops, each, tmp_path, **options).steps(2)) for each in (1, world))
+    assert [step[: len(expected)] for step, expected in zip(others, one, strict=True)] == one
+    assert [len(step) for step in one] == [24, 24, 13] * 2 if world != 13 else [26, 26, 9] * 2
+
+
+@pytest.mark.parametrize("world", [4, *slow(3, 24)])
+def test_evaluation_has_the_same_steps_on_any_number_of_shards(folder: Folder, tmp_path: Path, world: int) -> None:
+    one, others = (Shards(folder, RECIPES["ssd"], each, tmp_path, device="cpu", train=False) for each in (1, world))
+    steps = list(one.steps(1))
+    assert [sorted(images) for images in steps_of_uneven(others)] == [sorted(images) for images in steps]
+    assert [int(image.split()[0]) for step in steps for image in step] == list(range(10, 71))
+
+
+def steps_of_uneven(shards: Shards) -> list[list[str]]:
+    """Return the steps of one epoch in which some shards may have a batch less."""
+    columns = zip_longest(*shards.loaders)
+    return [[digest for batch in batches if batch is not None for digest in digests(batch)] for batches in columns]
+
+
+@pytest.mark.filterwarnings("ignore:.*skipped")
+@pytest.mark.parametrize("world", [3, *slow(2, 8, 24)])
+@pytest.mark.parametrize("train", [True, False])
+def test_stand_ins_are_the_same_on_any_number_of_shards(
+    folder: Folder, tmp_path: Path, world: int, train: bool
+) -> None:
+    """An image that cannot be read changes no other image, whichever shard finds it and whenever."""
+    broken = Path(shutil.copytree(folder[0], tmp_path / "broken"))
+    for at in BROKEN:
+        (broken / f"{at}.{'png' if at % 5 else 'jpg'}").write_bytes(b"no image")
+    options = {"device": "cpu", "on_error": "skip", "max_skipped": 1, "train": train}
+    found = [
+        [sorted(step) for _ in range(2) for step in steps_of_uneven(shards)]
+        for shards in (Shards((broken, folder[1]), RECIPES["ssd"], each, tmp_path, **options) for each in (1, world))
+    ]
+    assert found[0] == found[1]
+    undamaged = Shards(folder, RECIPES["ssd"], 1, tmp_path, device="cpu", train=train)
+    whole = [step for _ in range(2) for step in steps_of_uneven(undamaged)]
+    ids = {str(10 + at) for at in BROKEN}
+    left = [{image for image in step if image.split()[0] not in ids} for step in whole]
+    assert all(images <= set(step) for images, step in zip(left, found[0], strict=True))
+
+
+# ------------------------------------------------------------------------------------------- elastic resume
+
+
+@pytest.mark.parametrize(
+    ("recipe", "worlds", "runs"),
+    [("several sizes", (3, 1), 2), *slow(("ssd", (8, 2, 3, 1), 100), ("affine", (12, 4, 24), 20))],
+)
+def test_a_training_moves_between_numbers_of_shards(
+    folder: Folder, tmp_path: Path, recipe: str, worlds: tuple[int, ...], runs: int
+) -> None:
+    """Each stops somewhere in the middle of an epoch; any shard's state is loaded on all shards."""
+    options = {"device": "cpu", **SAMPLERS["grouped"]}
+    shards = [Shards(folder, RECIPES[recipe], world, tmp_path, **options) for world in worlds]
+    start = shards[0].loaders[0].state_dict()
+    expected = list(Shards(folder, RECIPES[recipe], 1, tmp_path, **options).steps(2 * len(worlds)))
+    rng = np.random.default_rng(runs)
+    for _ in range(runs):
+        state, seen = start, list[list[str]]()
+        for each in shards:
+            each.load(state)
+            seen += islice(each.steps(3), int(rng.integers(1, 7)))
+            state = each.loaders[rng.integers(len(each.loaders))].state_dict()
+        assert seen == expected[: len(seen)]
+
+
+@pytest.mark.parametrize("stop", [1, *slow(2, 3)])
+def test_an_evaluation_moves_to_another_number_of_shards(folder: Folder, tmp_path: Path, stop: int) -> None:
+    """61 images in steps of 20: four of five shards have a batch less, also where a state is taken after it."""
+    options = {"device": "cpu", "train": False, "global_batch": 20}
+    one, five = (Shards(folder, [RESIZE], world, tmp_path, **options) for world in (1, 5))
+    expected = [sorted(step) for step in steps_of_uneven(one)]
+    iterators = [iter(loader) for loader in five.loaders]
+    for iterator in iterators:
+        assert len(list(islice(iterator, stop))) == stop
+    one.load(five.loaders[4].state_dict())
+    assert [sorted(step) for step in steps_of_uneven(one)] == expected[stop:]
+    five.load(json.loads(json.dumps(five.loaders[0].state_dict())))
+    assert [sorted(step) for step in steps_of_uneven(five)] == expected[stop:]
+    assert [sorted(step) for step in steps_of_uneven(five)] == expected
+
+
+# ------------------------------------------------------------------------------------------- the schedule
+
+
+def test_the_schedule_is_what_the_loader_yields(folder: Folder, tmp_path: Path) -> None:
+    three = Shards(folder, [RESIZE], 3, tmp_path, device="cpu", **SAMPLERS["grouped"])
+    for loader in three.loaders:
+        planned = [loader.schedule(epoch) for epoch in range(2)]
+        yielded = [[batch.image_id.tolist() for batch in loader] for _ in range(2)]
+        assert [[ids.tolist() for ids in epoch] for epoch in planned] == yielded
+    with pytest.raises(da.InputError, match="epoch must be a whole number of at least 0, got -1"):
+        three.loaders[0].schedule(-1)
+
+
+def test_the_schedule_reads_no_file_and_knows_missing_ones(folder: Folder, tmp_path: Path) -> None:
+    reader = da.CocoReader(Path(shutil.copytree(folder[0], tmp_path / "copy")), folder[1])
+    loader = da.Loader(reader, [RESIZE], 8, device="cpu", train=False, on_error="skip", max_skipped=1)
+    shutil.rmtree(tmp_path / "copy")
+    assert [ids.tolist() for ids in loader.schedule(0)][:2] == [[*range(10, 18)], [*range(18, 26)]]
+    (missing := Path(shutil.copytree(folder[0], tmp_path / "less")) / "1.png").unlink()
+    with pytest.warns(UserWarning, match=f"{missing.name} does not exist; skipped"):
+        loader = da.Loader(
+            da.CocoReader(missing.parent, folder[1]),
+            [RESIZE],
+            8,
+            device="cpu",
+            train=False,
+            on_error="skip",
+            max_skipped=1,
+        )
+    assert loader.schedule(0)[0].tolist() == [10, 12, 13, 14, 15, 16, 17]
