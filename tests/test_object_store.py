@@ -191,7 +191,7 @@ def test_a_bad_network_changes_no_pixel(
 def test_a_server_that_does_not_answer_is_asked_again(
     remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_store, "REQUEST_SECONDS", 1)
+    monkeypatch.setattr(object_store, "SILENT_SECONDS", 1)
     reader = remote()
     s3.fault = sometimes(Fault(seconds=4), every=7)
     assert_same(loader(reader), painted, epochs=1)

@@ -23,9 +23,6 @@ import torch
 from detaug.converters.findings.errors import InputError
 from detaug.sources.source import Bytes, DataError
 
-MAPPED = 128 << 10
-"""Bytes: a larger piece is mapped into memory, and stays so, instead of being read."""
-
 MOST_MAPS = 16_384
 """Of 65,530 that a process may have."""
 
@@ -52,19 +49,24 @@ class LocalCache:
                 self.keys = self._count()
         self.limit = min(limit, self.used() + int(SHARE_OF_FREE * disk_usage(folder).free))
 
-    def open(self, key: str, length: int) -> Bytes | None:
-        """Return a piece; None if it is not there whole."""
+    def read(self, key: str, length: int) -> Bytes | None:
+        """Return a copy of a piece; None if it is not there whole."""
+        try:
+            content = np.fromfile(self._path(key), np.uint8)
+        except OSError:
+            return None
+        return content if len(content) == length else None
+
+    def map(self, key: str, length: int) -> Bytes | None:
+        """Return a piece that stays mapped into memory; None if it is not there whole."""
         with self._maps_lock:
             if key in self._maps:
                 self._maps.move_to_end(key)
                 return self._maps[key]
         path = self._path(key)
+        if not _has_length(path, length):
+            return None
         try:
-            if path.stat().st_size != length:
-                return None
-            if length < MAPPED:
-                content = np.fromfile(path, np.uint8)
-                return content if len(content) == length else None
             mapped: Bytes = torch.from_file(str(path), size=length, dtype=torch.uint8).numpy()
         except (OSError, RuntimeError):  # another process removed it
             return None

@@ -21,8 +21,11 @@ from detaug.sources.source import DataError
 RETRY_SECONDS = 60
 """How long a request is tried again."""
 
-REQUEST_SECONDS = 30
-"""How long one try may take."""
+SILENT_SECONDS = 30
+"""How long a server may send nothing before the request is made again."""
+
+REQUEST_SECONDS = 600
+"""How long one try may take: a slow link is no fault."""
 
 REQUESTS = 64
 """How many are made at once."""
@@ -112,8 +115,9 @@ def _connect(address: str) -> Any:
     except ImportError:
         raise InputError(f"{address} needs the package obstore: pip install 'detaug[cloud]'") from None
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    options = {"read_timeout": timedelta(seconds=SILENT_SECONDS), "timeout": timedelta(seconds=REQUEST_SECONDS)}
     settings: dict[str, Any] = {
-        "client_options": {"allow_http": endpoint.startswith("http:"), "timeout": timedelta(seconds=REQUEST_SECONDS)},
+        "client_options": {"allow_http": endpoint.startswith("http:"), **options},
         "retry_config": {"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
     }
     try:

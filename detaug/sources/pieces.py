@@ -74,7 +74,7 @@ class Pieces:
         table: PieceTable,
     ) -> None:
         self._store, self._cache, self._names, self._infos, self._table = store, cache, names, infos, table
-        self.lengths = table.length
+        self.lengths, self._images = table.length, np.bincount(table.of_image)
 
     @property
     def limit(self) -> int:
@@ -101,7 +101,8 @@ class Pieces:
 
     def open(self, piece: int) -> Bytes | None:
         """Return the bytes of a piece that is in the cache."""
-        return self._cache.open(self.key(piece), int(self.lengths[piece]))
+        read = self._cache.map if self._images[piece] > 1 else self._cache.read
+        return read(self.key(piece), int(self.lengths[piece]))
 
     def download(self, piece: int, removable: Iterator[str]) -> None:
         """Put a piece into the cache. For the errors see `LocalCache.fill` and `ObjectStore.read`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
@@ -83,6 +83,7 @@ class Prefetcher:
         self._queue: deque[int] = deque()
         self._removable: deque[int] = deque()
         self._running, self._plan_at, self._orders = 0, 0, 0
+        self._error: BaseException | None = None
         self._lock = Lock()
         self._pool = ThreadPoolExecutor(REQUESTS, "detaug-prefetch")
         self._urgent = ThreadPoolExecutor(REQUESTS, "detaug-download")
@@ -93,7 +94,7 @@ class Prefetcher:
             self._upcoming, self._orders = upcoming, self._orders + 1
             self._epochs.clear()
             self._queue.clear()
-            self._failed[:] = False
+            self._failed[:], self._error = False, None
         self._submit(self._plan)
 
     def stop(self) -> None:
@@ -102,6 +103,8 @@ class Prefetcher:
 
     def read(self, indices: Ints) -> None:
         """Note that these images were read."""
+        if self._error:
+            raise self._error
         with self._lock:
             if not self._epochs:
                 return
@@ -197,4 +200,8 @@ class Prefetcher:
 
     def _submit(self, task: Callable[..., None], *arguments: int) -> None:
         with suppress(RuntimeError):  # the interpreter ends
-            self._pool.submit(task, *arguments)
+            self._pool.submit(task, *arguments).add_done_callback(self._keep_error)
+
+    def _keep_error(self, task: Future[None]) -> None:
+        """Let the next `read` raise the error of a task, which is none of an object."""
+        self._error = self._error or task.exception()
