@@ -50,7 +50,8 @@ PICTURE = ROOT / "docs/sheet.jpg"
 
 GUIDES = [README, *sorted(ROOT.glob("docs/*.md"))]
 """The documents for users."""
-DOCUMENTS = [*GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/history/*.md"))]
+FOLDERS = [path for folder in ("trainers", "history") for path in sorted(ROOT.glob(f"docs/{folder}/*.md"))]
+DOCUMENTS = [*GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *FOLDERS]
 
 NOT_RUN = {
     "detaug demo": "the workplace has what it makes; test_demo.py runs it",

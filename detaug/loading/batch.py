@@ -106,7 +106,7 @@ class Batch:
         >>> loader = da.Loader(reader, [da.Resize(240), da.Normalize()], batch_size=2, train=False)
         >>> (images, mask), targets = next(iter(loader)).as_detr()
         >>> print(tuple(images.shape), mask[:, 0].sum(1), targets[0]["size"])  # padded columns of each image
-        (2, 3, 256, 384) tensor([24, 24]) tensor([240, 360])
+        (2, 3, 256, 384) tensor([64, 24]) tensor([240, 320])
         """
         mask = padding_mask(self.images, self.image_size)
         return NestedTensor(self.images, mask), self._coco_targets("labels", first_label, self.image_size)
