@@ -248,6 +248,7 @@ RANDOM = [da.RandomCrop((60, 60)), da.Resize((30, 30)), da.GaussianBlur(p=1)]
 """It needs DALI, in each worker."""
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # fork, from Python 3.12 on
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchs_seed_decides_in_every_worker(workers: int) -> None:
     transform = da.Compose(RANDOM)
