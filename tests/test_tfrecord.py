@@ -355,10 +355,11 @@ values = st.one_of(
 
 
 def parsed(data: bytes) -> dict[str, list[Any]]:
-    kinds = {"bytes": "spans", "float": "floats", "int": "ints"}
-    features = {name: parse_feature(data, span) for name, span in parse_example(data).items()}
-    found = {name: getattr(feature, kinds[feature.kind]) for name, feature in features.items()}
-    return {name: [data[slice(*each)] if isinstance(each, tuple) else each for each in found[name]] for name in found}
+    found = {name: parse_feature(data, span) for name, span in parse_example(data).items()}
+    return {
+        name: [data[slice(*each)] if kind == "bytes" else each for each in values]
+        for name, (kind, values) in found.items()
+    }
 
 
 def by_protobuf(data: bytes) -> dict[str, list[Any]]:

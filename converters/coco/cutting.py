@@ -18,7 +18,7 @@ def cut_to_image(edges: tuple[float, float, float, float], size: tuple[int, int]
     """
     height, width = size
     left, top, right, bottom = rounded = tuple([round(edge, DECIMALS) for edge in edges])
-    if min(rounded) < 0 or left > width or top > height or right > width or bottom > height:
+    if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
         left, right = min(max(left, 0), width), min(max(right, 0), width)
         top, bottom = min(max(top, 0), height), min(max(bottom, 0), height)
     cut = left, top, right, bottom

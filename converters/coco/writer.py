@@ -42,7 +42,7 @@ def annotation_row(
         "id": annotation_id,
         "image_id": image_id,
         "category_id": category_id,
-        "bbox": list(map(whole, box)),
+        "bbox": whole_box(box),
         "area": whole(box[2] * box[3]),
         "iscrowd": int(iscrowd),
     }
@@ -51,6 +51,11 @@ def annotation_row(
 def category_rows(names: Iterable[str]) -> Iterator[Row]:
     """Yield classes as rows of the json, with the ids 1, 2, ..."""
     return ({"id": category_id, "name": name} for category_id, name in enumerate(names, 1))
+
+
+def whole_box(box: Box) -> list[float | int]:
+    """Return a box as the json has it: numbers that are whole as ints."""
+    return [value if value % 1 else int(value) for value in box]
 
 
 def whole(value: float) -> float | int:

@@ -167,14 +167,15 @@ def _scan_jpeg_file(file: BinaryIO) -> _Scanned | None:
 def _scan_jpeg(data: bytes) -> _Scanned | None:
     """Walk the segments of a JPEG up to its first scan. Returns None where that is not within data."""
     position, size, orientation = 2, None, 1
-    while position + 9 <= len(data) and data[position] == 0xFF:
+    last = len(data) - 9
+    while position <= last and data[position] == 0xFF:
         marker = data[position + 1]
         if marker == 0xFF:  # a fill byte
             position += 1
             continue
         if marker == 0xDA:
             return None if size is None else _Scanned("JPEG", size, orientation)
-        length = int.from_bytes(data[position + 2 : position + 4], "big")
+        length = data[position + 2] << 8 | data[position + 3]
         if length < 2 or marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # markers without a length; DALI refuses them too
             return None
         if marker in _JPEG_SIZE_MARKERS:

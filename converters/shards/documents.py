@@ -10,7 +10,7 @@ import json
 from typing import Any, NamedTuple, NoReturn
 
 from detaug.converters.coco.cutting import cut_to_image
-from detaug.converters.coco.writer import json_text, whole
+from detaug.converters.coco.writer import json_text, whole, whole_box
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.findings.text import shown
 from detaug.converters.shards.errors import SampleError
@@ -120,7 +120,9 @@ def _annotation(row: Any, packed: bool, header: ImageHeader, place: Place) -> An
     box = _box(given, header, place)
     if box is None:
         return None
-    found: Row = {"bbox": box} if packed and box is given else {"bbox": box, **_area_and_crowd(row, box, box is given)}
+    found: Row = {"bbox": box}
+    if not packed or box is not given:
+        found["area"], found["iscrowd"] = _area_and_crowd(row, box, box is given)
     for key, value in row.items():
         if key not in _REPLACED and key not in found:
             found[key] = value
@@ -134,6 +136,8 @@ def _box(given: Any, header: ImageHeader, place: Place) -> list[Any] | None:
     if not (isinstance(given, list) and len(given) == 4 and _NUMBERS.issuperset(map(type, given))):
         raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")
     x, y, width, height = given
+    if 0 <= x <= header.width - width and 0 <= y <= header.height - height and width >= 1 and height >= 1:
+        return given
     if not abs(x) + abs(y) + abs(width) + abs(height) < _LARGEST_COORDINATE:
         raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")
     past = max(-x, -y, x + width - header.width, y + height - header.height)
@@ -142,16 +146,16 @@ def _box(given: Any, header: ImageHeader, place: Place) -> list[Any] | None:
     box, kind = cut_to_image((x, y, x + width, y + height), (header.height, header.width))
     if box is not None and past <= _TOLERANCE:
         return given
-    after = None if box is None else [*map(whole, box)]
+    after = None if box is None else whole_box(box)
     place.content.note(kind, place.where, before=given, after=after)
     return after
 
 
-def _area_and_crowd(row: Row, box: list[Any], unchanged: bool) -> Row:
-    """Return the keys area and iscrowd, which pycocotools needs."""
+def _area_and_crowd(row: Row, box: list[Any], unchanged: bool) -> tuple[Any, int]:
+    """Return area and iscrowd, which pycocotools needs."""
     area, crowd = row.get("area"), row.get("iscrowd", 0)
     if crowd not in (0, 1):
         raise _invalid(f"iscrowd must be 0 or 1, got {shown(crowd)}")
     if not (unchanged and type(area) in _NUMBERS and abs(area or 0) < _LARGEST_COORDINATE):
         area = whole(box[2] * box[3])
-    return {"area": area, "iscrowd": int(crowd)}
+    return area, int(crowd)

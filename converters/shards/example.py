@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Kind = Literal["bytes", "float", "int"]
 Span: TypeAlias = tuple[int, int]
 """(start, end) of bytes in the record's data."""
+Values: TypeAlias = Sequence[Any]
+"""Floats or integers; of bytes, a Span of each value."""
 
 _KINDS: tuple[Kind, ...] = ("bytes", "float", "int")
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
@@ -29,19 +31,6 @@ class WireError(ValueError):
     """Bytes that are not the message they should be."""
 
 
-class Feature(NamedTuple):
-    """The values of a feature."""
-
-    kind: Kind
-    spans: Sequence[Span]
-    """Of bytes: the positions in the record's data."""
-    floats: Sequence[float]
-    ints: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.spans) + len(self.floats) + len(self.ints)
-
-
 def parse_example(data: bytes) -> dict[str, Span]:
     """Return the positions of the features in a serialised tf.train.Example by name. Raises WireError.
 
@@ -50,27 +39,48 @@ def parse_example(data: bytes) -> dict[str, Span]:
     features: dict[str, Span] = {}
     for number, wire, start, end in _fields(data, 0, len(data)):
         if number == 1 and wire == _LENGTH:
-            for entry, entry_wire, first, last in _fields(data, start, end):
-                if entry == 1 and entry_wire == _LENGTH:
-                    name, feature = _quick_map_entry(data, first, last) or _map_entry(data, first, last)
-                    try:
-                        features[name.decode()] = feature
-                    except UnicodeDecodeError:
-                        raise WireError(f"a feature's name at byte {first:,} is not UTF-8") from None
+            found = _usual_features(data, start, end)
+            features.update(_features(data, start, end) if found is None else found)
     return features
 
 
-def _quick_map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span] | None:
-    """Return what `_map_entry` does for a short name and then the feature, as every writer writes them; else None."""
-    if end - start < 4 or data[start] != _FIRST or data[start + 1] > 127:
+def _usual_features(data: bytes, position: int, end: int) -> dict[str, Span] | None:
+    """Return what `_features` does, in less time; None unless each entry is a short name and then its feature.
+
+    Every writer writes them so: 0x0A, length of the entry; 0x0A, length of the name, name; 0x12, length, feature.
+    """
+    features: dict[str, Span] = {}
+    try:
+        while position < end:
+            length, entry = data[position + 1], position + 2
+            if length > 127:
+                length, entry = _varint(data, position + 1, end)
+            last, name = entry + length, entry + 2
+            value = name + data[entry + 1]
+            length, start = data[value + 1], value + 2
+            if length > 127:
+                length, start = _varint(data, value + 1, end)
+            if not data[position] == data[entry] == _FIRST or data[value] != _SECOND or value - name > 127:
+                return None
+            if start + length != last or last > end:
+                return None
+            features[data[name:value].decode()] = (start, last)
+            position = last
+    except (IndexError, ValueError):
         return None
-    position = start + 2 + data[start + 1]
-    if position + 2 > end or data[position] != _SECOND:
-        return None
-    length, first = data[position + 1], position + 2
-    if length > 127:
-        length, first = _varint(data, position + 1, end)
-    return (data[start + 2 : position], (first, end)) if first + length == end else None
+    return features
+
+
+def _features(data: bytes, start: int, end: int) -> dict[str, Span]:
+    features: dict[str, Span] = {}
+    for number, wire, first, last in _fields(data, start, end):
+        if number == 1 and wire == _LENGTH:
+            name, feature = _map_entry(data, first, last)
+            try:
+                features[name.decode()] = feature
+            except UnicodeDecodeError:
+                raise WireError(f"a feature's name at byte {first:,} is not UTF-8") from None
+    return features
 
 
 def _map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span]:
@@ -83,23 +93,23 @@ def _map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span]:
     return name, feature
 
 
-def parse_feature(data: bytes, span: Span) -> Feature:
-    """Return the values of a feature at its position in the record's data. Raises WireError."""
+def parse_feature(data: bytes, span: Span) -> tuple[Kind, Values]:
+    """Return the kind and the values of a feature at its position in the record's data. Raises WireError."""
     start, end = span
-    found = _quick_feature(data, start, end)
+    found = _usual_feature(data, start, end)
     if found is not None:
         return found
-    feature = Feature("bytes", [], [], [])
+    kind: Kind = "bytes"
+    values: list[Any] = []
     for number, wire, first, last in _fields(data, start, end):
         if wire == _LENGTH and 1 <= number <= 3:
-            kind = _KINDS[number - 1]
-            if kind != feature.kind:  # of a oneof, the last counts
-                feature = Feature(kind, [], [], [])
-            feature = _with_values(data, first, last, feature)
-    return feature
+            if kind != _KINDS[number - 1]:  # of a oneof, the last counts
+                kind, values = _KINDS[number - 1], []
+            values += _values(data, first, last, kind)  # a message that occurs twice is merged
+    return kind, values
 
 
-def _quick_feature(data: bytes, start: int, end: int) -> Feature | None:
+def _usual_feature(data: bytes, start: int, end: int) -> tuple[Kind, Values] | None:
     """Return what `parse_feature` does for one value of bytes or one packed list of numbers; else None."""
     if end - start < 4:
         return None
@@ -114,29 +124,31 @@ def _quick_feature(data: bytes, start: int, end: int) -> Feature | None:
     if first + length != end:
         return None
     if kind == _FIRST:
-        return Feature("bytes", ((first, end),), (), ())
+        return "bytes", ((first, end),)
     if kind == _SECOND and length % 4 == 0:
-        return Feature("float", (), struct.unpack_from(f"<{length >> 2}f", data, first), ())
-    return Feature("int", (), (), _varints(data, first, end)) if kind == _THIRD else None
+        return "float", _floats(data, first, end)
+    return ("int", _varints(data, first, end)) if kind == _THIRD else None
 
 
-def _with_values(data: bytes, start: int, end: int, feature: Feature) -> Feature:
-    """Return a feature with the values of a list after its own: a message that occurs twice is merged."""
-    spans, floats, ints = [*feature.spans], [*feature.floats], [*feature.ints]
+def _values(data: bytes, start: int, end: int, kind: Kind) -> Iterator[Any]:
+    """Yield the values of a list."""
     for number, wire, first, last in _fields(data, start, end):
         if number != 1:
             continue
-        if feature.kind == "bytes" and wire == _LENGTH:
-            spans.append((first, last))
-        elif feature.kind == "float" and wire in (_LENGTH, _FIXED32):
+        if kind == "bytes" and wire == _LENGTH:
+            yield first, last
+        elif kind == "float" and wire in (_LENGTH, _FIXED32):
             if (last - first) % 4:
                 raise WireError(f"a list of floats at byte {first:,} has {last - first:,} bytes")
-            floats.extend(struct.unpack_from(f"<{(last - first) // 4}f", data, first))
-        elif feature.kind == "int" and wire in (_LENGTH, _VARINT):
-            ints.extend(_varints(data, first, last))
+            yield from _floats(data, first, last)
+        elif kind == "int" and wire in (_LENGTH, _VARINT):
+            yield from _varints(data, first, last)
         else:
-            raise WireError(f"a list of {feature.kind} at byte {first:,} has wire type {wire}")
-    return Feature(feature.kind, spans, floats, ints)
+            raise WireError(f"a list of {kind} at byte {first:,} has wire type {wire}")
+
+
+def _floats(data: bytes, start: int, end: int) -> tuple[float, ...]:
+    return struct.unpack_from(f"<{end - start >> 2}f", data, start)
 
 
 def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -183,7 +195,7 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 def _varints(data: bytes, start: int, end: int) -> list[int]:
     """Return signed 64-bit integers."""
     packed = data[start:end]
-    if not packed or max(packed) < 128:  # most labels are small
+    if packed.isascii():  # each below 128, in a byte of its own, as most labels are
         return list(packed)
     values, position = [], start
     while position < end:

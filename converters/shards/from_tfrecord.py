@@ -9,15 +9,16 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from detaug.converters.coco.cutting import cut_to_image
-from detaug.converters.coco.writer import Box, whole
+from detaug.converters.coco.writer import Box, whole, whole_box
 from detaug.converters.files.image_headers import ImageHeader, parse_image_header
 from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.documents import Place, document_sample, parse_document
 from detaug.converters.shards.errors import SampleError
-from detaug.converters.shards.example import Feature, Kind, WireError, parse_example, parse_feature
+from detaug.converters.shards.example import Kind, Values, WireError, parse_example, parse_feature
 from detaug.converters.shards.samples import (
     Annotation,
     Label,
@@ -58,7 +59,7 @@ FEATURES = {
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _LABELS = frozenset((*_CORNERS, "label", "text", "class_label", "class_text", "coco"))
 _REDUNDANT = frozenset(("image/format", "image/key/sha256", "image/colorspace", "image/channels"))
-_LARGEST = 1.01  # as in YOLO's labels: a larger coordinate is not relative to the image
+_LOW, _HIGH = 1 - 1.01, 1.01  # as in YOLO's labels: coordinates outside are not relative to the image
 _LARGEST_ID = 2**63 - 1
 
 
@@ -111,53 +112,55 @@ class _Values:
             raise _not_an_example(error) from None
         self.record, self.options = record, options
 
-    def _get(self, key: str, kind: Kind) -> Feature | None:
+    def _get(self, key: str, kind: Kind) -> Values:
         name = self.options.features[key]
         span = self.features.get(name)
         if span is None:
-            return None
+            return ()
         try:
-            feature = parse_feature(self.record.data, span)
+            found, values = parse_feature(self.record.data, span)
         except WireError as error:
             raise _not_an_example(error) from None
-        if not len(feature):
-            return None
-        if feature.kind != kind:
-            raise SampleError("sample-invalid", f"{name} must be a list of {kind}, got {feature.kind}")
-        return feature
+        if found != kind and values:
+            raise SampleError("sample-invalid", f"{name} must be a list of {kind}, got {found}")
+        return values
 
     def floats(self, key: str) -> Sequence[float]:
         """Return a list of floats; none where the record has no such feature."""
-        feature = self._get(key, "float")
-        return () if feature is None else feature.floats
+        return self._get(key, "float")
 
     def ints(self, key: str) -> Sequence[int]:
         """Return a list of integers."""
-        feature = self._get(key, "int")
-        return () if feature is None else feature.ints
+        return self._get(key, "int")
+
+    def number(self, key: str) -> int | None:
+        """Return an integer; None where the record has none."""
+        values = self.ints(key)
+        return values[0] if values else None
 
     def texts(self, key: str) -> list[str]:
         """Return a list of texts."""
-        feature = self._get(key, "bytes")
+        data = self.record.data
         try:
-            return [] if feature is None else [self.record.data[start:end].decode() for start, end in feature.spans]
+            return [data[start:end].decode() for start, end in self._get(key, "bytes")]
         except UnicodeDecodeError:
             raise SampleError("sample-invalid", f"{self.options.features[key]} is not UTF-8 text") from None
 
     def text(self, key: str) -> str:
         """Return a text; "" where the record has none."""
-        return next(iter(self.texts(key)), "")
+        texts = self.texts(key)
+        return texts[0] if texts else ""
 
     def image(self) -> tuple[int, bytes]:
         """Return the encoded image and its position in the record."""
-        name, feature = self.options.features["image"], self._get("image", "bytes")
-        if feature is None:
+        name, spans = self.options.features["image"], self._get("image", "bytes")
+        if not spans:
             names = ", ".join(sorted(self.features)[:20])
             remedy = f"it has {names or 'none'}; name it with --feature image=NAME"
             raise SampleError("sample-no-image", f"has no feature {name}; {remedy}")
-        if len(feature) > 1:
-            raise SampleError("sample-no-image", f"{name} must be one image, got {len(feature)}")
-        start, end = feature.spans[0]
+        if len(spans) > 1:
+            raise SampleError("sample-no-image", f"{name} must be one image, got {len(spans)}")
+        start, end = spans[0]
         return start, self.record.data[start:end]
 
 
@@ -174,8 +177,7 @@ def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
         parsed = parse_document(document.encode())
         content.dataset = content.dataset or parsed.dataset
         return document_sample(parsed, header, place)
-    width, height = (next(iter(values.ints(key)), None) for key in ("width", "height"))
-    check_size(width, height, header, content, where)
+    check_size(values.number("width"), values.number("height"), header, content, where)
     label = _image_label(values)
     annotations = _annotations(values, header, label, content, where)
     name = _name(values, header, content, where)
@@ -201,8 +203,7 @@ def _image_label(values: _Values) -> Label | None:
         raise SampleError("sample-invalid", f"an image must have one class, got {max(len(numbers), len(names))}")
     if not numbers and not any(names):
         return None
-    number = shifted(numbers[0], values.options.first_label) if numbers else None
-    return Label(number, names[0] if any(names) else None)
+    return _label(numbers[0] if numbers else None, names[0] if names else "", values.options.first_label)
 
 
 def _annotations(
@@ -241,37 +242,41 @@ def _labels(values: _Values, count: int, image_label: Label | None) -> Sequence[
     first = values.options.first_label
     if not numbers and not all(names):
         raise SampleError("sample-invalid", f"{values.options.features['text']} has an empty name")
-    ids: Sequence[int | None] = [shifted(number, first) for number in numbers] or [None] * count
-    return [Label(number, name or None) for number, name in zip(ids, names or [""] * count, strict=True)]
+    given: Sequence[int | None] = numbers or [None] * count
+    return [_label(number, name, first) for number, name in zip(given, names or [""] * count, strict=True)]
 
 
-def _attributes(values: _Values, count: int) -> dict[str, Sequence[float] | Sequence[int]]:
-    columns: dict[str, Sequence[float] | Sequence[int]] = {
+@lru_cache(1 << 12)
+def _label(number: int | None, name: str, first_label: int) -> Label:
+    return Label(None if number is None else shifted(number, first_label), name or None)
+
+
+def _attributes(values: _Values, count: int) -> dict[str, Sequence[float]]:
+    """Return the further columns that the record has, by their keys in the json."""
+    columns = {
         "difficult": values.ints("difficult"),
         "truncated": values.ints("truncated"),
         "iscrowd": values.ints("is_crowd"),
         "area": values.floats("area"),
     }
+    if not any(columns.values()):
+        return {}
     for key, column in columns.items():
         if column:
             _check_length(values, "is_crowd" if key == "iscrowd" else key, len(column), count)
     for crowd in columns["iscrowd"]:
         if crowd not in (0, 1):
             raise SampleError("sample-invalid", f"{values.options.features['is_crowd']} must be 0 or 1, got {crowd}")
-    return columns
+    return {key: column for key, column in columns.items() if column}
 
 
-def _row(box: Box, more: dict[str, Sequence[float] | Sequence[int]], at: int) -> Row:
-    area = more["area"][at] if more["area"] else 0.0
-    row: Row = {
-        "bbox": [*map(whole, box)],
-        "area": whole(round(area, 3) if area > 0 and math.isfinite(area) else box[2] * box[3]),
-        "iscrowd": more["iscrowd"][at] if more["iscrowd"] else 0,
-    }
-    if more["difficult"]:
-        row["difficult"] = more["difficult"][at]
-    if more["truncated"]:
-        row["truncated"] = more["truncated"][at]
+def _row(box: Box, more: Mapping[str, Sequence[float]], at: int) -> Row:
+    row: Row = {"bbox": whole_box(box), "area": whole(box[2] * box[3]), "iscrowd": 0}
+    for key, column in more.items():
+        if key != "area":
+            row[key] = column[at]
+        elif column[at] > 0 and math.isfinite(column[at]):
+            row[key] = whole(round(column[at], 3))
     return row
 
 
@@ -286,8 +291,7 @@ class _Boxes(NamedTuple):
     def box(self, corners: Sequence[float], at: int) -> Box | None:
         """Return COCO's box in pixels of relative corners; None, with a finding, where nothing is in the image."""
         left, top, right, bottom = corners
-        low, high = 1 - _LARGEST, _LARGEST
-        if not (low <= left <= high and low <= top <= high and low <= right <= high and low <= bottom <= high):
+        if not (_LOW <= left <= _HIGH and _LOW <= top <= _HIGH and _LOW <= right <= _HIGH and _LOW <= bottom <= _HIGH):
             rule = f"{self.values.options.features['xmin']} and the others must be relative to the image, from 0 to 1"
             raise SampleError("row-not-relative", f"{rule}, got {max(corners, key=abs):g}")
         if left > right or top > bottom:
@@ -301,5 +305,5 @@ class _Boxes(NamedTuple):
         return box
 
     def _note(self, kind: str, corners: Sequence[float], at: int, box: Box | None = None) -> None:
-        after = None if box is None else [*map(whole, box)]
+        after = None if box is None else whole_box(box)
         self.content.note(kind, f"{self.where} object {at}", before=[*corners], after=after)

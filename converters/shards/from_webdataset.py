@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import BinaryIO, NamedTuple, cast
 
-from detaug.converters.coco.writer import whole
+from detaug.converters.coco.writer import whole, whole_box
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageHeader, parse_image_header
 from detaug.converters.files.paths import require_file
 from detaug.converters.files.ranges import FileRange
@@ -34,7 +34,7 @@ from detaug.converters.yolo.labels import LabelLog, read_boxes
 
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")  # webdataset's rule: the key ends at the first dot of the file name
 _IMAGES = frozenset(extension[1:] for extension in IMAGE_EXTENSIONS)
-_LABELS = ("json", "cls", "txt")
+_LABELS = frozenset(("json", "cls", "txt"))
 _MOST_CLASSES = 1_000_000
 
 
@@ -60,7 +60,8 @@ def read_webdataset(first_label: int, shard: Shard) -> ShardContent:
             with noted(content, group.key):
                 _check_group(group, positions, content)
                 used = _used(group)
-                unused.update(each.rpartition(".")[2] for each, _ in group.members if each not in used)
+                if len(used) < len(group.members):
+                    unused.update(each.rpartition(".")[2] for each, _ in group.members if each not in used)
                 if used:
                     content.add(_sample(file, group, first_label, content))
                     positions[group.key] = len(content.samples) - 1
@@ -112,7 +113,7 @@ def _check_group(group: _Group, positions: dict[str, int | None], content: Shard
             raise SampleError(member.fault[0], f"{member.name.rpartition('/')[2]} {member.fault[1]}")
     extensions = [extension for extension, _ in group.members]
     content.parts.update(extensions)
-    content.labelled |= not set(_LABELS).isdisjoint(extensions)
+    content.labelled = content.labelled or not _LABELS.isdisjoint(extensions)
     if group.key in positions:
         earlier = positions[group.key]
         if earlier is not None:  # its labels may be here
@@ -177,7 +178,7 @@ def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, conte
     return [
         Annotation(
             Label(shifted(number, first_label), None),
-            {"bbox": [*map(whole, box)], "area": whole(box[2] * box[3]), "iscrowd": 0},
+            {"bbox": whole_box(box), "area": whole(box[2] * box[3]), "iscrowd": 0},
         )
         for number, box in boxes
     ]
@@ -194,4 +195,6 @@ def _content(file: int, member: Member) -> bytes:
     if member.size > MAX_TEXT_BYTES:
         name = member.name.rpartition("/")[2]
         raise SampleError("sample-invalid", f"{name} is larger than {MAX_TEXT_BYTES >> 20} MiB")
+    if len(member.head) == member.size:
+        return member.head
     return FileRange(file, member.offset, member.size, member.head).read()

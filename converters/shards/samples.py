@@ -20,7 +20,7 @@ from detaug.converters.shards.errors import SampleError, ShardError
 
 Row = dict[str, Any]
 
-_NUMBERS = frozenset(("id", "bbox", "area", "iscrowd", "difficult", "truncated"))
+_NUMBERS = frozenset(("area", "iscrowd", "difficult", "truncated"))
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -120,7 +120,7 @@ def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:
         sample.offset,
         sample.length,
         None if sample.label is None else positions.setdefault(sample.label, len(positions)),
-        _encode(more)[1:-1] if more else "",
+        ",".join([f"{_encode(key)}:{_encode(value)}" for key, value in more.items()]),  # quicker than a dict
         tuple([row.get("id") for row in rows]),
         tuple(labels),
         tuple(map(_row_text, rows)),
@@ -129,12 +129,14 @@ def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:
 
 def _row_text(row: Row) -> str:
     """Return the json of an annotation from its bbox on; the encoder is slow for small rows of plain numbers."""
-    if _NUMBERS.issuperset(row):
-        more = [(key, value) for key, value in row.items() if key not in ("id", "bbox")]
-        if all(type(value) in (int, float) and value - value == 0 for _, value in more):  # not infinity
-            x, y, width, height = row["bbox"]
-            return f'"bbox":[{x!r},{y!r},{width!r},{height!r}]' + "".join([f',"{k}":{v!r}' for k, v in more]) + "}"
-    return _encode(_without_id(row)[1])[1:]
+    x, y, width, height = row["bbox"]
+    text = f'"bbox":[{x!r},{y!r},{width!r},{height!r}]'
+    for key, value in row.items():
+        if key in _NUMBERS and type(value) in (int, float) and value - value == 0:  # not infinity
+            text += f',"{key}":{value!r}'
+        elif key not in ("id", "bbox"):
+            return _encode(_without_id(row)[1])[1:]
+    return text + "}"
 
 
 def _without_id(row: Mapping[str, Any]) -> tuple[int | None, Row]:
@@ -154,13 +156,14 @@ def noted(content: ShardContent, where: str = "") -> Iterator[None]:
 
 def file_name(wanted: str, fallback: str, header: ImageHeader, content: ShardContent, where: str) -> str:
     """Return a file name that is a safe relative path, with a finding if it is not the one wanted."""
+    if is_safe(wanted):
+        return wanted
     for name in (posixpath.normpath(wanted), last_part(wanted)):
         if wanted and is_safe(name):
             break
     else:
         name = fallback + usual_extension(header.format)
-    if name != wanted:
-        content.note("file-name-changed", where, "", wanted, name)
+    content.note("file-name-changed", where, "", wanted, name)
     return name
 
 

@@ -10,6 +10,7 @@ import os
 import posixpath
 from collections.abc import Iterator
 from typing import NamedTuple
+from zlib import adler32
 
 from detaug.converters.files.paths import is_below
 from detaug.converters.files.text import is_plain
@@ -60,7 +61,7 @@ def read_members(file: int) -> Iterator[Member]:
     pax: dict[bytes, bytes] = {}
     shared: dict[bytes, bytes] = {}
     while block := os.pread(file, BLOCK + _HEAD_BYTES, position):
-        if not block[:BLOCK].strip(b"\0"):
+        if not block[0] and not block[:BLOCK].strip(b"\0"):
             return _check_end(file, position, size)
         header = _parse(block, position, pax)
         position = header.content + _padded(header.size)
@@ -70,29 +71,31 @@ def read_members(file: int) -> Iterator[Member]:
             content = _extension(file, header)
             (shared if header.type == _PAX_GLOBAL else pax).update(content)
             continue
-        yield from _members(header, {**shared, **pax})
+        member = _member(header, {**shared, **pax})
+        if member:
+            yield member
         if header.type == _SPARSE:
             position += _sparse_blocks(file, header)
         pax = {}
     raise ShardError("shard-broken", f"is cut off: it ends at byte {position:,} without a tar's end mark")
 
 
-def _members(header: _Header, pax: dict[bytes, bytes]) -> Iterator[Member]:
-    """Yield the member of a header; none for a directory."""
+def _member(header: _Header, pax: dict[bytes, bytes]) -> Member | None:
+    """Return the member of a header; None for a directory."""
     raw = pax.get(b"path", header.name)
     if header.type == _DIRECTORY or (header.type == b"\0" and raw.endswith(b"/")):
-        return
+        return None
     name = raw.decode("utf-8", "surrogateescape")
     fault = _fault(name, header, pax)
     head = header.block[BLOCK : BLOCK + header.size]
-    yield Member(posixpath.normpath(name), header.content, header.size, head, fault)
+    return Member(posixpath.normpath(name), header.content, header.size, head, fault)
 
 
 def _fault(name: str, header: _Header, pax: dict[bytes, bytes]) -> tuple[str, str] | None:
     if header.type not in _FILES:
         kind = "a sparse file" if header.type == _SPARSE else f"of the unknown type {header.type!r}"
         return "member-no-file", f"is {_WITHOUT_CONTENT.get(header.type, kind)}"
-    if any(key.startswith(b"GNU.sparse") for key in pax):
+    if pax and any(key.startswith(b"GNU.sparse") for key in pax):
         return "member-no-file", "is a sparse file"
     if not is_plain(name):
         return "member-name", "has a name with control characters, or one that is not UTF-8"
@@ -106,12 +109,11 @@ def _parse(block: bytes, position: int, pax: dict[bytes, bytes]) -> _Header:
     head = block[:BLOCK]
     if len(head) < BLOCK:
         raise _cut_off(position)
-    unsigned = sum(head) - sum(head[148:156]) + 8 * ord(" ")
-    if _number(head[148:156]) != unsigned:
+    if _number(head[148:156]) != _checksum(head):
         kind, what = ("shard-broken", "is damaged") if position else ("shard-unreadable", "is not a tar")
         raise ShardError(kind, f"{what}: the header at byte {position:,} has a wrong checksum")
     name = head[:100].partition(b"\0")[0]
-    prefix = head[345:500].partition(b"\0")[0] if head[257:263] == b"ustar\0" else b""
+    prefix = head[345:500].partition(b"\0")[0] if head[345] and head[257:263] == b"ustar\0" else b""
     size = pax.get(b"size", b"")
     length = int(size) if size.isdigit() else _number(head[124:136])
     if length is None or length >= 1 << 63:
@@ -119,6 +121,15 @@ def _parse(block: bytes, position: int, pax: dict[bytes, bytes]) -> _Header:
     type_ = head[156:157]
     content = 0 if type_ == _DIRECTORY or type_ in _WITHOUT_CONTENT else length
     return _Header(prefix + b"/" + name if prefix else name, content, type_, position + BLOCK, block)
+
+
+def _checksum(head: bytes) -> int:
+    """Return the sum of a header's bytes, with spaces in the place of the checksum.
+
+    Adler-32 has it, plus 1 and modulo 65,521, in its lower half: exact for 256 bytes, and quicker than sum().
+    """
+    rest = head[:148] + b" " * 8 + head[156:]
+    return (adler32(rest[:256]) & 0xFFFF) + (adler32(rest[256:]) & 0xFFFF) - 2
 
 
 def _number(field: bytes) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from detaug.converters.coco.cutting import cut_to_image
-from detaug.converters.coco.writer import Box, whole
+from detaug.converters.coco.writer import Box, whole_box
 from detaug.converters.findings.finding import Finding
 
 _LARGEST = 1.01  # as in Ultralytics: a larger coordinate is not relative to the image
@@ -87,7 +87,7 @@ def box_in_image(coordinates: list[float], size: tuple[int, int], line: int, log
     left, top, right, bottom = _edges(coordinates)
     box, kind = cut_to_image((left * width, top * height, right * width, bottom * height), size)
     if kind:
-        log.add(kind, line, coordinates, [*map(whole, box)] if box else None)
+        log.add(kind, line, coordinates, whole_box(box) if box else None)
     return box
 
 
