@@ -77,3 +77,25 @@ def test_hugging_faces_trainer(
     if make is tiny_detectors.rt_detr_v2:
         found = script.evaluate(model, da.Loader(reader, da.presets.evaluation((96, 96)), 8, train=False, device="cpu"))
         assert 0 <= found.AP <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread", "workplace")
+def test_torchvisions_data_set() -> None:
+    """The boxes reach the detector in step with the pixels: the batch is that of the Loader."""
+    try:
+        script = load("torchvision_datasets")
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"no torchvision that fits this torch: {error}")
+    torch.manual_seed(0)
+    ops = [da.RandomHorizontalFlip(p=1), da.Resize((320, 320)), da.Normalize()]
+    images, annotations = "demo/VOC/JPEGImages", "train.json"
+    batches = {int(batch.image_id[0]): batch for batch in da.Loader(da.CocoReader(images, annotations), ops, 1)}
+    for pixels, targets in script.make_loader(images, annotations, ops, 4):
+        for image, target in zip(pixels, targets, strict=True):
+            batch = batches[target["image_id"]]
+            assert torch.allclose(image, batch.images[0].cpu(), atol=0.02)
+            assert torch.allclose(target["boxes"].as_subclass(torch.Tensor), batch.boxes[0].cpu(), atol=1e-3)
+            assert torch.equal(target["labels"], batch.labels[0].cpu())
+    model = script.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=7)
+    assert_falling(script.train(model, script.make_loader(images, annotations, script.TRAINING, 4), 12))
