@@ -278,7 +278,7 @@ class MixUp(PixelOp):
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
     >>> after = samples.then(da.Resize((100, 100)), da.MixUp())
-    >>> print(after.labels, after.images[0][0, 0])  # gray 90: 0.45 of the second image
+    >>> print(after.labels, after.images[0][0, 0])  # grey 90: 0.45 of the second image
     [array([1, 2]), array([2, 1])] [90 90 90]
     """
 
