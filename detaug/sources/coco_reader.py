@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.digests import short_digest
+from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 from detaug.sources.bucket_storage import BucketStorage
 from detaug.sources.folder_source import FolderSource
@@ -54,11 +54,11 @@ class CocoReader(FolderSource):
 
     def __init__(
         self,
-        images: str | os.PathLike[str],
-        annotations: str | os.PathLike[str],
+        images: PathLike,
+        annotations: PathLike,
         *,
         cache: bool = True,
-        cache_folder: str | os.PathLike[str] | None = None,
+        cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
     ) -> None:
         if isinstance(images, list | tuple) or isinstance(annotations, list | tuple):
@@ -69,11 +69,7 @@ class CocoReader(FolderSource):
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
-        if isinstance(self.annotations, ObjectPath):
-            folder = cache_folder_or_default(cache_folder)
-            data = read_remote_annotations(self.annotations, folder, cache=cache)
-        else:
-            data = read_annotations(self.annotations, cache=cache)
+        data = _read(self.annotations, cache, cache_folder)
         keep, ids = ~data.crowd, tuple(data.categories)
         super().__init__(
             data.sizes,
@@ -88,20 +84,22 @@ class CocoReader(FolderSource):
         )
         self.file_names = data.file_names
         _check_folder(self.images, self.annotations, self.file_names)
-        if isinstance(self.folder, ObjectPath):
-            local_cache = open_cache(cache_folder, cache_size)
-            self._storage: Storage = BucketStorage(self.folder, self.file_names, data.shards, data.places, local_cache)
-            self.remedy = "put the object there again, or leave it out of the json"
-        else:
-            self._storage = FolderStorage(self.folder, self.file_names, data.shards, data.places)
-            self.remedy = (
-                f"detaug check {self.annotations} {self.images} --decode --clean OUT.json leaves out what is broken"
-            )
+        self._storage, self.remedy = self._open(data, cache_folder, cache_size)
         self.files = isinstance(self._storage, FolderStorage) and not data.shards
         files = self._storage.shards.files()
         self.missing = np.union1d(self._storage.shards.missing(), files[self._storage.file_sizes < 0])
         if len(self.missing) == len(self):
             self.check_files()
+
+    def _open(self, data: Annotations, cache_folder: PathLike | None, cache_size: str | int) -> tuple[Storage, str]:
+        """Return where the images are, and what an error advises for an image that cannot be used."""
+        if isinstance(self.folder, ObjectPath):
+            cache = open_cache(cache_folder, cache_size)
+            bucket = BucketStorage(self.folder, self.file_names, data.shards, data.places, cache)
+            return bucket, "put the object there again, or leave it out of the json"
+        storage = FolderStorage(self.folder, self.file_names, data.shards, data.places)
+        check = f"detaug check {self.annotations} {self.images} --decode --clean OUT.json"
+        return storage, f"{check} leaves out what is broken"
 
     def __repr__(self) -> str:
         objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
@@ -147,6 +145,12 @@ class CocoReader(FolderSource):
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
         return short_digest(self._storage.version)
+
+
+def _read(annotations: Path, cache: bool, cache_folder: PathLike | None) -> Annotations:
+    if isinstance(annotations, ObjectPath):
+        return read_remote_annotations(annotations, cache_folder_or_default(cache_folder), cache=cache)
+    return read_annotations(annotations, cache=cache)
 
 
 def _classes(data: Annotations) -> Ints | None:

@@ -60,11 +60,11 @@ class FolderStorage:
 
     def contents(self, indices: Ints) -> list[Bytes]:
         """Return encoded images; those in shards without a copy."""
-        places = self.shards.places[indices].tolist()
-        return [
-            np.frombuffer(self.read(index), np.uint8) if shard < 0 else self._map(shard)[at : at + length]
-            for index, (shard, at, length) in zip(indices.tolist(), places, strict=True)
-        ]
+        places = self.shards.places[indices]
+        if (places[:, 0] < 0).any():
+            return [np.frombuffer(self.read(index), np.uint8) for index in indices.tolist()]
+        maps = {shard: self._map(shard) for shard in np.unique(places[:, 0]).tolist()}
+        return [maps[shard][at : at + length] for shard, at, length in places.tolist()]
 
     def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
         """Do nothing: the system reads ahead."""
