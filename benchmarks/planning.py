@@ -37,7 +37,7 @@ def draws_of(draws: PositionDraws, at: int, options: argparse.Namespace) -> Draw
     """Return the draws of the planning call number `at` of the middle shard."""
     step, slot = np.divmod(np.arange(options.at_once), options.batch_size)
     first_step = at * options.at_once // options.batch_size
-    return draws.at(0, first_step + step, options.shards // 2 * options.batch_size + slot)
+    return draws.at(0, 1 << 20, first_step + step, options.shards // 2 * options.batch_size + slot)
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
     recipe = make_recipe(getattr(da.presets, options.preset)())
     for name, objects, typical in (("VOC", 2.4, 0.38), ("COCO", 7.3, 0.17)):
         groups, times = [views(options.at_once, objects, typical, seed) for seed in range(8)], []
-        draws = PositionDraws(0)
+        draws = PositionDraws(0, options.batch_size * options.shards)
         for at in range(options.rounds):
             start = time.process_time()
             recipe.plan(groups[at % 8], draws_of(draws, at, options))

@@ -36,11 +36,11 @@ class Batch:
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> batch = next(iter(da.Loader(reader, da.presets.ssd300(), batch_size=4)))
     >>> print(tuple(batch.images.shape), tuple(batch.boxes.shape), batch.counts)
-    (4, 3, 300, 300) (4, 5, 4) (0, 0, 1, 5)
+    (4, 3, 300, 300) (4, 5, 4) (0, 0, 5, 3)
     >>> print([target["labels"].tolist() for target in batch.targets()])
-    [[], [], [4], [3, 3, 3, 3, 3]]
+    [[], [], [4, 2, 2, 1, 1], [3, 3, 3]]
     >>> print(batch.image_id[2], batch.to_source(batch.boxes)[2, 0].round())  # in pixels of the photograph
-    tensor(3) tensor([ 38., 103., 211., 242.])
+    tensor(3) tensor([ 38., 103., 211., 265.])
     """
 
     images: Tensor

@@ -19,7 +19,8 @@ from detaug.ops.op import Arrays, Op, check_drawn, select
 
 SLOTS = 8
 STEPS = 128
-"""The size of a block. Other numbers give other draws: they are part of a state's fingerprint."""
+"""The size of a block; the last ones of an epoch are smaller. Other numbers give other draws, and so another
+fingerprint in a state."""
 
 
 class Block(NamedTuple):
@@ -30,6 +31,8 @@ class Block(NamedTuple):
     """Its steps are from STEPS * row on."""
     column: int
     """Its slots are from SLOTS * column on."""
+    size: int
+    """The number of its positions."""
 
 
 @dataclass(eq=False)
@@ -37,12 +40,13 @@ class PositionDraws:
     """Draws for positions, and keeps what the blocks of the last call drew: the next call may need the same blocks."""
 
     seed: int
+    global_batch: int
     _last: dict[int, tuple[list[Block], Arrays]] = field(default_factory=dict)
-    """By step of the recipe: blocks, and what its op drew for them, (blocks x positions, ...) each."""
+    """By step of the recipe: blocks, and what its op drew for them, (positions of all blocks, ...) each."""
 
-    def at(self, epoch: int, steps: Ints, slots: Ints) -> DrawsAt:
-        """Return the draws of the positions `steps`, `slots`, (N,) each."""
-        return DrawsAt(self, epoch, steps, slots)
+    def at(self, epoch: int, epoch_steps: int, steps: Ints, slots: Ints) -> DrawsAt:
+        """Return the draws of the positions `steps`, `slots`, (N,) each, of an epoch of so many steps."""
+        return DrawsAt(self, epoch, epoch_steps, steps, slots)
 
     def of_blocks(self, step: int, op: Op, blocks: list[Block]) -> Arrays:
         """Return what the op of a step of the recipe draws for all positions of the blocks, concatenated."""
@@ -54,8 +58,8 @@ class PositionDraws:
         return arrays
 
     def _of_block(self, step: int, op: Op, block: Block) -> Arrays:
-        rng = np.random.default_rng([1, self.seed, *block, step])
-        return check_drawn(op.draw(rng, STEPS * SLOTS), STEPS * SLOTS)
+        rng = np.random.default_rng([1, self.seed, block.epoch, block.row, block.column, step])
+        return check_drawn(op.draw(rng, block.size), block.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,7 @@ class DrawsAt:
 
     draws: PositionDraws
     epoch: int
+    epoch_steps: int
     steps: Ints
     slots: Ints
 
@@ -76,18 +81,20 @@ class DrawsAt:
 
     @cached_property
     def _rows(self) -> tuple[list[Block], Ints]:
-        return _blocks(self.epoch, self.steps, self.slots)
+        return self._blocks(self.slots)
 
     @cached_property
     def _rows_of_steps(self) -> tuple[list[Block], Ints]:
         """The same for slot 0 of each image's step."""
-        return _blocks(self.epoch, self.steps, np.zeros_like(self.slots))
+        return self._blocks(np.zeros_like(self.slots))
 
-
-def _blocks(epoch: int, steps: Ints, slots: Ints) -> tuple[list[Block], Ints]:
-    """Return the blocks around positions, (N,) each, and where each position is among those of the blocks."""
-    row, column = steps // STEPS, slots // SLOTS
-    rows, columns = (range(int(each.min()), int(each.max()) + 1) for each in (row, column))
-    blocks = [Block(epoch, *each) for each in product(rows, columns)]
-    block = (row - rows.start) * len(columns) + column - columns.start
-    return blocks, (block * STEPS + steps % STEPS) * SLOTS + slots % SLOTS
+    def _blocks(self, slots: Ints) -> tuple[list[Block], Ints]:
+        """Return the blocks around the positions, and where each position is among those of the blocks, (N,)."""
+        row, column = self.steps // STEPS, slots // SLOTS
+        rows, columns = (range(int(each.min()), int(each.max()) + 1) for each in (row, column))
+        heights = np.minimum(STEPS, self.epoch_steps - STEPS * np.arange(rows.stop))
+        widths = np.minimum(SLOTS, self.draws.global_batch - SLOTS * np.arange(columns.stop))
+        blocks = [Block(self.epoch, *each, int(heights[each[0]] * widths[each[1]])) for each in product(rows, columns)]
+        before = (row - rows.start) * STEPS * widths[columns.start :].sum()  # positions in blocks of earlier rows
+        before += (column - columns.start) * SLOTS * heights[row]
+        return blocks, before + self.steps % STEPS * widths[column] + slots % SLOTS

@@ -82,7 +82,8 @@ class EpochOrder:
 
         Training takes one from a later step, of any shard; evaluation, where it is not yielded, one of this shard.
         """
-        steps, batches = self.steps(epoch), self.batches(epoch)
+        steps = self.steps(epoch)
+        batches = self._own(steps)
         first_slots = [self.part(len(step)).start for step in steps]
         wanted = [np.ones(len(batch), bool) if self.train else ~skipped[batch] for batch in batches]
         if skipped.any() and self.train:

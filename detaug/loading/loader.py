@@ -83,7 +83,7 @@ class Loader(Generic[T]):
     >>> for batch in loader:  # one epoch; the next `for` is the next epoch
     ...     images, targets = batch.images, batch.targets()
     >>> print(tuple(images.shape), [len(target["boxes"]) for target in targets])
-    (8, 3, 300, 300) [6, 3, 4, 1, 1, 4, 2, 2]
+    (8, 3, 300, 300) [2, 1, 4, 1, 1, 4, 2, 1]
     """
 
     @explain_other_names

@@ -45,7 +45,7 @@ class Planner:
     @cached_property
     def draws(self) -> PositionDraws:
         """Return the random numbers of all positions."""
-        return PositionDraws(self.order.seed)
+        return PositionDraws(self.order.seed, self.order.global_batch)
 
     def jobs_from(self, epoch: int, step: int) -> Iterator[Job]:
         """Yield the jobs of all batches from here on: training continues with the next epochs, evaluation ends.
@@ -97,7 +97,8 @@ class Planner:
         lengths = [len(batches.indices[step]) for step in steps]
         batch, at = np.repeat(np.arange(len(steps)), lengths), np.concatenate([np.arange(n) for n in lengths])
         first_slots = np.array(batches.first_slots[steps.start : steps.stop])
-        draws = self.draws.at(batches.epoch, steps.start + batch, first_slots[batch] + at)
+        positions = steps.start + batch, first_slots[batch] + at
+        draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)
         views = self.reader.views(np.concatenate([batches.indices[step] for step in steps]))
         views = replace(views, batch=batch, slot=self._starts_in_group(lengths)[batch] + at, epoch=batches.epoch)
         for plan in self.recipe.plan_by_op(views, draws):

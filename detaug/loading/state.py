@@ -113,7 +113,10 @@ def _draws_fingerprint(reader: Source, recipe: Recipe) -> str:
 
     Rounded, since the last bits of floats differ between processors.
     """
-    views, draws = reader.views(np.arange(8) % len(reader)), PositionDraws(0).at(0, np.arange(8) * 16, np.arange(8) * 3)
+    views, draws = (
+        reader.views(np.arange(8) % len(reader)),
+        PositionDraws(0, 22).at(0, 150, np.arange(8) * 20, np.arange(8) * 3),
+    )
     drawn = [array for each in recipe.plan(views, draws).drawn for _, array in sorted(each.items())]
     order = training_steps(None, np.zeros(8, np.int64), 4, 0, 0)
     numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
