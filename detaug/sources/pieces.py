@@ -13,9 +13,9 @@ from detaug.sources.local_cache import LocalCache
 from detaug.sources.object_store import ObjectInfo, ObjectStore
 from detaug.sources.source import Bytes
 
-PIECE_BYTES = 1 << 20
-"""Of a shard, about this much is one piece, if the cache has room for all. The first batches need a piece for each
-image: larger ones let them wait longer, smaller ones need more requests."""
+PIECE_BYTES = 256 << 10
+"""Of a shard, about this much is one piece, if the cache has room for all. In shuffled order the first batches need a
+piece for each image: with larger ones they wait longer, and smaller ones need more requests."""
 
 MOST_UNUSED = 64 << 10
 """Bytes for each image: a piece of several images has at most so many that are not theirs, as between a few images."""
