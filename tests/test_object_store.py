@@ -82,6 +82,19 @@ def test_names_are_addresses(remote: Callable[..., da.CocoReader]) -> None:
     assert repr(reader).startswith("CocoReader('s3://bucket")
 
 
+def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
+    """All characters are the names' own, as in boto3: %20 is no space, ? begins no query."""
+    document = json.loads(painted[1].read_bytes())
+    for image, name in zip(document["images"], ["a b", "a#b", "a%20b", "a+b", "ä日", "a?b", "a%", "a\\b"], strict=False):
+        (painted[0] / image["file_name"]).rename(painted[0] / f"{name}.png")
+        image["file_name"] = f"{name}.png"
+    painted[1].write_text(json.dumps(document))
+    address = upload(painted[0], next(NAMES), "a b/c#d/e%20f/g?h=ä/i ")
+    put(address.split("/")[2], "a b/c#d/annotations.json", painted[1].read_bytes())
+    annotations = f"{address.split('#')[0]}#d/annotations.json"
+    assert_same(loader(da.CocoReader(f"{address}/", annotations, cache_folder=tmp_path / "cache")), painted, epochs=1)
+
+
 @pytest.mark.slow
 def test_files_beside_shards(remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path) -> None:
     folder = packed(painted, tmp_path / "both")
@@ -265,7 +278,7 @@ def test_missing_objects_are_named_when_the_reader_is_made(
     client().delete_object(Bucket=bucket, Key="VOC/images/13.png")
     reader = remote()
     assert reader.missing.tolist() == [13]
-    with pytest.raises(da.AnnotationError, match=r"1 of 21 images are not in s3://.*'13.png'"):
+    with pytest.raises(da.AnnotationError, match=r"1 of 21 images .* s3://.*'13.png'; .* that file_name is relative to"):
         loader(reader)
 
 

@@ -118,11 +118,12 @@ class CocoReader(FolderSource):
                 f"{self.annotations} has in it; get it again, or convert it again"
             )
         if len(self.missing):
-            first = self._storage.shards.name(int(self.missing[0])) or self.file_names[self.missing[0]]
+            shard = self._storage.shards.name(int(self.missing[0]))
+            first = shard or self.file_names[self.missing[0]]
             better = folder_that_has(first, self.images, self.annotations) or ", or detaug check --clean"
             raise AnnotationError(
                 f"{self.annotations}: {len(self.missing)} of {len(self)} images are not in {self.images}, the first is "
-                f"{first!r}; give the folder that {'file_name' if self.files else 'shard'} is relative to{better}"
+                f"{first!r}; give the folder that {'shard' if shard else 'file_name'} is relative to{better}"
             )
 
     def path(self, index: int) -> Path:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from detaug.converters.findings.errors import InputError
 from detaug.sources.object_path import ObjectPath
@@ -121,7 +122,8 @@ def _connect(address: str) -> Any:
         "retry_config": {"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
     }
     try:
-        return from_url(address, **settings, **(_aws_settings(endpoint) if address.startswith("s3:") else {}))
+        aws = _aws_settings(endpoint) if address.startswith("s3:") else {}
+        return from_url(quote(address, safe=":/"), **settings, **aws)  # names may have # ? %, which mean more in a URL
     except (BaseError, ValueError) as error:
         raise InputError(f"{address}: {_reason(error)}") from None
 
