@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import tee
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -80,13 +81,20 @@ class ConcatReader(Source):
 
     def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
         """Tell each source which of its images will be read."""
+        lock = Lock()
         for at, (source, copy) in enumerate(zip(self.sources, tee(upcoming, len(self.sources)), strict=True)):
-            source.prefetch(self._of_source(at, each) for each in copy)
+            source.prefetch(self._of_source(at, copy, lock))
 
-    def _of_source(self, at: int, upcoming: Upcoming) -> Upcoming:
+    def _of_source(self, at: int, upcoming: Iterator[Upcoming], lock: Lock) -> Iterator[Upcoming]:
+        """Yield the images of one source. Threads of several sources ask; `tee` allows one at a time."""
         first, end = self._first[at : at + 2]
-        part = upcoming.part((upcoming.indices >= first) & (upcoming.indices < end))
-        return part._replace(indices=part.indices - first)
+        while True:
+            with lock:
+                each = next(upcoming, None)
+            if each is None:
+                return
+            part = each.part((each.indices >= first) & (each.indices < end))
+            yield part._replace(indices=part.indices - first)
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used."""
