@@ -24,6 +24,7 @@ from seeds import slow
 
 import detaug as da
 from detaug.converters import pack_coco
+from detaug.loading import epochs
 from detaug.sources import object_store, pieces
 from detaug.sources.pieces import cut_pieces
 from detaug.sources.prefetch import plan
@@ -85,7 +86,8 @@ def test_names_are_addresses(remote: Callable[..., da.CocoReader]) -> None:
 def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
     """All characters are the names' own, as in boto3: %20 is no space, ? begins no query."""
     document = json.loads(painted[1].read_bytes())
-    for image, name in zip(document["images"], ["a b", "a#b", "a%20b", "a+b", "ä日", "a?b", "a%", "a\\b"], strict=False):
+    names = ["a b", "a#b", "a%20b", "a+b", "ä日", "a?b", "a%", "a\\b"]
+    for image, name in zip(document["images"], names, strict=False):
         (painted[0] / image["file_name"]).rename(painted[0] / f"{name}.png")
         image["file_name"] = f"{name}.png"
     painted[1].write_text(json.dumps(document))
@@ -129,6 +131,41 @@ def test_the_loader_reads_ahead(remote: Callable[..., da.CocoReader], s3: Faulty
     first = s3.objects_read()[before:]
     order = [f"{int(i) - 10:02}.png" for batch in batches for i in batch.image_id]
     assert {Path(name).name for name in first} == set(order[:21])
+
+
+@pytest.mark.slow
+def test_training_reads_ahead_after_an_evaluation(
+    remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two loaders of one reader take turns; the cache has room for a part of the images."""
+    monkeypatch.setattr("detaug.sources.prefetch.WINDOW_SHARE", 0.9)
+    reader = remote(cache_size=sum(path.stat().st_size for path in painted[0].glob("*.png")) // 2)
+    training, evaluation = loader(reader, pipelines=1), loader(reader, pipelines=1, train=False)
+    for loop in (training, evaluation):
+        list(loop)
+    batches = iter(training)
+    next(batches)
+    before = len(s3.objects_read())
+    until(lambda: len(s3.objects_read()) > before, seconds=5)
+
+
+@pytest.mark.slow
+def test_joined_readers_are_asked_from_several_threads(
+    remote: Callable[..., da.CocoReader], painted: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("detaug.loading.epochs.ranks_of_machine", slowly(epochs.ranks_of_machine))
+    joined = loader(da.ConcatReader([remote(), remote(shards=True)]))
+    files = loader(da.ConcatReader([da.CocoReader(*painted), da.CocoReader(*painted)]))
+    for _ in range(3):
+        assert all(same(a, b) for a, b in zip(files, joined, strict=True))
+
+
+def slowly(function: Callable[..., Any]) -> Callable[..., Any]:
+    def slow_function(*arguments: Any) -> Any:
+        time.sleep(0.05)
+        return function(*arguments)
+
+    return slow_function
 
 
 def test_a_small_cache_keeps_what_is_needed_next(
@@ -278,7 +315,7 @@ def test_missing_objects_are_named_when_the_reader_is_made(
     client().delete_object(Bucket=bucket, Key="VOC/images/13.png")
     reader = remote()
     assert reader.missing.tolist() == [13]
-    with pytest.raises(da.AnnotationError, match=r"1 of 21 images .* s3://.*'13.png'; .* that file_name is relative to"):
+    with pytest.raises(da.AnnotationError, match=r"1 of 21 images .*'13.png'; .* that file_name is relative to"):
         loader(reader)
 
 
@@ -438,6 +475,37 @@ def test_two_processes_fill_one_cache(
         out, errors = process.communicate()
         assert out == "ready\ndone\n", errors
     assert len([name for name in s3.objects_read()[before:] if name.endswith(".png")]) == 21
+
+
+WAIT = """
+import sys
+from threading import Thread
+import detaug as da
+reader = da.CocoReader(sys.argv[1], sys.argv[1] + "/annotations.json", cache_folder=sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+Thread(target=lambda: next(iter(da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu"))), daemon=True).start()
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_ends_while_a_server_does_not_answer(
+    remote: Callable[..., da.CocoReader], s3: FaultyProxy, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", WAIT, os.fspath(remote().images), str(tmp_path / "cache")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, **pipes)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    s3.fault = sometimes(Fault(seconds=60), every=1)
+    before = len(s3.objects_read())
+    assert process.stdin
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    until(lambda: len(s3.objects_read()) > before)
+    assert process.communicate("end\n", timeout=30) == ("", "")
+    assert process.returncode == 0
 
 
 @pytest.mark.slow

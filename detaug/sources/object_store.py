@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 from detaug.converters.findings.errors import InputError
 from detaug.sources.object_path import ObjectPath
+from detaug.sources.request_threads import run_in_threads
 from detaug.sources.source import DataError
 
 RETRY_SECONDS = 60
@@ -27,9 +27,6 @@ SILENT_SECONDS = 30
 
 REQUEST_SECONDS = 600
 """How long one try may take: a slow link is no fault."""
-
-REQUESTS = 64
-"""How many are made at once."""
 
 
 class ObjectInfo(NamedTuple):
@@ -62,9 +59,8 @@ class ObjectStore:
     def find(self, names: Iterable[str]) -> dict[str, ObjectInfo]:
         """Return those of these objects that exist."""
         names = list(names)
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            found = pool.map(self._find, names)
-            return {name: info for name, info in zip(names, found, strict=True) if info}
+        found = run_in_threads(self._find, names)
+        return {name: info for name, info in zip(names, found, strict=True) if info}
 
     def _find(self, name: str) -> ObjectInfo | None:
         try:

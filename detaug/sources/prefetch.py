@@ -6,19 +6,20 @@ their place go the pieces that are needed last. What is beyond the window is dow
 
 from __future__ import annotations
 
+import atexit
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
 from detaug.boxes.views import Bools, Ints
 from detaug.sources.local_cache import CacheFull
-from detaug.sources.object_store import REQUESTS
 from detaug.sources.pieces import Pieces
+from detaug.sources.request_threads import REQUESTS, run_in_threads, start_thread
 from detaug.sources.source import DataError, Upcoming
 
 WINDOW_SHARE = 1 / 8
@@ -26,6 +27,9 @@ WINDOW_SHARE = 1 / 8
 
 AT_ONCE = 512
 """Pieces that are planned at once."""
+
+MOST_ORDERS = 4
+"""Orders that are known at once: those of a few loaders that read in turn."""
 
 
 class Plan(NamedTuple):
@@ -70,55 +74,101 @@ def _next_use(pieces: Ints, count: int) -> Ints:
     return first[:count]
 
 
+class Order:
+    """The images that a loader will read next, epoch by epoch."""
+
+    def __init__(self, upcoming: Iterator[Upcoming]) -> None:
+        self._upcoming, self.epochs = upcoming, deque[Upcoming]()
+
+    @property
+    def left(self) -> int:
+        """Return how many images are left in the epochs that are known."""
+        return sum(len(epoch.indices) for epoch in self.epochs)
+
+    def look_ahead(self) -> bool:
+        """Get to know the next two epochs. Returns False if there is none."""
+        while len(self.epochs) < 2 and (epoch := next(self._upcoming, None)) is not None:
+            self.epochs.append(epoch)
+        return bool(self.epochs)
+
+    def go_behind(self, indices: Ints) -> bool:
+        """Go on behind these images of this process. Returns False if they are not among the next."""
+        if not self.epochs:
+            return False
+        near = self.epochs[0].part(slice(64 * len(indices) + AT_ONCE))
+        own = np.flatnonzero(near.mine)
+        ends = np.flatnonzero(near.indices[own] == indices[-1]) + 1
+        end = next((end for end in ends if np.array_equal(near.indices[own[:end]][-len(indices) :], indices)), None)
+        if end is None:
+            return False
+        self.epochs[0] = self.epochs[0].part(slice(int(own[end - 1]) + 1, None))
+        if not self.epochs[0].mine.any():
+            self.epochs.popleft()
+        return True
+
+
+_PREFETCHERS: WeakSet[Prefetcher] = WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Begin no more downloads: request_threads waits for those that run."""
+    for each in [*_PREFETCHERS]:
+        each.stop()
+
+
 class Prefetcher:
-    """Downloads pieces in threads. `of_image`: (n,) the piece of each image."""
+    """Downloads pieces in threads. `of_image`: (n,) the piece of each image.
+
+    Several loaders may take turns, such as one for training and one for evaluation: the downloads follow the loader
+    that read last.
+    """
 
     def __init__(self, pieces: Pieces, of_image: Ints) -> None:
         self._pieces, self._of_image = pieces, of_image
         self._present, others = pieces.present()
         self._others = deque(others)
         self._failed = np.zeros(len(self._present), bool)
-        self._upcoming: Iterator[Upcoming] = iter(())
-        self._epochs: deque[Upcoming] = deque()
-        self._queue: deque[int] = deque()
-        self._removable: deque[int] = deque()
-        self._running, self._plan_at, self._orders = 0, 0, 0
+        self._orders = deque[Order](maxlen=MOST_ORDERS)
+        self._queue, self._removable = deque[int](), deque[int]()
+        self._running, self._plan_at = 0, -1
         self._error: BaseException | None = None
         self._lock = Lock()
-        self._pool = ThreadPoolExecutor(REQUESTS, "detaug-prefetch")
-        self._urgent = ThreadPoolExecutor(REQUESTS, "detaug-download")
+        _PREFETCHERS.add(self)
 
     def start(self, upcoming: Iterator[Upcoming]) -> None:
         """Begin with another order of images."""
         with self._lock:
-            self._upcoming, self._orders = upcoming, self._orders + 1
-            self._epochs.clear()
-            self._queue.clear()
-            self._failed[:], self._error = False, None
-        self._submit(self._plan)
+            self._follow(Order(upcoming))
+            self._error = None
+        self._start_thread(self._plan)
 
     def stop(self) -> None:
         """Download nothing more."""
-        self.start(iter(()))
+        with self._lock:
+            self._orders.clear()
+            self._queue.clear()
 
     def read(self, indices: Ints) -> None:
         """Note that these images were read."""
         if self._error:
             raise self._error
         with self._lock:
-            if not self._epochs:
+            order = next((order for order in self._orders if order.go_behind(indices)), None)
+            if order is None:
                 return
-            self._go_behind(indices)
-            due = self._left() <= self._plan_at
-            if due:
-                self._plan_at = -1
-                self._failed[:] = False
-        if due:
-            self._submit(self._plan)
+            if order is not self._orders[0]:
+                self._orders.remove(order)
+                self._follow(order)
+            elif order.left > self._plan_at:
+                return
+            self._plan_at = -1
+            self._failed[:] = False
+        self._start_thread(self._plan)
 
     def fetch(self, pieces: list[int]) -> list[memoryview | None]:
         """Download pieces now. Returns the bytes of those for which the cache has no room."""
-        return list(self._urgent.map(self._fetch, pieces))
+        return run_in_threads(self._fetch, pieces)
 
     def _fetch(self, piece: int) -> memoryview | None:
         try:
@@ -130,31 +180,25 @@ class Prefetcher:
 
     # ------------------------------------------------------------------------------------------- the order
 
-    def _go_behind(self, indices: Ints) -> None:
-        """Go on behind the last of these images, if it is one of the next."""
-        near = self._epochs[0].part(slice(64 * len(indices) + AT_ONCE))
-        found = np.flatnonzero((near.indices == indices[-1]) & near.mine)
-        if len(found):
-            self._epochs[0] = self._epochs[0].part(slice(int(found[0]) + 1, None))
-        if not self._epochs[0].mine.any():
-            self._epochs.popleft()
-
-    def _left(self) -> int:
-        return sum(len(epoch.indices) for epoch in self._epochs)
+    def _follow(self, order: Order) -> None:
+        self._orders.appendleft(order)
+        self._queue.clear()
+        self._failed[:] = False
 
     def _plan(self) -> None:
         """Plan the next downloads, and begin with them."""
         with self._lock:
-            while len(self._epochs) < 2 and (epoch := next(self._upcoming, None)) is not None:
-                self._epochs.append(epoch)
-            epochs, orders, left = list(self._epochs), self._orders, self._left()
-        if not epochs:
-            return
+            while self._orders and not self._orders[0].look_ahead():
+                self._orders.popleft()
+            if not self._orders:
+                return
+            order = self._orders[0]
+            epochs, left = list(order.epochs), order.left
         pieces = self._of_image[np.concatenate([epoch.indices for epoch in epochs])]
         mine, there = np.concatenate([epoch.mine for epoch in epochs]), self._present | self._failed
         planned = plan(pieces, mine, there, self._pieces.lengths, self._pieces.limit, self._pieces.free())
         with self._lock:
-            if orders != self._orders:
+            if not self._orders or order is not self._orders[0]:
                 return
             self._queue = deque(planned.download.tolist())
             self._removable = deque(planned.removable.tolist())
@@ -166,24 +210,31 @@ class Prefetcher:
     def _start_downloads(self) -> None:
         with self._lock:
             count = min(REQUESTS - self._running, len(self._queue))
-            pieces = [self._queue.popleft() for _ in range(count)]
             self._running += count
-        for piece in pieces:
-            self._submit(self._download, piece)
+        for _ in range(count):
+            self._start_thread(self._download_all)
 
-    def _download(self, piece: int) -> None:
-        try:
-            self._pieces.download(piece, self._removed())
-            self._present[piece] = True
-        except (CacheFull, DataError, FileNotFoundError):  # `fetch` will meet it again, and raise it
-            self._failed[piece] = True
+    def _download_all(self) -> None:
+        """Download pieces until none is left; the last thread plans the next ones."""
+        while (piece := self._next_piece()) is not None:
+            try:
+                self._pieces.download(piece, self._removed())
+                self._present[piece] = True
+            except (CacheFull, DataError, FileNotFoundError):  # `fetch` will meet it again, and raise it
+                self._failed[piece] = True
+            except BaseException as error:  # noqa: BLE001
+                self._failed[piece], self._error = True, self._error or error
+
+    def _next_piece(self) -> int | None:
+        """Return the next piece; None if a thread of downloads may end."""
         with self._lock:
+            if self._queue:
+                return self._queue.popleft()
             self._running -= 1
-            last = not self._running and not self._queue
+            last = not self._running
         if last:
             self._plan()
-        else:
-            self._start_downloads()
+        return None
 
     def _removed(self) -> Iterator[str]:
         """Yield the keys of pieces that may be removed: those of other data sets before those needed last."""
@@ -198,10 +249,13 @@ class Prefetcher:
                     return
             yield key
 
-    def _submit(self, task: Callable[..., None], *arguments: int) -> None:
+    def _start_thread(self, task: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the interpreter ends
-            self._pool.submit(task, *arguments).add_done_callback(self._keep_error)
+            start_thread(lambda: self._keep_error(task))
 
-    def _keep_error(self, task: Future[None]) -> None:
+    def _keep_error(self, task: Callable[[], None]) -> None:
         """Let the next `read` raise the error of a task, which is none of an object."""
-        self._error = self._error or task.exception()
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001
+            self._error = self._error or error
