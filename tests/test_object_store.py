@@ -25,7 +25,8 @@ from seeds import slow
 import detaug as da
 from detaug.converters import pack_coco
 from detaug.loading import epochs
-from detaug.sources import object_store, pieces
+from detaug.sources import local_cache, object_store, pieces
+from detaug.sources.local_cache import CacheFull, LocalCache
 from detaug.sources.pieces import cut_pieces
 from detaug.sources.prefetch import plan
 
@@ -376,7 +377,7 @@ def test_a_missing_package_is_named(remote: Callable[..., da.CocoReader], monkey
 
 
 def cached_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("??/*"))
+    return sum(path.stat().st_size for path in folder.glob("??/*") if path.suffix != local_cache.PARTIAL)
 
 
 def until(done: Callable[[], bool], seconds: float = 30) -> None:
@@ -417,6 +418,22 @@ def test_damaged_cache_files_are_downloaded_again(
     files[1].write_bytes(b"")
     files[2].unlink()
     assert_same(loader(remote()), painted)
+
+
+def test_a_cache_that_is_opened_during_a_download_keeps_its_size(tmp_path: Path) -> None:
+    first = LocalCache(tmp_path, 1000)
+
+    def fetch() -> memoryview:
+        with pytest.raises(CacheFull):
+            LocalCache(tmp_path, 1000).fill("bbb", 600, lambda: memoryview(bytes(600)), iter(()))
+        return memoryview(b"a" * 600)
+
+    first.fill("aaa", 600, fetch, iter(()))
+    assert first.used() == cached_bytes(tmp_path) == 600
+    assert bytes(first.read("aaa", 600)) == b"a" * 600
+    with pytest.raises(ZeroDivisionError):
+        first.fill("bbb", 100, lambda: memoryview(bytes(1 // 0)), iter(()))
+    assert LocalCache(tmp_path, 1000).used() == first.used() == cached_bytes(tmp_path) == 600
 
 
 @pytest.mark.slow

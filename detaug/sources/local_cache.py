@@ -84,24 +84,25 @@ class LocalCache:
         path = self._path(key)
         with self._locked(path.with_name(f"{key}{PARTIAL}")) as (file, partial):
             if not _has_length(path, length):
-                with self._reserved(length, removable):
+                with self._reserved(file, length, removable):
                     content = fetch()
                     with self._disk_errors():
                         _overwrite(file, content)
                         os.replace(partial, path)
 
     @contextmanager
-    def _reserved(self, length: int, removable: Iterator[str]) -> Iterator[None]:
+    def _reserved(self, file: BinaryIO, length: int, removable: Iterator[str]) -> Iterator[None]:
         """Make room for a piece, which is given back after an error."""
-        self._reserve(length, removable)
+        self._reserve(file, length, removable)
         try:
             yield
         except BaseException:
             with self._used() as used:
                 used.add(-length)
+                file.truncate(0)
             raise
 
-    def _reserve(self, length: int, removable: Iterator[str]) -> None:
+    def _reserve(self, file: BinaryIO, length: int, removable: Iterator[str]) -> None:
         with self._used() as used:
             while used.bytes + length > self.limit:
                 key = next(removable, None)
@@ -109,6 +110,7 @@ class LocalCache:
                     raise CacheFull
                 used.add(-self._remove(key))
             used.add(length)
+            file.truncate(length)  # a process that starts now counts it
 
     def _remove(self, key: str) -> int:
         """Remove a piece, and return its size."""
@@ -132,14 +134,14 @@ class LocalCache:
 
     def _count(self) -> list[str]:
         """Return the keys of all pieces, those that changed first before the others, and note their size."""
-        pieces = []
+        pieces, unfinished = [], 0
         for entry in self.folder.glob("??/*"):
             if entry.suffix == PARTIAL:
-                _remove_abandoned(entry)
+                unfinished += _bytes_of_unfinished(entry)
             else:
                 pieces.append((entry.stat().st_mtime_ns, entry.name, entry.stat().st_size))
         with open(self.folder / "bytes_used", "r+b") as file:
-            _Used(file).set(sum(size for _, _, size in pieces))
+            _Used(file).set(unfinished + sum(size for _, _, size in pieces))
         return [key for _, key, _ in sorted(pieces)]
 
     @contextmanager
@@ -156,7 +158,7 @@ class LocalCache:
         while True:
             with self._disk_errors():
                 partial.parent.mkdir(exist_ok=True)
-                file = partial.open("ab", buffering=0)
+                file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
             with file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if not _is_at(file, partial):  # renamed or removed while this one waited
@@ -216,7 +218,6 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
 
 
 def _overwrite(file: BinaryIO, content: memoryview) -> None:
-    file.truncate(0)
     while content:
         content = content[file.write(content) :]
 
@@ -228,8 +229,12 @@ def _has_length(path: Path, length: int) -> bool:
         return False
 
 
-def _remove_abandoned(partial: Path) -> None:
-    """Remove the unfinished piece of a process that was killed."""
-    with suppress(OSError), open(partial, "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        partial.unlink()
+def _bytes_of_unfinished(partial: Path) -> int:
+    """Return the size of an unfinished piece, and remove that of a process that was killed."""
+    with suppress(FileNotFoundError), open(partial, "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            partial.unlink()
+        except OSError:  # it is being downloaded, or was finished just now
+            return os.fstat(file.fileno()).st_size
+    return 0
