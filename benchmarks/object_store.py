@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import rmtree
@@ -32,6 +31,10 @@ from compare_versions import write_data
 import detaug as da
 from detaug.converters import pack_coco
 from detaug.converters.files.byte_sizes import parse_size
+from detaug.sources.object_path import ObjectPath
+from detaug.sources.object_store import ObjectInfo, ObjectStore
+from detaug.sources.pieces import PIECE_BYTES
+from detaug.sources.request_threads import run_in_threads
 
 CHUNK = 256 << 10
 PAGE = 1000
@@ -59,7 +62,8 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    protocol_version, disable_nagle_algorithm, server = "HTTP/1.1", True, None  # type: Server
+    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
+    server: Server
 
     def do_HEAD(self) -> None:
         size = self._file()
@@ -131,22 +135,21 @@ def serve(folder: str, latency: str, rate: str) -> None:
     server.serve_forever()
 
 
-def link(folder: Path) -> None:
+def link() -> None:
     """Read all objects by the client alone, in pieces as the loader does."""
-    from detaug.sources.object_path import ObjectPath
-    from detaug.sources.object_store import REQUESTS, ObjectStore
-    from detaug.sources.pieces import PIECE_BYTES
-
     store = ObjectStore(ObjectPath("s3://bench"))
-    found = store.find_all()
-    parts = [(name, info, at) for name, info in found.items() for at in range(0, info.size, PIECE_BYTES)]
+    parts = [
+        (name, info, start)
+        for name, info in store.find_all().items()
+        if not name.endswith(".json")
+        for start in range(0, info.size, PIECE_BYTES)
+    ]
 
-    def read(part: tuple[str, object, int]) -> int:
-        name, info, at = part
-        return len(store.read(name, info, at, min(PIECE_BYTES, info.size - at)))  # type: ignore[attr-defined,arg-type]
+    def read(part: tuple[str, ObjectInfo, int]) -> memoryview:
+        name, info, start = part
+        return store.read(name, info, start, min(PIECE_BYTES, info.size - start))
 
-    with ThreadPoolExecutor(REQUESTS) as pool:
-        sum(pool.map(read, [part for part in parts if not part[0].endswith(".json")]))
+    run_in_threads(read, parts)
 
 
 def epoch(reader: da.CocoReader, options: argparse.Namespace) -> None:
@@ -167,7 +170,7 @@ def seconds(task: Callable[[], None]) -> float:
 def turn(folder: Path, cache: Path, options: argparse.Namespace) -> dict[str, float]:
     """Return the seconds of each part."""
     rmtree(cache, ignore_errors=True)
-    found = {"link": seconds(lambda: link(folder))}
+    found = {"link": seconds(link)}
     start = time.perf_counter()
     reader = da.CocoReader("s3://bench", folder / "train.json", cache_folder=cache, cache_size="100GB")
     found["making the reader"] = time.perf_counter() - start
@@ -218,8 +221,10 @@ def main() -> None:
             address = f"http://127.0.0.1:{server.stdout.readline().strip()}"
             os.environ |= {"AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
             os.environ |= {"AWS_REGION": "us-east-1"}
-            turns = [turn(served, folder / "cache", options) for _ in range(options.turns)]
-            server.kill()
+            try:
+                turns = [turn(served, folder / "cache", options) for _ in range(options.turns)]
+            finally:
+                server.kill()
     report(turns, options.images)
     return None
 
