@@ -16,6 +16,7 @@ from painted import RESAMPLED, SIZE, paint, random_boxes, read_box
 from painted_files import Folder
 from PIL import Image
 from reference import import_torchvision
+from seeds import slow
 from torch.utils.data import DataLoader, Dataset
 
 import detaug as da
@@ -249,7 +250,7 @@ RANDOM = [da.RandomCrop((60, 60)), da.Resize((30, 30)), da.GaussianBlur(p=1)]
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # fork, from Python 3.12 on
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, *slow(2)])
 def test_torchs_seed_decides_in_every_worker(workers: int) -> None:
     transform = da.Compose(RANDOM)
     transform(example()[0], target_of(example()[1]))  # the parent has a pipeline of its own

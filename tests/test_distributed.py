@@ -96,6 +96,7 @@ def test_lightning_goes_on_in_the_middle_of_an_epoch(painted: Folder, tmp_path: 
     assert ids["seen"] + ids["rest"] == ids["whole"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["lightning", "accelerate"])
 def test_a_framework_leaves_the_shards_alone(
     painted: Folder, tmp_path_factory: pytest.TempPathFactory, framework: str

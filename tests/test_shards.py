@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from painted_files import Folder, paint_files
 from PIL import Image
+from seeds import slow
 from test_sources import put_into_shards
 
 import detaug as da
@@ -37,7 +38,7 @@ def findings(summary: CheckSummary) -> list[tuple[str, str, str]]:
     return [(found.kind, found.entry, found.message) for found in summary.findings]
 
 
-@pytest.mark.parametrize("decode", [False, True])
+@pytest.mark.parametrize("decode", [False, *slow(True)])
 def test_check_finds_what_it_finds_in_files(decode: bool, painted: Folder) -> None:
     break_some(painted)
     folder, path = put_into_shards(painted, painted[0].parent / "shards")
@@ -47,6 +48,7 @@ def test_check_finds_what_it_finds_in_files(decode: bool, painted: Folder) -> No
     assert findings(found) == findings(expected)
 
 
+@pytest.mark.slow
 def test_check_finds_an_image_that_only_decoding_finds(painted: Folder) -> None:
     content = bytearray((painted[0] / "04.png").read_bytes())
     at = content.index(b"IDAT") + 20
