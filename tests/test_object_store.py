@@ -417,6 +417,7 @@ def test_damaged_cache_files_are_downloaded_again(
     files[0].write_bytes(files[0].read_bytes()[:-1])
     files[1].write_bytes(b"")
     files[2].unlink()
+    (tmp_path / "cache" / "bytes_used").write_text("nonsense")
     assert_same(loader(remote()), painted)
 
 

@@ -53,7 +53,8 @@ class Planner:
         The next block is planned op by op while the jobs of this one are taken: planned in one go it would take longer
         than the device needs for the batches in flight, and the device would wait.
         """
-        self.reader.prefetch(self.order.upcoming(epoch, step, self.skipped.mask()))
+        if self.renderer.feed.decodes:
+            self.reader.prefetch(self.order.upcoming(epoch, step, self.skipped.mask()))
         ready: deque[Job] = deque()
         for jobs in self._blocks(epoch, step):
             ready.extend(jobs)

@@ -197,7 +197,8 @@ class _Used:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.bytes = int(file.read() or 0)
+        content = file.read()
+        self.bytes = int(content) if content.isdigit() else 0  # of a new or damaged file: it is counted again
 
     def add(self, count: int) -> None:
         self.set(self.bytes + count)
