@@ -334,7 +334,7 @@ def _plan_warp(views: Views, size: Floats) -> tuple[Views, Arrays]:
     (N, 3, 3): output pixels -> pixels of the shrunk window.
     """
     to_source = _to_source(views, size)
-    start, end = np.swapaxes(_source_window(views, to_source), 0, 1)
+    start, end = np.swapaxes(_source_window(views, to_source, size), 0, 1)
     scale = np.linalg.norm(np.linalg.inv(_slope(to_source, size)), axis=1)  # output pixels per source pixel in x, y
     shrunk = np.ceil((end - start) * np.minimum(scale, 1) - 1e-6).clip(1)
     matrix = inverse(view_matrix(start, end))
@@ -348,13 +348,21 @@ def _plan_warp(views: Views, size: Floats) -> tuple[Views, Arrays]:
     )
 
 
-def _source_window(views: Views, to_source: Floats) -> Floats:
+def _source_window(views: Views, to_source: Floats, size: Floats) -> Floats:
     """Return (N, 2, 2): what is in view and some pixels around it, in whole source pixels, in the source bounds."""
     quad = views.source_corners()
     margin = 2 + 2 * np.abs(to_source[:, :2, :2]).sum(2)
+    margin[_shows_horizon(to_source, size)] = np.inf
     low, high = views.source_bounds[:, 0], views.source_bounds[:, 1]
     start = np.minimum(np.floor(quad.min(1) - margin).clip(low, high), (high - 1).clip(0))
     return np.stack([start, np.maximum(np.ceil(quad.max(1) + margin).clip(low, high), start + 1)], axis=1)
+
+
+def _shows_horizon(to_source: Floats, size: Floats) -> Bools:
+    """Return (N,): whether an output has points without a source point; its corners then do not surround the source."""
+    change = to_source[:, 2, :2] * size[:, ::-1]
+    least, most = (to_source[:, 2, 2] + limit(change, 0).sum(1) for limit in (np.minimum, np.maximum))
+    return np.asarray(least * most <= 0)
 
 
 def _half_planes(polygon: Floats) -> Arrays:
