@@ -479,7 +479,7 @@ def test_processes_that_are_killed_leave_a_cache_that_works(
     s3.fault = lambda request: None
     assert_same(loader(remote(cache_size=4000)), painted)
     assert cached_bytes(tmp_path / "cache") <= 4000
-    assert not list((tmp_path / "cache").glob("??/*.partial"))
+    until(lambda: not list((tmp_path / "cache").glob("??/*.partial")))  # this process reads ahead
 
 
 @pytest.mark.slow
