@@ -31,9 +31,8 @@ class BatchTargets:
 
     def wait(self) -> None:
         """Let the current stream wait for what is on the device."""
-        self.guard.wait(self.boxes, self.labels, self.mask)
-        if self.classes is not None:
-            self.guard.wait(self.classes)
+        each = (self.boxes, self.labels, self.mask, self.classes)
+        self.guard.wait(*(tensor for tensor in each if tensor is not None))
 
     def __getitem__(self, images: Ints) -> BatchTargets:
         """Select some of the images, padded to their own largest number of boxes."""

@@ -96,7 +96,7 @@ class Pieces:
     def key(self, piece: int) -> str:
         """Return the name of a piece in the cache: another one if the object changes."""
         at = int(self._table.object[piece])
-        text = f"{self._store.address / self._names[at]} {self._infos[at].etag} {self._infos[at].size} "
+        text = f"{self._store.address}/{self._names[at]} {self._infos[at].etag} {self._infos[at].size} "
         return sha256(f"{text}{self._table.start[piece]} {self.lengths[piece]}".encode()).hexdigest()[:32]
 
     def open(self, piece: int) -> Bytes | None:
