@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from fcntl import LOCK_EX, LOCK_SH, flock
 from functools import cache
 from pathlib import Path
 
@@ -26,10 +27,14 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests for a GPU where there is none, and there the slow ones, unless -m names them."""
+    """Leave out tests for a GPU where there is none, and there the slow ones, unless -m names them.
+
+    Tests that need the GPU for themselves come last: they wait for the other processes' tests.
+    """
     slow = "slow" in config.option.markexpr
     config.hook.pytest_deselected(items=[item for item in items if not runs_here(item, slow)])
     items[:] = [item for item in items if runs_here(item, slow)]
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
 
 
 def runs_here(item: pytest.Item, slow: bool) -> bool:
@@ -69,6 +74,17 @@ def jpeg_engine() -> Iterator[None]:
     worker = PipelineWorker(lambda: [decoded(files, "cuda")], 1, 1, torch.device("cuda", 0))
     yield
     worker.close()
+
+
+@pytest.fixture(autouse=True)
+def gpu_lock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Share the GPU with the tests of other processes, or keep them from it while a test marked alone runs."""
+    if not request.node.get_closest_marker("gpu"):
+        yield
+        return
+    with open(tmp_path_factory.getbasetemp().parent / "gpu.lock", "w") as file:
+        flock(file, LOCK_EX if request.node.get_closest_marker("alone") else LOCK_SH)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -71,6 +71,7 @@ def test_fifty_loaders_leave_nothing_behind(painted: Folder, how: str) -> None:
 
 def test_eager_images_leave_no_threads_behind() -> None:
     samples = da.batch([np.zeros((30, 40, 3), np.uint8)])
+    assert samples.then(da.RandomRotation(20), *RECIPE).images.shape  # starts a thread that the process keeps
     gc.collect()
     threads = held()[1]
     gc.disable()  # they must not wait for it
@@ -83,6 +84,7 @@ def test_eager_images_leave_no_threads_behind() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_loaders_leave_no_device_memory_behind(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     for _ in range(2):
@@ -105,6 +107,7 @@ def photographs(folder: Path, count: int) -> da.CocoReader:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_two_loaders_of_the_ssd_recipe_hold_what_the_documents_say(tmp_path: Path) -> None:
     """Train and evaluation, batch 128, default settings; given back at the end."""
     reader = photographs(tmp_path, 256)
