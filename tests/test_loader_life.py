@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_fifty_loaders_leave_nothing_behind(painted: Folder, how: str) -> None:
 
 def test_eager_images_leave_no_threads_behind() -> None:
     samples = da.batch([np.zeros((30, 40, 3), np.uint8)])
-    assert samples.then(da.RandomRotation(20), *RECIPE).images.shape  # starts a thread that the process keeps
+    assert samples.then(da.RandomRotation(20), *RECIPE).images  # starts a thread that the process keeps
     gc.collect()
     threads = held()[1]
     gc.disable()  # they must not wait for it
@@ -118,15 +119,14 @@ def test_two_loaders_of_the_ssd_recipe_hold_what_the_documents_say(tmp_path: Pat
         da.Loader(reader, da.presets.evaluation((300, 300)), 128, device="cuda", train=False),
     ]
     for _ in range(10):
-        for _ in zip(*loaders, strict=True):
-            pass
+        deque(zip(*loaders, strict=True), maxlen=0)
     held = free - torch.cuda.mem_get_info()[0]
     print(f"two loaders hold {held / 1e9:.2f} GB of GPU memory")
     assert held < 3.4e9
     for loader in loaders:
         loader.close()
     torch.cuda.empty_cache()
-    assert torch.cuda.mem_get_info()[0] > free - 500e6
+    assert torch.cuda.mem_get_info()[0] > free - 100e6
 
 
 COLLECT = """
