@@ -17,3 +17,9 @@ def slow(*values: Any) -> list[Any]:
     return [
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow) for value in values
     ]
+
+
+SLOW_ON_GPU = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.slow])]
+)
+"""On the CPU, and on a GPU only in the slow run."""

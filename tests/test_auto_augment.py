@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from reference import import_torchvision
-from seeds import slow
+from seeds import SLOW_ON_GPU, slow
 
 import detaug as da
 from detaug.ops.auto_augment import OPS, SIGNED
@@ -203,6 +203,7 @@ class MovesOfTrivialAugmentWide(da.TrivialAugmentWide):
     ids=repr,
 )
 @pytest.mark.parametrize("pipeline", [True, *slow(False)])
+@SLOW_ON_GPU
 def test_boxes_follow_pixels(op: da.Op, pipeline: bool, device: str) -> None:
     settings = {"images": 32, "pipeline": pipeline, "device": device}
     assert assert_boxes_follow_pixels([op, da.Resize((200, 220))], **settings) > 80

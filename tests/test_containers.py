@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from nvidia.dali import fn
-from seeds import slow
+from seeds import SLOW_ON_GPU, slow
 
 import detaug as da
 from detaug.boxes.views import Views
@@ -56,6 +56,7 @@ def values(op: da.Op, n: int = 64, seed: int = 0) -> list[int]:
     da.RandomChoice([da.RandomApply([TURN, da.RandomBoxSafeCrop()]), da.RandomOrder([TURN, da.RandomRotate90()])]),
 ], ids=lambda op: type(op).__name__)  # fmt: skip
 @pytest.mark.parametrize("pipeline", [True, *slow(False)])
+@SLOW_ON_GPU
 def test_boxes_follow_pixels(container: da.Op, pipeline: bool, device: str) -> None:
     ops = [container, da.RandomVerticalFlip(), container, da.Resize((200, 220))]
     assert assert_boxes_follow_pixels(ops, images=16, pipeline=pipeline, device=device) > 16
