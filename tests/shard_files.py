@@ -90,12 +90,17 @@ def _crc_table() -> list[int]:
     return table
 
 
-def masked_crc(data: bytes) -> int:
-    """Return TFRecord's masked CRC32C, computed byte by byte."""
+def crc32c(data: bytes) -> int:
+    """Return CRC-32C, computed byte by byte."""
     crc, table = 0xFFFFFFFF, _crc_table()
     for byte in data:
         crc = crc >> 8 ^ table[(crc ^ byte) & 255]
-    crc ^= 0xFFFFFFFF
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc(data: bytes) -> int:
+    """Return TFRecord's masked CRC-32C."""
+    crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -162,7 +167,18 @@ def converted(
         assert len({row["id"] for row in rows}) == len(rows)
     assert {row["image_id"] for row in document["annotations"]} <= {row["id"] for row in document["images"]}
     assert summary.boxes == len(document["annotations"])
+    if not options.get("extract"):
+        images = contents(document, Path(summary.image_folder))
+        assert all(row["crc32c"] == crc32c(images[row["file_name"]]) for row in document["images"])
     return document, summary
+
+
+def flip_a_bit(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
 
 
 def contents(document: Document, folder: Path) -> dict[str, bytes]:

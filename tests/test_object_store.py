@@ -21,6 +21,7 @@ from object_server import Fault, FaultyProxy, Request, client, put, upload
 from painted_files import Folder, same
 from PIL import Image
 from seeds import slow
+from shard_files import flip_a_bit
 
 import detaug as da
 from detaug.converters import pack_coco
@@ -98,12 +99,39 @@ def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_pat
     assert_same(loader(da.CocoReader(f"{address}/", annotations, cache_folder=tmp_path / "cache")), painted, epochs=1)
 
 
+def test_an_image_that_changed_in_the_cache_is_downloaded_again(
+    s3: FaultyProxy, painted: Folder, tmp_path: Path
+) -> None:
+    address = upload(packed(painted, tmp_path / "packed"), next(NAMES))
+    files = (address, f"{address}/annotations.json")
+    list(loader(da.CocoReader(*files, cache_folder=tmp_path / "cache")))
+    pieces = [path for path in (tmp_path / "cache").glob("??/*") if path.stat().st_size > 1000]
+    for path in pieces:
+        path.write_bytes(bytes(path.stat().st_size))
+    assert_same(loader(da.CocoReader(*files, cache_folder=tmp_path / "cache")), painted)
+    assert pieces
+    assert all(any(path.read_bytes()) for path in pieces)
+
+
+def test_an_image_that_changed_in_the_store_is_skipped(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
+    address = upload(packed(painted, tmp_path / "packed"), next(NAMES))
+    row = json.loads((tmp_path / "packed" / "annotations.json").read_bytes())["images"][13]
+    flip_a_bit(tmp_path / "packed" / row["shard"], row["offset"] + row["length"] // 2)
+    put(address.split("/")[2], row["shard"], (tmp_path / "packed" / row["shard"]).read_bytes())
+    reader = da.CocoReader(address, f"{address}/annotations.json", cache_folder=tmp_path / "cache")
+    skipping = loader(reader, train=False, on_error="skip", max_skipped=1.0)
+    with pytest.warns(UserWarning, match=rf"{row['shard']}/13\.png cannot be read \(its bytes, from"):
+        assert sum(map(len, skipping)) == 20
+    with pytest.raises(da.DataError, match=r"CRC-32C .*; put the object there again"):
+        list(loader(reader, train=False))
+
+
 @pytest.mark.slow
 def test_files_beside_shards(remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path) -> None:
     folder = packed(painted, tmp_path / "both")
     document = json.loads((folder / "annotations.json").read_bytes())
     for image in document["images"][::3]:
-        for key in ("shard", "offset", "length"):
+        for key in ("shard", "offset", "length", "crc32c"):
             del image[key]
         (folder / image["file_name"]).write_bytes((painted[0] / image["file_name"]).read_bytes())
     (folder / "annotations.json").write_text(json.dumps(document))

@@ -25,9 +25,10 @@ from coco_files import Document, document, write, write_images
 from command import detaug, usage_error
 from dali_pipelines import make, outputs
 from nvidia.dali import fn, tfrecord
-from shard_files import example_class, masked_crc
+from shard_files import crc32c, example_class, flip_a_bit, masked_crc
 from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
 
+from detaug import CocoReader
 from detaug.converters import InputError, pack_coco
 from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.files.threads import map_ahead
@@ -100,7 +101,8 @@ def load(path: Path) -> Document:
 
 
 def without_places(content: Document) -> Document:
-    images = [{key: row[key] for key in row if key not in ("shard", "offset", "length")} for row in content["images"]]
+    place = ("shard", "offset", "length", "crc32c")
+    images = [{key: row[key] for key in row if key not in place} for row in content["images"]]
     return content | {"images": images}
 
 
@@ -123,6 +125,7 @@ def test_the_json_is_the_same_and_points_to_the_images_bytes(source: tuple[Path,
     for row in content["images"]:
         data = (packed / row["shard"]).read_bytes()
         assert data[row["offset"] : row["offset"] + row["length"]] == expected[row["id"]]
+        assert row["crc32c"] == crc32c(expected[row["id"]])
 
 
 def test_converting_the_shards_gives_the_same_json(packed: Path, shard_format: Format, tmp_path: Path) -> None:
@@ -530,9 +533,9 @@ def test_an_image_that_changes_meanwhile_leaves_nothing(
 ) -> None:
     path, images = write_data_set(tmp_path)
 
-    def grow_then_write(*arguments: Any) -> None:
+    def grow_then_write(*arguments: Any) -> list[int]:
         (images / "b-6.jpg").write_bytes(bytes(17))
-        write_sample.write_samples(*arguments)
+        return write_sample.write_samples(*arguments)
 
     monkeypatch.setattr(pack, "write_samples", grow_then_write)
     error = usage_error("pack", path, images, "-o", tmp_path / "out", "--format", shard_format)
@@ -559,10 +562,11 @@ import os, signal, sys
 from detaug.converters.shards import pack, write_sample
 done = []
 def write(*arguments):
-    write_sample.write_samples(*arguments)
+    checksums = write_sample.write_samples(*arguments)
     done.append(1)
     if len(done) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
+    return checksums
 pack.write_samples = write
 pack.pack_coco(*sys.argv[1:4], format=sys.argv[4], shard_size=30_000)
 """
@@ -580,11 +584,21 @@ def test_after_a_kill_there_is_no_shard_and_packing_again_works(
     assert detaug("pack", *source, "-o", tmp_path / "out", "--format", shard_format).code == 0
 
 
-def test_without_the_package_for_checksums_tfrecord_says_what_to_install(
-    source: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_the_package_for_checksums_the_error_says_what_to_install(
+    source: tuple[Path, Path], packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    error = usage_error("pack", *source, "-o", tmp_path / "out", "--format", "tfrecord")
-    assert "pip install 'detaug[shards]'" in error
+    error = "detaug: shards need the package google-crc32c: pip install 'detaug[shards]'\n"
+    assert usage_error("pack", *source, "-o", tmp_path / "out") == error
     assert not (tmp_path / "out").exists()
-    assert detaug("pack", *source, "-o", tmp_path / "out").code == 0
+    assert usage_error("check", packed / "train.json", packed) == error
+    with pytest.raises(InputError, match=r"pip install 'detaug\[shards\]'"):
+        CocoReader(packed, packed / "train.json")
+
+
+def test_an_image_that_changed_in_its_shard_is_not_packed_again(packed: Path, tmp_path: Path) -> None:
+    row = load(packed / "train.json")["images"][2]
+    flip_a_bit(packed / row["shard"], row["offset"] + row["length"] // 2)
+    error = usage_error("pack", packed / "train.json", packed, "-o", tmp_path / "out")
+    assert f"{packed / row['shard']} has an image that changed: its bytes, from {row['offset']:,} on" in error
+    assert not (tmp_path / "out").exists()

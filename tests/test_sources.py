@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 import torch
@@ -16,7 +17,7 @@ from PIL import Image
 from seeds import slow
 
 import detaug as da
-from detaug.converters import pack_coco
+from detaug.converters import check_coco, pack_coco
 
 RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
 
@@ -190,7 +191,11 @@ def test_shards_that_are_not_in_the_folder(painted: Folder, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "change",
-    [*({"shard": name} for name in ("../0.bin", "/0.bin", 3)), {"offset": -1}, {"length": 0}, {"offset": "a"}],
+    [
+        *({"shard": name} for name in ("../0.bin", "/0.bin", 3)),
+        *({"offset": -1}, {"offset": "a"}, {"length": 0}),
+        *({"crc32c": value} for value in (-1, 2**32, 1.5, "a", True)),
+    ],
     ids=str,
 )
 def test_a_place_that_cannot_be_used(change: dict[str, Any], painted: Folder) -> None:
@@ -200,6 +205,72 @@ def test_a_place_that_cannot_be_used(change: dict[str, Any], painted: Folder) ->
     json_file.write_text(json.dumps(document))
     with pytest.raises(da.InputError, match=r"images\[4\] .*must have the path of a shard below the folder"):
         da.CocoReader(folder, json_file)
+
+
+def change_a_pixel(painted: Folder, tmp_path: Path, at: int) -> tuple[Folder, da.CocoReader]:
+    """Replace an image in its shard by one of equal length that shows another color. Returns shards and reader."""
+    for path in painted[0].glob("*.png"):
+        image = Image.open(path)
+        image.save(path, compress_level=0)
+    Image.eval(Image.open(painted[0] / "13.png"), lambda value: value ^ 64).save(tmp_path / "x.png", compress_level=0)
+    pack_coco(painted[1], painted[0], tmp_path / "packed", shard_size="300kB")
+    json_file = tmp_path / "packed" / "annotations.json"
+    row = json.loads(json_file.read_bytes())["images"][at]
+    other = (tmp_path / "x.png").read_bytes()
+    assert len(other) == row["length"]
+    with (json_file.parent / row["shard"]).open("r+b") as shard:
+        shard.seek(row["offset"])
+        shard.write(other)
+    return (json_file.parent, json_file), da.CocoReader(json_file.parent, json_file)
+
+
+@pytest.mark.parametrize("cache", [None, *slow("device")])
+def test_an_image_whose_bytes_changed_in_its_shard_is_an_error_or_skipped(
+    cache: Any, painted: Folder, tmp_path: Path
+) -> None:
+    (folder, json_file), reader = change_a_pixel(painted, tmp_path, 13)
+    row = json.loads(json_file.read_bytes())["images"][13]
+    where = rf"{folder / row['shard']}/13\.png cannot be read \(its bytes, from {row['offset']:,} on in the shard, are"
+    with pytest.raises(da.DataError, match=rf"{where} others .* detaug check {json_file} {folder} --decode --clean"):
+        list(loader(reader, train=False, cache=cache))
+    skipping = loader(reader, train=False, cache=cache, on_error="skip", max_skipped=1.0)
+    with pytest.warns(UserWarning, match=where):
+        numbers = [int(number) - 10 for batch in skipping for number in batch.image_id]
+    assert numbers == [at for at in range(21) if at != 13]
+    assert skipping.skipped == (folder / row["shard"] / "13.png",)
+    with pytest.raises(OSError, match="get the shard again"):
+        reader.read(13)
+
+
+def test_a_json_without_checksums_is_read_as_before(painted: Folder, tmp_path: Path) -> None:
+    (folder, json_file), _ = change_a_pixel(painted, tmp_path, 13)
+    document = json.loads(json_file.read_bytes())
+    for row in document["images"]:
+        del row["crc32c"]
+    json_file.write_text(json.dumps(document))
+    assert sum(len(batch) for batch in loader(da.CocoReader(folder, json_file), train=False)) == 21
+
+
+def test_each_image_is_verified_once(painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack_coco(painted[1], painted[0], tmp_path / "packed", shard_size="10kB")
+    verified, value = [], google_crc32c.value
+    monkeypatch.setattr("google_crc32c.value", lambda content: verified.append(len(content)) or value(content))
+    reader = da.CocoReader(tmp_path / "packed", tmp_path / "packed" / "annotations.json")
+    for loaded in (loader(reader, train=False), loader(reader)):
+        for _ in range(2):
+            list(loaded)
+    assert sorted(verified) == sorted(path.stat().st_size for path in painted[0].glob("*.png"))
+
+
+def test_check_finds_and_clean_leaves_out_an_image_that_changed(painted: Folder, tmp_path: Path) -> None:
+    (folder, json_file), _ = change_a_pixel(painted, tmp_path, 13)
+    summary = check_coco(json_file, folder, clean=tmp_path / "clean.json")
+    assert [(each.kind, each.file_name) for each in summary.findings if each.severity == "error"] == [
+        ("image-changed", "13.png")
+    ]
+    clean = da.CocoReader(folder, tmp_path / "clean.json")
+    assert set(clean.image_ids.tolist()) == set(range(10, 31)) - {23}
+    assert sum(len(batch) for batch in loader(clean, train=False)) == 20
 
 
 def test_shards_need_no_file_handles(painted: Folder) -> None:

@@ -9,7 +9,14 @@ import numpy as np
 
 from detaug.converters.check.boxes import check_boxes, class_counts, usable_boxes
 from detaug.converters.check.clean import Cleaned, write_clean
-from detaug.converters.check.images import Header, OtherSplit, check_images, find_cut_off, read_headers
+from detaug.converters.check.images import (
+    Header,
+    OtherSplit,
+    check_images,
+    find_changed,
+    find_cut_off,
+    read_headers,
+)
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -112,13 +119,15 @@ def _other_split(path: PathLike, folder: Path) -> OtherSplit:
 def _check_pixels(
     table: Table, folder: Path, headers: Sequence[Header], progress: Progress | None, *, decode: bool
 ) -> Iterator[Findings]:
-    """Yield findings about images that are cut off; with decode, about those that do not decode, too."""
-    broken = find_cut_off(table, folder, headers)
+    """Yield findings about images that changed or are cut off; with decode, about those that do not decode, too."""
+    changed = find_changed(table, folder, headers)
+    broken = {at: reason for at, reason in find_cut_off(table, folder, headers).items() if at not in changed}
     pixels = {at: header.width * header.height for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    rest = {at: area for at, area in pixels.items() if at not in broken} if decode else {}
+    found = changed | broken
+    rest = {at: area for at, area in pixels.items() if at not in found} if decode else {}
     broken |= _undecodable(table, folder, [at for at, area in rest.items() if area <= _MOST_PIXELS], progress)
     too_large = {at: _TOO_LARGE.format(area, _MOST_PIXELS) for at, area in rest.items() if area > _MOST_PIXELS}
-    for kind, messages in (("image-broken", broken), ("image-not-decoded", too_large)):
+    for kind, messages in (("image-changed", changed), ("image-broken", broken), ("image-not-decoded", too_large)):
         if messages:
             yield from_messages(kind, "images", messages)
 

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+import numpy as np
+
 from detaug.converters.coco.table import Table
 from detaug.converters.conversion.progress import Progress, with_progress
+from detaug.converters.files.checksums import ImageChanged
 from detaug.converters.files.digests import Fingerprint, digest, group_equal, repeated_files
 from detaug.converters.files.image_ends import is_cut_off
 from detaug.converters.files.image_file import ImageFile
@@ -132,6 +135,20 @@ def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[
     read = {at: header for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
     cut = [at for at, header in read.items() if is_cut_off(table.image_file(folder, at), header)]
     return dict.fromkeys(cut, "is cut off: its end marker is missing; get the file again")
+
+
+def find_changed(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
+    """Return the images in shards whose bytes have another checksum than the json's, with the reason, by position."""
+    changed = {}
+    for at in np.flatnonzero(table.checksums >= 0).tolist():
+        if headers[at] is not None:
+            try:
+                table.image_file(folder, at).read()
+            except ImageChanged as error:
+                changed[at] = str(error)
+            except OSError:  # `read_headers` has met it, too
+                continue
+    return changed
 
 
 def _sizes(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:

@@ -35,6 +35,8 @@ class Annotations:
     """Paths of the shards that the images are in, relative to the image folder; none where the images are files."""
     places: NDArray[np.int64]
     """(N, 3): position in `shards`, offset and length of the image in bytes; -1, 0, 0 for a file."""
+    checksums: NDArray[np.int64]
+    """(N,): CRC-32C of the image in a shard; -1 for a file, and where the json has none."""
     image_categories: NDArray[np.int64]
     """(N,): the category id of each image as a whole; -1 where it has none."""
     first: NDArray[np.int64]
@@ -131,6 +133,7 @@ def _group_by_image(table: Table) -> Annotations:
         sizes=table.sizes,
         shards=tuple(table.shards),
         places=table.places,
+        checksums=table.checksums,
         image_categories=table.image_categories,
         first=np.concatenate([[0], np.cumsum(counts)]),
         boxes=table.boxes[order],

@@ -61,7 +61,7 @@ def examine(coco: Coco) -> Table:
     image_ids, has_id = images.whole_numbers("id", "image-id")
     images.note_repeated_ids("image-id-repeated", image_ids, has_id)
     sizes, has_size = _sizes(images)
-    shards, places = shard_places(images)
+    shards, places, checksums = shard_places(images)
     file_names = _file_names(images, [shards[shard] if shard >= 0 else "" for shard in places[:, 0].tolist()])
     image_index = _image_positions(objects, image_ids, has_id)
     category_ids, has_category = _object_categories(objects, names)
@@ -75,6 +75,7 @@ def examine(coco: Coco) -> Table:
         has_size=has_size,
         shards=shards,
         places=places,
+        checksums=checksums,
         image_categories=_image_categories(images, names),
         image_index=image_index,
         boxes=boxes,

@@ -1,4 +1,7 @@
-"""Where the images of a json lie within shards: `shard`, `offset` and `length` of each image entry (decision 13)."""
+"""Where the images of a json lie within shards (decision 13): `shard`, `offset` and `length` of each image entry.
+
+`crc32c` of an entry is the CRC-32C of the image's bytes. A json may lack it; then nothing notices that they changed.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,38 @@ from detaug.converters.coco.table import Ints
 from detaug.converters.files.paths import is_below
 from detaug.converters.findings.text import shown
 
-KEYS = ("shard", "offset", "length")
+KEYS = ("shard", "offset", "length", "crc32c")
+
+_LARGEST_CRC = 2**32 - 1
 
 
-def shard_places(rows: Rows) -> tuple[list[str], Ints]:
-    """Return the shards' names, and (N, 3) for each image: position of its shard, offset and length in bytes.
+def shard_places(rows: Rows) -> tuple[list[str], Ints, Ints]:
+    """Return the shards' names, (N, 3) position of each image's shard, offset and length in bytes, and (N,) CRC-32C.
 
-    The position is -1 for an image that is a file. Appends findings about images whose place cannot be used.
+    The position is -1 for an image that is a file, the CRC-32C where it is not known. Appends findings about images
+    whose place cannot be used.
     """
     values = rows.column("shard")
     places: Ints = np.tile([-1, 0, 0], (len(values), 1))
+    checksums: Ints = np.full(len(values), -1)
     if values.count(None) == len(values):
-        return [], places
+        return [], places, checksums
     named = np.array([isinstance(value, str) and is_below(value) for value in values], bool)
     offset, has_offset = whole_numbers(rows.column("offset"))
     length, has_length = whole_numbers(rows.column("length"), 1)
     is_file = np.array([value is None for value in values], bool)
-    good = named & has_offset & has_length
+    crc32c, has_crc32c = whole_numbers(rows.column("crc32c"), high=_LARGEST_CRC)
+    without_crc32c = np.array([value is None for value in rows.column("crc32c")], bool)
+    good = named & has_offset & has_length & (has_crc32c | without_crc32c)
+    checksums[good & has_crc32c] = crc32c[good & has_crc32c]
 
     def describe(row: int) -> str:
         given = {key: rows.rows[row].get(key) for key in KEYS}
-        return f"must have the path of a shard below the folder and whole numbers offset and length, got {shown(given)}"
+        rule = "must have the path of a shard below the folder and whole numbers offset, length and crc32c"
+        return f"{rule}, got {shown(given)}"
 
     rows.note("image-shard", ~good & ~is_file, describe)
     positions: dict[str, int] = {}
     for at in np.flatnonzero(good).tolist():
         places[at] = positions.setdefault(values[at], len(positions)), offset[at], length[at]
-    return list(positions), places
+    return list(positions), places, checksums

@@ -113,6 +113,8 @@ class Table:
     """The shards' paths below the image folder; none where the images are files."""
     places: Ints
     """(N, 3): position in `shards`, offset and length of each image in bytes; -1, 0, 0 for a file."""
+    checksums: Ints
+    """(N,): CRC-32C of each image in a shard; -1 for a file, and where the json has none."""
     image_categories: Ints
     """(N,): the category id of each image as a whole; -1 where it has none."""
     image_index: Ints
@@ -152,7 +154,9 @@ class Table:
         shard, offset, length = self.places[at].tolist()
         if shard < 0:
             return ImageFile(os.path.join(folder, self.file_names[at]))
-        return ImageFile(os.path.join(folder, self.shards[shard]), offset, length)
+        crc32c = int(self.checksums[at])
+        path = os.path.join(folder, self.shards[shard])
+        return ImageFile(path, offset, length, crc32c if crc32c >= 0 else None)
 
     def path_of(self, at: int) -> str:
         """Return the path of an image below the image folder; of an image in a shard, the shard's path and its name."""

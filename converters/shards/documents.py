@@ -21,7 +21,7 @@ _NUMBERS = frozenset((int, float))
 _LARGEST_ID = 2**63 - 1
 _LARGEST_COORDINATE = 1e15
 _TOLERANCE = 1.0  # pixels past the image that CocoReader accepts and cuts in training
-_PLACE = ("id", "file_name", "width", "height", "shard", "offset", "length", "category_id")
+_PLACE = ("id", "file_name", "width", "height", "shard", "offset", "length", "crc32c", "category_id")
 
 
 class Document(NamedTuple):
@@ -36,12 +36,15 @@ class Document(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an image is: its shard, the name of its record there, its bytes, and the file name it would have."""
+    """Where an image is: its shard, the name of its record there, its bytes and their CRC-32C, and the file name it
+    would have.
+    """
 
     content: ShardContent
     where: str
     offset: int
     length: int
+    crc32c: int
     name: str
 
 
@@ -90,7 +93,7 @@ def document_sample(document: Document, header: ImageHeader, place: Place) -> Sa
         more.setdefault("source_id", image["id"])  # some data sets have text there
     rows = [_annotation(row, document.packed, header, place) for row in document.annotations or ()]
     annotations = [row for row in rows if row is not None]
-    return Sample(name, place.offset, place.length, header, more, label, annotations)
+    return Sample(name, place.offset, place.length, place.crc32c, header, more, label, annotations)
 
 
 def _is_id(value: object) -> bool:

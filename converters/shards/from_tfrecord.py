@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from detaug.converters.coco.cutting import cut_to_image
 from detaug.converters.coco.writer import Box, whole, whole_box
+from detaug.converters.files.checksums import load_crc32c
 from detaug.converters.files.image_headers import ImageHeader, parse_image_header
 from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.documents import Place, document_sample, parse_document
@@ -171,9 +172,9 @@ def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
     start, image = values.image()
     header = parse_image_header(io.BytesIO(image))
     check_orientation(header, content, where)
-    offset = values.record.offset + start
+    offset, crc32c = values.record.offset + start, load_crc32c()(image)
     if document := values.text("coco"):
-        place = Place(content, where, offset, len(image), _name(values, header, content, where))
+        place = Place(content, where, offset, len(image), crc32c, _name(values, header, content, where))
         parsed = parse_document(document.encode())
         content.dataset = content.dataset or parsed.dataset
         return document_sample(parsed, header, place)
@@ -181,7 +182,7 @@ def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
     label = _image_label(values)
     annotations = _annotations(values, header, label, content, where)
     name = _name(values, header, content, where)
-    return Sample(name, offset, len(image), header, _image_keys(values, name), label, annotations)
+    return Sample(name, offset, len(image), crc32c, header, _image_keys(values, name), label, annotations)
 
 
 def _name(values: _Values, header: ImageHeader, content: ShardContent, where: str) -> str:

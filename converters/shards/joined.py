@@ -123,6 +123,7 @@ class JoinedShards:
                 row = f'{{"id":{next(ids)},"file_name":{_text(next(names))},"width":{width},"height":{height}'
                 if self.extract is None:
                     row += f',"shard":{shard},"offset":{sample.offset},"length":{sample.length}'
+                    row += f',"crc32c":{sample.crc32c}'
                 if sample.label is not None:
                     row += f',"category_id":{category_ids[sample.label]}'
                 yield f"{row},{sample.more}}}" if sample.more else row + "}"

@@ -20,6 +20,7 @@ from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import replacing
 from detaug.converters.files.byte_sizes import parse_size
+from detaug.converters.files.checksums import load_crc32c
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.image_headers import ImageError, read_image_header
 from detaug.converters.files.paths import PathLike
@@ -28,13 +29,12 @@ from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.findings.text import counted
 from detaug.converters.shards.layout import Layout, Shard, image_extension
-from detaug.converters.shards.tfrecord import load_crc32c
 from detaug.converters.shards.write_sample import ShardFormat, write_samples
 from detaug.converters.shards.write_tar import TAR
 from detaug.converters.shards.write_tfrecord import TFRECORD
 
 # The layout of the shards that `detaug pack` writes. `detaug convert-webdataset` and `detaug convert-tfrecord` turn
-# them into the same json again, but for `shard`, `offset` and `length` of the images.
+# them into the same json again, but for `shard`, `offset`, `length` and `crc32c` of the images.
 #
 # Each image is one sample with one json text:
 #
@@ -59,7 +59,7 @@ Format = Literal["webdataset", "tfrecord"]
 _FORMATS: Mapping[str, ShardFormat] = {"webdataset": TAR, "tfrecord": TFRECORD}
 _THREADS = 2  # one lays out the next shard meanwhile; copying to the disk waits for the system, not for Python
 _Place = dict[str, str | int]
-"""shard, offset, length: where an image lies (decision 13)."""
+"""shard, offset, length, crc32c: where an image lies (decision 13), and its checksum."""
 
 
 def pack_coco(
@@ -76,9 +76,10 @@ def pack_coco(
     """Pack a COCO json file and its images into shards that webdataset and DALI's readers read.
 
     Writes output/NAME-00000.tar, or .tfrecord, and so on, with the name of the json; beside each its index for DALI,
-    NAME-00000.idx, the same as wds2idx or tfrecord2idx write; and output/NAME.json: the json with "shard", "offset" and
-    "length" (bytes of the image in that shard) in each image. The bytes of the images, all ids, categories and further
-    keys stay. The same input gives the same bytes. Images may also be in shards; `images` is then their folder.
+    NAME-00000.idx, the same as wds2idx or tfrecord2idx write; and output/NAME.json: the json with "shard", "offset",
+    "length" (bytes of the image in that shard) and "crc32c" (of these bytes) in each image. The bytes of the images,
+    all ids, categories and further keys stay. The same input gives the same bytes. Images may also be in shards;
+    `images` is then their folder. Needs google-crc32c (`pip install 'detaug[shards]'`).
 
     format: "webdataset": members KEY.jpg (or another extension) and KEY.json, with "image", "annotations", and in the
     first sample of a shard "dataset": info and all categories. KEY is the file name's stem with _ for characters other
@@ -110,8 +111,7 @@ def pack_coco(
     limit = parse_size("shard_size", shard_size)
     source, image_folder, folder = Path(annotations), Path(images), Path(output)
     paths = _check_paths(source, image_folder, folder, report)
-    if format == "tfrecord":
-        load_crc32c()  # its error before the work
+    load_crc32c()  # its error before the work
     rows, findings = _read(source, image_folder)
     stop_on_errors(findings, on_error, paths.get("report"))
     refuse_nothing_left(len(rows.images), source, findings, paths.get("report"))
@@ -211,8 +211,8 @@ def _write(layout: Layout, folder: Path, stem: str, progress: Progress | None) -
         unfinished = stack.enter_context(replacing(document))
         files = _shard_files(layout, folder / stem, stack)
         with closing(map_ahead(partial(_write_shard, layout), files, _THREADS)) as written:
-            for each in written:
-                places += _places(each)
+            for each, checksums in written:
+                places += _places(each, checksums)
                 names |= {each.path.name, each.index_path.name}
                 if progress:
                     progress(len(places), len(layout.rows.images))
@@ -228,15 +228,16 @@ def _shard_files(layout: Layout, start: Path, stack: ExitStack) -> Iterator[_Sha
         yield _ShardFiles(shard, path, temporary, index_path, temporary_index)
 
 
-def _write_shard(layout: Layout, files: _ShardFiles) -> _ShardFiles:
+def _write_shard(layout: Layout, files: _ShardFiles) -> tuple[_ShardFiles, list[int]]:
+    """Write a shard and its index, and return the CRC-32C of each image."""
     with _naming(files.path), open(files.temporary, "wb") as file:
-        write_samples((sample for _, sample in files.shard), file)
+        checksums = write_samples((sample for _, sample in files.shard), file)
         file.write(bytes(layout.format.ending(file.tell())))
         file.flush()
         os.fsync(file.fileno())  # now, so that an error comes before any file gets its name
     _write_text(files.temporary_index, [layout.format.index_text(files.shard)], files.index_path)
     refuse_other_content({}, {files.path: files.temporary, files.index_path: files.temporary_index})
-    return files
+    return files, checksums
 
 
 def _write_text(temporary: Path, text: Iterable[str], path: Path) -> None:
@@ -255,9 +256,11 @@ def _naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _places(files: _ShardFiles) -> Iterator[_Place]:
-    for offset, sample in files.shard:
-        yield {"shard": files.path.name, "offset": offset + len(sample.before), "length": sample.image_bytes}
+def _places(files: _ShardFiles, checksums: Iterable[int]) -> Iterator[_Place]:
+    shard = files.path.name
+    for (offset, sample), crc32c in zip(files.shard, checksums, strict=True):
+        place: _Place = {"shard": shard, "offset": offset + len(sample.before), "length": sample.image_bytes}
+        yield place | {"crc32c": crc32c}
 
 
 def _document(rows: CocoRows, places: Iterable[_Place]) -> Iterator[str]:

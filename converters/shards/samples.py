@@ -54,6 +54,8 @@ class Sample(NamedTuple):
     offset: int
     """Position of the encoded image in the shard, bytes."""
     length: int
+    crc32c: int
+    """Of the encoded image."""
     header: ImageHeader
     image: Row
     """Further keys of the json's row, and the id, an int, if the shard has one."""
@@ -71,6 +73,7 @@ class EncodedSample(NamedTuple):
     """(W, H) pixels."""
     offset: int
     length: int
+    crc32c: int
     label: int | None
     more: str
     """Further keys of the image's row: '"key":value,...' or ''."""
@@ -119,6 +122,7 @@ def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:
         (sample.header.width, sample.header.height),
         sample.offset,
         sample.length,
+        sample.crc32c,
         None if sample.label is None else positions.setdefault(sample.label, len(positions)),
         ",".join([f"{_encode(key)}:{_encode(value)}" for key, value in more.items()]),  # quicker than a dict
         tuple([row.get("id") for row in rows]),

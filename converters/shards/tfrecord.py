@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from detaug.converters.files.checksums import load_crc32c
 from detaug.converters.files.paths import require_file
-from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.errors import ShardError, refuse_compressed, refuse_zlib
 
 HEAD_BYTES = 12
@@ -33,16 +33,6 @@ class Record(NamedTuple):
     data: bytes
     intact: bool
     """Whether the checksum of the data is right."""
-
-
-def load_crc32c() -> Callable[[bytes], int]:
-    """Return the function that computes CRC32C. Raises InputError if its package is not installed."""
-    try:
-        from google_crc32c import value
-    except ImportError:
-        raise InputError("TFRecord needs the package google-crc32c: pip install 'detaug[shards]'") from None
-    function: Callable[[bytes], int] = value
-    return function
 
 
 def masked(crc: int) -> int:

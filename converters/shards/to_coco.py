@@ -16,6 +16,7 @@ from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.checksums import load_crc32c
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.machine import available_cores
@@ -23,7 +24,6 @@ from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_name
 from detaug.converters.shards.from_webdataset import read_webdataset
 from detaug.converters.shards.joined import JoinedShards
 from detaug.converters.shards.samples import Shard, ShardContent, check_first_label
-from detaug.converters.shards.tfrecord import load_crc32c
 
 _BYTES_FOR_PROCESSES = 64 << 20  # new processes take longer to start than smaller shards to read
 _MOST_NAMES_SHOWN = 20
@@ -66,7 +66,6 @@ def tfrecord_to_coco(
     ...     print(str(error).splitlines()[0])
     000001.jpg: is not a TFRecord file: its first checksum is wrong [shard-unreadable]
     """
-    load_crc32c()
     options = TFRecordOptions(feature_names(features), first_label)
     check_first_label(first_label)
     conversion = _Conversion("TFRecord", partial(read_tfrecord, options), "feature", "--feature KEY=NAME names others")
@@ -96,9 +95,10 @@ def webdataset_to_coco(
     classes: the names of the category ids 1, 2, ...; without them, names in the shards, or "class 1". Classes without a
     number are sorted by name. first_label: the number of the first class in .cls and .txt; it gets the category id 1.
 
-    The json has shard, offset and length of each image, and the size of its header, EXIF orientation applied (decision
-    2). Shards are named relative to their folder, or the deepest one that holds all: Summary.image_folder, which is
-    what CocoReader takes. extract: a folder to write the images to, as plain files; the json then has no shards.
+    The json has shard, offset, length and crc32c (of its bytes) of each image, and the size of its header, EXIF
+    orientation applied (decision 2). Checksums need google-crc32c (`pip install 'detaug[shards]'`). Shards are named
+    relative to their folder, or the deepest one that holds all: Summary.image_folder, which is what CocoReader takes.
+    extract: a folder to write the images to, as plain files; the json then has no shards.
 
     on_error: "stop" at shards and samples that cannot be used, after reading all of them, or "skip" these. A damaged
     shard is used up to the damage. jobs: processes; None for one for each core. report: a json file for every finding.
@@ -153,7 +153,8 @@ class _Conversion:
     hint: str
 
     def run(self, given: Sequence[PathLike], output: PathLike, options: _Options) -> Summary:
-        """Convert shards."""
+        """Convert shards. Raises InputError if the package for checksums is not installed."""
+        load_crc32c()
         options.check()
         folder, shards = find_shards(given)
         paths = output_files({"output": output, "report": options.report}, *given)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple
 
+from detaug.converters.files.checksums import ImageChanged, load_crc32c
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.paths import stem_of
 from detaug.converters.findings.errors import InputError
-from detaug.converters.shards.tfrecord import HEAD_BYTES, load_crc32c, masked
+from detaug.converters.shards.tfrecord import HEAD_BYTES, masked
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_/-]")
 _LONGEST_KEY = 90  # with an extension at most 100 bytes, the longest name that every version of tar has
@@ -81,13 +82,20 @@ def sample_key(name: str, image_id: int, taken: set[str]) -> str:
     return key
 
 
-def write_samples(samples: Iterable[Sample], file: BinaryIO) -> None:
-    """Write samples to a shard; one image is in memory at a time. Raises OSError and InputError."""
+def write_samples(samples: Iterable[Sample], file: BinaryIO) -> list[int]:
+    """Write samples to a shard, and return the CRC-32C of each image. Raises OSError and InputError.
+
+    One image is in memory at a time.
+    """
+    crc32c, checksums = load_crc32c(), list[int]()
     for sample in samples:
-        data = b"".join((sample.before, _read_image(sample), sample.after))
+        image = _read_image(sample)
+        data = b"".join((sample.before, image, sample.after))
         file.write(data)
         if sample.checksum:
             file.write(masked_crc(data[HEAD_BYTES:]))
+        checksums.append(crc32c(image))
+    return checksums
 
 
 def masked_crc(data: bytes) -> bytes:
@@ -96,8 +104,11 @@ def masked_crc(data: bytes) -> bytes:
 
 
 def _read_image(sample: Sample) -> bytes:
-    """Read the image. Raises InputError if its length changed since the layout of the shard was made, and OSError."""
-    data = sample.file.read()
+    """Read the image. Raises InputError if it changed since its json or the layout was made, and OSError."""
+    try:
+        data = sample.file.read()
+    except ImageChanged as error:
+        raise InputError(f"{sample.file.path} has an image that changed: {error}") from None
     if len(data) != sample.image_bytes:
         raise InputError(
             f"{sample.file.path} changed while it was packed: an image had {sample.image_bytes:,} bytes and has "

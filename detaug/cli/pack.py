@@ -35,8 +35,9 @@ def pack(**given: Any) -> None:
     """Pack a COCO json and its images into shards.
 
     Writes NAME-00000.tar or .tfrecord, ..., with NAME from FILE.json, into DIR; beside each the index for DALI's
-    readers, NAME-00000.idx; and NAME.json, which says for each image in which shard it lies, and where. IMAGES is the
-    folder that the json's file names are relative to. No file is replaced by other content.
+    readers, NAME-00000.idx; and NAME.json, which says for each image in which shard it lies, where, and its checksum.
+    IMAGES is the folder that the json's file names are relative to. No file is replaced by other content. Needs pip
+    install 'detaug[shards]'.
 
     \b
     detaug pack train.json VOC2012/JPEGImages -o shards

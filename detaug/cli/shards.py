@@ -62,8 +62,8 @@ def convert_tfrecord(**given: Any) -> None:
     """Convert TFRecord shards to COCO json.
 
     The records are tf.train.Example with the features of TensorFlow's Object Detection API, or image/class/label.
-    Nothing is unpacked: the json has the position of each image, and training reads it from there. All checksums are
-    verified, which needs pip install 'detaug[shards]'.
+    Nothing is unpacked: the json has the position and the checksum of each image, and training reads it from there.
+    All checksums of the records are verified. Needs pip install 'detaug[shards]'.
 
     \b
     detaug convert-tfrecord train-*.tfrecord -o train.json
@@ -87,8 +87,8 @@ def convert_webdataset(**given: Any) -> None:
     """Convert WebDataset shards to COCO json.
 
     The shards are tar files, not compressed. A sample is an image and, of the same key, .json with "annotations", .txt
-    with YOLO's rows, or .cls with a class. Nothing is unpacked: the json has the position of each image, and training
-    reads it from there.
+    with YOLO's rows, or .cls with a class. Nothing is unpacked: the json has the position and the checksum of each
+    image, and training reads it from there. Needs pip install 'detaug[shards]'.
 
     \b
     detaug convert-webdataset train-*.tar -o train.json

@@ -8,6 +8,7 @@ from weakref import finalize
 import numpy as np
 
 from detaug.boxes.views import Ints
+from detaug.sources.checksums import Checksums
 from detaug.sources.local_cache import LocalCache
 from detaug.sources.object_path import ObjectPath
 from detaug.sources.object_store import ObjectInfo, ObjectStore
@@ -31,6 +32,7 @@ class BucketStorage:
         file_names: Sequence[str],
         shard_names: Sequence[str],
         places: Ints,
+        checksums: Ints,
         cache: LocalCache,
     ) -> None:
         store = ObjectStore(address)
@@ -43,6 +45,7 @@ class BucketStorage:
         files = self.shards.files()
         objects[files], self._lengths[files] = np.arange(shards, len(names)), self.file_sizes.clip(min=0)
         table = cut_pieces(objects, starts, self._lengths, cache.limit)
+        self._checksums = Checksums(checksums, places[:, 1])
         self._piece_of, self._offset = table.of_image, table.offset
         self._pieces = Pieces(store, cache, names, infos, table)
         self._prefetcher = Prefetcher(self._pieces, table.of_image)
@@ -64,6 +67,15 @@ class BucketStorage:
         self._prefetcher.start(upcoming)
 
     def _contents(self, indices: Ints) -> list[Bytes]:
+        """Return encoded images. Raises ImageChanged, an OSError, for one that is another in the store."""
+        contents = self._in_pieces(indices)
+        if changed := self._checksums.changed(indices, contents):  # perhaps only in the cache
+            self._pieces.discard(np.unique(self._piece_of[indices[[*changed]]]).tolist())
+            contents = self._in_pieces(indices)
+            self._checksums.verify(indices, contents)
+        return contents
+
+    def _in_pieces(self, indices: Ints) -> list[Bytes]:
         pieces = self._opened(np.unique(self._piece_of[indices]).tolist())
         columns = (column[indices].tolist() for column in (self._piece_of, self._offset, self._lengths))
         return [pieces[piece][start : start + length] for piece, start, length in zip(*columns, strict=True)]

@@ -95,9 +95,9 @@ class CocoReader(FolderSource):
         """Return where the images are, and what an error advises for an image that cannot be used."""
         if isinstance(self.folder, ObjectPath):
             cache = open_cache(cache_folder, cache_size)
-            bucket = BucketStorage(self.folder, self.file_names, data.shards, data.places, cache)
+            bucket = BucketStorage(self.folder, self.file_names, data.shards, data.places, data.checksums, cache)
             return bucket, "put the object there again, or leave it out of the json"
-        storage = FolderStorage(self.folder, self.file_names, data.shards, data.places)
+        storage = FolderStorage(self.folder, self.file_names, data.shards, data.places, data.checksums)
         check = f"detaug check {self.annotations} {self.images} --decode --clean OUT.json"
         return storage, f"{check} leaves out what is broken"
 

@@ -112,6 +112,11 @@ class LocalCache:
             used.add(length)
             file.truncate(length)  # a process that starts now counts it
 
+    def discard(self, key: str) -> None:
+        """Remove a piece."""
+        with self._used() as used:
+            used.add(-self._remove(key))
+
     def _remove(self, key: str) -> int:
         """Remove a piece, and return its size."""
         with self._maps_lock:

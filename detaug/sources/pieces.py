@@ -104,6 +104,11 @@ class Pieces:
         read = self._cache.map if self._images[piece] > 1 else self._cache.read
         return read(self.key(piece), int(self.lengths[piece]))
 
+    def discard(self, pieces: list[int]) -> None:
+        """Remove pieces from the cache."""
+        for piece in pieces:
+            self._cache.discard(self.key(piece))
+
     def download(self, piece: int, removable: Iterator[str]) -> None:
         """Put a piece into the cache. For the errors see `LocalCache.fill` and `ObjectStore.read`."""
         self._cache.fill(self.key(piece), int(self.lengths[piece]), lambda: self.read(piece), removable)

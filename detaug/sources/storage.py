@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from detaug.boxes.views import Ints
+from detaug.sources.checksums import Checksums, read_ahead
 from detaug.sources.folder_source import file_sizes
 from detaug.sources.shards import Shards
 from detaug.sources.source import Bytes, Upcoming
@@ -41,10 +42,13 @@ class Storage(Protocol):
 class FolderStorage:
     """Files and shards of a local folder. Shards are mapped into memory when their first image is read."""
 
-    def __init__(self, folder: Path, file_names: Sequence[str], shard_names: Sequence[str], places: Ints) -> None:
+    def __init__(
+        self, folder: Path, file_names: Sequence[str], shard_names: Sequence[str], places: Ints, checksums: Ints
+    ) -> None:
         self._folder, self._file_names = folder, file_names
         self._paths = [os.path.join(folder, name) for name in shard_names]
         self._maps: dict[int, Bytes] = {}
+        self._checksums = Checksums(checksums, places[:, 1])
         self.shards = Shards(shard_names, places, file_sizes(self._paths))
         self.file_sizes = file_sizes(os.path.join(folder, file_names[at]) for at in self.shards.files())
         self.version = self.file_sizes.tobytes() + self.shards.sizes.tobytes()
@@ -56,15 +60,20 @@ class FolderStorage:
             return (self._folder / self._file_names[index]).read_bytes()
         if self.shards.sizes[shard] < offset + length:
             raise OSError(f"{self._paths[shard]} has {self.shards.sizes[shard]} bytes, image at {offset} + {length}")
-        return self._map(shard)[offset : offset + length].tobytes()
+        content = self._map(shard)[offset : offset + length]
+        self._checksums.verify(np.array([index]), [content])
+        return content.tobytes()
 
     def contents(self, indices: Ints) -> list[Bytes]:
-        """Return encoded images; those in shards without a copy."""
+        """Return encoded images; those in shards without a copy. Raises ImageChanged, an OSError."""
         places = self.shards.places[indices]
         if (places[:, 0] < 0).any():
             return [np.frombuffer(self.read(index), np.uint8) for index in indices.tolist()]
         maps = {shard: self._map(shard) for shard in np.unique(places[:, 0]).tolist()}
-        return [maps[shard][at : at + length] for shard, at, length in places.tolist()]
+        contents = [maps[shard][at : at + length] for shard, at, length in places.tolist()]
+        read_ahead(contents[at] for at in self._checksums.unverified(indices))
+        self._checksums.verify(indices, contents)
+        return contents
 
     def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
         """Do nothing: the system reads ahead."""

@@ -1,0 +1,60 @@
+"""Verify the images in shards when they are read for the first time."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from detaug.boxes.views import Ints
+from detaug.converters.files.checksums import ImageChanged, load_crc32c
+from detaug.sources.source import Bytes
+
+_madvise = ctypes.CDLL(None).madvise
+_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class Checksums:
+    """The CRC-32C of n images, and which of them this process has not verified yet.
+
+    `expected`: (n,); -1 for an image that cannot be verified. `offsets`: (n,) position of each image in its shard, for
+    errors. Raises InputError if the package for checksums is needed and not installed.
+    """
+
+    def __init__(self, expected: Ints, offsets: Ints) -> None:
+        self._expected, self._offsets = expected, offsets
+        self._unverified = expected >= 0
+        if self._unverified.any():
+            self._crc32c = load_crc32c()
+
+    def unverified(self, indices: Ints) -> list[int]:
+        """Return the positions in `indices` of images that are to be verified."""
+        found: list[int] = np.flatnonzero(self._unverified[indices]).tolist()
+        return found
+
+    def verify(self, indices: Ints, contents: Sequence[Bytes]) -> None:
+        """Verify those images of a batch that were not verified before. Raises ImageChanged, an OSError.
+
+        Takes some 20 us of one core for an image of 75 kB, once: 7 for the checksum, the rest for mapping its pages.
+        """
+        for at, found in self.changed(indices, contents).items():
+            index = int(indices[at])
+            raise ImageChanged(int(self._offsets[index]), found, int(self._expected[index]))
+
+    def changed(self, indices: Ints, contents: Sequence[Bytes]) -> dict[int, int]:
+        """Verify as `verify` does. Returns the CRC-32C of images that have another one, by position in `indices`."""
+        unverified = self.unverified(indices)
+        found = {at: self._crc32c(contents[at]) for at in unverified}
+        good = np.array([found[at] for at in unverified], np.int64) == self._expected[indices[unverified]]
+        self._unverified[indices[unverified]] = ~good
+        return {at: found[at] for at, is_good in zip(unverified, good.tolist(), strict=True) if not is_good}
+
+
+def read_ahead(mapped: Iterable[Bytes]) -> None:
+    """Let the system read parts of mapped files at the same time, before the first of them is waited for."""
+    for part in mapped:
+        address = part.ctypes.data
+        first = address - address % mmap.PAGESIZE
+        _madvise(first, address + len(part) - first, mmap.MADV_WILLNEED)
