@@ -519,6 +519,39 @@ def test_a_file_of_each_kind_shows_what_pillow_shows(name: str, tmp_path: Path, 
     assert batch.size.tolist() == [list(size)]
 
 
+def large(image: Image.Image) -> Image.Image:
+    return image.resize((333, 251))
+
+
+WINDOW_KINDS: dict[str, Callable[[Path], None]] = (
+    KINDS
+    | {
+        "large 420.jpg": lambda path: large(photo()).save(path, quality=90, subsampling=2),
+        "large 422.jpg": lambda path: large(photo()).save(path, quality=90, subsampling=1),
+        "large progressive.jpg": lambda path: large(photo()).save(path, quality=90, subsampling=2, progressive=True),
+        "rgb.tiff": lambda path: photo().save(path),
+        "rgb.bmp": lambda path: photo().save(path),
+        "rgb.webp": lambda path: photo().save(path),
+    }
+    | {f"exif{at}.jpg": lambda path, at=at: save_exif(large(photo()), path, at) for at in range(1, 9)}
+)  # type: ignore[misc]
+
+
+def test_only_what_is_shown_is_decoded_and_looks_the_same(tmp_path: Path) -> None:
+    """The cache keeps whole images."""
+    rows: list[tuple[str, tuple[int, int], list[list[float]]]] = []
+    for name, save in WINDOW_KINDS.items():
+        save(tmp_path / name)
+        with Image.open(tmp_path / name) as image:
+            turned = image.getexif().get(0x0112, 1) > 4
+            rows.append((name, image.size if turned else image.size[::-1], [[10, 20, 30, 40]]))
+    reader = da.CocoReader(*write_coco(tmp_path, rows))
+    recipe = [da.RandomZoomOut(p=0.3), da.RandomBoxSafeCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50))]
+    for seed in range(3):
+        windows, whole = (da.Loader(reader, recipe, 8, device="cpu", seed=seed, cache=c) for c in (None, "device"))
+        assert all(same(a, b) for a, b in zip(windows, whole, strict=True))
+
+
 @pytest.mark.gpu
 def test_the_devices_agree(bccd: Folder) -> None:
     reader, recipe = da.CocoReader(*bccd), [da.Resize((300, 300))]

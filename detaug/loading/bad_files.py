@@ -14,13 +14,20 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from detaug.boxes.views import Bools, Ints
+from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 from detaug.converters.findings.errors import InputError
 from detaug.loading.decoding import decoded, inputs
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.ops.dali_internals import is_of_device, reason_of
 from detaug.sources.source import DataError, Source
 
-_FILE_OPERATORS = ("fn.io.file.read", "fn.peek_image_shape", "fn.reshape", "fn.decoders.image")
+_FILE_OPERATORS = (
+    "fn.io.file.read",
+    "fn.peek_image_shape",
+    "fn.reshape",
+    "fn.decoders.image",
+    "fn.decoders.image_slice",
+)
 """The operators of `decoded`: where they fail, a file may be at fault."""
 
 BadFiles = dict[int, str]
@@ -158,10 +165,14 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
             image.load()
     except UnidentifiedImageError:
         return f"{path}: does not decode (cannot identify image file)"
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as failure:
+    except (*PILLOW_ERRORS, Image.DecompressionBombError) as failure:
         return f"{path}: does not decode ({failure})"
-    width, height = image.size[:: -1 if image.getexif().get(0x0112, 1) >= 5 else 1]
-    return None if (height, width) == tuple(reader.sizes[index]) else _wrong_size(reader, index, height, width)
+    try:
+        header = parse_image_header(BytesIO(content))
+    except ImageError as failure:
+        return f"{path} {failure}"
+    size = header.height, header.width
+    return None if size == tuple(reader.sizes[index]) else _wrong_size(reader, index, *size)
 
 
 def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFiles:

@@ -12,13 +12,18 @@ from detaug.ops.op import Node
 from detaug.sources.source import Source
 
 
-def decoded(source: Source, device: str, hw_decoder_load: float = 1.0) -> Node:
+def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, window: Node | None = None) -> Node:
     """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
 
     It is fed with `inputs`. An image that does not decode, or not of the size that the source says, is an error of the
-    pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine.
+    pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine. `window`: on the CPU, the part
+    of the image to decode, its first corner and its size, (2, 2) (y, x); the pixels are those of the whole image.
     """
     encoded = of_size(_encoded(source), fn.external_source(name="size"))
+    if window is not None:
+        return fn.decoders.image_slice(
+            encoded, start=window[0], shape=window[1], axes=[0, 1], device="cpu", output_type=types.RGB
+        )
     if device == "cpu":
         return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
     return fn.decoders.image(

@@ -23,8 +23,8 @@ class ImageFeed(Protocol):
     decodes: bool
     """Whether a pipeline must decode the images."""
 
-    def node(self) -> Node:
-        """Return the DALI node of the (H, W, 3) uint8 RGB images."""
+    def node(self, window: Node | None = None) -> Node:
+        """Return the DALI node of the (H, W, 3) uint8 RGB images. `window`: see `decoding.decoded`, if it decodes."""
         ...
 
     def inputs(self, indices: Ints) -> dict[str, Any]:
@@ -52,8 +52,8 @@ class FileFeed:
     def __init__(self, source: Source, device: torch.device, hw_decoder_load: float) -> None:
         self._source, self._device, self._hw_decoder_load = source, device, hw_decoder_load
 
-    def node(self) -> Node:
-        return decoding.decoded(self._source, self._device.type, self._hw_decoder_load)
+    def node(self, window: Node | None = None) -> Node:
+        return decoding.decoded(self._source, self._device.type, self._hw_decoder_load, window)
 
     def inputs(self, indices: Ints) -> dict[str, Any]:
         return decoding.inputs(self._source, indices)
@@ -77,7 +77,7 @@ class CacheFeed:
     def __init__(self, cache: ImageCache, device: torch.device) -> None:
         self._cache, self._device = cache, device
 
-    def node(self) -> Node:
+    def node(self, window: Node | None = None) -> Node:
         """Return the cached images: shared on the CPU, copied on a GPU, where DALI shares contiguous batches only."""
         on_cpu = self._device.type == "cpu"
         device = "cpu" if on_cpu else "gpu"

