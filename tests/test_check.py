@@ -17,6 +17,8 @@ from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg,
 
 from detaug.converters.check import decode as check_decode
 from detaug.converters.check.check import check_coco
+from detaug.converters.check.decode import Fault
+from detaug.converters.check.limits import Limits
 from detaug.converters.check.summary import CheckSummary
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
 from detaug.converters.files.image_file import ImageFile
@@ -315,7 +317,14 @@ def assert_cleanable(summary: CheckSummary) -> None:
 
 
 def test_every_kind_has_a_test() -> None:
-    elsewhere = {"image-broken", "image-changed", "image-not-decoded", "image-leaked", "categories-differ"}
+    elsewhere = {
+        "image-broken",
+        "image-changed",
+        "image-unsafe",
+        "image-not-decoded",
+        "image-leaked",
+        "categories-differ",
+    }
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
     assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)
     assert all(CHECK_KINDS[case[0]].effect == "warning" for case in WARNINGS)
@@ -750,7 +759,7 @@ def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch
     from struct import pack
 
     tried: list[ImageFile] = []
-    monkeypatch.setattr(check_decode, "find_undecodable", lambda paths, _: tried.extend(paths) or {})
+    monkeypatch.setattr(check_decode, "find_undecodable", lambda paths, *_: tried.extend(paths) or {})
     content = document()
     size = JPEG.index(b"\xff\xc0") + 5
     (folder / "a.jpg").write_bytes(JPEG[:size] + pack(">HH", 40_000, 40_000) + JPEG[size + 4 :])
@@ -777,8 +786,51 @@ def test_images_that_end_the_decoding_process(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(check_decode, "_COMMAND", CRASHING_DECODER)
     paths = [Path(f"{n}.jpg") for n in range(100)]
     paths[33], paths[34], paths[99] = Path("crash.jpg"), Path("broken.jpg"), Path("crash2.jpg")
-    crash = "crashes the decoder: DALI's process ended"
-    assert check_decode.find_undecodable(paths) == {33: crash, 34: "broken", 99: crash}
+    crash = Fault("image-unsafe", "ends the process that decodes it")
+    assert check_decode.find_undecodable(paths) == {33: crash, 34: Fault("image-broken", "broken"), 99: crash}
+
+
+HUNGRY_DECODER = """if True:
+    import json, os, sys, time
+    print('"ready"', flush=True)
+    kept = []
+    for line in sys.stdin:
+        names = json.loads(line)
+        if any("slow" in name for name in names):
+            time.sleep(1000)
+        if any("hungry" in name for name in names):
+            kept.append(b"x" * 200_000_000)
+            time.sleep(1000)
+        if any("segfault" in name for name in names):
+            os.kill(os.getpid(), 11)
+        print(json.dumps({names[0]: str(os.getpid())} if "pid" in names[0] else {}), flush=True)
+"""
+
+
+def test_images_that_take_too_much_memory_or_end_the_process_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_decode, "_COMMAND", HUNGRY_DECODER)
+    paths = [Path(f"{n}.jpg") for n in range(9)]
+    paths[3], paths[7] = Path("hungry.jpg"), Path("segfault.jpg")
+    assert check_decode.find_undecodable(paths, limits=Limits(100, 100_000_000, 1000, 1000)) == {
+        3: Fault("image-unsafe", "takes more than 0.1 GB of memory to decode"),
+        7: Fault("image-unsafe", "ends the process that decodes it (SIGSEGV)"),
+    }
+
+
+def test_an_image_that_takes_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_decode, "_COMMAND", HUNGRY_DECODER)
+    fault = Fault("image-unsafe", "is not decoded after 0.5 seconds")
+    assert check_decode.find_undecodable([Path("slow.jpg")], limits=Limits(0.5, 10**9, 1000, 1000)) == {0: fault}
+
+
+def test_another_process_decodes_after_some_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_decode, "_COMMAND", HUNGRY_DECODER)
+    faults = check_decode.find_undecodable(
+        [Path(f"pid{n}.jpg") for n in range(5 * 32)], limits=Limits(60, 10**9, 64, 1)
+    )
+    assert list(faults) == [0, 32, 64, 96, 128]
+    one, two, three, four, five = (fault.reason for fault in faults.values())
+    assert one == two != three == four != five != one
 
 
 def test_a_decoding_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

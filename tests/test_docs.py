@@ -51,7 +51,7 @@ PICTURE = ROOT / "docs/sheet.jpg"
 GUIDES = [README, *sorted(ROOT.glob("docs/*.md"))]
 """The documents for users."""
 FOLDERS = [path for folder in ("trainers", "history") for path in sorted(ROOT.glob(f"docs/{folder}/*.md"))]
-DOCUMENTS = [*GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *FOLDERS]
+DOCUMENTS = [*GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *FOLDERS]
 
 NOT_RUN = {
     "detaug demo": "the workplace has what it makes; test_demo.py runs it",

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from detaug.converters.check import decode as decoding
 from detaug.converters.check.boxes import check_boxes, class_counts, usable_boxes
 from detaug.converters.check.clean import Cleaned, write_clean
+from detaug.converters.check.decode import Fault
 from detaug.converters.check.images import (
     Header,
     OtherSplit,
@@ -17,6 +19,7 @@ from detaug.converters.check.images import (
     find_cut_off,
     read_headers,
 )
+from detaug.converters.check.limits import USUAL_LIMITS, Limits, limits_for_strangers
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -27,11 +30,10 @@ from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.entries import Findings, count_findings, from_messages
+from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.kinds import CHECK_KINDS
 
 _ORDER = {kind: at for at, kind in enumerate(CHECK_KINDS)}
-_MOST_PIXELS = 2**28
-"""A larger image is not decoded: it may take all memory, and the process with it."""
 _TOO_LARGE = "{:,} pixels, and --decode tries at most {:,}; make it smaller, or try a batch with it in the loader"
 
 
@@ -40,6 +42,7 @@ def check_coco(
     images: PathLike,
     *,
     decode: bool = False,
+    isolated: bool = False,
     against: Sequence[PathLike] = (),
     size: tuple[int, int] | None = None,
     clean: PathLike | None = None,
@@ -49,7 +52,8 @@ def check_coco(
     """Check a COCO json and its images.
 
     annotations: the json. images: the folder that its file names are relative to. decode: decode every image, with
-    DALI, on the CUDA device if there is one. against: json files of other splits; images that are in one of them too
+    DALI, on the CUDA device if there is one. isolated: for files of strangers, decode in processes with limits of
+    memory and time, images of any size. against: json files of other splits; images that are in one of them too
     are errors. Their images are looked for in `images`, then beside them. size: the (H, W) pixels that training resizes
     to, which decide what boxes are tiny; None for the images' own. clean: a json file to write without the entries that
     have errors. report: a json file for every finding. progress: called with (images done, images in all), for their
@@ -65,13 +69,16 @@ def check_coco(
     0 errors, 14 warnings: {'box-unusual': 2, 'image-unreferenced': 12}
     """
     check_json_and_folder(annotations, images, IMAGES_ORDER)
+    if isolated and not decode:
+        raise InputError("isolated is about how images are decoded; give decode (--decode), too")
     annotations, folder = Path(annotations), Path(images)
     paths = output_files({"clean": clean, "report": report}, annotations, *against)
     table = examine_file(annotations)
     others = [_other_split(path, folder) for path in against]
     headers = read_headers(table, folder, progress)
     findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
-    findings += _check_pixels(table, folder, headers, progress, decode=decode)
+    limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
+    findings += _check_pixels(table, folder, headers, progress, limits)
     findings.sort(key=lambda found: _ORDER[found.kind])
     cleaned = write_clean(table, findings, paths["clean"]) if clean is not None else None
     summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode)
@@ -117,25 +124,30 @@ def _other_split(path: PathLike, folder: Path) -> OtherSplit:
 
 
 def _check_pixels(
-    table: Table, folder: Path, headers: Sequence[Header], progress: Progress | None, *, decode: bool
+    table: Table, folder: Path, headers: Sequence[Header], progress: Progress | None, limits: Limits | None
 ) -> Iterator[Findings]:
-    """Yield findings about images that changed or are cut off; with decode, about those that do not decode, too."""
+    """Yield findings about images that changed or are cut off; with limits, also about those that do not decode."""
     changed = find_changed(table, folder, headers)
-    broken = {at: reason for at, reason in find_cut_off(table, folder, headers).items() if at not in changed}
-    pixels = {at: header.width * header.height for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    found = changed | broken
-    rest = {at: area for at, area in pixels.items() if at not in found} if decode else {}
-    broken |= _undecodable(table, folder, [at for at, area in rest.items() if area <= _MOST_PIXELS], progress)
-    too_large = {at: _TOO_LARGE.format(area, _MOST_PIXELS) for at, area in rest.items() if area > _MOST_PIXELS}
-    for kind, messages in (("image-changed", changed), ("image-broken", broken), ("image-not-decoded", too_large)):
-        if messages:
-            yield from_messages(kind, "images", messages)
+    cut_off = {at: reason for at, reason in find_cut_off(table, folder, headers).items() if at not in changed}
+    messages = {"image-changed": changed, "image-broken": cut_off}
+    if limits:
+        pixels = {at: each.width * each.height for at, each in enumerate(headers) if isinstance(each, ImageHeader)}
+        rest = {at: area for at, area in pixels.items() if at not in changed and at not in cut_off}
+        for at, fault in _decoding_faults(table, folder, rest, progress, limits).items():
+            messages.setdefault(fault.kind, {})[at] = fault.reason
+    for kind, of_kind in messages.items():
+        if of_kind:
+            yield from_messages(kind, "images", of_kind)
 
 
-def _undecodable(table: Table, folder: Path, rows: Sequence[int], progress: Progress | None) -> dict[int, str]:
-    if not rows:
-        return {}
-    from detaug.converters.check.decode import find_undecodable  # slow to import
-
-    reasons = find_undecodable([table.image_file(folder, at) for at in rows], progress)
-    return {rows[n]: reason for n, reason in reasons.items()}
+def _decoding_faults(
+    table: Table, folder: Path, pixels: dict[int, int], progress: Progress | None, limits: Limits
+) -> dict[int, Fault]:
+    """Return why images do not decode, by position. pixels: of the images to decode."""
+    rows = [at for at, area in pixels.items() if area <= limits.pixels]
+    too_large = {at: area for at, area in pixels.items() if area > limits.pixels}
+    found = {at: Fault("image-not-decoded", _TOO_LARGE.format(area, limits.pixels)) for at, area in too_large.items()}
+    if rows:
+        faults = decoding.find_undecodable([table.image_file(folder, at) for at in rows], progress, limits)
+        found |= {rows[n]: fault for n, fault in faults.items()}
+    return found

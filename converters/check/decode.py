@@ -6,11 +6,17 @@ Most broken images make DALI raise an error and end its pipeline. Some end the w
 from __future__ import annotations
 
 import json
+import math
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
-from typing import Any
+from select import POLLIN, poll
+from signal import Signals
+from typing import Any, NamedTuple
 
+from detaug.converters.check.limits import USUAL_LIMITS, Limits, used_memory
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.paths import PathLike
@@ -18,40 +24,55 @@ from detaug.converters.files.processes import child_environment
 
 _BATCH_SIZE = 32
 _COMMAND = f"from detaug.converters.check.decoder import serve; serve({_BATCH_SIZE})"
-_CRASH = "crashes the decoder: DALI's process ended"
+_LOOK_EVERY = 50  # ms, at the memory and the time
 
 
-def find_undecodable(images: Sequence[PathLike | ImageFile], progress: Progress | None = None) -> dict[int, str]:
-    """Return the reasons why images do not decode whole, by position.
+class Fault(NamedTuple):
+    """Why an image cannot be used. `kind`: a key of CHECK_KINDS."""
 
-    Decodes on the CUDA device if there is one, else on all CPU cores.
+    kind: str
+    reason: str
+
+
+def find_undecodable(
+    images: Sequence[PathLike | ImageFile], progress: Progress | None = None, limits: Limits = USUAL_LIMITS
+) -> dict[int, Fault]:
+    """Return why images do not decode whole, by position.
+
+    Decodes on the CUDA device if there is one, else on all CPU cores. Where the process ends, or goes beyond a limit,
+    the images of its batch are tried again one by one, so that only those that cause it are blamed.
     """
-    broken: dict[str, str] = {}
+    broken: dict[str, Fault] = {}
     names = [json.dumps(image if isinstance(image, ImageFile) else ImageFile(str(image))) for image in images]
-    with _DecodingProcess() as process:
+    with _DecodingProcess(limits) as process:
         for start in range(0, len(names), _BATCH_SIZE):
             batch = names[start : start + _BATCH_SIZE]
-            broken |= _answers(process, batch)
+            broken |= _faults(process, batch)
             if progress:
                 progress(start + len(batch), len(names))
     return {at: broken[name] for at, name in enumerate(names) if name in broken}
 
 
-def _answers(process: _DecodingProcess, batch: list[str]) -> dict[str, str]:
-    answer = process.ask(batch)
-    if answer is not None:
-        return answer
-    if len(batch) == 1:
-        return {batch[0]: _CRASH}
-    half = len(batch) // 2
-    return _answers(process, batch[:half]) | _answers(process, batch[half:])
+def _faults(process: _DecodingProcess, batch: list[str]) -> dict[str, Fault]:
+    try:
+        return {name: Fault("image-broken", reason) for name, reason in process.ask(batch).items()}
+    except _Ended as ended:
+        if len(batch) == 1:
+            return {batch[0]: Fault("image-unsafe", str(ended))}
+    return {name: fault for each in batch for name, fault in _faults(process, [each]).items()}
+
+
+class _Ended(Exception):
+    """Raised where the decoding process ended, or was ended; the message says what an image does to it."""
 
 
 class _DecodingProcess:
-    """The decoding process, started again after it has ended."""
+    """The decoding process, started again after it has ended, or after `limits.images` images."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._process: subprocess.Popen[bytes] | None = None
+        self._images = self._memory = 0
 
     def __enter__(self) -> _DecodingProcess:
         return self
@@ -59,15 +80,18 @@ class _DecodingProcess:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def ask(self, paths: list[str]) -> dict[str, str] | None:
-        """Return the reasons by path; None where one of the images ended the process."""
-        process = self._process = self._process or _start()
-        try:
-            _send(process, paths)
-            return dict(_receive(process))
-        except (EOFError, BrokenPipeError):
+    def ask(self, names: list[str]) -> dict[str, str]:
+        """Return the reasons by name. Raises _Ended where one of the images ended the process."""
+        if self._images >= self._limits.images:
             self._stop()
-            return None
+        process = self._process = self._process or self._start()
+        self._images += len(names)
+        try:
+            _send(process, names)
+            return dict(self._receive(process, self._limits.seconds))
+        except _Ended:
+            self._stop()
+            raise
 
     def _stop(self) -> None:
         if self._process:
@@ -75,26 +99,43 @@ class _DecodingProcess:
             self._process.communicate()
             self._process = None
 
+    def _start(self) -> subprocess.Popen[bytes]:
+        command, pipe, environment = [sys.executable, "-c", _COMMAND], subprocess.PIPE, child_environment()
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0, env=environment)
+        self._images, self._memory = 0, 0
+        try:
+            self._receive(process, math.inf)
+        except _Ended:
+            process.communicate()
+            raise RuntimeError("the decoding process does not start; see its message above") from None
+        self._memory = used_memory(process.pid)
+        return process
 
-def _start() -> subprocess.Popen[str]:
-    command, pipe, environment = [sys.executable, "-c", _COMMAND], subprocess.PIPE, child_environment()
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
-    try:
-        _receive(process)
-    except EOFError:
-        process.communicate()
-        raise RuntimeError("the decoding process does not start; see its message above") from None
-    return process
+    def _receive(self, process: subprocess.Popen[bytes], seconds: float) -> Any:
+        """Return the next answer. Raises _Ended, also if it takes longer or more memory than it may."""
+        assert process.stdout is not None
+        answer, end, waiting = b"", time.monotonic() + seconds, poll()
+        waiting.register(process.stdout, POLLIN)
+        while not answer.endswith(b"\n"):
+            if waiting.poll(_LOOK_EVERY):
+                if not (part := os.read(process.stdout.fileno(), 1 << 16)):
+                    raise _Ended(f"ends the process that decodes it{_signal_of(process)}")
+                answer += part
+            elif time.monotonic() > end:
+                raise _Ended(f"is not decoded after {seconds:g} seconds")
+            if self._memory and used_memory(process.pid) - self._memory > self._limits.memory:
+                raise _Ended(f"takes more than {self._limits.memory / 1e9:.1f} GB of memory to decode")
+        return json.loads(answer)
 
 
-def _send(process: subprocess.Popen[str], message: Any) -> None:
+def _send(process: subprocess.Popen[bytes], message: Any) -> None:
     assert process.stdin is not None
-    print(json.dumps(message), file=process.stdin, flush=True)
+    try:
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+    except BrokenPipeError:
+        raise _Ended(f"ends the process that decodes it{_signal_of(process)}") from None
 
 
-def _receive(process: subprocess.Popen[str]) -> Any:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line.endswith("\n"):
-        raise EOFError
-    return json.loads(line)
+def _signal_of(process: subprocess.Popen[bytes]) -> str:
+    code = process.wait()
+    return f" ({Signals(-code).name})" if code < 0 else ""

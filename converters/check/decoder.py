@@ -19,14 +19,15 @@ import torch
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
+from detaug.converters.check.limits import be_expendable
 from detaug.converters.files.image_file import ImageFile, opened
+from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, read_image_header
 from detaug.converters.machine import available_cores
-
-_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, EOFError)
 
 
 def serve(batch_size: int) -> None:
     """Answer until stdin ends. The first line tells the parent that the process has started."""
+    be_expendable()
     Image.MAX_IMAGE_PIXELS = None  # check_coco, which chooses the images, has a limit
     answers = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryFile() as messages:  # native libraries write a dozen lines for each broken image
@@ -61,7 +62,7 @@ class Decoder:
         with pipeline:
             encoded = fn.external_source(name="bytes", dtype=types.UINT8, ndim=1)
             decoded = fn.decoders.image(encoded, device="mixed" if cuda else "cpu", output_type=types.RGB)
-            pipeline.set_outputs(decoded)
+            pipeline.set_outputs(decoded, fn.peek_image_shape(encoded))  # as the loader does
         pipeline.build()
         return pipeline
 
@@ -71,18 +72,33 @@ class Decoder:
         self.messages.truncate()
         try:
             self.pipeline.feed_input("bytes", [np.frombuffer(image.read(), np.uint8) for image in images])
-            self.pipeline.run()
+            decoded, shapes = self.pipeline.run()
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
-        except RuntimeError:
+        except (RuntimeError, MemoryError):
             self.pipeline = self._build()
             return f"DALI does not decode it: {self._first_message()}"
-        return ""
+        found = [(shape[:2], tuple(shapes.at(at)[:2].tolist())) for at, shape in enumerate(decoded.shape())]
+        return next(filter(None, map(_size_fault, images, found)), "")
 
     def _first_message(self) -> str:
         self.messages.seek(0)
         lines = self.messages.read(10_000).decode(errors="replace").splitlines()
         return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
+
+
+def _size_fault(image: ImageFile, found: Sequence[tuple[int, ...]]) -> str:
+    """Return why the sizes that DALI finds are not that of the header, which the loader relies on; "" where they are.
+
+    found: (height, width) of the decoded image, and of the header as DALI reads it.
+    """
+    try:
+        header = read_image_header(image)
+    except ImageError as error:
+        return str(error)
+    size = header.height, header.width
+    others = [each for each in found if each != size]
+    return f"DALI finds (height, width) {others[0]}, its header has {size}" if others else ""
 
 
 def _pillow_failure(file: ImageFile) -> str:
@@ -91,6 +107,6 @@ def _pillow_failure(file: ImageFile) -> str:
         try:
             with opened(file) as content, Image.open(content) as image:
                 image.load()
-        except _PILLOW_ERRORS as error:
+        except PILLOW_ERRORS as error:
             return f"does not decode: {error}"
     return ""

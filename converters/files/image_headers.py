@@ -44,7 +44,7 @@ _HEIF_BRANDS = {
     **dict.fromkeys((b"mif1", b"msf1"), "HEIF (AVIF or HEIC)"),
 }
 _PILLOW_FORMATS = ("BMP", "TIFF", "WEBP", "JPEG2000", "PPM", "GIF")
-_PILLOW_ERRORS = (
+PILLOW_ERRORS = (
     OSError,
     SyntaxError,
     ValueError,
@@ -54,6 +54,7 @@ _PILLOW_ERRORS = (
     EOFError,
     struct.error,
 )
+"""What Pillow raises for damaged files, beside Image.DecompressionBombError."""
 
 
 class ImageHeader(NamedTuple):
@@ -238,7 +239,7 @@ def _scan_with_pillow(file: BinaryIO) -> _Scanned | None:
             warnings.simplefilter("ignore")  # about large images: only the header is read
             image = Image.open(file, formats=_PILLOW_FORMATS)
             return _Scanned(image.format or "", *_size_and_orientation(image))
-    except (*_PILLOW_ERRORS, Image.DecompressionBombError):
+    except (*PILLOW_ERRORS, Image.DecompressionBombError):
         return None
 
 

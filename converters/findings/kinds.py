@@ -135,6 +135,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "size-unrotated": Kind("error", "an image's width and height are the file's before its EXIF rotation"),
     "image-changed": Kind("error", "an image's bytes in its shard are others than when the json was written"),
     "image-broken": Kind("error", "an image is cut off, or does not decode whole"),
+    "image-unsafe": Kind("error", "an image ends the process that decodes it, or takes too much time or memory"),
     "image-leaked": Kind("error", "an image is in the other split too, so scores would mean nothing"),
     "categories-differ": Kind("error", "the other json has different categories, so its labels mean different classes"),
     "size-not-integer": Kind("warning", "an image's width or height is written like 640.0"),

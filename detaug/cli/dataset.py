@@ -15,6 +15,11 @@ from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, print_unles
 @options.json_argument
 @options.images_argument
 @click.option("--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one.")
+@click.option(
+    "--isolated",
+    is_flag=True,
+    help="With --decode, for files of strangers: limit the time and the memory of the process that decodes.",
+)
 @click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find images in both.")
 @options.size_option("Find boxes that are tiny at this training size, such as 300x300.")
 @click.option("--clean", type=FILE, help="A json file to write, without the unusable entries.")

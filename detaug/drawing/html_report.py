@@ -88,11 +88,13 @@ REMEDIES = {
 def check_to_html(annotations: PathLike, images: PathLike, html: PathLike, **options: Any) -> CheckSummary:
     """Run `check_coco` and write its summary as a page to `html`, a path that ends in .html.
 
-    options: those of `check_coco`, which also lists the errors raised.
+    options: those of `check_coco`, which also lists the errors raised; not isolated.
     """
     path = Path(html)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"html must end in .html, got {path}")
+    if options.get("isolated"):
+        raise InputError("html shows pictures, which this process decodes; give isolated without it")
     outputs = {"html": path, "clean": options.get("clean"), "report": options.get("report")}
     output_files(outputs, annotations, *options.get("against", ()))
     summary = check_coco(annotations, images, **options)
