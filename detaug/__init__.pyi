@@ -11,6 +11,8 @@ from detaug.dali.iterator import DaliIterator as DaliIterator
 from detaug.eager import batch as batch
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
 from detaug.evaluation.coco import Metrics as Metrics
+from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
+from detaug.importing.import_recipe import import_recipe as import_recipe
 from detaug.loading.batch import Batch as Batch
 from detaug.loading.loader import Loader as Loader
 from detaug.loading.memory import keep_freed_memory as keep_freed_memory

@@ -26,8 +26,10 @@ from detaug.ops.op import Op
 Types = Mapping[str, type[Op]]
 
 
-def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
+def save_recipe(ops: Iterable[Op], path: str | Path, *, comment: str = "") -> None:
     """Write ops with all arguments, also defaults, to a file: JSON if its name ends in .json, else YAML.
+
+    `comment`: text to write above the ops; JSON has no comments and leaves it out.
 
     >>> from pathlib import Path
     >>> da.save_recipe([da.RandomHorizontalFlip(), da.RandomZoomOut(fill=(0, 0, 0))], "recipe.yaml")
@@ -44,7 +46,10 @@ def save_recipe(ops: Iterable[Op], path: str | Path) -> None:
     """
     entries = [_entry(op) for op in ops]
     is_json = Path(path).suffix == ".json"
-    text = json.dumps(entries, indent=1) + "\n" if is_json else yaml.safe_dump(entries, sort_keys=False, width=120)
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    text = (
+        json.dumps(entries, indent=1) + "\n" if is_json else head + yaml.safe_dump(entries, sort_keys=False, width=120)
+    )
     write_atomically(path, [text])
 
 

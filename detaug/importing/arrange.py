@@ -1,0 +1,291 @@
+"""Arrange translated ops in the order of a recipe: geometry, Resize, flips and crops, pixels, Normalize."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from detaug.converters.findings.errors import InputError
+from detaug.importing.given import CropSize, Holes, PadTo
+from detaug.importing.translate import Piece
+from detaug.ops.affine import RandomRotation
+from detaug.ops.arguments import FILL, RGB
+from detaug.ops.color_ops import ColorMap
+from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
+from detaug.ops.erasing import RandomErasing
+from detaug.ops.filters import RandomInvert, RandomPosterize, RandomSolarize
+from detaug.ops.flips_and_crops import (
+    CenterCrop,
+    Pad,
+    PadToMultiple,
+    RandomBoxSafeCrop,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomRotate90,
+    RandomVerticalFlip,
+    RandomZoomOut,
+)
+from detaug.ops.normalize import Normalize
+from detaug.ops.op import Op
+from detaug.ops.recipe import make_rendering_recipe
+from detaug.ops.resize import Resize
+from detaug.ops.resized_crop import RandomResizedCrop
+from detaug.ops.sanitize import SanitizeBoundingBoxes
+
+Size = int | tuple[int, int]
+Letterbox = Literal["center", "top-left"]
+
+_FLIPS = (RandomHorizontalFlip, RandomVerticalFlip)
+_RELATIVE = (*_FLIPS, RandomZoomOut, RandomBoxSafeCrop)
+"""Ops that do the same before and after an image is stretched."""
+_IN_PIXELS = (Pad, PadToMultiple, RandomCrop, CenterCrop)
+"""Ops whose arguments are pixels."""
+_CONTAINERS = (RandomApply, RandomChoice, RandomOrder)
+_POINTWISE = (ColorMap, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes)
+"""Pixel ops that look at one pixel at a time."""
+
+NO_SIZE = (
+    "no op sets the size of the images. da.Compose takes the recipe as it is; a Loader needs a size: "
+    "give it with --size, such as --size 640x640"
+)
+
+
+@dataclass
+class Arrangement:
+    """The ops of a recipe, by where they stand. `add` takes them in the order of the pipeline."""
+
+    before: list[Piece] = field(default_factory=list)
+    render: Piece | None = None
+    after: list[Piece] = field(default_factory=list)
+    pixels: list[Piece] = field(default_factory=list)
+    output: Piece | None = None
+    crop_size: Piece | None = None
+    """A crop that sets the size of some images only."""
+    moved_from: int = 0
+    """The pixel ops with a smaller index stood before an op that moves pixels by more than a flip."""
+
+    def add(self, piece: Piece) -> None:
+        """Add the next op of the pipeline."""
+        if isinstance(piece.op, PadTo):
+            self._pad(piece, piece.op)
+        elif isinstance(piece.op, CropSize):
+            self.crop_size = piece
+            self._render(Piece(Resize(piece.op.size), piece.entries), Resize(piece.op.size))
+        elif isinstance(piece.op, Holes):
+            self._pixels(piece)
+        elif piece.op.stage == "view":
+            self._view(piece, piece.op)
+        elif piece.op.stage == "render":
+            self._render(piece, piece.op)
+        elif piece.op.stage == "output":
+            self._output(piece, piece.op)
+        else:
+            self._pixels(piece)
+
+    def _view(self, piece: Piece, op: Op) -> None:
+        if not _is(op, _FLIPS):
+            self.moved_from = len(self.pixels)
+        if self.render is None:
+            self.before.append(piece)
+        elif op.size_after != "any":
+            self.after.append(piece)
+        elif _any_is(op, _IN_PIXELS):
+            piece.leave_out("its pixels are those after Resize, where only flips and crops with p=1 may stand")
+        else:
+            if not self._commutes(op):
+                piece.differs("it runs before Resize, in the image's own aspect ratio")
+            self.before.append(piece)
+
+    def _commutes(self, op: Op) -> bool:
+        """Return whether an op does the same before Resize and what came after it."""
+        assert self.render
+        size = getattr(self.render.op, "size", None)
+        keeps_ratio = isinstance(self.render.op, Resize) and isinstance(size, int)
+        if any(not _is(each.op, _FLIPS) for each in self.after):
+            return _is(op, _FLIPS)
+        square = isinstance(size, tuple) and len(set(size)) == 1 and not getattr(self.render.op, "letterbox", None)
+        return keeps_ratio or _is(op, _RELATIVE) or (square and _is(op, (*_RELATIVE, RandomRotate90)))
+
+    def _render(self, piece: Piece, op: Op) -> None:
+        self.moved_from = len(self.pixels)
+        if self.render is None:
+            self.render = piece
+        elif all(_is(each.op, _FLIPS) for each in self.after) and isinstance(op, Resize) and op.uniform:
+            self._resize_again(piece, op)
+        elif op != self.render.op:
+            piece.leave_out("a recipe has one Resize, and this is the second one", "Resize")
+
+    def _resize_again(self, piece: Piece, op: Resize) -> None:
+        """Take the size of a later Resize: that of an earlier one does not show in the end."""
+        assert self.render
+        first: Any = self.render.op
+        whole: Any = op.size
+        entries = self.render.entries + piece.entries
+        if isinstance(first, RandomResizedCrop):
+            self.render = Piece(replace(first, size=whole), entries)
+        elif getattr(first, "letterbox", None):
+            letterbox = replace(first, size=op.size)
+            self.render = Piece(letterbox, entries)
+            if len(set(first.size)) > 1 or len(set(op.size)) > 1:  # type: ignore[arg-type]  # (H, W)
+                piece.differs("the letterbox is that of the last size")
+        else:
+            self.render = Piece(op, entries)
+
+    def _pad(self, piece: Piece, pad: PadTo) -> None:
+        """Pad after a Resize whose longer side is known: a letterbox, or a CenterCrop that crops nothing."""
+        largest = self._largest_side()
+        if largest is None or not self.render:
+            piece.leave_out("it pads images whose size is not known", "Resize((H, W), letterbox='center')")
+        elif largest == max(pad.size) == min(pad.size) and not self.after:
+            letterbox: Letterbox = "center" if pad.position == "center" else "top-left"
+            self.render = Piece(
+                Resize(pad.size, letterbox=letterbox, fill=pad.fill), self.render.entries + piece.entries
+            )
+        elif largest <= min(pad.size):
+            if pad.position != "center":
+                piece.differs("the image lies in the middle")
+            self.after.append(Piece(CenterCrop(pad.size, pad.fill), piece.entries))
+        else:
+            piece.leave_out("the image may be larger than what it is padded to", "CenterCrop")
+
+    def _largest_side(self) -> int | None:
+        """Return the longest side of the images so far, where it is known; ops before Resize do not count."""
+        if not self.render:
+            return None
+        op: Any = self.render.op
+        crops = [each.op for each in self.after if isinstance(each.op, CenterCrop | RandomCrop)]
+        size = crops[-1].size if crops else op.max_size if getattr(op, "max_size", None) else op.__dict__.get("size")
+        known = crops or getattr(op, "max_size", None) or isinstance(size, tuple)
+        return (max(size) if isinstance(size, tuple) else size) if known and isinstance(size, int | tuple) else None
+
+    def _pixels(self, piece: Piece) -> None:
+        if (
+            self.output
+            and not _is_plain(self.output.op)
+            and not isinstance(piece.op, RandomErasing | SanitizeBoundingBoxes)
+        ):
+            piece.differs("it runs before Normalize")
+        self.pixels.append(piece)
+
+    def _output(self, piece: Piece, op: Op) -> None:
+        """Keep one Normalize. That of Albumentations after ToFloat is for images in 0..1: its numbers times 255."""
+        assert isinstance(op, Normalize)
+        if self.output is None:
+            self.output = piece
+        elif _is_plain(self.output.op):
+            if piece.entries[0].call.library == "albumentations":
+                op = replace(op, mean=_times(op.mean, 255), std=_times(op.std, 255))
+            self.output = Piece(op, self.output.entries + piece.entries)
+        elif not _is_plain(op):
+            piece.leave_out("a recipe has one Normalize, and this is the second one", "Normalize")
+
+    def finish(self, size: Size | None) -> tuple[list[Op], list[str]]:
+        """Return the recipe, and notes for the user. `size`: that of the Resize, if no op sets one."""
+        notes = self._set_size(size)
+        self._note_crop_size()
+        self._note_moved_pixels()
+        self._set_holes()
+        fill = self._one_fill()
+        pieces = [*self.before, *([self.render] if self.render else []), *self.after, *self.pixels]
+        ops = [with_fill(piece.op, fill) for piece in [*pieces, *([self.output] if self.output else [])]]
+        make_rendering_recipe(ops)  # checks the order
+        return ops, notes
+
+    def _set_size(self, size: Size | None) -> list[str]:
+        """Add a Resize where there is none: to the size of the last crop, which changes nothing, or to `size`."""
+        if self.render:
+            if size is not None:
+                raise InputError("--size is for pipelines that set no size, and this one does: leave it out")
+            return []
+        crops = [each.op for each in self.before if not _is(each.op, _FLIPS)]
+        last = crops[-1] if crops else None
+        if size is None and isinstance(last, RandomCrop | CenterCrop) and last.size_after == "fixed":
+            size = last.size if isinstance(last.size, tuple) else (last.size, last.size)
+        elif size is None:
+            return [NO_SIZE]
+        self.render = Piece(Resize(size), [])
+        return []
+
+    def _note_crop_size(self) -> None:
+        """Note a size that only cropped images have in Albumentations, unless another op sets it in the end."""
+        if self.crop_size and self.render and self.render.entries == self.crop_size.entries:
+            self.crop_size.differs("images that are not cropped are resized, too")
+
+    def _set_holes(self) -> None:
+        """Replace holes in pixels by shares of the area, where the size of the images is known."""
+        last = next((each.op for each in reversed(self.after) if isinstance(each.op, _IN_PIXELS)), None)
+        size = getattr(last or (self.render.op if self.render else None), "size", None)
+        for at, piece in enumerate(self.pixels):
+            if not isinstance(piece.op, Holes):
+                continue
+            if at < self.moved_from or not isinstance(size, tuple) or isinstance(size[0], tuple):
+                piece.leave_out(
+                    "its holes are in pixels of images whose size is not known", "RandomErasing or GridMask"
+                )
+            else:
+                self.pixels[at] = Piece(piece.op.in_image(*size), piece.entries)
+        self.pixels = [piece for piece in self.pixels if not isinstance(piece.op, Holes)]
+
+    def _note_moved_pixels(self) -> None:
+        """Note pixel ops that ran before the geometry and now run after it, where that matters."""
+        fills = any(_fill_of(piece.op) for piece in [*self.before, *self.after, self.render] if piece)
+        for piece in self.pixels[: self.moved_from]:
+            if not _is(piece.op, _POINTWISE):
+                piece.differs("it runs after Resize, on output pixels")
+            elif fills and not isinstance(piece.op, SanitizeBoundingBoxes):
+                piece.differs("it runs after Resize and changes the fill too")
+
+    def _one_fill(self) -> RGB:
+        """Return the fill of the recipe, that of the first op with one, and note the others."""
+        fills = [
+            (piece, fill)
+            for piece in [*self.before, self.render, *self.after]
+            if piece and (fill := _fill_of(piece.op))
+        ]
+        for piece, fill in fills:
+            if fill != fills[0][1]:
+                piece.differs(f"its fill is {fills[0][1]}: a recipe has one fill")
+        return fills[0][1] if fills else FILL
+
+
+def arrange(pieces: list[Piece], size: Size | None) -> tuple[list[Op], list[str]]:
+    """Return the recipe of these ops, and notes for the user."""
+    arrangement = Arrangement()
+    for piece in pieces:
+        arrangement.add(piece)
+    return arrangement.finish(size)
+
+
+def with_fill(op: Any, fill: RGB) -> Any:
+    """Return an op that moves pixels with this fill, also within containers."""
+    if isinstance(op, _CONTAINERS) and op.stage == "view":
+        return replace(op, ops=tuple(with_fill(each, fill) for each in op.ops))
+    filled = hasattr(op, "fill") and (op.stage == "view" or (op.stage == "render" and op.letterbox))
+    return replace(op, fill=fill) if filled else op
+
+
+def _fill_of(op: Any) -> RGB | None:
+    """Return the fill that an op shows; crops show theirs only around images that are too small."""
+    if isinstance(op, _CONTAINERS):
+        return next((fill for each in op.ops if (fill := _fill_of(each))), None)
+    quarter = isinstance(op, RandomRotation) and op.degrees == (90, 90)
+    shown = isinstance(op, Op) and op.fills and not isinstance(op, RandomCrop) and not quarter
+    return tuple(op.fill) if shown and not (isinstance(op, CenterCrop) and op.fill == FILL) else None
+
+
+def _is(op: Any, kinds: tuple[type, ...]) -> bool:
+    """Return whether an op, or each in it, is of these kinds."""
+    return all(_is(each, kinds) for each in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
+
+
+def _any_is(op: Any, kinds: tuple[type, ...]) -> bool:
+    return any(_any_is(each, kinds) for each in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
+
+
+def _is_plain(op: Any) -> bool:
+    """Return whether a Normalize leaves images in 0..1."""
+    return tuple(op.mean) == (0, 0, 0) and tuple(op.std) == (1, 1, 1)
+
+
+def _times(values: tuple[float, ...], factor: float) -> Any:
+    return tuple(round(value * factor, 9) for value in values)
