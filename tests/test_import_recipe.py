@@ -89,6 +89,15 @@ def test_a_pipeline_translates_and_its_recipe_loads(name: str, tmp_path: Path) -
     assert tuple(da.load_recipe(tmp_path / "recipe.yaml")) == imported.ops
 
 
+def test_the_document_has_the_share_that_translates() -> None:
+    counts = [count for name, count in COUNTS.items() if name.startswith("albu")]
+    same, lost = sum(count[1:] == (0, 0) for count in counts), sum(count[2] > 0 for count in counts)
+    ops = [sum(column) for column in zip(*counts, strict=True)]
+    page = " ".join((PIPELINES.parents[1] / "docs/migrating.md").read_text().split())
+    assert f"{same} mean the same, {40 - same - lost} differ in some op, and {lost} leave some op out" in page
+    assert f"Of their {sum(ops)} ops {ops[0]} mean the same, {ops[1]} differ, and {ops[2]} are left out" in page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_translated_pipeline_runs(name: str) -> None:
@@ -314,6 +323,7 @@ def test_settings_give_what_the_file_does_not(tmp_path: Path) -> None:
             r"has 2 pipelines: a \(line 2\), b \(line 3\); choose one with --name",
         ),
         ("t = " + "-" * 100_000 + "1", "not Python"),
+        ("t = A.Compose([0]" + " * 8" * 20 + ")", "line 2: transforms of Compose is .* which is no constant"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_the_remedy(text: str, message: str, tmp_path: Path) -> None:
@@ -321,6 +331,11 @@ def test_what_cannot_be_read_is_named_with_the_remedy(text: str, message: str, t
         import_text(f"import albumentations as A\n{text}\n", tmp_path)
     assert str(raised.value).startswith(f"{tmp_path / 'pipeline.py'}: ")
     assert "\n" not in str(raised.value)
+
+
+REPEATS = [f", a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 12)]
+BOMB = f"transform: {{__class_fullname__: Compose, transforms: [], a0: &a0 [1, 2]{''.join(REPEATS)}}}"
+"""YAML whose aliases stand for 2 * 9 ** 11 numbers."""
 
 
 @pytest.mark.parametrize(
@@ -331,6 +346,12 @@ def test_what_cannot_be_read_is_named_with_the_remedy(text: str, message: str, t
         ("a.json", "[]", "must be what A.save writes"),
         ("a.json", '{"transform": {"p": 1}}', "must be what A.save writes"),
         ("a.json", '{"transform": {"__class_fullname__": "Compose"}}', "Compose: transforms must be a list of ops"),
+        ("a.yaml", BOMB, "has more than 100,000 values"),
+        (
+            "a.json",
+            '{"transform": {"__class_fullname__": "Compose", "p": ' + "[" * 600 + "]" * 600 + "}}",
+            "Compose|deep",
+        ),
         ("a.ipynb", "{}", r"must end in \.py, \.json or \.yaml; from a notebook"),
     ],
 )

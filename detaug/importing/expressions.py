@@ -61,6 +61,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "len": len,
 }
 
+_LONGEST = 64
+"""The most values of a list that is made by `*`."""
+
 _CannotCompute = (TypeError, ValueError, ZeroDivisionError, OverflowError, LookupError)
 
 
@@ -143,7 +146,8 @@ class Scope:
                 return each
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         joined = isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list)
-        repeated = isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int) and right < 9
+        times = isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int)
+        repeated = times and len(left) * right <= _LONGEST
         return _BINARY[type(node.op)](left, right) if numbers or joined or repeated else self._unknown(node)
 
     def _compare(self, node: ast.Compare) -> Any:

@@ -95,6 +95,8 @@ def import_recipe(
         ops, notes = arrange(translator.pipeline(pipeline.call), size)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: its values are nested too deep") from None
     if translator.old and pipeline.call.version > 1:
         notes.append("it has names of Albumentations 1.x, so what it leaves out has the defaults of 1.x")
     return ImportedRecipe(f"{path}: {pipeline.title}", tuple(ops), tuple(translator.entries), tuple(notes))

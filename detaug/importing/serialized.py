@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
@@ -11,6 +12,7 @@ from detaug.converters.findings.errors import InputError
 from detaug.importing.calls import Call, Pipeline
 
 _CLASS = "__class_fullname__"
+_MOST_VALUES = 100_000
 
 
 def read_serialized(text: str, *, is_json: bool) -> list[Pipeline]:
@@ -23,7 +25,7 @@ def read_serialized(text: str, *, is_json: bool) -> list[Pipeline]:
     if not isinstance(pipeline, dict) or _CLASS not in pipeline:
         raise InputError("must be what A.save writes: a dict whose 'transform' has a '__class_fullname__'")
     version = _major(document.get("__version__"))
-    return [Pipeline("transform", _as_call(pipeline, version))]
+    return [Pipeline("transform", _as_call(pipeline, version, iter(range(_MOST_VALUES))))]
 
 
 def _major(version: Any) -> int:
@@ -31,14 +33,18 @@ def _major(version: Any) -> int:
     return 1 if str(version).split(".")[0] in ("0", "1") else 2
 
 
-def _as_call(entry: dict[str, Any], version: int) -> Call:
+def _as_call(entry: dict[str, Any], version: int, budget: Iterator[int]) -> Call:
     name = str(entry[_CLASS]).rpartition(".")[2]
-    named = {key: _value(each, version) for key, each in entry.items() if key != _CLASS}
+    named = {key: _value(each, version, budget) for key, each in entry.items() if key != _CLASS}
     return Call("albumentations", name, (), named, None, version)
 
 
-def _value(value: Any, version: int) -> Any:
-    """Return a value with its ops as calls."""
+def _value(value: Any, version: int, budget: Iterator[int]) -> Any:
+    """Return a value with its ops as calls. A number of `budget` is used for each: aliases of YAML may repeat a lot."""
+    if next(budget, None) is None:
+        raise InputError(f"has more than {_MOST_VALUES:,} values")
+    if isinstance(value, dict) and _CLASS in value:
+        return _as_call(value, version, budget)
     if isinstance(value, dict):
-        return _as_call(value, version) if _CLASS in value else value
-    return [_value(each, version) for each in value] if isinstance(value, list) else value
+        return {key: _value(each, version, budget) for key, each in value.items()}
+    return [_value(each, version, budget) for each in value] if isinstance(value, list) else value
