@@ -5,7 +5,7 @@
 Draws small JPEG, PNG, TIFF, WebP and BMP files and changes each in one to three ways: bytes flipped, cut off, zeroed,
 repeated or moved, a chunk or segment twice, another size in the header, other numbers anywhere; then with the checksums
 of PNG put right. The json has the sizes of their headers, as if it was converted from them. Each piece runs `detaug
-check --decode --isolated --clean` and an epoch on the CPU with the cleaned json, in a process of its own. Prints for
+check --decode --isolated --clean` and two epochs on the CPU with the cleaned json, in a process of its own. Prints for
 each piece how it ended, and what the check found; libraries print on stderr. The exit code is 1 if a process died or
 took more than an hour.
 """
@@ -276,16 +276,17 @@ def _size(path: Path) -> dict[str, int]:
 
 
 def run_piece(folder: Path, first: int, count: int, seed: int) -> None:
-    """Check a piece, clean it, read an epoch, and print what was found."""
+    """Check a piece, clean it, read two epochs, one of them with crops, and print what was found."""
     path, clean = write_corpus(folder, first, count, seed), folder / "clean.json"
     summary = check_coco(path, folder, decode=True, isolated=True, clean=clean)
     print(f"errors: {summary.errors}, by kind: {summary.kind_counts}", flush=True)
     for finding in summary.findings:
         if finding.kind == "image-unsafe":
             print(f"{finding.file_name}: {finding.message}", flush=True)
-    reader, recipe = da.CocoReader(folder, clean), [da.Resize((64, 64)), da.Normalize()]
-    images = sum(map(len, da.Loader(reader, recipe, 16, train=False, device="cpu")))
+    reader, crops = da.CocoReader(folder, clean), da.presets.ssd300()
+    images = sum(map(len, da.Loader(reader, da.presets.evaluation((64, 64)), 16, train=False, device="cpu")))
     print(f"epoch: {images} of {count} images", flush=True)
+    list(da.Loader(reader, crops, 16, last_batch="partial", device="cpu", seed=seed))
 
 
 def _pieces(options: argparse.Namespace) -> Iterator[tuple[int, int]]:

@@ -107,6 +107,8 @@ def _pillow_failure(file: ImageFile) -> str:
         try:
             with opened(file) as content, Image.open(content) as image:
                 image.load()
+        except MemoryError:
+            return "does not decode: its pixels need more memory than there is"
         except PILLOW_ERRORS as error:
             return f"does not decode: {error}"
     return ""
