@@ -56,7 +56,7 @@ COUNTS = {
     "albumentations/tutorial_yolov3": (9, 6, 0),
     "albumentations/ultralytics_v8": (4, 2, 1),
     "albumentations/wheat_efficientdet": (6, 3, 0),
-    "albumentations/wheat_fasterrcnn": (2, 0, 0),
+    "albumentations/wheat_fasterrcnn": (1, 1, 0),
     "albumentations/wheat_yolo": (4, 2, 0),
     "albumentations/yolov5": (5, 2, 1),
     "torchvision/classification": (4, 0, 0),
@@ -250,6 +250,8 @@ def test_a_recipe_has_one_fill(tmp_path: Path) -> None:
 def test_an_argument_without_a_rule_is_told(tmp_path: Path) -> None:
     (entry,) = import_ops("[A.HorizontalFlip(p=0.5, sideways=3)]", tmp_path).entries
     assert entry.reasons == ["sideways=3 is not translated"]
+    (entry,) = import_ops("[A.Flip(0.5)]", tmp_path).entries  # its first argument is always_apply, not p
+    assert entry.reasons == ["1 of its arguments have no name, and are not translated: write name=value"]
 
 
 def test_arguments_of_1_x_bring_its_defaults(tmp_path: Path) -> None:

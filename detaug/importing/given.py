@@ -125,6 +125,7 @@ class Given:
         """The op's own probability, once the rule has read it."""
         self._values = {**dict(zip(parameters, call.positional, strict=False)), **call.named}
         self._read: set[str] = {"p"}
+        self._unnamed = call.positional[len(parameters) :]
 
     def has(self, name: str) -> bool:
         """Return whether the argument is given, and not None."""
@@ -198,6 +199,9 @@ class Given:
 
     def check_all_read(self) -> None:
         """Note arguments that the rule did not read as differences."""
+        if self._unnamed:
+            count = len(self._unnamed)
+            self.differs(f"{count} of its arguments have no name, and are not translated: write name=value")
         for name, value in self._values.items():
             if name not in self._read | HARMLESS and value not in (None, False) and not isinstance(value, Call):
                 shown = value.text if isinstance(value, Unknown) else repr(value)
