@@ -307,7 +307,7 @@ def test_settings_give_what_the_file_does_not(tmp_path: Path) -> None:
     [
         (
             "t = A.Compose([A.Resize(f'{x}', 3)])",
-            r"line 2: height of Resize is .*, which is no constant: write a number",
+            r"line 2: height of Resize is .*, which is no constant: write what it",
         ),
         ("t = A.Compose([A.Resize(SIZE, 3)])", r"line 2: height of Resize is 'SIZE', .* give it with --set SIZE=VALUE"),
         ("t = A.Compose([A.Resize(cfg.size, 3)])", r"give it with --set cfg\.size=VALUE"),
@@ -415,3 +415,15 @@ def test_the_command_needs_neither_library(tmp_path: Path) -> None:
     code += "print([each for each in ('albumentations', 'torchvision', 'cv2') if each in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert result.stdout == "[]\n"
+
+
+def test_ops_that_a_loop_adds_are_not_forgotten(tmp_path: Path) -> None:
+    text = """
+import albumentations as A
+ops = [A.Resize(64, 64)]
+for limit in (3, 5):
+    ops.append(A.Blur(limit))
+t = A.Compose(ops)
+"""
+    with pytest.raises(da.InputError, match=r"line 4: an op of Compose is 'for limit in \(3, 5\)', which is no constant"):
+        import_text(text, tmp_path)

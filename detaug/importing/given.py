@@ -210,7 +210,7 @@ class Given:
 
 def unknown_error(call: Call, name: str, value: Unknown) -> InputError:
     """Return the error for a value that the file alone does not give, with the remedy."""
-    remedy = f"give it with --set {value.setting}=VALUE" if value.setting else "write a number or text in its place"
+    remedy = f"give it with --set {value.setting}=VALUE" if value.setting else "write what it stands for in its place"
     return InputError(f"line {value.line}: {name} of {call.name} is {value.text!r}, which is no constant: {remedy}")
 
 

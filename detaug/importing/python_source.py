@@ -62,6 +62,9 @@ class _Reader:
             inner = Scope(scope.settings, scope)
             scope.values[node.name] = inner
             self.run(node.body, inner, node.name)
+        elif isinstance(node, ast.For | ast.While):
+            head = ast.unparse(node).partition("\n")[0].rstrip(":")
+            self._run_uncertain((node.body,), scope, function, Unknown(head, node.lineno, ""))
         elif isinstance(node, ast.Try | ast.With):
             return self.run(node.body, scope, function)
         return False
@@ -72,16 +75,23 @@ class _Reader:
         if not isinstance(test, Unknown):
             return self.run(node.body if test else node.orelse, scope, function)
         setting = test.setting or _first_name(node.test)
-        condition = Unknown(ast.unparse(node.test), node.lineno, setting)
+        self._run_uncertain(
+            (node.body, node.orelse), scope, function, Unknown(ast.unparse(node.test), node.lineno, setting)
+        )
+        return False
+
+    def _run_uncertain(
+        self, branches: Iterable[list[ast.stmt]], scope: Scope, function: str, condition: Unknown
+    ) -> None:
+        """Run each branch by itself; what it adds to lists is unknown."""
         before = {name: list(each) for name, each in scope.values.items() if isinstance(each, list)}
-        for branch in (node.body, node.orelse):
+        for branch in branches:
             inner = Scope(scope.settings, scope)
             inner.values |= {name: list(each) for name, each in before.items()}
             self.run(branch, inner, function)
             for name, each in inner.values.items():
                 if name in before and each != before[name]:
                     scope.values[name] = [*before[name], condition]
-        return False
 
     def _assign(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
         value = scope.value(node.value)
