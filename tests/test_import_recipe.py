@@ -425,5 +425,5 @@ for limit in (3, 5):
     ops.append(A.Blur(limit))
 t = A.Compose(ops)
 """
-    with pytest.raises(da.InputError, match=r"line 4: an op of Compose is 'for limit in \(3, 5\)', which is no constant"):
+    with pytest.raises(da.InputError, match=r"line 4: an op of Compose is 'for limit in \(3, 5\)', which is no"):
         import_text(text, tmp_path)
