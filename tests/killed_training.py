@@ -32,6 +32,7 @@ def compare_losses(folder: Path, steps: int) -> int:
     for step in range(1, steps + 1):
         assert exit_code(painted, killed, steps, step) == -signal.SIGKILL, f"step {step}"
     assert exit_code(painted, killed, steps, 0) == 0
+    assert not [*killed.glob(".*.partial")], "temporary files are left"
     unequal = [pair for pair in zip(losses(killed), losses(whole), strict=True) if pair[0] != pair[1]]
     assert not unequal, unequal
     assert len(losses(whole)) == steps

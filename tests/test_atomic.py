@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from detaug.converters.files import atomic
-from detaug.converters.files.atomic import replacing, write_atomically, write_json
+from detaug.converters.files.atomic import remove_leftovers, replacing, write_atomically, write_json
 
 
 def test_the_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -58,3 +58,11 @@ def test_text_and_bytes_are_written_through_a_link(tmp_path: Path) -> None:
     write_atomically(link, ["é\n", b"\0", memoryview(b"\xff"), "\udcff"])
     assert target.read_bytes() == b"\xc3\xa9\n\0\xff\\udcff"
     assert link.is_symlink()
+
+
+def test_leftovers_of_killed_processes_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    others = {"a[1].pt", ".b.pt.0123.partial", ".a1.pt.0123.partial"}
+    for name in {*others, ".a[1].pt.0123.partial", ".a[1].pt.4567.partial"}:
+        (tmp_path / name).write_text("")
+    remove_leftovers(tmp_path / "a[1].pt")
+    assert {path.name for path in tmp_path.iterdir()} == others

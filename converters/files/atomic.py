@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from detaug.converters.files.paths import PathLike
@@ -74,6 +75,12 @@ def replacing(path: PathLike, *, sync: bool = True) -> Iterator[Path]:
 def temporary_path(target: Path) -> Path:
     """Return a path beside `target` that no other thread, process or machine on a shared disk uses."""
     return target.with_name(f".{target.name[:32]}.{secrets.token_hex(8)}.partial")
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove the temporary files of `target` that killed processes left. No other process may be writing it."""
+    for path in target.parent.glob(f".{escape(target.name[:32])}.*.partial"):
+        path.unlink(missing_ok=True)
 
 
 def _is_about(error: OSError, temporary: Path) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
+from detaug.converters.files.atomic import remove_leftovers
 from detaug.converters.findings.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
@@ -110,6 +111,9 @@ def _start(training: Training, progress: Progress) -> None:
     if path.exists() and not options.resume:
         raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
+    if is_first_rank():
+        for each in (path, options.output / "model.pt"):
+            remove_leftovers(each)
     if path.exists():
         load_checkpoint(training)
         progress.say(f"{path}: resumed after step {training.step}")
