@@ -65,7 +65,7 @@ MOST_LINES = {"README.md": 250, "docs/performance.md": 150}
 RUNNABLE = [path for path in GUIDES if any(block.kind in ("python", "sh") for block in blocks(path.read_text()))]
 """All with blocks that run."""
 TRAINING = [path for path in GUIDES if any(map(is_training, blocks(path.read_text())))]
-SLOW = {"docs/data-formats.md"}
+SLOW = {"docs/data-formats.md", "docs/reliability.md"}
 """Their commands take more than about 5 s."""
 
 

@@ -25,7 +25,15 @@ _COUNTS: tuple[tuple[Status, str], ...] = (("same", "mean the same"), ("differs"
 
 @dataclass(frozen=True)
 class ImportedRecipe:
-    """A translated pipeline: the recipe, and what became of each op. str() is the report of `detaug import-recipe`."""
+    """A translated pipeline: the recipe, and what became of each op. str() is the report of `detaug import-recipe`.
+
+    >>> from pathlib import Path
+    >>> source = "import albumentations as A\\nt = A.Compose([A.Resize(64, 96), A.MedianBlur()])\\n"
+    >>> _ = Path("augment.py").write_text(source)
+    >>> imported = da.import_recipe("augment.py")
+    >>> print(isinstance(imported, da.ImportedRecipe), len(imported.ops), imported.differing, imported.left_out)
+    True 1 0 1
+    """
 
     title: str
     """The file and the pipeline."""
