@@ -1,4 +1,7 @@
-"""A fault at any call that reads, writes, allocates or starts a thread leaves no half-written file."""
+"""A fault at any call that reads, writes, allocates, or starts a thread or a pipeline does no lasting harm.
+
+No file is half-written, no batch is wrong, and a loader goes on with the batch that comes next.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from faults import Faults
 from painted_files import paint_files
 
+import detaug as da
 from detaug import converters
 
 HERE = Path(__file__).parent
@@ -28,6 +33,10 @@ CONVERTERS: dict[str, Callable[[Path, Path], Any]] = {
     "webdataset": lambda source, out: converters.pack_coco(source / "annotations.json", source, out),
     "tfrecord": lambda source, out: converters.pack_coco(source / "annotations.json", source, out, format="tfrecord"),
 }
+
+
+RECIPE = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
+EPOCHS = 2
 
 
 @contextmanager
@@ -90,6 +99,65 @@ def new(folder: Path, name: str) -> Path:
     return folder / name
 
 
+def try_loader(form: str, folder: Path) -> str:
+    """Inject at all points of two epochs of a loader; return the counts. Raises AssertionError."""
+    painted = paint_files(folder)
+    if form == "shards":
+        converters.pack_coco(painted[1], painted[0], folder / "packed")
+        painted = (folder / "packed", next((folder / "packed").glob("*.json")))
+    expected = take_epochs(make_loader(painted), EPOCHS + 1)
+    with Faults().active() as faults:
+        take_epochs(make_loader(painted), EPOCHS)
+    points = chosen(faults)
+    for at, kind in points:
+        try_fault_in_loader(painted, expected, at, kind, f"{kind} in {faults.calls[at].point}")
+    return f"{form}: {len({call.point for call in faults.calls})} points, {len(points)} injections"
+
+
+def make_loader(painted: tuple[Path, Path]) -> da.Loader:
+    return da.Loader(da.CocoReader(*painted), RECIPE, 8, device="cpu", pipelines=2, threads=1)
+
+
+def take_epochs(loader: da.Loader, count: int) -> list[torch.Tensor]:
+    with loader:
+        return [batch.images for _ in range(count) for batch in loader]
+
+
+def try_fault_in_loader(
+    painted: tuple[Path, Path], expected: list[torch.Tensor], at: int, kind: str, where: str
+) -> None:
+    """Break a loader with a fault. What it yielded is right; so is what a new loader yields from its state."""
+    loaders: list[da.Loader] = []
+    seen: list[torch.Tensor] = []
+
+    def run() -> None:
+        loaders.append(make_loader(painted))
+        for _ in range(EPOCHS):
+            seen.extend(batch.images for batch in loaders[0])
+
+    error = inject(run, at, kind)
+    assert error or len(seen) * (EPOCHS + 1) == len(expected) * EPOCHS, f"{where}: no error, and {len(seen)} batches"
+    assert all(map(torch.equal, seen, expected)), f"{where}: a wrong batch"
+    with watched():
+        go_on(loaders, make_loader(painted), expected, len(seen), where)
+
+
+def go_on(loaders: list[da.Loader], resumed: da.Loader, expected: list[torch.Tensor], start: int, where: str) -> None:
+    """Check the rest of the epoch by a new loader, and by the broken one, if there is one, from its own state."""
+    steps = len(resumed)
+    state = loaders[0].state_dict() if loaders else resumed.state_dict()
+    for loader in (resumed, *loaders):
+        loader.load_state_dict(state)
+        check_next(take_epochs(loader, 1), expected, start, steps, where)
+
+
+def check_next(batches: list[torch.Tensor], expected: list[torch.Tensor], start: int, epoch: int, where: str) -> None:
+    """Check that these are the batches from `start` on, to the end of their epoch of `epoch` batches."""
+    wanted = expected[start : start - start % epoch + epoch]
+    assert len(batches) == len(wanted), f"{where} has {len(batches)} batches instead of {len(wanted)} after {start}"
+    assert all(map(torch.equal, batches, wanted)), f"{where} differs"
+
+
 def run_alone(*arguments: str) -> str:
     """Run this file as a script: a hang, or a fault in a native library, ends that process only."""
     done = subprocess.run([sys.executable, __file__, *arguments], cwd=HERE, capture_output=True, text=True, check=False)
@@ -104,6 +172,12 @@ def test_a_fault_in_a_converter_leaves_whole_files(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", ["files", "shards"])
+def test_a_fault_in_a_loader_changes_no_batch(form: str, tmp_path: Path) -> None:
+    assert "injections" in run_alone(form, str(tmp_path))
+
+
+@pytest.mark.slow
 def test_a_training_killed_at_each_step_has_equal_losses() -> None:
     done = subprocess.run(
         [sys.executable, HERE / "killed_training.py", "--steps", "10"], capture_output=True, text=True, check=False
@@ -114,4 +188,4 @@ def test_a_training_killed_at_each_step_has_equal_losses() -> None:
 
 if __name__ == "__main__":
     which, where = sys.argv[1:]
-    print(try_converter(which, Path(where)))
+    print((try_converter if which in CONVERTERS else try_loader)(which, Path(where)))
