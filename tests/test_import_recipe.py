@@ -427,3 +427,10 @@ t = A.Compose(ops)
 """
     with pytest.raises(da.InputError, match=r"line 4: an op of Compose is 'for limit in \(3, 5\)', which is no"):
         import_text(text, tmp_path)
+
+
+def test_a_setting_of_a_name_that_the_file_does_not_have_is_refused(tmp_path: Path) -> None:
+    text = "import albumentations as A\nt = A.Compose([A.Resize(size, 64)])\n"
+    assert import_text(text, tmp_path, settings={"size": 8}).ops == (da.Resize((8, 64)),)
+    with pytest.raises(da.InputError, match=r"it has no name 'sice', to which the settings give a value"):
+        import_text(text, tmp_path, settings={"sice": 8})

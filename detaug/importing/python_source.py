@@ -21,6 +21,7 @@ def read_python(text: str, settings: Mapping[str, Any]) -> list[Pipeline]:
     """
     try:
         tree = ast.parse(text)
+        _check_names(settings, tree)
         reader = _Reader()
         reader.run(tree.body, Scope(settings), "")
     except SyntaxError as error:
@@ -28,6 +29,15 @@ def read_python(text: str, settings: Mapping[str, Any]) -> list[Pipeline]:
     except (RecursionError, MemoryError, ValueError) as error:
         raise InputError(f"not Python that can be read ({error or 'too deep'})") from None
     return unique(reader.pipelines or reader.lists)
+
+
+def _check_names(settings: Mapping[str, Any], tree: ast.Module) -> None:
+    """Raise InputError for a setting of a name that the file does not have."""
+    read = (ast.unparse(each) for each in ast.walk(tree) if isinstance(each, ast.Name | ast.Attribute | ast.Subscript))
+    names = {*read, *(each.arg for each in ast.walk(tree) if isinstance(each, ast.arg))}
+    for name in settings:
+        if name not in names:
+            raise InputError(f"it has no name {name!r}, to which the settings give a value")
 
 
 class _Reader:
