@@ -224,6 +224,12 @@ def change_a_pixel(painted: Folder, tmp_path: Path, at: int) -> tuple[Folder, da
     return (json_file.parent, json_file), da.CocoReader(json_file.parent, json_file)
 
 
+def epoch_with_skips(reader: da.CocoReader, cache: Any) -> tuple[da.Loader, list[int]]:
+    """Return a loader, and the images of its epoch."""
+    skipping = loader(reader, train=False, cache=cache, on_error="skip", max_skipped=1.0)
+    return skipping, [int(number) - 10 for batch in skipping for number in batch.image_id]
+
+
 @pytest.mark.parametrize("cache", [None, *slow("device")])
 def test_an_image_whose_bytes_changed_in_its_shard_is_an_error_or_skipped(
     cache: Any, painted: Folder, tmp_path: Path
@@ -233,9 +239,8 @@ def test_an_image_whose_bytes_changed_in_its_shard_is_an_error_or_skipped(
     where = rf"{folder / row['shard']}/13\.png cannot be read \(its bytes, from {row['offset']:,} on in the shard, are"
     with pytest.raises(da.DataError, match=rf"{where} others .* detaug check {json_file} {folder} --decode --clean"):
         list(loader(reader, train=False, cache=cache))
-    skipping = loader(reader, train=False, cache=cache, on_error="skip", max_skipped=1.0)
     with pytest.warns(UserWarning, match=where):
-        numbers = [int(number) - 10 for batch in skipping for number in batch.image_id]
+        skipping, numbers = epoch_with_skips(reader, cache)
     assert numbers == [at for at in range(21) if at != 13]
     assert skipping.skipped == (folder / row["shard"] / "13.png",)
     with pytest.raises(OSError, match="get the shard again"):
