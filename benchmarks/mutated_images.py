@@ -170,11 +170,15 @@ def _with_right_checksums(data: bytearray) -> bytearray:
     return data
 
 
+def _repeat_one(data: bytearray, parts: list[slice], rng: Rng) -> None:
+    """Insert one of the parts in front of another one."""
+    if parts:
+        part, before = (parts[int(rng.integers(len(parts)))] for _ in range(2))
+        data[before.start : before.start] = data[part]
+
+
 def _chunk_twice(data: bytearray, rng: Rng) -> None:
-    chunks = _chunks(data)
-    if chunks:
-        chunk, before = (chunks[int(rng.integers(len(chunks)))] for _ in range(2))
-        data[before.start : before.start] = data[chunk]
+    _repeat_one(data, _chunks(data), rng)
 
 
 def _exif_twice(data: bytearray, rng: Rng) -> None:
@@ -203,10 +207,7 @@ def _segments(data: bytearray) -> list[slice]:
 
 
 def _segment_twice(data: bytearray, rng: Rng) -> None:
-    segments = _segments(data)
-    if segments:
-        segment, before = (segments[int(rng.integers(len(segments)))] for _ in range(2))
-        data[before.start : before.start] = data[segment]
+    _repeat_one(data, _segments(data), rng)
 
 
 def _jpeg_size(data: bytearray, rng: Rng) -> None:

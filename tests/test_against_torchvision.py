@@ -16,6 +16,7 @@ import pytest
 import torch
 from PIL import Image
 from reference import import_torchvision
+from seeds import slow
 
 import detaug as da
 from detaug.boxes.views import Views
@@ -288,10 +289,12 @@ def test_zoom_out_draws_what_torchvision_draws() -> None:
 @pytest.mark.parametrize(
     ("size", "scale", "ratio"),
     [
-        (CANVAS, (0.08, 1.0), (3 / 4, 4 / 3)),
         ((300, 1000), (0.08, 1.0), (3 / 4, 4 / 3)),  # often no window fits
-        ((1000, 400), (0.5, 1.25), (3 / 4, 4 / 3)),
-        ((40, 30), (0.2, 0.9), (0.3, 3.0)),
+        *slow(
+            (CANVAS, (0.08, 1.0), (3 / 4, 4 / 3)),
+            ((1000, 400), (0.5, 1.25), (3 / 4, 4 / 3)),
+            ((40, 30), (0.2, 0.9), (0.3, 3.0)),
+        ),
     ],
 )
 def test_resized_crop_draws_what_torchvision_draws(size: tuple[int, int], scale: Any, ratio: Any) -> None:

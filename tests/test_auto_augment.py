@@ -199,7 +199,10 @@ class MovesOfTrivialAugmentWide(da.TrivialAugmentWide):
 
 @pytest.mark.parametrize(
     "op",
-    [MovesOfRandAugment(fill=BLACK), MovesOfRandAugment(4, 20, fill=BLACK), MovesOfTrivialAugmentWide(fill=BLACK)],
+    [
+        MovesOfRandAugment(fill=BLACK),
+        *slow(MovesOfRandAugment(4, 20, fill=BLACK), MovesOfTrivialAugmentWide(fill=BLACK)),
+    ],
     ids=repr,
 )
 @pytest.mark.parametrize("pipeline", [True, *slow(False)])

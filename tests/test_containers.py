@@ -99,12 +99,14 @@ def test_apply_runs_all_or_none(device: str) -> None:
     assert set(values(da.RandomApply([Add(1)], p=1.0))) == {2}
 
 
+@pytest.mark.slow
 def test_choice_runs_one_by_its_weight() -> None:
     found = np.array(values(da.RandomChoice([Add(10), Add(20), Add(30)], probabilities=[1, 0, 3]), n=4000))
     assert set(found) == {11, 31}
     assert np.mean(found == 31) == pytest.approx(0.75, abs=0.03)
 
 
+@pytest.mark.slow
 def test_order_runs_all_in_each_order() -> None:
     found = np.array(values(da.RandomOrder([Add(1), Add(0, 5), Add(3)]), n=3000))
     orders = {(1 + 1) * 5 + 3, (1 + 1 + 3) * 5, 1 * 5 + 1 + 3, (1 + 3) * 5 + 1, (1 + 3 + 1) * 5}

@@ -187,6 +187,7 @@ def test_the_errors_in_the_documents_are_raised() -> None:
         assert (type(raised.value).__name__, str(raised.value)) == (name, message)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder", "cpu")
 def test_the_boxes_are_as_exact_as_the_document_says() -> None:
     written = ACCURACY.read_text()

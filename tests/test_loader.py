@@ -96,8 +96,8 @@ def voc_boxes(path: Path) -> np.ndarray:
 # ------------------------------------------------------------------------------------------- the epochs
 
 
-@pytest.mark.parametrize("batch_size", [7, 300, *slow(1, 32)])
-@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("batch_size", [7, *slow(1, 32, 300)])
+@pytest.mark.parametrize("world", [3, *slow(1)])
 def test_evaluation_visits_every_image_exactly_once(bccd: Folder, batch_size: int, world: int) -> None:
     reader, ids = da.CocoReader(*bccd), []
     for rank in range(world):
@@ -114,7 +114,7 @@ def test_evaluation_visits_every_image_exactly_once(bccd: Folder, batch_size: in
 
 @pytest.mark.parametrize(
     ("batch_size", "world"),
-    [(32, 1), (7, 4), (300, 1), *slow((32, 3), (100, 2))],
+    [(7, 4), *slow((32, 1), (300, 1), (32, 3), (100, 2))],
 )
 def test_training_has_full_batches_and_equal_steps_on_all_shards(batch_size: int, world: int, bccd: Folder) -> None:
     reader, too_many = da.CocoReader(*bccd), batch_size * world > 205
@@ -146,7 +146,7 @@ def test_the_same_seed_gives_the_same_batches_for_any_threads_and_pipelines(pain
     assert not any(same(a, b) for a, b in zip(first, batches(4, threads=1), strict=True))
 
 
-@pytest.mark.parametrize("recipe", [BLACK_SSD, MIXING, SEVERAL_SIZES], ids=["ssd", "mixing", "several sizes"])
+@pytest.mark.parametrize("recipe", [MIXING, *slow(BLACK_SSD, SEVERAL_SIZES)], ids=["mixing", "ssd", "several sizes"])
 @pytest.mark.parametrize("train", [True, *slow(False)])
 @pytest.mark.parametrize("cache", [None, *slow("device")])
 def test_batches_that_are_made_together_are_what_they_are_alone(

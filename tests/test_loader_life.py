@@ -21,6 +21,7 @@ import pytest
 import torch
 from painted_files import Folder, same, settings_file
 from PIL import Image
+from seeds import slow
 
 import detaug as da
 from detaug.loading.batch_targets import BatchTargets
@@ -342,7 +343,7 @@ def take(batches: Iterable[da.Batch], seen: list[da.Batch], errors: list[Excepti
         errors.append(error)
 
 
-@pytest.mark.parametrize("one_iterator", [True, False], ids=["one iterator", "one each"])
+@pytest.mark.parametrize("one_iterator", [True, *slow(False)])
 def test_threads_get_whole_batches(painted: Folder, one_iterator: bool) -> None:
     """Threads share the batches of one iterator; with one iterator each, all but the last are told to stop."""
     reader = da.CocoReader(*painted)

@@ -50,14 +50,16 @@ def check_batch(before: da.eager.Samples, op: Any, resize: da.Resize = RESIZE) -
     "op",
     [
         MOSAIC,
-        da.Mosaic(center=(0, 1), min_visibility=0),
-        da.Mosaic(center=(0.5, 0.5), min_visibility=0.9),
         CUTMIX,
-        da.CutMix(min_visibility=0, max_hidden=1),
-        da.CutMix(min_visibility=1, max_hidden=0),
         COPY_PASTE,
-        da.CopyPaste(p=1, max_boxes=8, min_visibility=0, max_hidden=1),
-        da.CopyPaste(p=1, max_boxes=1, min_visibility=1, max_hidden=0.2),
+        *slow(
+            da.Mosaic(center=(0, 1), min_visibility=0),
+            da.Mosaic(center=(0.5, 0.5), min_visibility=0.9),
+            da.CutMix(min_visibility=0, max_hidden=1),
+            da.CutMix(min_visibility=1, max_hidden=0),
+            da.CopyPaste(p=1, max_boxes=8, min_visibility=0, max_hidden=1),
+            da.CopyPaste(p=1, max_boxes=1, min_visibility=1, max_hidden=0.2),
+        ),
     ],
     ids=repr,
 )

@@ -139,7 +139,7 @@ def test_no_pictures_is_an_error_before_anything_is_written(tmp_path: Path, imag
 # ---------------------------------------------------------------- the boxes
 
 
-@pytest.mark.parametrize("n", some_slow([n for n in range(17) if n % 14 != 4], 5))
+@pytest.mark.parametrize("n", some_slow([n for n in range(17) if n % 14 != 4], 2))
 def test_a_box_surrounds_the_visible_pixels(n: int) -> None:
     picture, sprites = compose(n)
     kept = [view.sprite for view in shapes._views(sprites, picture.size)]
