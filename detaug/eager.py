@@ -134,7 +134,8 @@ class Samples:
         parameters = kernel.tile_parameters(np.arange(len(self)), shapes[:, :2], self.plan.inputs)
         (on_gpu,) = kernel.to_device([parameters], [start_offsets(shapes.prod(1))])
         height, width = sizes.max(0).tolist()
-        rendered = kernel.render(sources.to(self.device), on_gpu, (height, width)).cpu()
+        memory = sources.to(self.device)
+        rendered = kernel.render(memory, memory, on_gpu, (height, width)).cpu()
         images = [image[:, :h, :w] for image, (h, w) in zip(rendered, sizes.tolist(), strict=True)]
         channels_first = self._recipe.pixel_steps[-1].op.output_layout == "CHW"
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]

@@ -22,13 +22,14 @@ from PIL import Image
 from seeds import slow
 
 import detaug as da
+from detaug.bench.loaders import decoding_workers
 from detaug.boxes.views import Views, start_offsets
 from detaug.eager import Samples
-from detaug.gpu.fused_kernel import fuse, kernel_for, triton_works
-from detaug.gpu.streams import to_device
+from detaug.gpu.fused_kernel import fuse, in_copied, kernel_for, triton_works
+from detaug.gpu.host_copies import HostCopier
+from detaug.gpu.streams import StreamGuard, to_device
 from detaug.loading.decoding import inputs
-from detaug.loading.image_cache import decoding_workers
-from detaug.loading.image_feeds import FileFeed
+from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
 from detaug.ops.op import Node, Nodes
 from detaug.ops.recipe import Recipe
@@ -76,7 +77,8 @@ def samples_by_kernel(samples: Samples, pad: int = 0, beside: int = 0) -> NDArra
     height, width = samples.plan.views.size.max(0).astype(int) + pad
     sizes = np.array([image.shape[:2] for image in images])
     (tiles,) = kernel.to_device([kernel.tile_parameters(np.arange(len(images)), sizes, samples.plan.inputs)], [begin])
-    made = kernel.render(torch.from_numpy(memory).to(DEVICE), tiles, (int(height), int(width)))
+    on_device = torch.from_numpy(memory).to(DEVICE)
+    made = kernel.render(on_device, on_device[:0], tiles, (int(height), int(width)))
     assert made.dtype == getattr(torch, kernel.normalize.dtype)
     return made.cpu().double().numpy()
 
@@ -293,14 +295,20 @@ def both(request: pytest.FixtureRequest, painted: Folder, monkeypatch: pytest.Mo
     return make
 
 
+SOME = {"device": "200kB", "host": "300kB"}
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"cache": "device"}, *slow({"train": False}, {"pad_to_multiple": 7})], ids=repr
+    "options", [{}, {"cache": SOME}, *slow({"cache": "device"}, {"train": False}, {"pad_to_multiple": 7})], ids=repr
 )
 def test_the_loaders_batches(both: Any, options: dict[str, Any]) -> None:
+    """In the second epoch, with a cache, some images come from it and the others are decoded."""
     ours, others = both(**options)
-    for a, b in zip(ours, others, strict=True):
-        assert close(a.to("cpu"), b)
-        assert a.images.stride() == b.images.stride()
+    for _ in range(2 if "cache" in options else 1):
+        for a, b in zip(ours, others, strict=True):
+            assert close(a.to("cpu"), b)
+            assert a.images.stride() == b.images.stride()
+    assert (0 < ours.cached_images < 21) == (options.get("cache") == SOME)
 
 
 @pytest.mark.parametrize(("side", "gigabytes"), [(500, 1.5), (4000, 8)])
@@ -336,9 +344,36 @@ def test_decoded_images_lie_where_the_kernel_reads_them(painted: Folder) -> None
     worker.start(inputs(reader, rows))
     (images,) = worker.finish()
     assert len({tuple(shape) for shape in images.shape()}) > 1
-    feed = FileFeed(reader, DEVICE, 1.0)
-    sources, begin = feed.memory(rows, [images]), feed.offsets(rows)
-    assert [image.data_ptr() for image in images] == (sources.data_ptr() + begin).tolist()
+    feed = ImageFeed(reader, DEVICE, 1.0, None)
+    memory, starts = feed.decoded_memory(rows, [images]), feed.find(rows).starts
+    assert [image.data_ptr() for image in images] == (memory.data_ptr() + starts).tolist()
+
+
+def test_the_kernel_finds_images_wherever_they_are() -> None:
+    """In decoded memory, in copied memory, and at an address: each shows its own pixels."""
+    kernel = fuse(Recipe((da.Resize((45, 60)), da.Normalize(dtype="uint8"))), DEVICE)
+    assert kernel
+    images = [photograph(seed, 45, 60) for seed in range(3)]
+    before = np.zeros(1000, np.uint8)
+    decoded, copied, elsewhere = (torch.from_numpy(np.append(before, image)).to(DEVICE) for image in images)
+    starts = np.array([1000, *in_copied(np.array([1000])), elsewhere.data_ptr() + 1000])
+    plan = da.batch(images).then(da.Resize((45, 60))).plan
+    parameters = kernel.tile_parameters(np.arange(3), np.tile([45, 60], (3, 1)), plan.inputs)
+    (tiles,) = kernel.to_device([parameters], [starts])
+    made = kernel.render(decoded, copied, tiles, (45, 60))
+    assert all((a.permute(1, 2, 0).cpu().numpy() == b).all() for a, b in zip(made, images, strict=True))
+
+
+def test_copies_of_images_are_their_bytes() -> None:
+    """Of several lengths, from pinned memory on a GPU, with the largest over many steps of the kernel."""
+    lengths = np.array([256, 8 * 1024 * 40, 8, 4096 + 256])
+    memory = torch.randint(0, 256, (int(lengths.sum()) + 2048,), dtype=torch.uint8)
+    memory = memory.pin_memory() if DEVICE.type == "cuda" else memory
+    begin = np.array([512, 1024, 0, 1024 + 8 * 1024 * 40])
+    copies = HostCopier(DEVICE).copy(memory.data_ptr() + begin, lengths, StreamGuard(DEVICE))
+    copies.guard.wait(copies.memory)
+    expected = torch.cat([memory[at : at + length] for at, length in zip(begin, lengths, strict=True)])
+    assert copies.memory.cpu().equal(expected)
 
 
 @pytest.mark.parametrize("name", ["several sizes", "mosaic"])

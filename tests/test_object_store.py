@@ -29,7 +29,8 @@ from detaug.loading import epochs
 from detaug.sources import local_cache, object_store, pieces
 from detaug.sources.local_cache import CacheFull, LocalCache
 from detaug.sources.pieces import cut_pieces
-from detaug.sources.prefetch import plan
+from detaug.sources.prefetch import Order, plan
+from detaug.sources.source import Upcoming
 
 RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
 NAMES = (f"bucket{number}" for number in count())
@@ -598,6 +599,39 @@ def test_the_window_comes_first_and_what_is_needed_last_goes() -> None:
     assert found.removable.tolist() == [5, 4]  # never, last
     found = plan(order, all_mine, present, lengths, limit=160, free=30)
     assert found.download.tolist() == [3, 0, 2]
+
+
+def test_an_order_goes_on_behind_images_that_were_passed_over() -> None:
+    """A loader that keeps decoded images reads only the others."""
+    epoch = Upcoming(np.array([7, 3, 9, 1, 3, 4, 8, 2, 5, 0]), np.array([True, True, False] + [True] * 7))
+    order = Order(iter([epoch, epoch]))
+    order.look_ahead()
+    assert not order.go_behind(np.array([9]))  # another process reads it
+    assert not order.go_behind(np.array([3, 7]))
+    assert order.go_behind(np.array([7, 1]))
+    assert order.epochs[0].indices.tolist() == [3, 4, 8, 2, 5, 0]
+    assert order.go_behind(np.array([4, 2, 0]))
+    assert order.left == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [True, False])
+def test_a_loader_that_keeps_images_downloads_only_the_others(
+    shards: bool, remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy
+) -> None:
+    """The reader's own cache holds a quarter of the files, so that each epoch downloads again."""
+    size = sum(path.stat().st_size for path in painted[0].glob("*.png")) // 4
+    kept = loader(remote(shards, cache_size=size), cache={"device": "600kB"})
+    assert_same(kept, painted, epochs=3)
+    before = len(s3.objects_read())
+    assert len([*kept]) == 6
+    assert 10 < kept.cached_images < 16
+    assert before < len(s3.objects_read())
+    everything = loader(remote(shards, cache_size=size), cache="device")
+    assert_same(everything, painted, epochs=3)
+    before = len(s3.objects_read())
+    assert len([*everything]) == 6
+    assert len(s3.objects_read()) - before <= 2  # epochs that began to be planned before all were kept
 
 
 def test_what_another_process_needs_is_kept_and_not_downloaded() -> None:

@@ -8,18 +8,20 @@ from itertools import count, cycle
 from typing import Any
 
 import numpy as np
+import torch
 
 from detaug.bench.jobs import Job, MadeBatch, new_images
 from detaug.gpu.fused_kernel import kernel_for
-from detaug.loading.decoding import inputs
+from detaug.loading.decoding import decoded, inputs
 from detaug.loading.devices import resolve_device
-from detaug.loading.image_cache import decoding_workers
 from detaug.loading.loader import Loader
 from detaug.loading.memory import keep_freed_memory
 from detaug.loading.pipeline import PipelineWorker
-from detaug.loading.settings import settings_for
+from detaug.loading.settings import Settings, settings_for
+from detaug.ops.op import Node
 from detaug.ops.recipe import make_recipe
 from detaug.sources.coco_reader import CocoReader
+from detaug.sources.source import Source
 
 
 def loader(job: Job) -> Iterator[MadeBatch]:
@@ -28,8 +30,10 @@ def loader(job: Job) -> Iterator[MadeBatch]:
 
 
 def cached(job: Job) -> Iterator[MadeBatch]:
-    """Make batches with `da.Loader(cache="device")`; the time to the first batch includes decoding all images once."""
-    return _epochs(make_loader(job, cache="device"), job)
+    """Make batches with `da.Loader(cache="device")`; the time to the first batch includes the epoch that fills it."""
+    loader = make_loader(job, cache="device")
+    deque(loader, maxlen=0)
+    return _epochs(loader, job)
 
 
 def make_loader(job: Job, **options: Any) -> Loader:
@@ -44,6 +48,16 @@ def _epochs(loader: Loader, job: Job) -> Iterator[MadeBatch]:
     for _ in count():
         for step, batch in enumerate(loader):
             yield MadeBatch(batch.images, batch.boxes, batch.labels, new_images(images, step, job.batch_size))
+
+
+def decoding_workers(source: Source, batch_size: int, device: torch.device, settings: Settings) -> list[PipelineWorker]:
+    """Return pipelines that only decode, fed with `inputs`."""
+
+    def graph() -> list[Node]:
+        return [decoded(source, device.type, settings.hw_decoder_load)]
+
+    threads, depth = settings.threads, settings.depth
+    return [PipelineWorker(graph, batch_size, threads, device, depth) for _ in range(settings.pipelines)]
 
 
 def decode(job: Job) -> Iterator[MadeBatch]:

@@ -56,7 +56,7 @@ class FusedKernel:
     device: torch.device
 
     def tile_parameters(self, slots: Ints, sizes: Ints, inputs: Arrays) -> Ints:
-        """Return the kernel's parameters of N images with T tiles each, (N, T, C), without the offsets of their bytes.
+        """Return the kernel's parameters of N images with T tiles each, (N, T, C), without the starts of their bytes.
 
         `slots` (N,): the position of each image in its group; `sizes` (N, 2): height, width; `inputs`: `Recipe.plan`'s.
         """
@@ -67,7 +67,7 @@ class FusedKernel:
         if region.shape[1] == 3:  # the region fills the whole image
             parameters["region"][:, 0, 4] = region[:, 2]
         parameters["shown"][:, :, 1] = _EVERYWHERE
-        parameters["size"][:, 0], parameters["offset"][:, 0] = sizes, slots
+        parameters["size"][:, 0], parameters["start"][:, 0] = sizes, slots
         parameters["fill"] = np.round(self.fill)
         if self.tiles:
             parameters = _pasted_tiles(parameters, slots, inputs[self.tiles])
@@ -76,18 +76,21 @@ class FusedKernel:
         parameters["mean"], parameters["scale"] = mean, np.divide(1, std)
         return parameters.view(np.int64).reshape(*parameters.shape, -1)
 
-    def to_device(self, parameters: Sequence[Ints], offsets: Sequence[Ints]) -> list[Tensor]:
-        """Copy the parameters of several groups to the device at once, with the byte `offsets` (N,) of their images."""
+    def to_device(self, parameters: Sequence[Ints], starts: Sequence[Ints]) -> list[Tensor]:
+        """Copy the parameters of several groups to the device at once, with the `starts` (N,) of their images.
+
+        A start is a byte of `decoded`, an address in memory, or what `in_copied` returns.
+        """
         joined = np.concatenate(parameters)
         slots = [each[..., -1] for each in parameters]
-        joined[..., -1] = np.concatenate([offset[slot] for slot, offset in zip(slots, offsets, strict=True)])
+        joined[..., -1] = np.concatenate([start[slot] for slot, start in zip(slots, starts, strict=True)])
         return list(to_device(joined, self.device).split_with_sizes([len(each) for each in parameters]))
 
-    def render(self, sources: Tensor, parameters: Tensor, canvas: tuple[int, int]) -> Tensor:
+    def render(self, decoded: Tensor, copied: Tensor, parameters: Tensor, canvas: tuple[int, int]) -> Tensor:
         """Return (N, 3, *canvas): the images at the top left, zeros beside them.
 
-        `sources`: the bytes of the source images, (height, width, 3) each, from their offsets on. `parameters`:
-        (N, T, C), as `to_device` returns them.
+        `decoded`, `copied`: bytes of source images, (height, width, 3) each. `parameters`: (N, T, C), as `to_device`
+        returns them.
         """
         from detaug.gpu.triton_kernel import render
 
@@ -95,12 +98,17 @@ class FusedKernel:
         memory_format = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
         shape, dtype = (images, 3, *canvas), self.normalize.torch_dtype
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
-        with _as_current(self.device):
+        with as_current(self.device):
             render[_programs(self.device),](
-                sources, parameters.view(torch.float32), parameters, out, images, tiles, *canvas, *out.stride(), *BLOCK,
-                **OPTIONS,
+                decoded, copied, parameters.view(torch.float32), parameters, out, images, tiles, *canvas,
+                *out.stride(), *BLOCK, **OPTIONS,
             )  # fmt: skip
         return out
+
+
+def in_copied(offsets: Ints) -> Ints:
+    """Return the starts of images that are at these bytes of `copied`."""
+    return -1 - offsets
 
 
 def kernel_for(recipe: Recipe, device: torch.device) -> FusedKernel | None:
@@ -175,7 +183,7 @@ def _render_one_pixel(device: torch.device) -> None:
     whole = {kernel.region: np.array([[[0, 0], [1, 1], [1, 1]]])}
     parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
     (on_gpu,) = kernel.to_device([parameters], [np.zeros(1, np.int64)])
-    kernel.render(pixel, on_gpu, (1, 1))
+    kernel.render(pixel, pixel, on_gpu, (1, 1))
 
 
 def _warn_once(device: torch.device, error: Exception) -> None:
@@ -197,6 +205,6 @@ def _programs(device: torch.device) -> int:
     return PROGRAMS_PER_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _as_current(device: torch.device) -> AbstractContextManager[object]:
+def as_current(device: torch.device) -> AbstractContextManager[object]:
     """Make it torch's current device, where Triton runs kernels."""
     return nullcontext() if device.type == "cpu" else torch.cuda.device(device.index)

@@ -22,29 +22,36 @@ TILE = np.dtype(
         ("color", "f4", (3, 4)),
         ("mean", "f4", 3),
         ("scale", "f4", 3),  # 1 / std
-        ("offset", "i8"),  # the byte at which the source's (height, width, 3) pixels start; must be the last field
+        ("start", "i8"),  # where the source's (height, width, 3) pixels start, see below; must be the last field
     ],
     align=True,
 )
-"""Kernel parameters of one tile. The region is mirrored along an axis where its second corner comes first."""
+"""Kernel parameters of one tile. The region is mirrored along an axis where its second corner comes first.
 
-# positions of the fields, counted in numbers of 4 bytes; the offset has two of these
+The source starts at a byte of `decoded`; below 0 it is a byte of `copied`, counted from -1 downwards; from
+`LOWEST_ADDRESS` on it is an address in memory.
+"""
+
+LOWEST_ADDRESS = 1 << 40
+
+# positions of the fields, counted in numbers of 4 bytes; the start has two of these
 LENGTH = tl.constexpr(TILE.itemsize // 4)
-SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, OFFSET = (
+_LOWEST_ADDRESS = tl.constexpr(LOWEST_ADDRESS)
+SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, START = (
     tl.constexpr(TILE.fields[name][1] // 4)  # type: ignore[index]
-    for name in ("shown", "size", "fill", "color", "mean", "scale", "offset")
+    for name in ("shown", "size", "fill", "color", "mean", "scale", "start")
 )
 
 
 @triton.jit(do_not_specialize=["images", "height", "image_stride"])  # else Triton compiles again for other values
 def render(
-    sources, parameters, offsets, out, images, tiles, height, width,
+    decoded, copied, parameters, starts, out, images, tiles, height, width,
     image_stride, channel_stride, row_stride, pixel_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write `out`, (images, 3, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
-    `sources`: the bytes of all source images. `parameters`: a `TILE` for each tile of each image, later ones over
-    earlier ones, as float32; `offsets`: the same memory as int64. Colour, mean and scale are the first tile's, and so
+    `decoded`, `copied`: bytes of source images. `parameters`: a `TILE` for each tile of each image, later ones over
+    earlier ones, as float32; `starts`: the same memory as int64. Colour, mean and scale are the first tile's, and so
     is the fill where no tile is.
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
@@ -57,7 +64,7 @@ def render(
         b = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(parameters + first + FILL + 2)
         for tile in range(tiles):
             at = first + tile * LENGTH
-            source = sources + tl.load(offsets + (at + OFFSET) // 2)
+            source = _source(decoded, copied, tl.load(starts + (at + START) // 2))
             r, g, b = _paste(parameters + at, source, y, x, r, g, b)
         whole = parameters + first
         in_image = (y < tl.load(whole + 8))[:, None] & (x < tl.load(whole + 9))[None, :]
@@ -67,6 +74,15 @@ def render(
             mapped = _mapped(whole + COLOR + 4 * channel, r, g, b)
             value = (mapped - tl.load(whole + MEAN + channel)) * tl.load(whole + SCALE + channel)
             tl.store(to + channel * channel_stride, tl.where(in_image, value, 0.0).to(out.dtype.element_ty), in_canvas)
+
+
+@triton.jit
+def _source(decoded, copied, start):
+    """Return the pointer to a source image, from its `start` in a tile."""
+    copied_at = copied.to(tl.int64) - 1 - start
+    decoded_at = decoded.to(tl.int64) + start
+    address = tl.where(start < 0, copied_at, tl.where(start < _LOWEST_ADDRESS, decoded_at, start))
+    return address.to(tl.pointer_type(tl.uint8))
 
 
 @triton.jit
@@ -156,3 +172,17 @@ def _mapped(color, r, g, b):
 def _whole(value):
     """Round, and clip to 0..255."""
     return tl.minimum(tl.maximum(tl.floor(value + 0.5), 0.0), 255.0)
+
+
+@triton.jit(do_not_specialize=["images"])
+def copy_images(images_at, out, images, BLOCK: tl.constexpr):
+    """Copy images to `out`, in numbers of 8 bytes: all programs copy a part of each.
+
+    `images_at`: (3, images) int64: addresses, first positions in `out`, and lengths.
+    """
+    for image in range(images):
+        source = tl.load(images_at + image).to(tl.pointer_type(tl.int64))
+        to, length = out + tl.load(images_at + images + image), tl.load(images_at + 2 * images + image)
+        for first in range(tl.program_id(0) * BLOCK, length, tl.num_programs(0) * BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            tl.store(to + at, tl.load(source + at, at < length), at < length)

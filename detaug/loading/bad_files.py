@@ -53,7 +53,6 @@ class SkippedImages:
         """Skip the missing ones of `images`, those of the shard. Raises AnnotationError if none may be skipped."""
         self._reader, self._images, self._skip, self._max_skipped = reader, images, skip, max_skipped
         self._indices: dict[int, None] = {}
-        self._found_by_cache: dict[int, None] = {}
         self._refused = BadFiles()
         if not skip:
             reader.check_files()
@@ -89,12 +88,6 @@ class SkippedImages:
         for reason in files.values():
             warnings.warn(f"{reason}; skipped", stacklevel=2)
 
-    def add_for_good(self, files: BadFiles) -> None:
-        """Skip images that are not in the cache, whatever state is loaded later. Raises DataError if none may be."""
-        self.add(files)
-        self.check_batch(np.array([*files]))
-        self._found_by_cache |= dict.fromkeys(files)
-
     @property
     def refuses(self) -> bool:
         """Return whether files were found that make a batch fail."""
@@ -109,20 +102,16 @@ class SkippedImages:
         """Let the next epoch find out again which files cannot be used: they may have been repaired."""
         self._refused.clear()
 
-    def forget_cache(self) -> None:
-        """Let the next cache find out again which images it cannot hold."""
-        self._found_by_cache.clear()
-
     def check_allowed(self, indices: Sequence[int]) -> None:
         """Raise InputError for a state that skipped images, if this loader may not."""
         if indices and not self._skip:
             raise InputError(f"this state skipped {len(indices)} images; give the loader on_error='skip' too")
 
     def restore(self, indices: Iterable[int]) -> None:
-        """Skip those of the shard that a saved state skipped, and those that are missing or not in the cache."""
+        """Skip those of the shard that a saved state skipped, and those that are missing."""
         own = np.array([*indices], np.int64)
         own = own[np.isin(own, self._images)]
-        self._indices = dict.fromkeys([*own.tolist(), *self._missing, *self._found_by_cache])
+        self._indices = dict.fromkeys([*own.tolist(), *self._missing])
 
 
 def files_behind(error: Exception, reader: Source, indices: Ints, device: torch.device) -> BadFiles:

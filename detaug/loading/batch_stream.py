@@ -49,6 +49,12 @@ class BatchStream:
         self._claims = 0
         self._is_claimed = False
 
+    @property
+    def cached_images(self) -> int:
+        """Return the number of images that the cache holds."""
+        cache = self._engine.renderer.feed.cache
+        return 0 if cache is None else len(cache)
+
     def open(self) -> None:
         """Make the pipelines, unless they exist."""
         self._engine.open()

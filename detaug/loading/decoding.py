@@ -8,7 +8,7 @@ import numpy as np
 from nvidia.dali import fn, tensors, types
 
 from detaug.boxes.views import Ints
-from detaug.ops.op import Node
+from detaug.ops.op import Node, Nodes
 from detaug.sources.source import Source
 
 
@@ -19,15 +19,21 @@ def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, window: N
     pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine. `window`: on the CPU, the part
     of the image to decode, its first corner and its size, (2, 2) (y, x); the pixels are those of the whole image.
     """
-    encoded = of_size(_encoded(source), fn.external_source(name="size"))
+    return decode(input_nodes(source), device, hw_decoder_load, window)
+
+
+def decode(encoded: Nodes, device: str, hw_decoder_load: float = 1.0, window: Node | None = None) -> Node:
+    """Return `decoded` of the nodes of `input_nodes`."""
+    file = fn.io.file.read(encoded["path"], dont_use_mmap=True) if "path" in encoded else encoded["bytes"]
+    image = of_size(file, encoded["size"])  # mmap would stall all threads
     if window is not None:
         return fn.decoders.image_slice(
-            encoded, start=window[0], shape=window[1], axes=[0, 1], device="cpu", output_type=types.RGB
+            image, start=window[0], shape=window[1], axes=[0, 1], device="cpu", output_type=types.RGB
         )
     if device == "cpu":
-        return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
+        return fn.decoders.image(image, device="cpu", output_type=types.RGB)
     return fn.decoders.image(
-        encoded,
+        image,
         device="mixed",
         output_type=types.RGB,
         hw_decoder_load=hw_decoder_load,
@@ -36,18 +42,24 @@ def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, window: N
     )
 
 
-def _encoded(source: Source) -> Node:
+def input_nodes(source: Source) -> Nodes:
+    """Return the nodes of `inputs`, by name."""
+    size = fn.external_source(name="size")
     if source.files:
-        return fn.io.file.read(fn.external_source(name="path"), dont_use_mmap=True)  # mmap stalls all threads
-    return fn.external_source(name="bytes", no_copy=True, dtype=types.UINT8, ndim=1)
+        return {"path": fn.external_source(name="path"), "size": size}
+    return {"bytes": fn.external_source(name="bytes", no_copy=True, dtype=types.UINT8, ndim=1), "size": size}
 
 
-def inputs(source: Source, indices: Ints) -> dict[str, Any]:
-    """Return the inputs of `decoded` for these images, by name."""
+def inputs(source: Source, indices: Ints, read: Ints | None = None) -> dict[str, Any]:
+    """Return the inputs of `decoded` for these images, by name. `read`: the positions of those that are used."""
     size = source.sizes[indices].astype(np.int32)
     if source.files:
         return {"path": source.paths(indices), "size": size}
-    return {"bytes": [tensors.TensorCPU(each) for each in source.contents(indices)], "size": size}
+    contents = [np.zeros(1, np.uint8)] * len(indices)
+    read = np.arange(len(indices)) if read is None else read
+    for at, content in zip(read.tolist(), source.contents(indices[read]) if len(read) else [], strict=True):
+        contents[at] = content
+    return {"bytes": [tensors.TensorCPU(each) for each in contents], "size": size}
 
 
 def of_size(encoded: Node, size: Node) -> Node:

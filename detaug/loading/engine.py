@@ -9,17 +9,18 @@ import numpy as np
 import torch
 
 from detaug.loading.bad_files import BadFilesFound, files_behind, unreadable_files
-from detaug.loading.pipeline import DALI_ERRORS, NoPipeline, PipelineWorker, Worker
+from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.renderers import Job, Renderer
 from detaug.loading.settings import Settings
 from detaug.sources.source import Source
 
 
 class InFlight(NamedTuple):
-    """A job, and the worker that processes it."""
+    """A job, and the worker that processes it, if it has anything to do."""
 
     job: Job
-    worker: Worker
+    worker: PipelineWorker
+    works: bool
 
 
 class Engine:
@@ -30,7 +31,7 @@ class Engine:
     ) -> None:
         self.renderer, self.reader, self.settings, self.device = renderer, reader, settings, device
         self.group_size = batch_size * settings.batches_per_group
-        self._free: deque[Worker] = deque()  # each worker once for every job that it can take
+        self._free: deque[PipelineWorker] = deque()  # each worker once for every job that it can take
         self._in_flight: deque[InFlight] = deque()
 
     @property
@@ -61,17 +62,17 @@ class Engine:
     def start(self, job: Job) -> None:
         """Give a job to the next free pipeline. Raises BadFilesFound for files that cannot be read."""
         worker = self._free[0]
-        self._start(worker, job)
+        works = self._start(worker, job)
         self._free.popleft()
-        self._in_flight.append(InFlight(job, worker))
+        self._in_flight.append(InFlight(job, worker, works))
 
     def finish(self) -> tuple[Job, list[Any]]:
         """Wait for the job that was started first, and return it with the outputs of its pipeline.
 
         Raises BadFilesFound for files that cannot be used, and the pipeline's error if it failed for another reason.
         """
-        job, worker = self._in_flight[0]
-        same_pipeline = [each.job.group.indices for each in self._in_flight if each.worker is worker]
+        job, worker, _ = self._in_flight[0]
+        same_pipeline = [each.job.decoded for each in self._in_flight if each.worker is worker]
         try:
             outputs = self._collect()
         except DALI_ERRORS as error:
@@ -91,29 +92,29 @@ class Engine:
         """Return the outputs of a job from a pipeline of its own. Raises as `finish` does."""
         worker = self._worker(len(job.group.indices), depth=1)
         try:
-            self._start(worker, job)
-            return worker.finish()
+            return worker.finish() if self._start(worker, job) else []
         except DALI_ERRORS as error:
-            raise BadFilesFound(files_behind(error, self.reader, job.group.indices, self.device)) from error
+            raise BadFilesFound(files_behind(error, self.reader, job.decoded, self.device)) from error
         finally:
             worker.close()  # its outputs own their memory
 
-    def _start(self, worker: Worker, job: Job) -> None:
+    def _start(self, worker: PipelineWorker, job: Job) -> bool:
+        """Start a job. Returns whether the worker has something to do."""
         try:
-            inputs = job.inputs()
+            inputs = job.start()
         except OSError as error:
-            raise BadFilesFound(unreadable_files(error, self.reader, job.group.indices)) from error
-        worker.start(inputs)
+            raise BadFilesFound(unreadable_files(error, self.reader, job.decoded)) from error
+        if inputs:
+            worker.start(inputs)
+        return bool(inputs)
 
-    def _worker(self, size: int, depth: int) -> Worker:
-        if not self.renderer.needs_pipeline:
-            return NoPipeline()
+    def _worker(self, size: int, depth: int) -> PipelineWorker:
         return PipelineWorker(self.renderer.graph, size, self.settings.threads, self.device, depth)
 
     def _collect(self) -> list[Any]:
         """Wait for the outputs of the job that was started first; its worker is free afterwards."""
-        worker = self._in_flight[0].worker
-        outputs = worker.finish()
+        _, worker, works = self._in_flight[0]
+        outputs = worker.finish() if works else []
         self._in_flight.popleft()
         self._free.append(worker)
         return outputs

@@ -1,167 +1,159 @@
-"""Keep decoded images in the memory of the device, for `Loader(cache="device")`."""
+"""Keep decoded images in memory, for `Loader(cache=...)`: as many as fit, each from the time when it is decoded."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from mmap import mmap
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 import torch
-from nvidia.dali import tensors
-from torch.utils.dlpack import from_dlpack
+from torch import Tensor
 
 from detaug.boxes.views import Ints
-from detaug.converters.findings.errors import InputError
-from detaug.converters.machine import available_memory
-from detaug.loading.bad_files import BadFiles, files_behind, unreadable_files
-from detaug.loading.decoding import decoded, inputs
-from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
-from detaug.loading.settings import Settings
-from detaug.ops.op import Node
+from detaug.gpu.streams import StreamGuard
+from detaug.loading.cache_sizes import CacheRoom, CacheSizes, room_for
 from detaug.sources.source import Source
-
-DECODE_BATCH = 64
-"""Images that are decoded as one batch."""
 
 ALIGNMENT = 256
 """Bytes: each image starts at a multiple, as an allocation of its own would."""
 
+CHUNK = 256 << 20
+"""Bytes of main memory that are allocated at once. A larger image is not stored."""
+
 
 class ImageCache:
-    """Decoded images, (H, W, 3) uint8 RGB, in one piece of memory on the device.
+    """Decoded images, (H, W, 3) uint8 RGB, in the memory of the device and, for a GPU, in main memory.
 
-    `skip` is called with the files that cannot be used; they are left out, unless it raises. Raises InputError if the
-    images need more memory than is free.
-
-    `offsets` (n,): the byte at which each image of the source starts; -1 for an image that is not cached.
+    `addresses`: (n,) where each image of the source is; 0 for one that is not stored. `on_host`: (n,) whether a GPU
+    needs a copy of it. `lengths`: (n,) bytes that each takes.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        indices: Ints,
-        device: torch.device,
-        settings: Settings,
-        skip: Callable[[BadFiles], None],
-    ) -> None:
-        indices = np.unique(indices)
-        _check_memory(source, indices, device)
-        room = -(-3 * source.pixels[indices] // ALIGNMENT) * ALIGNMENT
-        self._memory = torch.empty(int(room.sum()), dtype=torch.uint8, device=device)
-        self._pixels = _image_views(self._memory, indices, room, source.sizes[indices])
-        self._dali_images: dict[int, Any] = {}
-        self.offsets = np.full(len(source), -1)
-        while len(indices):
-            bad = self._decode(source, indices, device, settings)
-            if bad:
-                skip(bad)
-            indices = indices[(self.offsets[indices] < 0) & ~np.isin(indices, [*bad])]
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+    def __init__(self, source: Source, room: CacheRoom, device: torch.device) -> None:
+        self.addresses, self.on_host = np.zeros(len(source), np.int64), np.zeros(len(source), bool)
+        self.lengths: Ints = _aligned(3 * source.pixels)
+        self._sizes, self._device = source.sizes, device
+        self._chunk_of: dict[int, Tensor] = {}  # the memory in which each image is
+        self._memory = (
+            _Memory(room.device, device),
+            _Memory(room.host, torch.device("cpu"), pinned=device.type == "cuda"),
+        )
+        self.guard = StreamGuard(device)
+        """Guards all images."""
 
-    def check(self, indices: Ints) -> None:
-        """Raise InputError for an image that is not cached."""
-        missing = indices[self.offsets[indices] < 0]
-        if len(missing):
-            why = "it was skipped, or belongs to another shard; cache=None reads it"
-            raise InputError(f"image {missing[0]} of the json is not in the cache: {why}")
+    def __len__(self) -> int:
+        """Return the number of images that are stored."""
+        return len(self._chunk_of)
 
-    def tensor_list(self, indices: Ints) -> Any:
-        """Return the images as a DALI tensor list, without a copy. Raises InputError for one that is not cached."""
-        self.check(indices)
-        on_gpu = self._memory.device.type == "cuda"
-        make: Callable[..., Any] = tensors.TensorListGPU if on_gpu else tensors.TensorListCPU
-        return make([self._dali_image(index) for index in indices.tolist()], "HWC", contiguous=False)
+    def missing(self, indices: Ints) -> Ints:
+        """Return the positions in `indices` of images that are not stored."""
+        return np.flatnonzero(self.addresses[indices] == 0)
 
-    def memory(self) -> torch.Tensor:
-        """Return the bytes of all images, for use on the current stream."""
-        if self._memory.device.type == "cuda":
-            self._memory.record_stream(torch.cuda.current_stream(self._memory.device.index))
-        return self._memory
+    def storable(self, indices: Ints) -> list[int]:
+        """Return the positions in `indices` of images that are not stored and for which there is room."""
+        room = max(memory.room for memory in self._memory)
+        found: list[int] = np.flatnonzero((self.addresses[indices] == 0) & (self.lengths[indices] <= room)).tolist()
+        return found
+
+    def store(self, images: dict[int, Tensor]) -> None:
+        """Store images by index, (H, W, 3) or their bytes, that are used on the current stream, while there is room."""
+        for index, image in images.items():
+            length = int(self.lengths[index])
+            if memory := next((memory for memory in self._memory if memory.room >= length), None):
+                place, self._chunk_of[index] = memory.take(length)
+                place[: image.numel()].copy_(image.view(-1), non_blocking=True)
+                self.addresses[index], self.on_host[index] = place.data_ptr(), place.device != self._device
+        if images:
+            self.guard = StreamGuard(self._device)
+
+    def image(self, index: int) -> Tensor:
+        """Return a stored image, (H, W, 3) on the device."""
+        height, width = self._sizes[index].tolist()
+        chunk = self._chunk_of[index]
+        content = chunk[int(self.addresses[index]) - chunk.data_ptr() :][: 3 * height * width]
+        return content.to(self._device, non_blocking=True).view(height, width, 3)
+
+    def keep_for_current_stream(self) -> None:
+        """Let the current stream wait until all images are stored, and keep their memory until it is done with them."""
+        self.guard.wait()
+        if self._device.type == "cuda":
+            for chunk in self._memory[0].chunks:
+                chunk.record_stream(torch.cuda.current_stream(self._device.index))
 
     def free(self) -> None:
         """Give the memory back. The cache cannot be used afterwards."""
-        self._memory = self._memory.new_empty(0)
-        self._pixels.clear()
-        self._dali_images.clear()
-
-    def _dali_image(self, index: int) -> Any:
-        if index not in self._dali_images:
-            pixels = self._pixels[index]
-            self._dali_images[index] = (
-                tensors.TensorGPU(pixels, "HWC", pixels.device.index)
-                if pixels.device.type == "cuda"
-                else tensors.TensorCPU(pixels.numpy(), "HWC")
-            )
-        return self._dali_images[index]
-
-    def _decode(self, source: Source, indices: Ints, device: torch.device, settings: Settings) -> BadFiles:
-        """Decode and store images; stop at the first bad batch and return what is wrong with it."""
-        workers = decoding_workers(source, DECODE_BATCH, device, settings)
-        try:
-            return self._decode_with(deque(workers * settings.depth), source, indices)
-        finally:
-            for worker in workers:
-                worker.close()
-
-    def _decode_with(self, workers: deque[PipelineWorker], source: Source, indices: Ints) -> BadFiles:
-        waiting = deque(np.split(indices, range(DECODE_BATCH, len(indices), DECODE_BATCH)))
-        in_flight: deque[tuple[Ints, PipelineWorker]] = deque()
-        while waiting or in_flight:
-            if waiting and len(in_flight) < len(workers):
-                try:
-                    encoded = inputs(source, waiting[0])
-                except OSError as error:
-                    return unreadable_files(error, source, waiting[0])
-                workers[0].start(encoded)
-                in_flight.append((waiting.popleft(), workers[0]))
-                workers.rotate(-1)
-            elif bad := self._store_next(source, in_flight):
-                return bad
-        return {}
-
-    def _store_next(self, source: Source, in_flight: deque[tuple[Ints, PipelineWorker]]) -> BadFiles:
-        """Wait for the batch that was started first, and store its images."""
-        indices, worker = in_flight[0]
-        try:
-            (images,) = worker.finish()
-        except DALI_ERRORS as error:
-            return files_behind(error, source, np.concatenate([each for each, _ in in_flight]), worker.device)
-        in_flight.popleft()
-        for at, index in enumerate(indices.tolist()):
-            self.offsets[index] = self._pixels[index].copy_(from_dlpack(images[at])).storage_offset()
-        return {}
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self._chunk_of.clear()
+        for memory in self._memory:
+            memory.free()
 
 
-def decoding_workers(source: Source, batch_size: int, device: torch.device, settings: Settings) -> list[PipelineWorker]:
-    """Return pipelines that only decode, fed with `inputs`."""
-
-    def graph() -> list[Node]:
-        return [decoded(source, device.type, settings.hw_decoder_load)]
-
-    threads, depth = settings.threads, settings.depth
-    return [PipelineWorker(graph, batch_size, threads, device, depth) for _ in range(settings.pipelines)]
+def make_cache(source: Source, images: Ints, sizes: CacheSizes | None, device: torch.device) -> ImageCache:
+    """Return a cache of these sizes for images of the source. Raises InputError for more memory than is free."""
+    needed = int(_aligned(3 * source.pixels[images]).sum())
+    return ImageCache(source, room_for(sizes, device, needed), device)
 
 
-def _image_views(memory: torch.Tensor, indices: Ints, room: Ints, sizes: Ints) -> dict[int, torch.Tensor]:
-    """Return by index the (H, W, 3) image at the start of each of consecutive pieces of `room` (n,) bytes."""
-    pieces = zip(indices.tolist(), memory.split_with_sizes(room.tolist()), sizes.tolist(), strict=True)
-    return {index: piece[: h * w * 3].view(h, w, 3) for index, piece, (h, w) in pieces}
+def _aligned(lengths: Ints) -> Ints:
+    """Round bytes up to a multiple of `ALIGNMENT`."""
+    return -(-lengths // ALIGNMENT) * ALIGNMENT
 
 
-def _check_memory(source: Source, indices: Ints, device: torch.device) -> None:
-    needed, free = 3 * int(source.pixels[indices].sum()), _free_memory(device)
-    if needed > free:
-        raise InputError(
-            f"cache='device' needs {needed / 1e9:.1f} GB for {len(indices)} decoded images, {device} has "
-            f"{free / 1e9:.1f} GB left; leave cache out, or make the images smaller"
-        )
+class _Memory:
+    """At most `left` bytes on a device. On a GPU they are allocated at once, for they may be gone later."""
+
+    def __init__(self, left: int, device: torch.device, *, pinned: bool = False) -> None:
+        self._left, self._device, self._pinned = left, device, pinned
+        self.chunks: list[Tensor] = []
+        self._rest = torch.empty(0, dtype=torch.uint8)  # of the last chunk
+        self._unpin = finalize(self, _unpin, self.chunks) if pinned else None
+        if left and device.type == "cuda":
+            self._allocate()
+
+    @property
+    def room(self) -> int:
+        """Return the largest number of bytes that `take` has."""
+        return max(len(self._rest), min(self._left, CHUNK))
+
+    def take(self, length: int) -> tuple[Tensor, Tensor]:
+        """Return the next bytes, at most `room`, and the chunk in which they are."""
+        if length > len(self._rest):
+            self._allocate()
+        taken, self._rest = self._rest[:length], self._rest[length:]
+        return taken, self.chunks[-1]
+
+    def free(self) -> None:
+        """Give the memory back."""
+        if self._unpin:
+            self._unpin()
+        self.chunks.clear()
+        self._left, self._rest = 0, torch.empty(0, dtype=torch.uint8)
+
+    def _allocate(self) -> None:
+        size = self._left if self._device.type == "cuda" else min(self._left, CHUNK)
+        make: Callable[..., Tensor] = _pinned if self._pinned else torch.empty
+        self._rest = make(size, dtype=torch.uint8, device=self._device)
+        self.chunks.append(self._rest)
+        self._left -= size
 
 
-def _free_memory(device: torch.device) -> int:
-    """Return the free bytes, with those that torch holds in reserve, for example from a closed loader."""
-    if device.type == "cuda":
-        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + reserve
-    return available_memory()
+def _pinned(size: int, **_: object) -> Tensor:
+    """Return bytes of main memory that a GPU reads by itself.
+
+    torch's own pinned memory has sizes that are powers of two, and stays pinned when it is freed.
+    """
+    memory = torch.frombuffer(mmap(-1, size), dtype=torch.uint8)
+    torch.cuda.check_error(_cudart().cudaHostRegister(memory.data_ptr(), size, 0))
+    return memory
+
+
+def _unpin(chunks: list[Tensor]) -> None:
+    for chunk in chunks:
+        _cudart().cudaHostUnregister(chunk.data_ptr())
+    chunks.clear()
+
+
+def _cudart() -> Any:
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]

@@ -2,96 +2,159 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from nvidia.dali import fn, types
+from nvidia.dali import fn, tensors, types
 from torch import Tensor
 
 from detaug.boxes.views import Ints, start_offsets
+from detaug.gpu.fused_kernel import in_copied
+from detaug.gpu.host_copies import Copies, HostCopier
 from detaug.loading import decoding
 from detaug.loading.image_cache import ImageCache
-from detaug.ops.dali_internals import to_torch
-from detaug.ops.op import Node
-from detaug.sources.source import Source
+from detaug.ops.dali_internals import apply_where, to_torch
+from detaug.ops.op import Node, Nodes
+from detaug.sources.source import Source, Upcoming
 
 
-class ImageFeed(Protocol):
-    """Gives a pipeline its images, and a kernel the memory that they are in."""
+class Found(NamedTuple):
+    """Where the images of a group are."""
 
-    decodes: bool
-    """Whether a pipeline must decode the images."""
-
-    def node(self, window: Node | None = None) -> Node:
-        """Return the DALI node of the (H, W, 3) uint8 RGB images. `window`: see `decoding.decoded`, if it decodes."""
-        ...
-
-    def inputs(self, indices: Ints) -> dict[str, Any]:
-        """Return the inputs of the nodes for these images, by name."""
-        ...
-
-    def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
-        """Return the bytes in which the images are, on the device."""
-        ...
-
-    def offsets(self, indices: Ints) -> Ints:
-        """Return the byte at which each image starts in `memory`."""
-        ...
-
-    def free(self) -> None:
-        """Give back memory that is held for images."""
-        ...
+    missing: Ints
+    """Positions in the group of images that must be decoded."""
+    on_host: Ints
+    """Positions of images that must be copied to the GPU."""
+    starts: Ints
+    """(N,) where the fused kernel finds each image, see `triton_kernel.TILE`."""
 
 
-class FileFeed:
-    """Images that the pipeline decodes."""
+class ImageFeed:
+    """Images that a pipeline decodes, or that are in the cache, if there is one. It keeps those that are decoded."""
 
-    decodes = True
-
-    def __init__(self, source: Source, device: torch.device, hw_decoder_load: float) -> None:
+    def __init__(self, source: Source, device: torch.device, hw_decoder_load: float, cache: ImageCache | None) -> None:
         self._source, self._device, self._hw_decoder_load = source, device, hw_decoder_load
+        self.cache, self._copier = cache, HostCopier(device)
+        self._nothing = torch.empty(0, dtype=torch.uint8, device=device)
 
-    def node(self, window: Node | None = None) -> Node:
-        return decoding.decoded(self._source, self._device.type, self._hw_decoder_load, window)
+    def missing(self, indices: Ints) -> Ints:
+        """Return the positions in `indices` of images that must be decoded."""
+        return np.arange(len(indices)) if self.cache is None else self.cache.missing(indices)
 
-    def inputs(self, indices: Ints) -> dict[str, Any]:
-        return decoding.inputs(self._source, indices)
-
-    def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
-        length = 3 * int(self._source.pixels[indices].sum())
-        return to_torch(outputs[0].as_reshaped_tensor([length]), self._device)
-
-    def offsets(self, indices: Ints) -> Ints:
-        return start_offsets(3 * self._source.pixels[indices])
+    def without_cached(self, upcoming: Iterator[Upcoming]) -> Iterator[Upcoming]:
+        """Leave out the images that are in the cache when their epoch is asked for."""
+        for each in upcoming:
+            yield each if self.cache is None else each.part(~each.mine | (self.cache.addresses[each.indices] == 0))
 
     def free(self) -> None:
-        """Do nothing: they hold no memory."""
+        """Give back the memory of the cache."""
+        if self.cache is not None:
+            self.cache.free()
 
-
-class CacheFeed:
-    """Images of the cache, which were checked when they were decoded."""
-
-    decodes = False
-
-    def __init__(self, cache: ImageCache, device: torch.device) -> None:
-        self._cache, self._device = cache, device
+    # ------------------------------------------------------------------------------- for the graph of a recipe
 
     def node(self, window: Node | None = None) -> Node:
+        """Return the DALI node of the (H, W, 3) uint8 RGB images. `window`: see `decoding.decoded`, without a cache."""
+        if self.cache is None:
+            return self.decoded_node(window)
+        encoded = decoding.input_nodes(self._source)
+        return apply_where(fn.external_source(name="missing"), self._cached_node(), encoded, self._decode_node)
+
+    def inputs(self, indices: Ints) -> dict[str, Any]:
+        """Return the inputs of `node` for these images, by name."""
+        missing = self.missing(indices)
+        encoded = decoding.inputs(self._source, indices, missing)
+        if self.cache is None:
+            return encoded
+        flags = np.zeros(len(indices), np.int32)
+        flags[missing] = 1
+        return {**encoded, "missing": flags, "image": self._cached_images(indices)}
+
+    def keep(self, indices: Ints, images: Any) -> None:
+        """Store what `node` returned for these images, a DALI tensor list, in the cache."""
+        if self.cache is not None:
+            positions = self.cache.storable(indices)
+            self.cache.store({int(indices[at]): to_torch(images[at], self._device) for at in positions})
+
+    def _cached_node(self) -> Node:
         """Return the cached images: shared on the CPU, copied on a GPU, where DALI shares contiguous batches only."""
         on_cpu = self._device.type == "cpu"
         device = "cpu" if on_cpu else "gpu"
         return fn.external_source(name="image", device=device, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)
 
-    def inputs(self, indices: Ints) -> dict[str, Any]:
-        return {"image": self._cache.tensor_list(indices)}
+    def _decode_node(self, _: Node, encoded: Nodes) -> Node:
+        return decoding.decode(encoded, self._device.type, self._hw_decoder_load)
 
-    def memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
-        return self._cache.memory()
+    def _cached_images(self, indices: Ints) -> Any:
+        """Return the images of the cache as a DALI tensor list, and a pixel in the place of each missing one."""
+        assert self.cache is not None
+        self.cache.keep_for_current_stream()
+        pixel = torch.zeros((1, 1, 3), dtype=torch.uint8, device=self._device)
+        stored = self.cache.addresses[indices] != 0
+        images = [
+            self.cache.image(index) if there else pixel
+            for index, there in zip(indices.tolist(), stored.tolist(), strict=True)
+        ]
+        on_cpu = self._device.type == "cpu"
+        make: Callable[..., Any] = tensors.TensorListCPU if on_cpu else tensors.TensorListGPU
+        return make([_dali_tensor(each) for each in images], "HWC", contiguous=False)
 
-    def offsets(self, indices: Ints) -> Ints:
-        self._cache.check(indices)
-        return np.asarray(self._cache.offsets[indices])
+    # ------------------------------------------------------------------------------- for the fused kernel
 
-    def free(self) -> None:
-        self._cache.free()
+    def decoded_node(self, window: Node | None = None) -> Node:
+        """Return the DALI node of images that are decoded."""
+        return decoding.decoded(self._source, self._device.type, self._hw_decoder_load, window)
+
+    def decoder_inputs(self, indices: Ints) -> dict[str, Any]:
+        """Return the inputs of `decoded_node` for these images, by name; none without an image."""
+        return decoding.inputs(self._source, indices) if len(indices) else {}
+
+    def find(self, indices: Ints) -> Found:
+        """Find images, for a kernel that gets `decoded_memory` and `copies`."""
+        missing = self.missing(indices)
+        if self.cache is None:
+            return Found(missing, missing[:0], self._decoded_offsets(indices))
+        starts, on_host = self.cache.addresses[indices], np.flatnonzero(self.cache.on_host[indices])
+        starts[missing] = self._decoded_offsets(indices[missing])
+        starts[on_host] = in_copied(start_offsets(self.cache.lengths[indices[on_host]]))
+        return Found(missing, on_host, starts)
+
+    def decoded_memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
+        """Return the bytes of the images that were decoded, one behind the other."""
+        if not len(indices):
+            return self._nothing
+        length = 3 * int(self._source.pixels[indices].sum())
+        return to_torch(outputs[0].as_reshaped_tensor([length]), self._device)
+
+    def copies(self, indices: Ints) -> Copies | None:
+        """Begin to copy these images to the GPU."""
+        if self.cache is None or not len(indices):
+            return None
+        lengths = self.cache.lengths[indices]
+        return self._copier.copy(self.cache.addresses[indices], lengths, self.cache.guard)
+
+    def copied_memory(self, copies: Copies | None) -> Tensor:
+        """Return the bytes of `copies`, and wait until the cache holds what it should, both on the current stream."""
+        if self.cache is not None:
+            self.cache.keep_for_current_stream()
+        if copies is None:
+            return self._nothing
+        copies.guard.wait(copies.memory)
+        return copies.memory
+
+    def keep_decoded(self, indices: Ints, memory: Tensor) -> None:
+        """Store images of `decoded_memory` in the cache."""
+        if self.cache is None:
+            return
+        starts, lengths = self._decoded_offsets(indices).tolist(), (3 * self._source.pixels[indices]).tolist()
+        self.cache.store({int(indices[at]): memory[starts[at] :][: lengths[at]] for at in self.cache.storable(indices)})
+
+    def _decoded_offsets(self, indices: Ints) -> Ints:
+        return start_offsets(3 * self._source.pixels[indices])
+
+
+def _dali_tensor(image: Tensor) -> Any:
+    on_cpu = image.device.type == "cpu"
+    return tensors.TensorCPU(image.numpy(), "HWC") if on_cpu else tensors.TensorGPU(image, "HWC", image.device.index)

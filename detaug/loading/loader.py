@@ -20,12 +20,13 @@ from detaug.gpu.fused_kernel import kernel_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import BatchStream, Position
+from detaug.loading.cache_sizes import CacheSizes, check_cache
 from detaug.loading.devices import rank_and_world, resolve_device, resolve_shard
 from detaug.loading.engine import Engine
 from detaug.loading.epoch_iterator import EpochIterator
 from detaug.loading.epochs import EpochOrder, LastBatch
-from detaug.loading.image_cache import ImageCache
-from detaug.loading.image_feeds import CacheFeed, FileFeed
+from detaug.loading.image_cache import make_cache
+from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.loading.memory import give_memory_back
 from detaug.loading.misuse import explain_other_names
@@ -71,8 +72,10 @@ class Loader(Generic[T]):
     (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
     `aspect_ratio_grouping`: for training, put images that are wider than high and the others into different batches, so
     that less is padded.
-    `cache`: "device" decodes all images when the loader is made and keeps them in the memory of the device, 3 bytes a
-    pixel; the batches stay the same. Raises InputError if they do not fit.
+    `cache`: keep decoded images, 3 bytes a pixel, from the first epoch on: "device" in the memory of the device, "host"
+    in pinned main memory, from where a GPU gets them faster than it decodes, as many as half of the free memory holds.
+    {"device": "10GB", "host": 0.8} gives both, with bytes, or a share of what is free when the loader is made. The
+    batches stay the same; images for which there is no room are decoded in every epoch.
     `return_params`: batches have what the ops drew for them, `Batch.params`, with which `replay` makes them again.
 
     Several threads may take batches from one iterator; each batch goes to one of them.
@@ -107,13 +110,13 @@ class Loader(Generic[T]):
         last_batch: LastBatch = "fill",
         sampler: Callable[[Source], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
-        cache: Literal["device"] | None = None,
+        cache: CacheSizes | None = None,
         return_params: bool = False,
     ) -> None:
         _check_source(reader)
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a share of the images, in 0..1")
-        check("cache", cache, cache in (None, "device"), "None or 'device'")
+        check_cache(cache)
         _check_for_training(train, sampler or aspect_ratio_grouping, last_batch)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.recipe, self.cache = reader, make_recipe(ops), cache
@@ -177,6 +180,11 @@ class Loader(Generic[T]):
     def skipped(self) -> tuple[Path, ...]:
         """Return the unusable files that were skipped so far, in the order in which they were found."""
         return self._skipped.paths
+
+    @property
+    def cached_images(self) -> int:
+        """Return the number of images that the cache holds now: 0 without a cache, and after `close`."""
+        return self._stream.cached_images if self._stream else 0
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, on this shard."""
@@ -296,14 +304,16 @@ class Loader(Generic[T]):
         return self._stream
 
     def _open_stream(self) -> BatchStream:
-        """Make the pipelines, and fill the cache."""
+        """Make the pipelines, and the cache."""
         self._process = os.getpid()
         stream = self._make_stream(cached=self.cache is not None)
         stream.open()
         return stream
 
     def _make_stream(self, *, cached: bool) -> BatchStream:
-        feed = self._cache_feed() if cached else self._file_feed()
+        images = np.setdiff1d(self._order.images_of_shard(), self.reader.missing)
+        cache = make_cache(self.reader, images, self.cache, self.device) if cached else None
+        feed = ImageFeed(self.reader, self.device, self.settings.hw_decoder_load, cache)
         renderer = choose_renderer(self.recipe, self._kernel, feed, self.device)
         planner = Planner(
             reader=self.reader,
@@ -317,16 +327,6 @@ class Loader(Generic[T]):
             return_params=self.return_params,
         )
         return BatchStream(planner, Engine(renderer, self.reader, self.settings, self.batch_size, self.device))
-
-    def _cache_feed(self) -> CacheFeed:
-        """Decode all images that this shard can meet."""
-        indices = np.setdiff1d(self._order.images_of_shard(), self.reader.missing)
-        self._skipped.forget_cache()
-        cache = ImageCache(self.reader, indices, self.device, self.settings, self._skipped.add_for_good)
-        return CacheFeed(cache, self.device)
-
-    def _file_feed(self) -> FileFeed:
-        return FileFeed(self.reader, self.device, self.settings.hw_decoder_load)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -107,17 +107,3 @@ def _end_in_thread(pipeline: Pipeline, process: int) -> None:
         Thread(target=_end, args=(pipeline, process)).start()
     else:
         _end(pipeline, process)
-
-
-class NoPipeline:
-    """A worker that does nothing, for a renderer that reads cached images directly."""
-
-    def start(self, inputs: dict[str, Any]) -> None: ...
-
-    def finish(self) -> list[Any]:
-        return []
-
-    def close(self) -> None: ...
-
-
-Worker = PipelineWorker | NoPipeline

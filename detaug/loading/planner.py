@@ -53,8 +53,8 @@ class Planner:
         The next block is planned op by op while the jobs of this one are taken: planned in one go it would take longer
         than the device needs for the batches in flight, and the device would wait.
         """
-        if self.renderer.feed.decodes:
-            self.reader.prefetch(self.order.upcoming(epoch, step, self.skipped.mask()))
+        upcoming = self.order.upcoming(epoch, step, self.skipped.mask())
+        self.reader.prefetch(self.renderer.feed.without_cached(upcoming))
         ready: deque[Job] = deque()
         for jobs in self._blocks(epoch, step):
             ready.extend(jobs)

@@ -6,7 +6,6 @@ kernels of the ops, so `GraphRenderer` serves both devices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -18,8 +17,9 @@ from torch import Tensor
 
 from detaug.boxes.views import Ints
 from detaug.gpu.fused_kernel import FusedKernel
+from detaug.gpu.host_copies import Copies
 from detaug.gpu.streams import StreamGuard
-from detaug.loading.image_feeds import ImageFeed
+from detaug.loading.image_feeds import Found, ImageFeed
 from detaug.loading.plans import GroupPlan
 from detaug.ops.dali_internals import to_torch
 from detaug.ops.normalize import Normalize
@@ -35,8 +35,13 @@ class Job(Protocol):
         """Return the group of batches."""
         ...
 
-    def inputs(self) -> dict[str, Any]:
-        """Return the inputs of the pipeline, by name."""
+    @property
+    def decoded(self) -> Ints:
+        """Return the images that the pipeline decodes, as positions in the source."""
+        ...
+
+    def start(self) -> dict[str, Any]:
+        """Return the inputs of the pipeline, by name; none if it has nothing to do."""
         ...
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
@@ -48,7 +53,6 @@ class Renderer(Protocol):
     """Makes jobs of groups. `feed` is where the images come from."""
 
     feed: ImageFeed
-    needs_pipeline: bool
 
     def graph(self) -> list[Node]:
         """Return the outputs of the pipeline; call it inside one."""
@@ -75,21 +79,20 @@ def choose_renderer(recipe: Recipe, kernel: FusedKernel | None, feed: ImageFeed,
 class GraphRenderer:
     """Runs the recipe inside the pipeline, with DALI's operators and the CPU kernels."""
 
-    needs_pipeline = True
-
     def __init__(self, recipe: Recipe, feed: ImageFeed, device: torch.device) -> None:
         has_output = "output" in recipe.stages
         self.recipe = recipe if has_output else make_recipe([*recipe.ops, Normalize(dtype="uint8")])
         self.feed, self.device = feed, device
-        self._region = self.recipe.region_input if device.type == "cpu" and feed.decodes else None
+        self._region = self.recipe.region_input if device.type == "cpu" and feed.cache is None else None
 
     def graph(self) -> list[Node]:
         canvas = None if self.recipe.uniform else fn.external_source(name="canvas")
         window = fn.external_source(name="window") if self._region else None
-        return [self.recipe.dali_graph(self.feed.node(window), canvas)]
+        image = self.feed.node(window)
+        return [self.recipe.dali_graph(image, canvas), *([image] if self.feed.cache is not None else [])]
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
-        """Return the recipe's inputs. On the CPU, where it takes less time, only what is shown is decoded."""
+        """Return the recipe's inputs. On the CPU, without a cache, only what is shown is decoded, which is faster."""
         if self._region is None:
             return plan.inputs
         window, region = _decoded_window(plan.inputs[self._region], sizes)
@@ -115,12 +118,16 @@ def _decoded_window(region: NDArray[Any], sizes: Ints) -> tuple[NDArray[Any], ND
     return np.stack([start, end - start], axis=1).astype(np.int32), moved
 
 
-@dataclass(frozen=True, eq=False)
 class _GraphJob:
-    renderer: GraphRenderer
-    group: GroupPlan
+    def __init__(self, renderer: GraphRenderer, group: GroupPlan) -> None:
+        self.renderer, self.group = renderer, group
 
-    def inputs(self) -> dict[str, Any]:
+    @property
+    def decoded(self) -> Ints:
+        indices = self.group.indices
+        return np.asarray(indices[self.renderer.feed.missing(indices)])
+
+    def start(self) -> dict[str, Any]:
         return {**self.renderer.feed.inputs(self.group.indices), **self.group.inputs, **self._canvas()}
 
     def _canvas(self) -> Arrays:
@@ -130,20 +137,22 @@ class _GraphJob:
         return {"canvas": np.full((len(self.group.indices), 2), self.group.batches[0].plan.canvas, np.float32)}
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
-        images = to_torch(outputs[0].as_tensor(), self.renderer.device)
+        rendered, *decoded = outputs
+        if decoded:
+            self.renderer.feed.keep(self.group.indices, decoded[0])
+        images = to_torch(rendered.as_tensor(), self.renderer.device)
         images = images.permute(0, 3, 1, 2) if self.renderer.recipe.channels_last else images
         return [images[batch.images].data for batch in self.group.batches]  # `data`: see `batch_targets._split`
 
 
 class KernelRenderer:
-    """Renders decoded images with the fused kernel, after the pipeline or, from the cache, without one."""
+    """Renders images with the fused kernel, after the pipeline that decodes those that are not in the cache."""
 
     def __init__(self, kernel: FusedKernel, feed: ImageFeed, device: torch.device) -> None:
         self.kernel, self.feed, self.device = kernel, feed, device
-        self.needs_pipeline = feed.decodes
 
     def graph(self) -> list[Node]:
-        return [self.feed.node()]
+        return [self.feed.decoded_node()]
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
         return {"tiles": self.kernel.tile_parameters(plan.views.slot, sizes, plan.inputs)}
@@ -152,35 +161,41 @@ class KernelRenderer:
         """Copy the parameters of all groups to the device at once: a copy costs more than its bytes."""
         if not groups:
             return []
-        offsets = [self.feed.offsets(group.indices) for group in groups]
-        parameters = self.kernel.to_device([group.inputs["tiles"] for group in groups], offsets)
+        found = [self.feed.find(group.indices) for group in groups]
+        parameters = self.kernel.to_device([group.inputs["tiles"] for group in groups], [each.starts for each in found])
         guard = StreamGuard(self.device)
-        return [_KernelJob(self, group, tiles, guard) for group, tiles in zip(groups, parameters, strict=True)]
+        return [_KernelJob(self, *each, guard) for each in zip(groups, found, parameters, strict=True)]
 
     def on_current_stream(self, images: Tensor, guard: StreamGuard) -> Tensor:
         guard.wait(images)
         return images
 
 
-@dataclass(frozen=True, eq=False)
 class _KernelJob:
-    renderer: KernelRenderer
-    group: GroupPlan
-    tiles: Tensor
-    """The kernel's parameters of all images, on the device."""
-    guard: StreamGuard
-    """Guards `tiles`."""
+    """`tiles`: the kernel's parameters of all images, on the device; `guard` guards them."""
 
-    def inputs(self) -> dict[str, Any]:
-        return self.renderer.feed.inputs(self.group.indices) if self.renderer.needs_pipeline else {}
+    def __init__(
+        self, renderer: KernelRenderer, group: GroupPlan, found: Found, tiles: Tensor, guard: StreamGuard
+    ) -> None:
+        self.renderer, self.group, self._tiles, self._guard = renderer, group, tiles, guard
+        self.decoded: Ints = group.indices[found.missing]
+        self._on_host: Ints = group.indices[found.on_host]
+        self._copies: Copies | None = None
+
+    def start(self) -> dict[str, Any]:
+        self._copies = self.renderer.feed.copies(self._on_host)
+        return self.renderer.feed.decoder_inputs(self.decoded)
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
         """Render consecutive batches of one size at once."""
-        self.guard.wait(self.tiles)
-        memory = self.renderer.feed.memory(self.group.indices, outputs)
+        self._guard.wait(self._tiles)
+        decoded = self.renderer.feed.decoded_memory(self.decoded, outputs)
+        copied = self.renderer.feed.copied_memory(self._copies)
         images: list[Tensor] = []
         for canvas, same_size in groupby(self.group.batches, lambda batch: batch.plan.canvas):
             slices = [batch.images for batch in same_size]
-            rendered = self.renderer.kernel.render(memory, self.tiles[slices[0].start : slices[-1].stop], canvas)
+            tiles = self._tiles[slices[0].start : slices[-1].stop]
+            rendered = self.renderer.kernel.render(decoded, copied, tiles, canvas)
             images += [each.data for each in rendered.split_with_sizes([at.stop - at.start for at in slices])]
+        self.renderer.feed.keep_decoded(self.decoded, decoded)
         return images

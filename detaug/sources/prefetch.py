@@ -28,6 +28,9 @@ WINDOW_SHARE = 1 / 8
 AT_ONCE = 512
 """Pieces that are planned at once."""
 
+NEAR = 8192
+"""Images that may be passed over at once."""
+
 MOST_ORDERS = 4
 """Orders that are known at once: those of a few loaders that read in turn."""
 
@@ -92,11 +95,14 @@ class Order:
         return bool(self.epochs)
 
     def go_behind(self, indices: Ints) -> bool:
-        """Go on behind these images of this process. Returns False if they are not among the next."""
+        """Go on behind these images of this process. Returns False if they are not among the next.
+
+        Images between them may have been passed over: a loader does not read those that it has decoded and kept.
+        """
         if not self.epochs:
             return False
-        near = self.epochs[0].part(slice(64 * len(indices) + AT_ONCE))
-        own = np.flatnonzero(near.mine)
+        near = self.epochs[0].part(slice(64 * len(indices) + NEAR))
+        own = np.flatnonzero(near.mine & np.isin(near.indices, indices))
         ends = np.flatnonzero(near.indices[own] == indices[-1]) + 1
         end = next((end for end in ends if np.array_equal(near.indices[own[:end]][-len(indices) :], indices)), None)
         if end is None:

@@ -1,0 +1,203 @@
+"""Does loading slow training down? Train on the loader and on fixed batches, interleaved: images a second.
+
+    python benchmarks/training_rates.py [FILE.json IMAGES] [--models ssd300 detr] [--turns 5] [--compile]
+
+Each detector trains in bfloat16 from random weights, on batches that stay on the device and on those of the loader. The
+waiting is the time in `next`. "detr" is a ResNet-50 with a transformer of 6 + 6 layers and 100 queries; its loss takes
+the boxes in their order, since matching them on the CPU would wait for the GPU. Prints medians of the turns, in
+brackets their range, and the memory that was in use on the device at most, of all programs. With --compile the backbone
+is compiled. Under torchrun each process trains on a GPU of its own, and the first one prints its numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+from compare_versions import write_data
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torchvision.models import detection, resnet50
+
+import detaug as da
+
+Batches = Iterator[tuple[Tensor, list[dict[str, Tensor]]]]
+
+
+SIDE = 640
+"""Of the images of "detr"."""
+
+
+class Detr(nn.Module):
+    """A detector with a transformer, as large as DETR."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(*[*resnet50().children()][:-2], nn.Conv2d(2048, 256, 1))
+        self.transformer = nn.Transformer(256, 8, 6, 6, 2048, batch_first=True)
+        self.positions, self.queries = nn.Parameter(torch.rand(400, 256)), nn.Parameter(torch.rand(100, 256))
+        self.labels, self.boxes = nn.Linear(256, classes), nn.Linear(256, 4)
+
+    def forward(self, images: Tensor, targets: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        found = self.backbone(images).flatten(2).transpose(1, 2)
+        queries = self.queries.expand(len(images), -1, -1)
+        found = self.transformer(found + self.positions[: found.shape[1]], queries)
+        labels, boxes = self.labels(found).transpose(1, 2), self.boxes(found).sigmoid()
+        wanted = torch.zeros(len(images), 100, dtype=torch.int64, device=images.device)
+        for at, target in enumerate(targets):
+            wanted[at, : len(target["labels"])] = target["labels"][:100]
+        placed = [
+            (boxes[at, : len(each["boxes"])] * 640 - each["boxes"]).abs().sum() for at, each in enumerate(targets)
+        ]
+        return {"labels": nn.functional.cross_entropy(labels, wanted), "boxes": torch.stack(placed).mean() / 640}
+
+
+class Setup(NamedTuple):
+    """A detector, and what it is trained on."""
+
+    make: Callable[[], nn.Module]
+    recipe: Callable[[], list[da.Op]]
+    batch_size: int
+
+
+CLASSES = 21
+NO_WEIGHTS: dict[str, Any] = {"weights": None, "weights_backbone": None, "num_classes": CLASSES}
+
+
+def detr_recipe() -> list[da.Op]:
+    before = [da.RandomHorizontalFlip(), da.RandomIoUCrop(), da.Resize((SIDE, SIDE))]
+    return [*before, da.RandomPhotometricDistort(), da.Normalize()]
+
+
+SETUPS = {
+    "ssd300": Setup(lambda: detection.ssd300_vgg16(**NO_WEIGHTS), da.presets.ssd300, 32),
+    "ssdlite": Setup(lambda: detection.ssdlite320_mobilenet_v3_large(**NO_WEIGHTS), da.presets.ssd300, 64),
+    "retinanet": Setup(lambda: detection.retinanet_resnet50_fpn(**NO_WEIGHTS), da.presets.retinanet, 8),
+    "fcos": Setup(lambda: detection.fcos_resnet50_fpn(**NO_WEIGHTS), da.presets.retinanet, 8),
+    "detr": Setup(lambda: Detr(CLASSES), detr_recipe, 16),
+}
+
+
+class Trained(NamedTuple):
+    """Images a second; the share of the time in which the loop waited for a batch; CPU seconds for 1,000 images."""
+
+    rate: float
+    waiting: float
+    cpu: float
+
+
+class Trainer:
+    """Trains one detector."""
+
+    def __init__(self, setup: Setup, device: torch.device, compiled: bool) -> None:
+        torch.manual_seed(0)
+        self._device = device
+        model = setup.make().to(device).train()
+        if compiled:
+            model.backbone = torch.compile(model.backbone)  # type: ignore[assignment, arg-type]
+        self._optimizer = torch.optim.SGD(model.parameters(), 1e-4, momentum=0.9)
+        self._model = DistributedDataParallel(model) if torch.distributed.is_initialized() else model
+
+    def step(self, images: Tensor, targets: list[dict[str, Tensor]]) -> None:
+        with torch.autocast(self._device.type, torch.bfloat16):
+            inputs = images if isinstance(getattr(self._model, "module", self._model), Detr) else list(images)
+            losses = self._model(inputs, targets)
+        self._optimizer.zero_grad(set_to_none=True)
+        sum(losses.values()).backward()
+        self._optimizer.step()
+
+    def train(self, batches: Batches, steps: int) -> Trained:
+        """Train for some steps, after two that do not count."""
+        for images, targets in islice(batches, 2):
+            self.step(images, targets)
+        self._wait()
+        start, cpu, waited, count = time.perf_counter(), time.process_time(), 0.0, 0
+        for _ in range(steps):
+            before = time.perf_counter()
+            images, targets = next(batches)
+            waited += time.perf_counter() - before
+            self.step(images, targets)
+            count += len(images)
+        self._wait()
+        took = time.perf_counter() - start
+        return Trained(count / took, waited / took, (time.process_time() - cpu) / count * 1000)
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+
+def loaded(loader: da.Loader) -> Batches:
+    """Yield the loader's batches, epoch after epoch."""
+    while True:
+        for batch in loader:
+            yield batch.images, batch.targets()
+
+
+def compare(name: str, reader: da.CocoReader, options: argparse.Namespace) -> None:
+    """Train one detector on both kinds of batches in turns, and print a line for each."""
+    setup, device = SETUPS[name], torch.device(options.device)
+    loader = da.Loader(reader, setup.recipe(), options.batch_size or setup.batch_size, device=device)
+    trainer, batches = Trainer(setup, device, options.compile), loaded(loader)
+    fixed = cycle([(images.clone(), targets) for images, targets in islice(batches, options.fixed)])
+    sources = {"fixed batches": fixed, "loader": batches}
+    found: dict[str, list[Trained]] = {each: [] for each in sources}
+    for each in sources:
+        trainer.train(sources[each], 3)
+    for turn in range(options.turns):
+        for each in list(sources)[:: 1 if turn % 2 == 0 else -1]:
+            found[each].append(trainer.train(sources[each], options.steps))
+    if int(os.environ.get("RANK") or 0) == 0:
+        print_lines(name, found)
+    loader.close()
+
+
+def print_lines(name: str, found: dict[str, list[Trained]]) -> None:
+    for each, turns in found.items():
+        rates = [turn.rate for turn in turns]
+        ratios = [turn.rate / other.rate for turn, other in zip(turns, found["fixed batches"], strict=True)]
+        print(f"{name}, {each}: {text(rates, '.1f')} images/s, {text(ratios, '.3f')} of fixed batches", end="")
+        print(f", waits {text([turn.waiting for turn in turns], '.1%')}", end="")
+        print(f", {text([turn.cpu for turn in turns], '.2f')} CPU s for 1,000", flush=True)
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        print(f"{name}: {(total - free) / 1e9:.1f} GB in use on the device")
+
+
+def text(values: list[float], form: str) -> str:
+    return f"{median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="*", metavar="FILE.json IMAGES")
+    parser.add_argument("--models", nargs="+", default=list(SETUPS), choices=list(SETUPS))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--batch-size", type=int, help="of all detectors, in the place of their own")
+    parser.add_argument("--steps", type=int, default=40, help="of each turn")
+    parser.add_argument("--fixed", type=int, default=24, help="fixed batches")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--compile", action="store_true")
+    options = parser.parse_args()
+    if "RANK" in os.environ:
+        options.device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(options.device)
+        torch.distributed.init_process_group("nccl")
+    with TemporaryDirectory() as folder:
+        if not options.data:
+            write_data(Path(folder), 2000)
+        annotations, images = options.data or (f"{folder}/train.json", folder)
+        for name in options.models:
+            compare(name, da.CocoReader(images, annotations), options)
+
+
+if __name__ == "__main__":
+    main()
