@@ -154,10 +154,10 @@ def test_many_objects_are_listed(
 
 @pytest.mark.slow
 def test_the_loader_reads_ahead(remote: Callable[..., da.CocoReader], s3: FaultyProxy) -> None:
-    """All images are downloaded in the order of the epoch while nobody takes a batch."""
+    """All images are downloaded while nobody has begun an epoch."""
     reader = remote()
     before = len(s3.objects_read())
-    batches = iter(loader(reader, pipelines=1))
+    batches = loader(reader, pipelines=1)
     until(lambda: len(s3.objects_read()) - before >= 21)
     first = s3.objects_read()[before:]
     order = [f"{int(i) - 10:02}.png" for batch in batches for i in batch.image_id]
@@ -532,7 +532,11 @@ import detaug as da
 reader = da.CocoReader(sys.argv[1], sys.argv[1] + "/annotations.json", cache_folder=sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
-Thread(target=lambda: next(iter(da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu"))), daemon=True).start()
+def read():
+    loader = da.Loader(reader, [da.Resize((9, 9))], 4, device="cpu")
+    print("made", flush=True)
+    next(iter(loader))
+Thread(target=read, daemon=True).start()
 sys.stdin.readline()
 """
 
@@ -551,6 +555,7 @@ def test_a_process_ends_while_a_server_does_not_answer(
     assert process.stdin
     process.stdin.write("go\n")
     process.stdin.flush()
+    assert process.stdout.readline() == "made\n"
     until(lambda: len(s3.objects_read()) > before)
     assert process.communicate("end\n", timeout=30) == ("", "")
     assert process.returncode == 0

@@ -55,8 +55,9 @@ class BatchStream:
         cache = self._engine.renderer.feed.cache
         return 0 if cache is None else len(cache)
 
-    def open(self) -> None:
-        """Make the pipelines, unless they exist."""
+    def open(self, position: Position) -> None:
+        """Make the pipelines for batches from a position on. It takes seconds on a GPU: the source may read ahead."""
+        self._planner.prefetch(*position)
         self._engine.open()
 
     def claim(self, position: Position) -> int:

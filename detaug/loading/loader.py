@@ -307,7 +307,7 @@ class Loader(Generic[T]):
         """Make the pipelines, and the cache."""
         self._process = os.getpid()
         stream = self._make_stream(cached=self.cache is not None)
-        stream.open()
+        stream.open(self._next_epoch())
         return stream
 
     def _make_stream(self, *, cached: bool) -> BatchStream:

@@ -53,8 +53,7 @@ class Planner:
         The next block is planned op by op while the jobs of this one are taken: planned in one go it would take longer
         than the device needs for the batches in flight, and the device would wait.
         """
-        upcoming = self.order.upcoming(epoch, step, self.skipped.mask())
-        self.reader.prefetch(self.renderer.feed.without_cached(upcoming))
+        self.prefetch(epoch, step)
         ready: deque[Job] = deque()
         for jobs in self._blocks(epoch, step):
             ready.extend(jobs)
@@ -63,6 +62,11 @@ class Planner:
             if ready:
                 yield ready.popleft()
         yield from ready
+
+    def prefetch(self, epoch: int, step: int) -> None:
+        """Let the source know which images will be read from here on."""
+        upcoming = self.order.upcoming(epoch, step, self.skipped.mask())
+        self.reader.prefetch(self.renderer.feed.without_cached(upcoming))
 
     def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Job:
         """Return the job of one batch of these images, with the numbers that were drawn before."""
