@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from detaug.converters.files.image_headers import DALI_FORMATS, ImageHeader
+from detaug.converters.files.paths import regular_status
 from detaug.converters.findings.finding import Finding
 
 
 def missing_images(names: Mapping[int, str], images: Path | None) -> Iterator[tuple[int, Finding]]:
-    """Yield (position, finding) for each image that is not in the folder; nothing without a folder."""
+    """Yield (position, finding) for each image that is not in the folder; nothing without a folder. Raises OSError."""
     for at, name in names.items() if images else ():
-        if not os.path.isfile(os.path.join(images or "", name)):
+        if regular_status(os.path.join(images or "", name)) is None:
             yield at, Finding(name, "image-missing", note=f"is not in {images}")
 
 

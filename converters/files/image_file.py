@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, cast
 
 from detaug.converters.files.checksums import ImageChanged, load_crc32c
-from detaug.converters.files.paths import PathLike
+from detaug.converters.files.paths import PathLike, regular_status
 from detaug.converters.files.ranges import FileRange
 
 
@@ -23,8 +23,8 @@ class ImageFile(NamedTuple):
     """Of the bytes, if it is known."""
 
     def exists(self) -> bool:
-        """Return whether the file, or the shard, is there."""
-        return os.path.isfile(self.path)
+        """Return whether the file, or the shard, is there. Raises OSError if the system cannot tell."""
+        return regular_status(self.path) is not None
 
     def read(self) -> bytes:
         """Return the bytes. Raises OSError, and ImageChanged if `crc32c` is another one."""

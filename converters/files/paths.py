@@ -11,6 +11,9 @@ from pathlib import Path
 
 PathLike = str | os.PathLike[str]
 
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors of os.stat that say that a path leads to no file."""
+
 
 def list_files(folder: Path, extensions: Iterable[str], *, regular: bool = True) -> list[str]:
     """Return the files below a folder with one of the extensions, in any case: relative paths, sorted.
@@ -51,6 +54,23 @@ def _mode(entry: os.DirEntry[str]) -> int:
         return stat.S_IFDIR if entry.is_dir() else 0
     except OSError:  # a link in a loop
         return 0
+
+
+def regular_status(path: PathLike) -> os.stat_result | None:
+    """Return the status of a regular file; None if there is none, or if no file can have this name.
+
+    Raises OSError where the system cannot tell: os.path.isfile returns False there, and a file that is there would be
+    taken for a missing one.
+    """
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return None
+        raise
+    except ValueError:  # a NUL in the name
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def require_file(path: PathLike) -> None:

@@ -23,7 +23,7 @@ from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.files.checksums import load_crc32c
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.image_headers import ImageError, read_image_header
-from detaug.converters.files.paths import PathLike
+from detaug.converters.files.paths import PathLike, regular_status
 from detaug.converters.files.threads import map_ahead
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
@@ -167,8 +167,9 @@ def _faults(rows: CocoRows, images: Path) -> Iterator[tuple[int, Finding]]:
 
 
 def _file_size(path: str) -> int:
-    """Return the bytes of a file; -1 for what is none."""
-    return os.path.getsize(path) if os.path.isfile(path) else -1
+    """Return the bytes of a file; -1 for what is none. Raises OSError."""
+    status = regular_status(path)
+    return status.st_size if status else -1
 
 
 def _header_faults(name: str, file: ImageFile) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import PathLike, list_files
+from detaug.converters.files.paths import PathLike, list_files, regular_status
 from detaug.converters.files.text import is_plain, joined_spaces, read_text
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
@@ -168,7 +168,7 @@ def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[F
     for number, line in enumerate(lines, 1):
         if entry := line.strip():
             candidates = [os.path.normpath(folder / entry) for folder in (source.parent, data.root)]
-            found = next((path for path in candidates if os.path.isfile(path)), None)
+            found = next((path for path in candidates if regular_status(path)), None)
             if found:
                 yield found
             else:

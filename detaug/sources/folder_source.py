@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from stat import S_ISREG
 
 import numpy as np
 
 from detaug.boxes.views import Ints
+from detaug.converters.files.paths import regular_status
 from detaug.sources.source import Bytes, Source, path_table
 
 Status = tuple[int, int]
@@ -38,14 +38,11 @@ class FolderSource(Source):
 
 
 def file_status(path: str) -> Status:
-    """Return the length and date of a regular file; (-1, -1) for anything else, and if it cannot be looked at."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return -1, -1
-    return (status.st_size, status.st_mtime_ns) if S_ISREG(status.st_mode) else (-1, -1)
+    """Return the length and date of a regular file; (-1, -1) for anything else. Raises OSError."""
+    status = regular_status(path)
+    return (status.st_size, status.st_mtime_ns) if status else (-1, -1)
 
 
 def file_sizes(paths: Iterable[str]) -> Ints:
-    """Return (N,) sizes in bytes; -1 for what is no file, or cannot be looked at."""
+    """Return (N,) sizes in bytes; -1 for what is no file. Raises OSError."""
     return np.array([file_status(path)[0] for path in paths], np.int64)
