@@ -1,8 +1,10 @@
-"""Data sets of painted images on disk, and a comparison of batches."""
+"""Data sets of painted images on disk, and comparisons of batches."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +57,18 @@ def settings_file(painted: Folder, **changes: int) -> Path:
 def same(a: da.Batch, b: da.Batch) -> bool:
     names = ("images", "boxes", "labels", "mask", "image_id", "size", "image_size", "matrix")
     return all(torch.equal(getattr(a, name), getattr(b, name)) for name in names)
+
+
+def digests(batch: da.Batch) -> Iterator[str]:
+    """Yield a hash of each image: of its own pixels without padding, its boxes and what belongs to it."""
+    for at, (height, width) in enumerate(batch.image_size.tolist()):
+        fields = [
+            batch.images[at, :, :height, :width],
+            batch.boxes[at][batch.mask[at]],
+            batch.labels[at][batch.mask[at]],
+        ]
+        fields += [batch.image_id[at], batch.size[at], batch.image_size[at], batch.matrix[at]]
+        total = hashlib.sha256()
+        for each in fields:
+            total.update(each.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        yield f"{int(batch.image_id[at])} {total.hexdigest()[:16]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -13,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from painted_files import Folder, write_coco
+from painted_files import Folder, digests, write_coco
 from PIL import Image
 from seeds import slow
 
@@ -102,21 +100,6 @@ def settings(path: Path, rank: int) -> Path:
     chosen = Settings(pipelines=1 + rank % 2, threads=1 + rank % 3, depth=1 + rank % 2, batches_per_group=1 + rank % 3)
     write_settings(path / "settings.json", chosen)
     return path / "settings.json"
-
-
-def digests(batch: da.Batch) -> Iterator[str]:
-    """Yield a hash of each image: of its own pixels without padding, its boxes and what belongs to it."""
-    for at, (height, width) in enumerate(batch.image_size.tolist()):
-        fields = [
-            batch.images[at, :, :height, :width],
-            batch.boxes[at][batch.mask[at]],
-            batch.labels[at][batch.mask[at]],
-        ]
-        fields += [batch.image_id[at], batch.size[at], batch.image_size[at], batch.matrix[at]]
-        total = hashlib.sha256()
-        for each in fields:
-            total.update(each.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        yield f"{int(batch.image_id[at])} {total.hexdigest()[:16]}"
 
 
 def worlds_of(recipe: str) -> tuple[int, ...]:
