@@ -2,9 +2,12 @@
 
     python benchmarks/soak.py --minutes 60 --device cpu
 
-A round makes the loaders of all shards of one step, breaks files, takes batches, saves a state, and resumes with
-another number of shards, which must yield the images that an undisturbed loader yields. Then all is closed, and memory,
-file descriptors, threads and GPU memory are read. Exits with 1 if an image differs, or if they grew after the warm-up.
+A round is one of two. In the first, an epoch of training and one of evaluation meet broken files, and skip them. In the
+second, a training on random shards of a step ends in the middle of an epoch, half of them by an error or Ctrl-C at a
+random call that reads, allocates or starts a thread or a pipeline; it is resumed with another number of shards, which
+must yield the images that an undisturbed loader yields. The images are files, or parts of shards. Then all is closed,
+and memory, file descriptors, threads and GPU memory are read. Exits with 1 if an image differs, or if they grew after
+the warm-up.
 
 It starts itself again with MALLOC_ARENA_MAX=2, unless the environment sets it: with an arena for each thread of each
 pipeline, glibc's memory wanders by more than 100 MB, whether something leaks or not.
@@ -22,6 +25,7 @@ import time
 import warnings
 from collections import Counter
 from contextlib import contextmanager
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +34,15 @@ import torch
 from PIL import Image
 
 import detaug as da
+from detaug.converters import pack_coco
+from detaug.loading.memory import give_memory_back
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from faults import EXPECTED, Faults
 
 IMAGES, GLOBAL_BATCH = 96, 24
+CALLS = 400
+"""A fault comes at one of the first so many calls; two epochs make 370 to 1,300."""
 ALLOWED_MB = {"memory MB": 100, "GPU memory MB": 100}
 """Growth after the warm-up; of file descriptors and threads none is allowed."""
 
@@ -39,6 +50,7 @@ ALLOWED_MB = {"memory MB": 100, "GPU memory MB": 100}
 class Round(NamedTuple):
     """How the loaders of a round are made."""
 
+    reader: da.CocoReader
     seed: int
     recipe: list[da.Op]
     others: dict[str, Any]
@@ -72,33 +84,33 @@ def soak(
 
 
 def make_data(folder: Path) -> None:
-    """Write images of three sizes, as JPEG and PNG, with a box in each."""
-    rng, rows = np.random.default_rng(0), []
+    """Write images of three sizes, as JPEG and PNG, with a box in each; the same in shards."""
+    rng, rows, images = np.random.default_rng(0), [], folder / "images"
+    images.mkdir()
     for at in range(IMAGES):
         height, width = [(96, 128), (128, 96), (120, 120)][at % 3]
         pixels = rng.integers(0, 256, (height // 8, width // 8, 3), np.uint8)
         name = f"{at}.{'png' if at % 4 == 0 else 'jpg'}"
-        Image.fromarray(pixels).resize((width, height)).save(folder / name)
+        Image.fromarray(pixels).resize((width, height)).save(images / name)
         rows.append({"id": at + 1, "file_name": name, "height": height, "width": width})
-    boxes = [
-        {"id": row["id"], "image_id": row["id"], "category_id": 1, "bbox": [10, 10, 50, 40], "iscrowd": 0, "area": 2000}
-        for row in rows
-    ]
-    content = {"images": rows, "annotations": boxes, "categories": [{"id": 1, "name": "thing"}]}
-    (folder / "train.json").write_text(json.dumps(content))
+    box = {"bbox": [10, 10, 50, 40], "iscrowd": 0, "area": 2000}
+    boxes = [{"id": row["id"], "image_id": row["id"], "category_id": 1 + row["id"] % 2, **box} for row in rows]
+    categories = [{"id": 1, "name": "odd"}, {"id": 2, "name": "even"}]
+    content = {"images": rows, "annotations": boxes, "categories": categories}
+    (images / "train.json").write_text(json.dumps(content))
+    pack_coco(images / "train.json", images, folder / "shards", shard_size=400_000)
 
 
 def run_round(folder: Path, device: str, rng: np.random.Generator, done: Counter[str]) -> None:
-    """Take batches, restart on another number of shards, and compare; or meet broken files."""
-    reader, chosen = da.CocoReader(folder, folder / "train.json"), choose(rng)
-    if rng.random() < 0.5:
-        meet_broken_files(folder, make_loader(reader, chosen, 0, 1, device), rng, done)
+    """Meet broken files, or restart on another number of shards, and compare."""
+    if rng.random() < 0.3:
+        meet_broken_files(folder, choose(folder / "images", rng), device, rng, done)
     else:
-        restart(reader, chosen, device, rng, done)
+        restart(choose(folder / ["images", "shards"][rng.integers(2)], rng), device, rng, done)
     done["rounds"] += 1
 
 
-def choose(rng: np.random.Generator) -> Round:
+def choose(images: Path, rng: np.random.Generator) -> Round:
     recipes = [
         [da.RandomHorizontalFlip(), da.Resize((64, 64)), da.Normalize()],
         [da.RandomRotation(20), da.Resize((64, 80))],
@@ -107,54 +119,65 @@ def choose(rng: np.random.Generator) -> Round:
     ]
     others: dict[str, Any] = {"aspect_ratio_grouping": bool(rng.random() < 0.3)}
     if rng.random() < 0.5:
-        others["sampler"] = da.RepeatFactorSampler(0.01)
-    return Round(int(rng.integers(1000)), recipes[rng.integers(len(recipes))], others)
+        others["sampler"] = [da.RepeatFactorSampler(0.01), da.ClassBalancedSampler()][rng.integers(2)]
+    reader = da.CocoReader(images, next(images.glob("*.json")))
+    return Round(reader, int(rng.integers(1000)), recipes[rng.integers(len(recipes))], others)
 
 
-def make_loader(reader: Any, chosen: Round, rank: int, world: int, device: str, **others: Any) -> da.Loader:
-    return da.Loader(
-        reader,
-        chosen.recipe,
-        GLOBAL_BATCH // world,
-        device=device,
-        seed=chosen.seed,
-        shard=(rank, world),
-        on_error="skip",
-        max_skipped=1.0,
-        **chosen.others | others,
-    )
+def make_loader(chosen: Round, rank: int, world: int, device: str, **others: Any) -> da.Loader:
+    options = {"device": device, "seed": chosen.seed, "shard": (rank, world), **others}
+    return da.Loader(chosen.reader, chosen.recipe, GLOBAL_BATCH // world, **options)
 
 
-def restart(reader: Any, chosen: Round, device: str, rng: np.random.Generator, done: Counter[str]) -> None:
+def restart(chosen: Round, device: str, rng: np.random.Generator, done: Counter[str]) -> None:
     """Break off an epoch, resume on another number of shards, and compare the next step with an undisturbed loader."""
-    first, second = rng.choice([1, 3], 2).tolist()  # 8 images a shard, or 24: the groups of mixed images stay whole
-    stop = int(rng.integers(1, 4))
-    with make_loader(reader, chosen, 0, first, device) as loader:
-        batches = iter(loader)
-        for _ in range(stop):
-            next(batches)
-        state = json.loads(json.dumps(loader.state_dict()))
-    with make_loader(reader, chosen, 0, 1, device, pipelines=1) as loader:
-        expected = [batch.images.cpu() for batch, _ in zip(loader, range(stop + 1), strict=False)][stop]
+    mixes = any(op.mixes for op in chosen.recipe)
+    first, second = rng.choice([1, 3] if mixes else [1, 2, 3, 4, 6], 2).tolist()  # mixed in whole groups of 8
+    with make_loader(chosen, int(rng.integers(first)), first, device, **chosen.others) as loader:
+        break_off(loader, rng, done)
+        state, steps = json.loads(json.dumps(loader.state_dict())), len(loader)
+    position = state["epoch"] * steps + state["step"]
+    with make_loader(chosen, 0, 1, device, pipelines=1, **chosen.others) as loader:
+        expected = next(islice(batches_of(loader), position, None)).images.cpu()
     for rank in range(second):
-        with make_loader(reader, chosen, rank, second, device) as loader:
+        with make_loader(chosen, rank, second, device, **chosen.others) as loader:
             loader.load_state_dict(state)
-            images = next(iter(loader)).images.cpu()
+            images = next(batches_of(loader)).images.cpu()
             part = slice(rank * len(images), (rank + 1) * len(images))
-            assert torch.equal(images, expected[part]), (chosen, first, second, stop, rank)
+            assert torch.equal(images, expected[part]), (chosen, first, second, position, rank)
     done["restarts"] += 1
 
 
-def meet_broken_files(folder: Path, loader: da.Loader, rng: np.random.Generator, done: Counter[str]) -> None:
-    """Take two epochs during which files are cut, overwritten or removed, and skipped."""
-    with loader, broken_files(folder, rng):
-        for batch in loader:
-            assert batch.images.shape[0]
-        done["skipped files"] += len(loader.skipped)
-    with loader:
-        batches = iter(loader)
-        next(batches)  # and broken off
-    done["epochs with broken files"] += 1
+def batches_of(loader: da.Loader) -> Any:
+    """Yield the batches of all epochs."""
+    return chain.from_iterable(repeat(loader))
+
+
+def break_off(loader: da.Loader, rng: np.random.Generator, done: Counter[str]) -> None:
+    """Take up to four batches, or until a fault comes at a random call."""
+    if rng.random() < 0.5:
+        for _ in islice(batches_of(loader), int(rng.integers(1, 5))):
+            pass
+        return
+    with Faults(int(rng.integers(CALLS))).active():
+        try:
+            for _ in islice(batches_of(loader), 2 * len(loader)):
+                pass
+        except EXPECTED as error:
+            done[type(error).__name__] += 1
+
+
+def meet_broken_files(folder: Path, chosen: Round, device: str, rng: np.random.Generator, done: Counter[str]) -> None:
+    """Take epochs during which files are cut, overwritten or removed, and skipped; then break one off."""
+    skipping = {"on_error": "skip", "max_skipped": 1.0}
+    for options in ({**chosen.others, **skipping}, {"train": False, **skipping}):
+        with make_loader(chosen, 0, 1, device, **options) as loader:
+            with broken_files(folder / "images", rng):
+                for batch in loader:
+                    assert batch.images.shape[0]
+            done["skipped files"] += len(loader.skipped)
+            next(iter(loader))  # and broken off
+    done["rounds with broken files"] += 1
 
 
 @contextmanager
@@ -178,6 +201,7 @@ def held(device: str) -> dict[str, float]:
     """Return memory, file descriptors, threads and GPU memory of this process, when nothing else is going on."""
     gc.collect()
     time.sleep(0.2)  # pipelines of dropped loaders end in threads of their own
+    give_memory_back(torch.device(device))
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     row = {
         "memory MB": pages * os.sysconf("SC_PAGESIZE") / 1e6,
@@ -185,6 +209,7 @@ def held(device: str) -> dict[str, float]:
         "threads": len(os.listdir("/proc/self/task")),
     }
     if torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(device)
         row["GPU memory MB"] = (total - free) / 1e6
     return row

@@ -26,6 +26,10 @@ import detaug
 CODE = tuple(f"{Path(folder).resolve()}{os.sep}" for folder in (*detaug.__path__, f"{detaug.__path__[0]}/converters"))
 
 
+EXPECTED = (OSError, MemoryError, RuntimeError, KeyboardInterrupt, detaug.InputError)
+"""What comes out of detaug after a fault."""
+
+
 class Border(NamedTuple):
     """A function that can fail, and how."""
 
@@ -58,7 +62,7 @@ class Call(NamedTuple):
 
 
 class Faults:
-    """Numbers the calls of the borders, and raises a fault of a kind at one of them."""
+    """Numbers the calls of the borders, and raises a fault at one of them: of a kind, or of one of the call's kinds."""
 
     def __init__(self, at: int = -1, kind: str = "") -> None:
         self.at, self.kind = at, kind
@@ -97,7 +101,7 @@ class Faults:
             self.calls.append(Call(f"{name} at {line}", kinds))
             if len(self.calls) - 1 != self.at:
                 return False
-        return fail(self.kind)
+        return fail(self.kind or kinds[self.at % len(kinds)])
 
 
 def fail(kind: str) -> bool:

@@ -5,7 +5,9 @@ No file is half-written, no batch is wrong, and a loader goes on with the batch 
 
 from __future__ import annotations
 
+import errno
 import faulthandler
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,14 +17,13 @@ from typing import Any
 
 import pytest
 import torch
-from faults import Faults
-from painted_files import paint_files
+from faults import EXPECTED, Faults
+from painted_files import Folder, paint_files
 
 import detaug as da
 from detaug import converters
 
 HERE = Path(__file__).parent
-EXPECTED = (OSError, MemoryError, RuntimeError, KeyboardInterrupt, converters.InputError)
 
 CONVERTERS: dict[str, Callable[[Path, Path], Any]] = {
     "to VOC": lambda source, out: converters.coco_to_voc(source / "annotations.json", out),
@@ -163,6 +164,32 @@ def run_alone(*arguments: str) -> str:
     done = subprocess.run([sys.executable, __file__, *arguments], cwd=HERE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+LOOKS_AT_IMAGES: dict[str, Callable[[Path, Path], Any]] = {
+    "check": lambda source, out: converters.check_coco(source / "annotations.json", source, clean=out / "clean.json"),
+    "to VOC": lambda source, out: converters.coco_to_voc(source / "annotations.json", out, images=source),
+    "pack": lambda source, out: converters.pack_coco(source / "annotations.json", source, out),
+    "reader": lambda source, out: da.CocoReader(source, source / "annotations.json"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS_AT_IMAGES)
+def test_an_image_that_the_system_cannot_look_at_is_not_missing(
+    name: str, painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """os.path.isfile returns False for it, and a cleaned json would lose the image."""
+    stat = os.stat
+
+    def fails(path: Any, *arguments: Any, **others: Any) -> os.stat_result:
+        if str(path).endswith("08.png"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return stat(path, *arguments, **others)
+
+    monkeypatch.setattr(os, "stat", fails)
+    with pytest.raises(OSError, match=r"Input/output error: '.*08\.png'"):
+        LOOKS_AT_IMAGES[name](painted[0], new(tmp_path, "out"))
+    assert not files(tmp_path / "out")
 
 
 @pytest.mark.slow
