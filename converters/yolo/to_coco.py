@@ -154,8 +154,9 @@ def _read_labels(path: str, dataset: DataYaml, header: ImageHeader, findings: li
     try:
         lines = read_text(Path(path)).split("\n")
     except OSError as error:
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError)) and not os.path.lexists(path)
         fault = Finding(label, "label-unreadable", note=f"cannot be read: {error.strerror}")
-        findings.append(fault if os.path.lexists(path) else Finding(label, "label-missing"))
+        findings.append(Finding(label, "label-missing") if missing else fault)
         return []
     except InputError as error:
         findings.append(Finding(label, "label-unreadable", note=str(error)))
