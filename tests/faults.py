@@ -40,7 +40,10 @@ class Border(NamedTuple):
 
 READ, WRITE, ALLOCATE = ("EIO", "short", "memory"), ("EIO", "ENOSPC", "memory"), ("memory",)
 BORDERS = [
-    *(Border(os, name, ("EIO",)) for name in ("stat", "scandir", "listdir", "mkdir", "replace", "unlink", "open")),
+    *(
+        Border(os, name, ("EIO",))
+        for name in ("stat", "lstat", "scandir", "listdir", "mkdir", "replace", "unlink", "open")
+    ),
     Border(os, "fsync", ("EIO", "ENOSPC")),
     Border(os, "read", READ),
     Border(builtins, "open", ("EIO", "memory")),
@@ -62,11 +65,15 @@ class Call(NamedTuple):
 
 
 class Faults:
-    """Numbers the calls of the borders, and raises a fault at one of them: of a kind, or of one of the call's kinds."""
+    """Numbers the calls of the borders, and raises one fault, at the first call from `at` on that can have it.
+
+    at: -1 raises none. kind: "" is one of the call's kinds. Threads may make the calls in another order each time.
+    """
 
     def __init__(self, at: int = -1, kind: str = "") -> None:
         self.at, self.kind = at, kind
         self.calls: list[Call] = []
+        self._raised = False
         self._lock = Lock()
 
     @contextmanager
@@ -99,9 +106,11 @@ class Faults:
             kinds = (*kinds, "Ctrl-C")
         with self._lock:
             self.calls.append(Call(f"{name} at {line}", kinds))
-            if len(self.calls) - 1 != self.at:
+            kind = self.kind or kinds[self.at % len(kinds)]
+            if self._raised or not 0 <= self.at < len(self.calls) or kind not in kinds:
                 return False
-        return fail(self.kind or kinds[self.at % len(kinds)])
+            self._raised = True
+        return fail(kind)
 
 
 def fail(kind: str) -> bool:

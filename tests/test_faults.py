@@ -10,18 +10,23 @@ import faulthandler
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import object_server
 import pytest
 import torch
+from benchmark_scripts import BENCHMARKS
 from faults import EXPECTED, Faults
 from painted_files import Folder, paint_files
 
 import detaug as da
 from detaug import converters
+from detaug.sources import request_threads
 
 HERE = Path(__file__).parent
 
@@ -33,11 +38,21 @@ CONVERTERS: dict[str, Callable[[Path, Path], Any]] = {
     ),
     "webdataset": lambda source, out: converters.pack_coco(source / "annotations.json", source, out),
     "tfrecord": lambda source, out: converters.pack_coco(source / "annotations.json", source, out, format="tfrecord"),
+    "from VOC": lambda source, out: converters.voc_to_coco(source / "voc", out / "a.json", images=source),
+    "from YOLO": lambda source, out: converters.yolo_to_coco(source / "yolo", out / "a.json"),
+    "from TFRecord": lambda source, out: converters.tfrecord_to_coco(
+        [*source.glob("tfrecord/*.tfrecord")], out / "a.json", extract=new(out, "images"), jobs=1
+    ),
+    "from WebDataset": lambda source, out: converters.webdataset_to_coco(
+        [*source.glob("tar/*.tar")], out / "a.json", extract=new(out, "images"), jobs=1
+    ),
 }
 
 
 RECIPE = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 EPOCHS = 2
+
+Read = Callable[[], da.CocoReader]
 
 
 @contextmanager
@@ -76,9 +91,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def try_converter(name: str, folder: Path) -> str:
     """Inject at all points of a converter; return the counts. Raises AssertionError."""
     convert, source = CONVERTERS[name], folder / "source"
-    source.mkdir()
-    paint_files(source, count=4)
-    paint_files(new(source, "more"), count=4)
+    paint_source(source)
     before = files(source)
     with Faults().active() as faults:
         convert(source, new(folder, "whole"))
@@ -95,28 +108,60 @@ def try_converter(name: str, folder: Path) -> str:
     return f"{name}: {len({call.point for call in faults.calls})} points, {len(points)} injections"
 
 
+def paint_source(source: Path) -> None:
+    """Write images and their boxes in each form that a converter reads."""
+    source.mkdir()
+    _, coco = paint_files(source, count=4)
+    paint_files(new(source, "more"), count=4)
+    converters.coco_to_voc(coco, source / "voc", images=source)
+    converters.coco_to_yolo(coco, source / "yolo", images=source, with_images="copy")
+    for form, folder in (("tfrecord", "tfrecord"), ("webdataset", "tar")):
+        converters.pack_coco(coco, source, new(source, folder), format=form)
+
+
 def new(folder: Path, name: str) -> Path:
-    (folder / name).mkdir()
+    (folder / name).mkdir(exist_ok=True)
     return folder / name
 
 
 def try_loader(form: str, folder: Path) -> str:
     """Inject at all points of two epochs of a loader; return the counts. Raises AssertionError."""
-    painted = paint_files(folder)
-    if form == "shards":
-        converters.pack_coco(painted[1], painted[0], folder / "packed")
-        painted = (folder / "packed", next((folder / "packed").glob("*.json")))
-    expected = take_epochs(make_loader(painted), EPOCHS + 1)
-    with Faults().active() as faults:
-        take_epochs(make_loader(painted), EPOCHS)
-    points = chosen(faults)
-    for at, kind in points:
-        try_fault_in_loader(painted, expected, at, kind, f"{kind} in {faults.calls[at].point}")
-    return f"{form}: {len({call.point for call in faults.calls})} points, {len(points)} injections"
+    with SOURCES[form](*paint_files(folder)) as read:
+        expected = take_epochs(make_loader(read), EPOCHS + 1)
+        with Faults().active() as faults:
+            take_epochs(make_loader(read), EPOCHS)
+        points = [(at, kind) for at, kind in chosen(faults) if form != "bucket" or "sources/" in faults.calls[at].point]
+        for at, kind in points:
+            try_fault_in_loader(read, expected, at, kind, f"{kind} in {faults.calls[at].point}")
+    return f"{form}: {len({faults.calls[at].point for at, _ in points})} points, {len(points)} injections"
 
 
-def make_loader(painted: tuple[Path, Path]) -> da.Loader:
-    return da.Loader(da.CocoReader(*painted), RECIPE, 8, device="cpu", pipelines=2, threads=1)
+@contextmanager
+def from_files(folder: Path, annotations: Path) -> Iterator[Read]:
+    yield lambda: da.CocoReader(folder, annotations)
+
+
+@contextmanager
+def from_shards(folder: Path, annotations: Path) -> Iterator[Read]:
+    converters.pack_coco(annotations, folder, packed := new(folder, "packed"))
+    yield lambda: da.CocoReader(packed, next(packed.glob("*.json")))
+
+
+@contextmanager
+def from_bucket(folder: Path, annotations: Path) -> Iterator[Read]:
+    """Read from an S3 server, with an empty cache each time."""
+    with object_server.running_server() as port, closing(object_server.FaultyProxy(port)) as proxy:
+        os.environ.update(object_server.environment(proxy))
+        address = object_server.upload(folder, "bucket")
+        caches = map(str, count())
+        yield lambda: da.CocoReader(address, f"{address}/{annotations.name}", cache_folder=new(folder, next(caches)))
+
+
+SOURCES = {"files": from_files, "shards": from_shards, "bucket": from_bucket}
+
+
+def make_loader(read: Read) -> da.Loader:
+    return da.Loader(read(), RECIPE, 8, device="cpu", pipelines=2, threads=1)
 
 
 def take_epochs(loader: da.Loader, count: int) -> list[torch.Tensor]:
@@ -124,15 +169,13 @@ def take_epochs(loader: da.Loader, count: int) -> list[torch.Tensor]:
         return [batch.images for _ in range(count) for batch in loader]
 
 
-def try_fault_in_loader(
-    painted: tuple[Path, Path], expected: list[torch.Tensor], at: int, kind: str, where: str
-) -> None:
+def try_fault_in_loader(read: Read, expected: list[torch.Tensor], at: int, kind: str, where: str) -> None:
     """Break a loader with a fault. What it yielded is right; so is what a new loader yields from its state."""
     loaders: list[da.Loader] = []
     seen: list[torch.Tensor] = []
 
     def run() -> None:
-        loaders.append(make_loader(painted))
+        loaders.append(make_loader(read))
         for _ in range(EPOCHS):
             seen.extend(batch.images for batch in loaders[0])
 
@@ -140,7 +183,7 @@ def try_fault_in_loader(
     assert error or len(seen) * (EPOCHS + 1) == len(expected) * EPOCHS, f"{where}: no error, and {len(seen)} batches"
     assert all(map(torch.equal, seen, expected)), f"{where}: a wrong batch"
     with watched():
-        go_on(loaders, make_loader(painted), expected, len(seen), where)
+        go_on(loaders, make_loader(read), expected, len(seen), where)
 
 
 def go_on(loaders: list[da.Loader], resumed: da.Loader, expected: list[torch.Tensor], start: int, where: str) -> None:
@@ -199,7 +242,7 @@ def test_a_fault_in_a_converter_leaves_whole_files(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["files", "shards"])
+@pytest.mark.parametrize("form", SOURCES)
 def test_a_fault_in_a_loader_changes_no_batch(form: str, tmp_path: Path) -> None:
     assert "injections" in run_alone(form, str(tmp_path))
 
@@ -211,6 +254,65 @@ def test_a_training_killed_at_each_step_has_equal_losses() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "10 kills, equal losses\n"
+
+
+def shifted(clock: Callable[[], float], seconds: float) -> Callable[[], float]:
+    return lambda: clock() + seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("years", [1, -1])
+def test_a_clock_that_jumps_changes_no_batch(
+    years: int, painted: Folder, s3: object_server.FaultyProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that programs read, and the dates of half of the cache, which has room for a third of the images."""
+    expected = take_epochs(make_loader(lambda: da.CocoReader(*painted)), 3)
+    address, jump = object_server.upload(painted[0], f"clock{years}"), years * 365 * 86400
+    room = sum(path.stat().st_size for path in painted[0].glob("*.png")) // 3
+    options: dict[str, Any] = {"cache_folder": tmp_path / "cache", "cache_size": room}
+    loader = make_loader(lambda: da.CocoReader(address, f"{address}/annotations.json", **options))
+    found = [batch.images for batch in loader]
+    for module, name in ((time, "time"), (time, "monotonic"), (request_threads, "monotonic")):
+        monkeypatch.setattr(module, name, shifted(getattr(module, name), jump))
+    for path in sorted((tmp_path / "cache").glob("??/*"))[::2]:
+        os.utime(path, (time.time(), time.time()))
+    found += take_epochs(loader, 2)
+    assert len(found) == len(expected)
+    assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.gpu
+@pytest.mark.alone
+def test_a_gpu_without_memory_blames_no_file(painted: Folder) -> None:
+    """torch may take no more memory than it has; a batch of 46 MB needs more."""
+    big = [da.RandomHorizontalFlip(), da.Resize((800, 600)), da.Normalize()]
+    options: dict[str, Any] = {"device": "cuda", "on_error": "skip", "max_skipped": 1.0}
+    undisturbed, loader = (da.Loader(da.CocoReader(*painted), big, 8, **options) for _ in range(2))
+    expected = [batch.images.cpu() for _ in range(2) for batch in undisturbed]
+    undisturbed.close()
+    batches = iter(loader)
+    seen = [next(batches).images]
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(0.0)
+    try:
+        with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
+            seen.extend(batch.images for batch in batches)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert not loader.skipped
+    loader.load_state_dict(loader.state_dict())
+    seen += [batch.images for _ in range(2) for batch in loader]
+    assert len(seen) == len(expected)
+    assert all(torch.equal(images.cpu(), wanted) for images, wanted in zip(seen, expected, strict=True))
+
+
+@pytest.mark.slow
+def test_loaders_hold_no_more_after_many_faults_and_restarts() -> None:
+    """Memory, file descriptors and threads of a process after 64 rounds are those after 16, but for 60 MB."""
+    command = [sys.executable, BENCHMARKS / "soak.py", "--minutes", "0", "--rounds", "64", "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "64 rounds" in done.stdout
 
 
 if __name__ == "__main__":
