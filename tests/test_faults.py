@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import faulthandler
+import io
 import os
 import subprocess
 import sys
@@ -217,22 +218,36 @@ LOOKS_AT_IMAGES: dict[str, Callable[[Path, Path], Any]] = {
 }
 
 
+def failing(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return the function, but with an I/O error for files of this name."""
+
+    def call(path: Any, *arguments: Any, **others: Any) -> Any:
+        if str(path).endswith(name):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return function(path, *arguments, **others)
+
+    return call
+
+
 @pytest.mark.parametrize("name", LOOKS_AT_IMAGES)
 def test_an_image_that_the_system_cannot_look_at_is_not_missing(
     name: str, painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """os.path.isfile returns False for it, and a cleaned json would lose the image."""
-    stat = os.stat
-
-    def fails(path: Any, *arguments: Any, **others: Any) -> os.stat_result:
-        if str(path).endswith("08.png"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        return stat(path, *arguments, **others)
-
-    monkeypatch.setattr(os, "stat", fails)
+    monkeypatch.setattr(os, "stat", failing(os.stat, "08.png"))
     with pytest.raises(OSError, match=r"Input/output error: '.*08\.png'"):
         LOOKS_AT_IMAGES[name](painted[0], new(tmp_path, "out"))
     assert not files(tmp_path / "out")
+
+
+def test_a_yolo_label_on_a_broken_disk_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image without a label file has no boxes; os.path.lexists returns False for one on a broken disk."""
+    paint_source(tmp_path / "source")
+
+    for module, name in ((io, "open"), (os, "lstat"), (os, "stat")):
+        monkeypatch.setattr(module, name, failing(getattr(module, name), "02.txt"))
+    with pytest.raises(converters.InputError, match=r"02\.txt.*cannot be read: Input/output error"):
+        converters.yolo_to_coco(tmp_path / "source" / "yolo", tmp_path / "a.json")
 
 
 @pytest.mark.slow
