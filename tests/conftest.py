@@ -142,7 +142,7 @@ def s3_server() -> Iterator[int]:
 def s3(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.FaultyProxy]:
     """An S3 server, in the environment, behind a proxy that may fail."""
     proxy = object_server.FaultyProxy(s3_server)
-    for name, value in object_server.environment(proxy).items():
+    for name, value in object_server.environment(proxy.address).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("detaug.sources.object_store.RETRY_SECONDS", 3)
     yield proxy

@@ -131,10 +131,10 @@ def running_server() -> Iterator[int]:
         server.wait()
 
 
-def environment(proxy: FaultyProxy) -> dict[str, str]:
-    """Return the variables with which programs use the proxy."""
+def environment(address: str) -> dict[str, str]:
+    """Return the variables with which programs use a server."""
     credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
-    return {**credentials, "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": proxy.address}
+    return {**credentials, "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": address}
 
 
 def put(bucket: str, key: str, content: bytes) -> None:

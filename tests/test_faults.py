@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -151,8 +151,8 @@ def from_shards(folder: Path, annotations: Path) -> Iterator[Read]:
 @contextmanager
 def from_bucket(folder: Path, annotations: Path) -> Iterator[Read]:
     """Read from an S3 server, with an empty cache each time."""
-    with object_server.running_server() as port, closing(object_server.FaultyProxy(port)) as proxy:
-        os.environ.update(object_server.environment(proxy))
+    with object_server.running_server() as port:
+        os.environ.update(object_server.environment(f"http://127.0.0.1:{port}"))
         address = object_server.upload(folder, "bucket")
         caches = map(str, count())
         yield lambda: da.CocoReader(address, f"{address}/{annotations.name}", cache_folder=new(folder, next(caches)))

@@ -45,8 +45,7 @@ class ImageFeed:
 
     def without_cached(self, upcoming: Iterator[Upcoming]) -> Iterator[Upcoming]:
         """Leave out the images that are in the cache when their epoch is asked for."""
-        for each in upcoming:
-            yield each if self.cache is None else each.part(~each.mine | (self.cache.addresses[each.indices] == 0))
+        return upcoming if self.cache is None else _without_stored(upcoming, self.cache.addresses)
 
     def free(self) -> None:
         """Give back the memory of the cache."""
@@ -153,6 +152,12 @@ class ImageFeed:
 
     def _decoded_offsets(self, indices: Ints) -> Ints:
         return start_offsets(3 * self._source.pixels[indices])
+
+
+def _without_stored(upcoming: Iterator[Upcoming], addresses: Ints) -> Iterator[Upcoming]:
+    """Leave out images with an address. Sources keep this: it must hold neither them nor the memory of the cache."""
+    for each in upcoming:
+        yield each.part(~each.mine | (addresses[each.indices] == 0))
 
 
 def _dali_tensor(image: Tensor) -> Any:

@@ -10,7 +10,7 @@ import atexit
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 from weakref import WeakSet
 
@@ -139,7 +139,7 @@ class Prefetcher:
         self._queue, self._removable = deque[int](), deque[int]()
         self._running, self._plan_at = 0, -1
         self._error: BaseException | None = None
-        self._lock = Lock()
+        self._lock = RLock()  # an order that is dropped may end its reader, which calls `stop`
         _PREFETCHERS.add(self)
 
     def start(self, upcoming: Iterator[Upcoming]) -> None:
