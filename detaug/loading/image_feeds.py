@@ -61,7 +61,22 @@ class ImageFeed:
         encoded = decoding.input_nodes(self._source)
         return apply_where(fn.external_source(name="missing"), self._cached_node(), encoded, self._decode_node)
 
-    def inputs(self, indices: Ints) -> dict[str, Any]:
+    def cached_images(self, indices: Ints) -> list[Tensor]:
+        """Return the images of the cache, and a pixel in the place of each missing one; nothing without a cache.
+
+        DALI copies images of a GPU on streams that know nothing of torch's, so they are complete when this returns.
+        """
+        if self.cache is None:
+            return []
+        self.cache.keep_for_current_stream()
+        pixel = torch.zeros((1, 1, 3), dtype=torch.uint8, device=self._device)
+        stored = zip(indices.tolist(), (self.cache.addresses[indices] != 0).tolist(), strict=True)
+        images = [self.cache.image(index) if there else pixel for index, there in stored]
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device.index).synchronize()
+        return images
+
+    def inputs(self, indices: Ints, cached_images: list[Tensor]) -> dict[str, Any]:
         """Return the inputs of `node` for these images, by name."""
         missing = self.missing(indices)
         encoded = decoding.inputs(self._source, indices, missing)
@@ -69,7 +84,7 @@ class ImageFeed:
             return encoded
         flags = np.zeros(len(indices), np.int32)
         flags[missing] = 1
-        return {**encoded, "missing": flags, "image": self._cached_images(indices)}
+        return {**encoded, "missing": flags, "image": _tensor_list(cached_images)}
 
     def keep(self, indices: Ints, images: Any) -> None:
         """Store what `node` returned for these images, a DALI tensor list, in the cache."""
@@ -85,20 +100,6 @@ class ImageFeed:
 
     def _decode_node(self, _: Node, encoded: Nodes) -> Node:
         return decoding.decode(encoded, self._device.type, self._hw_decoder_load)
-
-    def _cached_images(self, indices: Ints) -> Any:
-        """Return the images of the cache as a DALI tensor list, and a pixel in the place of each missing one."""
-        assert self.cache is not None
-        self.cache.keep_for_current_stream()
-        pixel = torch.zeros((1, 1, 3), dtype=torch.uint8, device=self._device)
-        stored = self.cache.addresses[indices] != 0
-        images = [
-            self.cache.image(index) if there else pixel
-            for index, there in zip(indices.tolist(), stored.tolist(), strict=True)
-        ]
-        on_cpu = self._device.type == "cpu"
-        make: Callable[..., Any] = tensors.TensorListCPU if on_cpu else tensors.TensorListGPU
-        return make([_dali_tensor(each) for each in images], "HWC", contiguous=False)
 
     # ------------------------------------------------------------------------------- for the fused kernel
 
@@ -158,6 +159,13 @@ def _without_stored(upcoming: Iterator[Upcoming], addresses: Ints) -> Iterator[U
     """Leave out images with an address. Sources keep this: it must hold neither them nor the memory of the cache."""
     for each in upcoming:
         yield each.part(~each.mine | (addresses[each.indices] == 0))
+
+
+def _tensor_list(images: list[Tensor]) -> Any:
+    """Return images as a DALI tensor list that shares their memory."""
+    on_cpu = images[0].device.type == "cpu"
+    make: Callable[..., Any] = tensors.TensorListCPU if on_cpu else tensors.TensorListGPU
+    return make([_dali_tensor(each) for each in images], "HWC", contiguous=False)
 
 
 def _dali_tensor(image: Tensor) -> Any:

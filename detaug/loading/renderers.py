@@ -121,6 +121,7 @@ def _decoded_window(region: NDArray[Any], sizes: Ints) -> tuple[NDArray[Any], ND
 class _GraphJob:
     def __init__(self, renderer: GraphRenderer, group: GroupPlan) -> None:
         self.renderer, self.group = renderer, group
+        self._cached_images: list[Tensor] = []  # DALI copies them while the job is in flight
 
     @property
     def decoded(self) -> Ints:
@@ -128,7 +129,9 @@ class _GraphJob:
         return np.asarray(indices[self.renderer.feed.missing(indices)])
 
     def start(self) -> dict[str, Any]:
-        return {**self.renderer.feed.inputs(self.group.indices), **self.group.inputs, **self._canvas()}
+        feed, indices = self.renderer.feed, self.group.indices
+        self._cached_images = feed.cached_images(indices)
+        return {**feed.inputs(indices, self._cached_images), **self.group.inputs, **self._canvas()}
 
     def _canvas(self) -> Arrays:
         """Return the canvas as an input. Images of several sizes are in groups of one batch, which has one canvas."""
