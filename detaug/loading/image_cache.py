@@ -150,6 +150,8 @@ def _pinned(size: int, **_: object) -> Tensor:
 
 
 def _unpin(chunks: list[Tensor]) -> None:
+    """Unpin memory, when no kernel reads it any more."""
+    torch.cuda.synchronize()
     for chunk in chunks:
         _cudart().cudaHostUnregister(chunk.data_ptr())
     chunks.clear()
