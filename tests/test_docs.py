@@ -65,8 +65,8 @@ MOST_LINES = {"README.md": 250, "docs/performance.md": 150}
 RUNNABLE = [path for path in GUIDES if any(block.kind in ("python", "sh") for block in blocks(path.read_text()))]
 """All with blocks that run."""
 TRAINING = [path for path in GUIDES if any(map(is_training, blocks(path.read_text())))]
-SLOW = {"docs/data-formats.md", "docs/reliability.md"}
-"""Their commands take more than about 5 s."""
+QUICK = {"README.md", "docs/batches-and-targets.md", "docs/custom-op.md"}
+"""Documents that the quick tests run; the commands of the others take seconds."""
 
 
 def name_of(path: Path) -> str:
@@ -74,7 +74,7 @@ def name_of(path: Path) -> str:
 
 
 def marked(path: Path) -> object:
-    return pytest.param(path, marks=[pytest.mark.slow] if name_of(path) in SLOW else [], id=name_of(path))
+    return pytest.param(path, marks=[] if name_of(path) in QUICK else [pytest.mark.slow], id=name_of(path))
 
 
 @pytest.fixture
