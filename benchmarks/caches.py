@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from compare_versions import write_data
+from settings import text
 
 import detaug as da
 
@@ -84,21 +84,15 @@ def compare(reader: da.CocoReader, options: argparse.Namespace) -> None:
         print(f"{name}: {text([turn[name] for turn in turns], ',.0f')} images/s, {loader.cached_images} kept", end="")
         print(f", {text([turn[name] / turn['files'] for turn in turns], '.2f')} of files", end="")
         if name in MIXES:
-            print(
-                f", {text([turn[name] / mixed(*(turn[part] for part in MIXES[name])) for turn in turns], '.2f')}",
-                end="",
-            )
-            print(f" of what the rates of {' and '.join(MIXES[name])} predict", end="")
+            one, other = MIXES[name]
+            ratios = [turn[name] / mixed(turn[one], turn[other]) for turn in turns]
+            print(f", {text(ratios, '.2f')} of what the rates of {one} and {other} predict", end="")
         print(flush=True)
 
 
 def mixed(one: float, other: float) -> float:
     """Return the rate of which half of the images come at each of two rates."""
     return 2 / (1 / one + 1 / other)
-
-
-def text(values: list[float], form: str) -> str:
-    return f"{median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 def main() -> None:

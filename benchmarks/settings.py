@@ -67,11 +67,12 @@ def on_cores(number: int) -> Iterator[None]:
 
 def ratio(rates: list[float], others: list[float]) -> str:
     ratios = [a / b for a, b in zip(rates, others, strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return text(ratios, ".2f")
 
 
-def text(rates: list[float]) -> str:
-    return f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
+def text(values: list[float], form: str = ",.0f") -> str:
+    """Return the median of some turns, and in brackets their range."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 def main(arguments: list[str] | None = None) -> None:

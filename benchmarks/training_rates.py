@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
 from compare_versions import write_data
+from settings import text
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torchvision.models import detection, resnet50
@@ -170,10 +170,6 @@ def print_lines(name: str, found: dict[str, list[Trained]]) -> None:
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         print(f"{name}: {(total - free) / 1e9:.1f} GB in use on the device")
-
-
-def text(values: list[float], form: str) -> str:
-    return f"{median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ class ImageCache:
 
 def make_cache(source: Source, images: Ints, sizes: CacheSizes | None, device: torch.device) -> ImageCache:
     """Return a cache of these sizes for images of the source. Raises InputError for more memory than is free."""
-    needed = int(_aligned(3 * source.pixels[images]).sum())
+    needed = int(_aligned(3 * source.pixels[np.setdiff1d(images, source.missing)]).sum())
     return ImageCache(source, room_for(sizes, device, needed), device)
 
 

@@ -311,7 +311,7 @@ class Loader(Generic[T]):
         return stream
 
     def _make_stream(self, *, cached: bool) -> BatchStream:
-        images = np.setdiff1d(self._order.images_of_shard(), self.reader.missing)
+        images = self._order.images_of_shard()
         cache = make_cache(self.reader, images, self.cache, self.device) if cached else None
         feed = ImageFeed(self.reader, self.device, self.settings.hw_decoder_load, cache)
         renderer = choose_renderer(self.recipe, self._kernel, feed, self.device)
