@@ -19,6 +19,9 @@ from detaug.demo.demo import demo
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any test imports Triton, for test_fused_kernel.py
+if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the cores: with more threads they wait for each other
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

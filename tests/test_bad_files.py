@@ -131,7 +131,7 @@ def test_the_result_depends_on_what_is_broken_not_on_when_it_is_met(
     assert len(first) == (12 if train else 10)
 
 
-@pytest.mark.parametrize(("train", "recipe"), [(True, RECIPE), (True, MIXING), (False, RECIPE)])
+@pytest.mark.parametrize(("train", "recipe"), [(True, RECIPE), *slow((True, MIXING), (False, RECIPE))])
 @pytest.mark.parametrize("stop", [3, *slow(0, 1, 6)])
 def test_a_state_carries_what_was_skipped(painted: Folder, stop: int, train: bool, recipe: list[da.Op]) -> None:
     reader = da.CocoReader(*painted)

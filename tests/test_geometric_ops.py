@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from painted import BLACK, RESAMPLED, SIZE, assert_boxes_on_pixels, centroid, paint, painted_batch
-from seeds import seeds
+from seeds import seeds, slow
 
 import detaug as da
 from detaug.testing import assert_boxes_follow_pixels
@@ -64,7 +64,7 @@ def test_whole_pixels_stay_exact(op: da.Op, device: str) -> None:
 
 
 @pytest.mark.parametrize("op", [*WHOLE_PIXELS, *CROPS, *TURNS], ids=repr)
-@pytest.mark.parametrize("pipeline", [False, True], ids=["eager", "pipeline"])
+@pytest.mark.parametrize("pipeline", [False, *slow(True)], ids=["eager", "pipeline"])
 def test_each_op_and_a_resize(op: da.Op, pipeline: bool, device: str) -> None:
     ops = [op, da.Resize((220, 240))]
     assert assert_boxes_follow_pixels(ops, images=16, pipeline=pipeline, device=device) >= 24
@@ -85,7 +85,7 @@ def test_a_shrunk_turn_is_antialiased(outline: str, device: str) -> None:
     assert np.abs(turned[40:60, 40:60].astype(float) - 127.5).max() < 12
 
 
-@pytest.mark.parametrize("seed", seeds(12, 500))
+@pytest.mark.parametrize("seed", seeds(6, 500))
 def test_a_chain(seed: int, device: str) -> None:
     """2 to 6 ops and a resize, batches of 1, 4 and 32, in both modes."""
     rng = np.random.default_rng(seed)

@@ -100,6 +100,7 @@ def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_pat
     assert_same(loader(da.CocoReader(f"{address}/", annotations, cache_folder=tmp_path / "cache")), painted, epochs=1)
 
 
+@pytest.mark.slow
 def test_an_image_that_changed_in_the_cache_is_downloaded_again(
     s3: FaultyProxy, painted: Folder, tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ def slowly(function: Callable[..., Any]) -> Callable[..., Any]:
     return slow_function
 
 
+@pytest.mark.slow
 def test_a_small_cache_keeps_what_is_needed_next(
     remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path
 ) -> None:
@@ -439,6 +441,7 @@ def test_a_full_disk_is_named(
     assert cached_bytes(tmp_path / "cache") == 0
 
 
+@pytest.mark.slow
 def test_damaged_cache_files_are_downloaded_again(
     remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path
 ) -> None:

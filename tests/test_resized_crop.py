@@ -11,7 +11,7 @@ import torch
 from painted import BLACK
 from painted_files import Folder, same
 from PIL import Image
-from seeds import SLOW_ON_GPU
+from seeds import SLOW_ON_GPU, slow
 
 import detaug as da
 from detaug.ops.recipe import make_recipe
@@ -33,7 +33,7 @@ AFTER_RESIZE = [
 
 
 @pytest.mark.parametrize("ops", AFTER_RESIZE, ids=str)
-@pytest.mark.parametrize("pipeline", [False, True], ids=["eager", "pipeline"])
+@pytest.mark.parametrize("pipeline", [False, *slow(True)], ids=["eager", "pipeline"])
 @SLOW_ON_GPU
 def test_boxes_stay_on_their_pixels(ops: list[da.Op], pipeline: bool, device: str) -> None:
     assert assert_boxes_follow_pixels(ops, images=16, pipeline=pipeline, device=device) >= 12

@@ -77,6 +77,7 @@ def test_records_of_the_object_detection_api(tmp_path: Path) -> None:
     assert (summary.image_folder, summary.images_without_boxes, summary.findings) == (tmp_path, 1, ())
 
 
+@pytest.mark.slow
 def test_the_same_bytes_again_with_any_number_of_jobs(tmp_path: Path) -> None:
     shards = three(tmp_path)
     written = []
