@@ -14,6 +14,7 @@ from detaug.evaluation.coco import Metrics as Metrics
 from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
 from detaug.importing.import_recipe import import_recipe as import_recipe
 from detaug.loading.batch import Batch as Batch
+from detaug.loading.clip_batch import ClipBatch as ClipBatch
 from detaug.loading.loader import Loader as Loader
 from detaug.loading.memory import keep_freed_memory as keep_freed_memory
 from detaug.loading.samplers import ClassBalancedSampler as ClassBalancedSampler
@@ -70,6 +71,7 @@ from detaug.ops.resize import RandomShortestSize as RandomShortestSize
 from detaug.ops.resize import Resize as Resize
 from detaug.ops.resized_crop import RandomResizedCrop as RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes as SanitizeBoundingBoxes
+from detaug.sources.clip_reader import ClipReader as ClipReader
 from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder

@@ -41,7 +41,7 @@ def assert_same(one: Annotations, other: Annotations) -> None:
     for name, value in vars(one).items():
         if isinstance(value, np.ndarray):
             assert value.dtype == getattr(other, name).dtype
-            assert (value == getattr(other, name)).all()
+            np.testing.assert_array_equal(value, getattr(other, name))
         else:
             assert value == getattr(other, name)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco import annotation_cache, columns, examine, places, table
+from detaug.converters.coco import annotation_cache, columns, examine, places, table, videos
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -47,6 +47,14 @@ class Annotations:
     """(A,)"""
     crowd: NDArray[np.bool_]
     """(A,): whether iscrowd is 1."""
+    video_ids: NDArray[np.int64]
+    """(N,): the id of each image's video; -1 without one."""
+    frame_ids: NDArray[np.int64]
+    """(N,): the number of each image in its video; -1 without one."""
+    frame_rates: NDArray[np.float64]
+    """(N,): frames a second of each image's video; nan where it is not known."""
+    track_ids: NDArray[np.int64]
+    """(A,): the number that an object has in all frames of its video; -1 without one."""
     categories: dict[int, str]
     """id -> name, in the order of the ids."""
 
@@ -83,7 +91,7 @@ def _checked(path: Path) -> Annotations:
 
 def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
-    modules = (annotation_cache, columns, examine, places, table)
+    modules = (annotation_cache, columns, examine, places, table, videos)
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
@@ -139,5 +147,9 @@ def _group_by_image(table: Table) -> Annotations:
         boxes=table.boxes[order],
         category_ids=table.category_ids[order],
         crowd=table.crowd[order],
+        video_ids=table.videos.video_ids,
+        frame_ids=table.videos.frame_ids,
+        frame_rates=table.videos.frame_rates,
+        track_ids=table.videos.track_ids[order],
         categories=table.categories,
     )

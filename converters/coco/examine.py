@@ -19,6 +19,7 @@ import numpy as np
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.converters.coco.places import shard_places
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
+from detaug.converters.coco.videos import video_columns
 from detaug.converters.files.image_headers import UNDECODED_EXTENSIONS
 from detaug.converters.files.paths import is_below
 from detaug.converters.files.text import name_key
@@ -83,6 +84,7 @@ def examine(coco: Coco) -> Table:
         category_ids=category_ids,
         has_category=has_category,
         crowd=_crowd(objects),
+        videos=video_columns(coco, images, objects, image_index, sizes),
         categories=names,
         findings=findings,
     )

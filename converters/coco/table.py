@@ -7,7 +7,7 @@ import os
 import posixpath
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,19 @@ def _repeated_lists(text: str) -> list[str]:
     return [key for key in _LISTS if keys.count(key) > 1]
 
 
+class VideoColumns(NamedTuple):
+    """What the rows of a json say of videos; placeholders where it has none."""
+
+    video_ids: Ints
+    """(N,): the id of each image's video; -1 without one."""
+    frame_ids: Ints
+    """(N,): the number of each image in its video; -1 without one."""
+    frame_rates: Floats
+    """(N,): frames a second of each image's video; nan where it is not known."""
+    track_ids: Ints
+    """(A,): the number that an object has in all frames of its video; -1 without one."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A COCO json as columns in the file's order, N images and A annotations, and what is wrong with it.
@@ -129,6 +142,7 @@ class Table:
     """(A,): whether `category_ids` is the id of a category."""
     crowd: Mask
     """(A,)"""
+    videos: VideoColumns
     categories: dict[int, str]
     """id -> name, in the order of the ids."""
     findings: list[Findings] = field(repr=False)

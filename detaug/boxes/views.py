@@ -64,6 +64,10 @@ class Views:
     clip_region: Floats | None = None
     """(N, V, 2): a polygon relative to the view; outside of it is fill, in addition to `source_bounds`."""
     epoch: int = 0
+    tracks: Ints | None = None
+    """(N, M): for frames of clips the object of each box, which has the same place in all frames; -1 for padding."""
+    frames: int = 1
+    """The number of consecutive views that are frames of one clip, for which ops draw once."""
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -73,6 +77,16 @@ class Views:
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray)}
         return Views(**{**values, **arrays})
+
+    def clips(self) -> Views:
+        """Return one view for each clip, that of its first frame, with the boxes of all its frames."""
+        if self.frames == 1:
+            return self
+        clips, columns = len(self) // self.frames, self.frames * self.labels.shape[1]
+        names = ("boxes", "labels", "visible", "outlines", "tracks")
+        arrays = {name: each for name in names if (each := getattr(self, name)) is not None}
+        joined = {name: each.reshape(clips, columns, *each.shape[2:]) for name, each in arrays.items()}
+        return replace(self[:: self.frames], frames=1, **joined)
 
     def replace_at(self, images: Ints, other: Views) -> Views:
         """Return these views with those at the indices `images` replaced by `other`, in order.

@@ -16,7 +16,9 @@ from detaug.boxes.views import Ints
 from detaug.gpu.streams import StreamGuard
 from detaug.loading.bad_files import BadFiles, BadFilesFound, bad_files_error
 from detaug.loading.batch import Batch
+from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.engine import Engine
+from detaug.loading.make_batch import make_batch
 from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
@@ -82,7 +84,7 @@ class BatchStream:
         if not self._is_claimed:
             raise RuntimeError("this loader was closed, or given a state, in the middle of this `for`: begin another")
 
-    def next_batch(self, position: Position) -> Batch | None:
+    def next_batch(self, position: Position) -> Batch | ClipBatch | None:
         """Return the batch at this position, which is the next one; None if all of its images are skipped."""
         with self._close_on_error():
             self._planner.check_batch(*position)
@@ -93,7 +95,7 @@ class BatchStream:
                 rendered.plan, self._engine.renderer.on_current_stream(rendered.images, rendered.guard)
             )
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Batch:
+    def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Batch | ClipBatch:
         """Return the batch of these images with the numbers that were drawn before."""
         job = self._planner.replay(indices, params)
         try:
@@ -160,7 +162,7 @@ class BatchStream:
         self._engine.open()
         self._jobs = self._planner.jobs_from(*position)
 
-    def _assemble(self, plan: BatchPlan, images: Tensor) -> Batch | None:
+    def _assemble(self, plan: BatchPlan, images: Tensor) -> Batch | ClipBatch | None:
         """Build the batch, without stand-ins; None if it has no other images."""
         indices, params, targets = plan.indices, plan.params, plan.targets
         targets.wait()
@@ -172,19 +174,8 @@ class BatchStream:
             params = tuple(select(wanted, drawn) for drawn in params)
             height, width = pad_to(targets.size.amax(0).tolist(), self._planner.pad_multiple)
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
-        reader = self._planner.reader
-        return Batch(
-            images=images,
-            boxes=targets.boxes,
-            labels=targets.labels,
-            mask=targets.mask,
-            image_id=torch.from_numpy(reader.image_ids[indices]),
-            size=torch.from_numpy(reader.sizes[indices]),
-            image_size=targets.size,
-            matrix=targets.matrix,
-            counts=targets.counts,
-            params=params if self._planner.return_params else None,
-            classes=targets.classes,
+        return make_batch(
+            self._planner.reader, indices, images, targets, params if self._planner.return_params else None
         )
 
     @contextmanager

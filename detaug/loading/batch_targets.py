@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.boxes.views import Floats, Ints, Views, start_offsets
+from detaug.boxes.views import Floats, Ints, Number, Views, start_offsets
 from detaug.gpu.streams import StreamGuard, to_device
 
 
@@ -26,12 +26,14 @@ class BatchTargets:
     size: Tensor
     matrix: Tensor
     classes: Tensor | None
+    tracks: Tensor | None
+    """(N, M): of frames of clips the object of each box; None for images."""
     guard: StreamGuard
-    """Guards what is on the device: `boxes`, `labels`, `mask` and `classes`."""
+    """Guards what is on the device: `boxes`, `labels`, `mask`, `classes` and `tracks`."""
 
     def wait(self) -> None:
         """Let the current stream wait for what is on the device."""
-        each = (self.boxes, self.labels, self.mask, self.classes)
+        each = (self.boxes, self.labels, self.mask, self.classes, self.tracks)
         self.guard.wait(*(tensor for tensor in each if tensor is not None))
 
     def __getitem__(self, images: Ints) -> BatchTargets:
@@ -41,7 +43,9 @@ class BatchTargets:
         on_device = on_cpu.to(self.boxes.device)
         boxes, labels, mask = (each[on_device, :most] for each in (self.boxes, self.labels, self.mask))
         classes = None if self.classes is None else self.classes[on_device]
-        return BatchTargets(boxes, labels, mask, counts, self.size[on_cpu], self.matrix[on_cpu], classes, self.guard)
+        tracks = None if self.tracks is None else self.tracks[on_device, :most]
+        of_images = self.size[on_cpu], self.matrix[on_cpu]
+        return BatchTargets(boxes, labels, mask, counts, *of_images, classes, tracks, self.guard)
 
 
 def build_targets(views: Views, batches: list[slice], device: torch.device, classes: Ints | None) -> list[BatchTargets]:
@@ -49,15 +53,19 @@ def build_targets(views: Views, batches: list[slice], device: torch.device, clas
 
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
-    boxes, labels, counts = views.unpadded()
+    boxes, labels, counts, tracks = _rows(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
-    padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, np.repeat(most, lengths))
+    room = np.repeat(most, lengths)
+    padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
     on_device = to_device(padded_boxes, device), to_device(padded_labels, device)
     shapes = list(zip(lengths, most.tolist(), strict=True))
     split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
     split_labels, split_mask = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
-    split_classes = [None] * len(batches) if classes is None else _split(to_device(classes, device), [*zip(lengths)])
+    nothing = [None] * len(batches)
+    split_classes = nothing if classes is None else _split(to_device(classes, device), [*zip(lengths)])
+    padded_tracks = None if tracks is None else _pad(tracks, -1, counts, room)
+    split_tracks = nothing if padded_tracks is None else _split(to_device(padded_tracks, device), shapes)
     size = np.ascontiguousarray(views.size, np.int64)
     matrix = np.ascontiguousarray(views.to_output(), np.float32)
     guard = StreamGuard(device)
@@ -70,6 +78,7 @@ def build_targets(views: Views, batches: list[slice], device: torch.device, clas
             size=torch.from_numpy(size[batch]),
             matrix=torch.from_numpy(matrix[batch]),
             classes=split_classes[at],
+            tracks=split_tracks[at],
             guard=guard,
         )
         for at, batch in enumerate(batches)
@@ -81,11 +90,28 @@ def pad_boxes(boxes: Floats, labels: Ints, counts: Ints, room: Ints) -> tuple[ND
 
     `boxes` (B, 4) and `labels` (B,) hold `counts` (N,) rows of each image. Padding is 0 in boxes, -1 in labels.
     """
-    padding_before = start_offsets(room - counts)
-    rows = np.arange(counts.sum()) + np.repeat(padding_before, counts)
-    padded_boxes, padded_labels = np.zeros((room.sum(), 4), np.float32), np.full(room.sum(), -1)
-    padded_boxes[rows], padded_labels[rows] = boxes, labels
-    return padded_boxes, padded_labels
+    return _pad(boxes.astype(np.float32), 0, counts, room), _pad(labels, -1, counts, room)
+
+
+def _pad(rows: NDArray[Number], fill: float, counts: Ints, room: Ints) -> NDArray[Number]:
+    """Return (R, ...): the rows (B, ...) of images, `counts` (N,) each, padded to `room` (N,) rows with `fill`."""
+    result = np.full((room.sum(), *rows.shape[1:]), fill, rows.dtype)
+    result[np.arange(counts.sum()) + np.repeat(start_offsets(room - counts), counts)] = rows
+    return result
+
+
+def _rows(views: Views) -> tuple[Floats, Ints, Ints, Ints | None]:
+    """Return boxes (B, 4) in pixels, labels (B,), counts (N,) of each image, and the tracks (B,) of frames of clips.
+
+    All frames of a clip have the same rows: those of the objects that are left in one of them.
+    """
+    if views.tracks is None:
+        return *views.unpadded(), None
+    seen = views.labels >= 0
+    left = np.repeat(seen.reshape(-1, views.frames, seen.shape[1]).any(1), views.frames, axis=0)
+    boxes = np.where(seen[..., None], views.pixel_boxes(), 0)
+    tracks = np.where(seen, views.tracks, -1)
+    return boxes[left], views.labels[left], left.sum(1), tracks[left]
 
 
 def _split(joined: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

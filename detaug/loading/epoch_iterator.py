@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import BatchStream, Position
+from detaug.loading.clip_batch import ClipBatch
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class EpochIterator(Iterator[T], Generic[T]):
         position: Position,
         batches: int,
         steps: int,
-        collate: Callable[[Batch], T],
+        collate: Callable[[Any], T],
         lock: RLock,
     ) -> None:
         self.position = position
@@ -50,7 +51,7 @@ class EpochIterator(Iterator[T], Generic[T]):
             self.position = self.position._replace(step=self._steps)
         raise StopIteration
 
-    def _collated(self, batch: Batch) -> T:
+    def _collated(self, batch: Batch | ClipBatch) -> T:
         """Return collate(batch). A StopIteration inside of it must not end the epoch in silence."""
         try:
             return self._collate(batch)

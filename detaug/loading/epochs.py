@@ -1,4 +1,7 @@
-"""The order of an epoch: which images each step holds, from the seed and the epoch alone, and each shard's part."""
+"""The order of an epoch: which images each step holds, from the seed and the epoch alone, and each shard's part.
+
+What is shuffled and counted are items: images, or clips of several images, their frames.
+"""
 
 from __future__ import annotations
 
@@ -25,64 +28,81 @@ class EpochBatches(NamedTuple):
     wanted: list[Bools]
     """False for the stand-in of an image that evaluation skips; neither of the two is yielded."""
     first_slots: list[int]
-    """The slot of each batch's first image in the global batch."""
+    """The slot of each batch's first item in the global batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class EpochOrder:
     """The batches of one shard, epoch by epoch. The arguments are `Loader`'s."""
 
+    clips: Ints
+    """(n, F) the images of each item, as positions in the source: F frames of a clip, or a single image."""
     batch_size: int
     shard: tuple[int, int]
     """(rank, world size)."""
     seed: int
     train: bool
     groups: Ints
-    """(n,) images of different groups are never in one batch."""
+    """(n,) items of different groups are never in one batch."""
     factors: Floats | None = None
-    """(n,) how often each image comes in an epoch, on average; None is once."""
+    """(n,) how often each item comes in an epoch, on average; None is once."""
     last_batch: LastBatch = "fill"
-    """For training, what becomes of the images that do not make a full batch."""
+    """For training, what becomes of the items that do not make a full batch."""
     smallest_batch: int = 1
-    """Images that a partial batch has at least: 2 for ops that combine images."""
+    """Items that a partial batch has at least: 2 for ops that combine images."""
 
     @property
-    def images(self) -> int:
-        """Return the number of images of the source."""
-        return len(self.groups)
+    def items(self) -> int:
+        """Return the number of items of the source."""
+        return len(self.clips)
+
+    @property
+    def frames(self) -> int:
+        """Return the number of images of an item."""
+        return int(self.clips.shape[1])
+
+    @property
+    def unit(self) -> str:
+        """Return what the items are called."""
+        return "images" if self.frames == 1 else "clips"
 
     @property
     def global_batch(self) -> int:
-        """Return the number of images of a step, on all shards."""
+        """Return the number of items of a step, on all shards."""
         return self.batch_size * self.shard[1]
 
     def steps(self, epoch: int) -> list[Ints]:
-        """Return the indices of the images of each step, on all shards: the same for any world size."""
+        """Return the indices of the items of each step, on all shards: the same for any world size."""
         if self.train:
             least = min(self.smallest_batch, self.batch_size) * self.shard[1]
             return training_steps(
                 self.factors, self.groups, self.global_batch, self.seed, epoch, self.last_batch, least
             )
-        every = np.arange(self.images)
-        return [every[start : start + self.global_batch] for start in range(0, self.images, self.global_batch)]
+        every = np.arange(self.items)
+        return [every[start : start + self.global_batch] for start in range(0, self.items, self.global_batch)]
 
-    def part(self, images: int) -> slice:
-        """Return the part of a step of so many images that this shard has: shards differ by one image at most."""
+    def part(self, items: int) -> slice:
+        """Return the part of a step of so many items that this shard has: shards differ by one item at most."""
         rank, world = self.shard
-        share, rest = divmod(images, world)
+        share, rest = divmod(items, world)
         start = rank * share + min(rank, rest)
         return slice(start, start + share + (rank < rest))
 
     def batches(self, epoch: int) -> list[Ints]:
         """Return the indices of the images of each batch of an epoch, on this shard; none is empty."""
-        return self._own(self.steps(epoch))
+        return [self.images_of(batch) for batch in self._own(self.steps(epoch))]
+
+    def images_of(self, items: Ints) -> Ints:
+        """Return (N * F,) the images of items."""
+        return self.clips[items].reshape(-1)
 
     def with_stand_ins(self, epoch: int, skipped: Bools) -> EpochBatches:
-        """Return the batches with each `skipped` (n,) image replaced by another image of the epoch.
+        """Return the batches with each item that has a skipped image replaced by another one of the epoch.
 
-        Training takes one from a later step, of any shard; evaluation, where it is not yielded, one of this shard.
+        `skipped`: for each image of the source. Training takes an item from a later step, of any shard; evaluation,
+        where it is not yielded, one of this shard.
         """
-        steps = self.steps(epoch)
+        steps, skipped = self.steps(epoch), self._broken(skipped)
         batches = self._own(steps)
         first_slots = [self.part(len(step)).start for step in steps]
         wanted = [np.ones(len(batch), bool) if self.train else ~skipped[batch] for batch in batches]
@@ -90,7 +110,8 @@ class EpochOrder:
             batches = self._own(replace_skipped(skipped, steps, self.groups, self.global_batch))
         elif skipped.any() and batches:
             batches = replace_skipped(skipped, batches, self.groups, 1)
-        return EpochBatches(epoch, batches, wanted, first_slots)
+        images = [self.images_of(batch) for batch in batches]
+        return EpochBatches(epoch, images, [np.repeat(each, self.frames) for each in wanted], first_slots)
 
     def upcoming(self, epoch: int, step: int, skipped: Bools) -> Iterator[Upcoming]:
         """Yield the images that the processes of this machine will read from a step on, for each epoch."""
@@ -99,7 +120,7 @@ class EpochOrder:
             yield self._read_by(ranks, each, step if each == epoch else 0, skipped)
 
     def _read_by(self, ranks: range, epoch: int, first_step: int, skipped: Bools) -> Upcoming:
-        steps = self.steps(epoch)
+        steps, skipped = self.steps(epoch), self._broken(skipped)
         if self.train and skipped.any():
             steps = replace_skipped(skipped, steps, self.groups, self.global_batch)
         first, last = (replace(self, shard=(rank, self.shard[1])) for rank in (ranks[0], ranks[-1]))
@@ -108,11 +129,16 @@ class EpochOrder:
             slots, own = np.arange(first.part(len(step)).start, last.part(len(step)).stop), self.part(len(step))
             indices.append(step[slots])
             mine.append((slots >= own.start) & (slots < own.stop))
-        return Upcoming(np.concatenate(indices), np.concatenate(mine))
+        return Upcoming(self.images_of(np.concatenate(indices)), np.repeat(np.concatenate(mine), self.frames))
 
     def images_of_shard(self) -> Ints:
         """Return the indices of the images that this shard can get."""
-        return np.arange(self.images) if self.train else np.concatenate([*self.batches(0), np.arange(0)])
+        every = [self.clips.reshape(-1)] if self.train else self.batches(0)
+        return np.unique(np.concatenate([*every, np.arange(0)]))
+
+    def _broken(self, skipped: Bools) -> Bools:
+        """Return (n,): whether an item has an image that is `skipped`."""
+        return np.asarray(skipped[self.clips].any(1))
 
     def _own(self, steps: list[Ints]) -> list[Ints]:
         return [batch for step in steps if len(batch := step[self.part(len(step))])]

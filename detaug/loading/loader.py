@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import Any, Generic, Literal, NoReturn
+from typing import Any, Generic, Literal, NoReturn, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import BatchStream, Position
 from detaug.loading.cache_sizes import CacheSizes, check_cache
+from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import rank_and_world, resolve_device, resolve_shard
 from detaug.loading.engine import Engine
 from detaug.loading.epoch_iterator import EpochIterator
@@ -41,6 +42,7 @@ from detaug.ops.recipe import Recipe, make_recipe
 from detaug.sources.source import Source
 
 T = TypeVar("T", default=Batch)
+AnyBatch = TypeVar("AnyBatch", Batch, ClipBatch)
 
 
 class Loader(Generic[T]):
@@ -126,17 +128,19 @@ class Loader(Generic[T]):
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         if self.batch_size < 2 and self.recipe.mixing_op:
             raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
+        frames = _check_clips(reader, self.recipe)
         self.device = resolve_device(device)
         self._kernel = kernel_for(self.recipe, self.device)
         chosen = {"pipelines": pipelines, "threads": threads}
         self.settings = settings_for(
-            reader, self.recipe, self._kernel, self.device, self.batch_size, settings, **chosen
+            reader, self.recipe, self._kernel, self.device, self.batch_size * frames, settings, **chosen
         )
         factors = _call_sampler(sampler, reader) if sampler else None
-        groups = (reader.sizes[:, 1] > reader.sizes[:, 0]) * int(aspect_ratio_grouping)
+        height, width = reader.sizes[reader.clips[:, 0]].T
+        groups = (width > height) * int(aspect_ratio_grouping)
         smallest_batch = 2 if self.recipe.mixing_op else 1
         self._order = EpochOrder(
-            self.batch_size, self.shard, int(seed), train, groups, factors, last_batch, smallest_batch
+            reader.clips, self.batch_size, self.shard, int(seed), train, groups, factors, last_batch, smallest_batch
         )
         self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
         self._collate: Callable[[Batch], Any] = collate or _return_batch
@@ -227,6 +231,7 @@ class Loader(Generic[T]):
     def schedule(self, epoch: int) -> list[Ints]:
         """Return the ids of the images of each batch of an epoch on this shard, (N,) each, without reading a file.
 
+        Of clips, those of their frames, (N * F,), clip by clip.
         Images that are known to be unusable are left out in evaluation; in training another one takes their place.
 
         >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
@@ -238,7 +243,7 @@ class Loader(Generic[T]):
         pairs = zip(batches.indices, batches.wanted, strict=True)
         return [self.reader.image_ids[indices[wanted]] for indices, wanted in pairs]
 
-    def replay(self, batch: Batch) -> Batch:
+    def replay(self, batch: AnyBatch) -> AnyBatch:
         """Make a batch again, from its `image_id` and the numbers that the ops drew, its `params`.
 
         Raises DataError for a file that cannot be used any more. Where evaluation skipped an image of the batch, ops
@@ -246,10 +251,10 @@ class Loader(Generic[T]):
         """
         if batch.params is None:
             raise InputError("the batch has no params, which replay needs: make its loader with return_params=True")
-        indices = self.reader.indices_of(batch.image_id.cpu().numpy())
+        indices = self.reader.indices_of(batch.image_id.flatten().cpu().numpy())
         with self._lock:
             stream = self._stream or self._make_stream(cached=False)  # a closed loader stays closed
-            return stream.replay(indices, batch.params)
+            return cast(AnyBatch, stream.replay(indices, batch.params))
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones.
@@ -285,7 +290,7 @@ class Loader(Generic[T]):
         Raises InputError if it was saved with other data, another recipe, sampler, seed or global batch (batch size x
         shards), or by a version that draws other random numbers.
         """
-        position, skipped = read_state(state, self._identity, self._order, self._steps)
+        position, skipped = read_state(state, self._identity, self._order, len(self.reader), self._steps)
         self._skipped.check_allowed(skipped)
         with self._lock:
             if self._stream:
@@ -311,8 +316,8 @@ class Loader(Generic[T]):
         return stream
 
     def _make_stream(self, *, cached: bool) -> BatchStream:
-        images = self._order.images_of_shard()
-        cache = make_cache(self.reader, images, self.cache, self.device) if cached else None
+        every = self._order.images_of_shard()
+        cache = make_cache(self.reader, every, self.cache, self.device) if cached else None
         feed = ImageFeed(self.reader, self.device, self.settings.hw_decoder_load, cache)
         renderer = choose_renderer(self.recipe, self._kernel, feed, self.device)
         planner = Planner(
@@ -326,7 +331,8 @@ class Loader(Generic[T]):
             pad_multiple=1 if self.recipe.uniform else self.pad_to_multiple,
             return_params=self.return_params,
         )
-        return BatchStream(planner, Engine(renderer, self.reader, self.settings, self.batch_size, self.device))
+        images = self.batch_size * self._order.frames
+        return BatchStream(planner, Engine(renderer, self.reader, self.settings, images, self.device))
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -339,11 +345,11 @@ class Loader(Generic[T]):
 
 
 def _warn_of_repeats(order: EpochOrder, origin: str) -> None:
-    if order.train and order.last_batch == "fill" and order.global_batch > order.images:
+    if order.train and order.last_batch == "fill" and order.global_batch > order.items:
         over = f" on {order.shard[1]} shards" if order.shard[1] > 1 else ""
         warnings.warn(
-            f"batch_size={order.batch_size}{over} takes {order.global_batch} images a step, {origin} has "
-            f"{order.images}: every step repeats some of them",
+            f"batch_size={order.batch_size}{over} takes {order.global_batch} {order.unit} a step, {origin} has "
+            f"{order.items}: every step repeats some of them",
             stacklevel=4,
         )
 
@@ -370,6 +376,14 @@ def _check_source(source: object) -> None:
         raise TypeError(f"reader must be a source, such as da.CocoReader(images, json), got {kind}")
 
 
+def _check_clips(reader: Source, recipe: Recipe) -> int:
+    """Return the number of images of an item. Raises InputError for a recipe that cannot take clips."""
+    if reader.frames is not None and recipe.mixing_op:
+        mixing = type(recipe.mixing_op).__name__
+        raise InputError(f"{mixing} combines images, and the reader has clips: leave it out of the recipe")
+    return int(reader.clips.shape[1])
+
+
 def _check_positive(name: str, value: int) -> int:
     check(name, value, is_whole(value) and value >= 1, "a whole number of at least 1")
     return int(value)
@@ -385,12 +399,15 @@ def _check_for_training(train: bool, orders: object, last_batch: LastBatch) -> N
 def _count_steps(order: EpochOrder) -> int:
     steps = len(order.steps(0))
     if not steps:
-        raise InputError(f"last_batch='drop' leaves no batch: {order.images} images do not fill a step of all shards")
+        raise InputError(
+            f"last_batch='drop' leaves no batch: {order.items} {order.unit} do not fill a step of all shards"
+        )
     return steps
 
 
 def _call_sampler(sampler: Callable[[Source], Floats], reader: Source) -> Floats:
+    """Return (n,): how often each item comes; a clip as often as its images on average."""
     factors = np.asarray(sampler(reader), np.float64)
     right = factors.shape == (len(reader),) and np.isfinite(factors).all() and factors.min() >= 0 < factors.max()
     check("sampler", sampler, bool(right), f"a function that returns {len(reader)} numbers of at least 0, one above 0")
-    return factors
+    return np.asarray(factors[reader.clips].mean(1))

@@ -70,7 +70,7 @@ class Planner:
 
     def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Job:
         """Return the job of one batch of these images, with the numbers that were drawn before."""
-        plan = self.recipe.plan(self.reader.views(indices), draws_from(np.random.default_rng()), params)
+        plan = self.recipe.plan(self.reader.clip_views(indices), draws_from(np.random.default_rng()), params)
         (batch,) = self._split(EpochBatches(0, [indices], [np.ones(len(indices), bool)], [0]), range(1), plan)
         (job,) = self.renderer.jobs([group_of([batch], 0)])
         return job
@@ -93,7 +93,7 @@ class Planner:
         """Return the batches of an epoch, with stand-ins for the skipped images. Raises DataError if none is left."""
         skipped = self.skipped.mask()
         batches = self.order.with_stand_ins(epoch, skipped)
-        if batches.indices and skipped[np.concatenate(batches.indices)].all():
+        if batches.indices and skipped[np.concatenate(batches.indices)].reshape(-1, self.order.frames).any(1).all():
             raise DataError(f"no image is left: all of shard {self.order.shard} are skipped; {self.reader.remedy}")
         return batches
 
@@ -101,10 +101,10 @@ class Planner:
         """Yield the plans of consecutive batches of an epoch; before that, yield an empty list after each op."""
         lengths = [len(batches.indices[step]) for step in steps]
         batch, at = np.repeat(np.arange(len(steps)), lengths), np.concatenate([np.arange(n) for n in lengths])
-        first_slots = np.array(batches.first_slots[steps.start : steps.stop])
-        positions = steps.start + batch, first_slots[batch] + at
+        first_slots, frames = np.array(batches.first_slots[steps.start : steps.stop]), self.order.frames
+        positions = steps.start + batch[::frames], first_slots[batch[::frames]] + at[::frames] // frames
         draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)
-        views = self.reader.views(np.concatenate([batches.indices[step] for step in steps]))
+        views = self.reader.clip_views(np.concatenate([batches.indices[step] for step in steps]))
         views = replace(views, batch=batch, slot=self._starts_in_group(lengths)[batch] + at, epoch=batches.epoch)
         for plan in self.recipe.plan_by_op(views, draws):
             yield self._split(batches, steps, plan) if plan else []
@@ -119,7 +119,7 @@ class Planner:
 
     def _block_batches(self) -> int:
         """Return how many batches are planned at once: a multiple of the steps that are drawn at once, or a part."""
-        batches = max(1, BLOCK_IMAGES // self.order.batch_size)
+        batches = max(1, BLOCK_IMAGES // (self.order.batch_size * self.order.frames))
         return batches - batches % STEPS if batches >= STEPS else 1 << batches.bit_length() - 1
 
     def _split(self, batches: EpochBatches, steps: range, plan: Plan) -> list[BatchPlan]:

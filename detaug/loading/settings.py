@@ -87,7 +87,7 @@ def pixels_in_flight(reader: Source, recipe: Recipe, kernel: FusedKernel | None)
 
     With a kernel, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory.
     """
-    some = reader.views(np.arange(8) % len(reader))
+    some = reader.clip_views(reader.clips[np.arange(8) % len(reader.clips)].reshape(-1))
     rendered = int(recipe.plan(some, draws_from(np.random.default_rng(0))).views.size.prod(1).max())
     return max(rendered, int(reader.pixels.mean()) // 4) if kernel else rendered
 

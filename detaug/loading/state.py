@@ -58,10 +58,13 @@ def mixed_within(recipe: Recipe, order: EpochOrder) -> int | None:
     return order.batch_size if recipe.mixing_op and not whole_groups else None
 
 
-def read_state(state: Any, identity: Mapping[str, Any], order: EpochOrder, steps: int) -> tuple[Position, list[int]]:
+def read_state(
+    state: Any, identity: Mapping[str, Any], order: EpochOrder, images: int, steps: int
+) -> tuple[Position, list[int]]:
     """Return the position of a state and the indices of its skipped images.
 
-    Raises InputError if it is no state of a loader, or one with another identity. `steps`: of an epoch.
+    Raises InputError if it is no state of a loader, or one with another identity. `images`: of the source; `steps`: of
+    an epoch.
     """
     if not isinstance(state, Mapping) or "epoch" not in state:
         raise InputError(f"state must be a dict that Loader.state_dict() returned, got {_short(state)}")
@@ -71,8 +74,8 @@ def read_state(state: Any, identity: Mapping[str, Any], order: EpochOrder, steps
     epoch, step, skipped = (state.get(name) for name in ("epoch", "step", "skipped"))
     if not (is_whole(epoch, 0) and is_whole(step, 0, steps)):
         raise InputError(f"this state is at epoch {epoch!r}, step {step!r}; an epoch has {steps} steps")
-    if not (isinstance(skipped, Sequence) and all(is_whole(index, 0, order.images - 1) for index in skipped)):
-        raise InputError(f"skipped of this state must be a list of indices below {order.images}, got {_short(skipped)}")
+    if not (isinstance(skipped, Sequence) and all(is_whole(index, 0, images - 1) for index in skipped)):
+        raise InputError(f"skipped of this state must be a list of indices below {images}, got {_short(skipped)}")
     position = Position(epoch + 1, 0) if step == steps else Position(epoch, step)
     return position, list(skipped)
 
@@ -114,7 +117,7 @@ def _draws_fingerprint(reader: Source, recipe: Recipe) -> str:
     Rounded, since the last bits of floats differ between processors.
     """
     views, draws = (
-        reader.views(np.arange(8) % len(reader)),
+        reader.clip_views(reader.clips[np.arange(8) % len(reader.clips)].reshape(-1)),
         PositionDraws(0, 22).at(0, 150, np.arange(8) * 20, np.arange(8) * 3),
     )
     drawn = [array for each in recipe.plan(views, draws).drawn for _, array in sorted(each.items())]

@@ -35,6 +35,12 @@ class _Container(Op):
         return tuple(fill for op in self.ops for fill in op.fills)
 
     @property
+    def noise_seeds(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return those of the ops."""
+        steps = enumerate(self.sequence)
+        return tuple(f"{step}.{name}" for step, index in steps for name in self.ops[index].noise_seeds)
+
+    @property
     def sequence(self) -> tuple[int, ...]:
         """Return the index of the op of each step. An op may be in several steps; each image takes one of them."""
         return tuple(range(len(self.ops)))

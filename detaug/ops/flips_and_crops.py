@@ -268,13 +268,17 @@ class RandomBoxSafeCrop(GeometricOp):
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"crop": rng.random(n) < self.p, "start": rng.random((n, 2)), "end": rng.random((n, 2))}
 
-    def move(self, views: Views, drawn: Arrays) -> Views:
+    def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
+        """Return "window" (N, 4): XYXY relative to the view, in 0..1."""
         real = (views.labels >= 0)[..., None]
         start = np.where(real, views.boxes[..., :2], 1).min(1, initial=1).clip(0, 1)
         end = np.where(real, views.boxes[..., 2:], 0).max(1, initial=0).clip(0, 1)
         crop = drawn["crop"][:, None] & real.any(1)
         start, end = np.where(crop, start * drawn["start"], 0), np.where(crop, 1 - (1 - end) * drawn["end"], 1)
-        return views.crop_to(start, end).clip()
+        return {"window": np.concatenate([start, end], axis=1)}
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return views.crop_to(drawn["window"][:, :2], drawn["window"][:, 2:]).clip()
 
 
 @dataclass(frozen=True)

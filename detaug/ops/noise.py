@@ -64,6 +64,8 @@ class GaussianNoise(RandomPixelOp):
     100.0 13.0
     """
 
+    noise_seeds = ("seed",)
+
     mean: float = 0.0
     sigma: float = 0.1
     p: float = 0.5
@@ -99,6 +101,8 @@ class SaltAndPepperNoise(RandomPixelOp):
     >>> print((noisy == 0).mean().round(2), (noisy == 255).mean().round(2))
     0.05 0.05
     """
+
+    noise_seeds = ("seed",)
 
     amount: Range = (0.01, 0.06)
     p: float = 0.5

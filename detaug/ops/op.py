@@ -115,6 +115,9 @@ class Op:
     one_draw_a_batch: ClassVar[bool] = False
     """Whether all images of a batch share the draw of its first image."""
 
+    noise_seeds: ClassVar[tuple[str, ...]] = ()
+    """Names of what it draws that must differ among the frames of a clip; all else is drawn once for a clip."""
+
     output_layout: ClassVar[str] = "HWC"
     """DALI's name for the layout of the image after it."""
 

@@ -44,6 +44,16 @@ def draws_from(rng: np.random.Generator) -> Draws:
     return draw
 
 
+def draw_for_frames(op: Op, drawn: Arrays, frames: int) -> Arrays:
+    """Repeat what was drawn for clips for each of their frames; only noise differs among the frames of a clip."""
+    repeated = {name: np.repeat(array, frames, axis=0) for name, array in drawn.items()}
+    for name in op.noise_seeds:
+        seeds = repeated[name]
+        frame = np.resize(np.arange(frames, dtype=seeds.dtype), len(seeds))
+        repeated[name] = seeds + frame.reshape(-1, *[1] * (seeds.ndim - 1))
+    return repeated
+
+
 class PixelStep(NamedTuple):
     """An op of a recipe that changes pixels."""
 
@@ -138,10 +148,12 @@ class Recipe:
         op, drawn_by = self.steps[step]
         if drawn_by != step:
             return before[drawn_by]
+        clips = views.clips()
         with name_op_in_errors(self.labels[step], "draw"):
-            drawn = draws(step, op, views)
+            drawn = draws(step, op, clips)
         with name_op_in_errors(self.labels[step], "adapt_draw"):
-            return check_drawn(op.adapt_draw(views, drawn), len(views), "adapt_draw")
+            drawn = check_drawn(op.adapt_draw(clips, drawn), len(clips), "adapt_draw")
+        return drawn if views.frames == 1 else draw_for_frames(op, drawn, views.frames)
 
     def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views after the op of a step, and its inputs."""

@@ -70,6 +70,7 @@ class CocoReader(FolderSource):
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
         data = _read(self.annotations, cache, cache_folder)
+        self._keep_columns(data)
         keep, ids = ~data.crowd, tuple(data.categories)
         super().__init__(
             data.sizes,
@@ -90,6 +91,9 @@ class CocoReader(FolderSource):
         self.missing = np.union1d(self._storage.shards.missing(), files[self._storage.file_sizes < 0])
         if len(self.missing) == len(self):
             self.check_files()
+
+    def _keep_columns(self, data: Annotations) -> None:
+        """Keep what a subclass needs of the json besides images, boxes and classes."""
 
     def _open(self, data: Annotations, cache_folder: PathLike | None, cache_size: str | int) -> tuple[Storage, str]:
         """Return where the images are, and what an error advises for an image that cannot be used."""

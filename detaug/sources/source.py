@@ -31,6 +31,17 @@ class Upcoming(NamedTuple):
         return Upcoming(self.indices[which], self.mine[which])
 
 
+class FrameColumns(NamedTuple):
+    """Where the images of a source, frames, are in their videos."""
+
+    video_ids: Ints
+    """(n,)"""
+    frame_ids: Ints
+    """(n,) the number of each frame in its video."""
+    times: Floats
+    """(n,) seconds from frame 0 of the video; nan where that is not known."""
+
+
 class DataError(InputError):
     """An image that cannot be used, or not be read, in the middle of an epoch. The message names it and the remedy.
 
@@ -73,6 +84,8 @@ class Source:
     """Whether the images are files at `path`; otherwise `contents` returns their bytes."""
     missing: Ints = np.zeros(0, np.int64)
     """The positions of images that cannot be read; `Loader` refuses them, or skips them with on_error="skip"."""
+    frames: FrameColumns | None = None
+    """For a source of clips, whose `clips` come as `ClipBatch`: where each image is in its video."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 
@@ -130,11 +143,20 @@ class Source:
         """Return the paths as (N, longest path), padded with zeros, which end a path."""
         return np.asarray(self._path_table[indices])
 
+    @cached_property
+    def clips(self) -> Ints:
+        """Return (C, F) the images of each item that `Loader` shuffles: an image, or the frames of a clip."""
+        return np.arange(len(self))[:, None]
+
     def views(self, indices: Ints) -> Views:
         """Return the whole images at these positions, with their boxes."""
         count, (_, at) = self._box_offsets[indices + 1] - self._box_offsets[indices], pairs(self._box_offsets, indices)
         boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
         return whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
+
+    def clip_views(self, indices: Ints) -> Views:
+        """Return the whole images of items, F consecutive `indices` each: of clips, with one row for each object."""
+        return self.views(indices)
 
     def objects(self) -> tuple[Floats, Ints, Ints]:
         """Return boxes (A, 4) XYXY in 0..1 of their images, counts (n,), how many each image has, and labels (A,)."""

@@ -1,0 +1,101 @@
+"""The videos of a CocoVID json, whose images are frames: `videos`, and `video_id`, `frame_id`, `track_id` of the rows.
+
+MMTracking and MMDetection write `instance_id` for `track_id`. Both are whole numbers that an object has in all frames
+of its video.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from detaug.converters.coco.columns import Rows, whole_numbers
+from detaug.converters.coco.table import Coco, Ints, Mask, VideoColumns
+from detaug.converters.findings.entries import about_json
+from detaug.converters.findings.text import shown
+
+TRACK_KEYS = ("track_id", "instance_id")
+
+
+def video_columns(coco: Coco, images: Rows, objects: Rows, image_index: Ints, sizes: Ints) -> VideoColumns:
+    """Return the columns, and append findings about rows that cannot be used. `image_index`: (A,), `sizes`: (N, 2)."""
+    videos = coco.document.get("videos")
+    nothing = np.full(len(images.rows), -1)
+    if not isinstance(videos, list) or not videos:
+        return VideoColumns(nothing, nothing, np.full(len(nothing), np.nan), np.full(len(objects.rows), -1))
+    rates = _frame_rates(videos, images)
+    video_ids, known = _video_ids(images, rates)
+    frame_ids, numbered = _frame_ids(images, video_ids, known)
+    _note_other_sizes(images, video_ids, known, sizes)
+    rate = np.array([rates.get(video, np.nan) for video in video_ids.tolist()])
+    track_ids = _track_ids(objects, image_index)
+    return VideoColumns(np.where(known, video_ids, -1), np.where(numbered, frame_ids, -1), rate, track_ids)
+
+
+def _frame_rates(videos: list[Any], images: Rows) -> dict[int, float]:
+    """Return the frames a second of each video, by its id; nan where it has none."""
+    rates: dict[int, float] = {}
+    wrong: list[Any] = []
+    for video in videos:
+        number = video.get("id") if isinstance(video, dict) else None
+        if type(number) is not int or number < 0 or number in rates:
+            wrong.append(number)
+            continue
+        rate = video.get("fps")
+        rates[number] = float(rate) if type(rate) in (int, float) and 0 < rate < float("inf") else float("nan")
+    if wrong:
+        rule = "the id of a video must be a whole number of at least 0, each once"
+        images.findings.append(about_json("video-id", f"{rule}, got {shown(wrong[0])}"))
+    return rates
+
+
+def _video_ids(images: Rows, rates: dict[int, float]) -> tuple[Ints, Mask]:
+    values = images.column("video_id")
+    ids, is_whole = whole_numbers(values)
+    known = is_whole & np.isin(ids, np.array(list(rates), np.int64))
+    images.note("video-id", ~known, lambda row: f"video_id {shown(values[row])} is not the id of a video")
+    return ids, known & images.present
+
+
+def _frame_ids(images: Rows, video_ids: Ints, known: Mask) -> tuple[Ints, Mask]:
+    values = images.column("frame_id")
+    numbers, good = whole_numbers(values)
+    rule = "frame_id must be a whole number, which no other image of the video has, got "
+    repeated = _repeated(good & known, video_ids, numbers)
+    images.note("frame-id", ~good | repeated, lambda row: rule + shown(values[row]))
+    return numbers, good & ~repeated
+
+
+def _note_other_sizes(images: Rows, video_ids: Ints, known: Mask, sizes: Ints) -> None:
+    _, first, inverse = np.unique(video_ids, return_index=True, return_inverse=True)
+    expected = sizes[first[inverse]]
+
+    def describe(row: int) -> str:
+        (height, width), (h, w) = sizes[row], expected[row]
+        return f"a frame of {width} x {height} pixels in a video of {w} x {h}"
+
+    images.note("video-sizes", known & (sizes != expected).any(1), describe)
+
+
+def _track_ids(objects: Rows, image_index: Ints) -> Ints:
+    """Return (A,); -1 for all if none has one."""
+    key = next((key for key in TRACK_KEYS if any(key in row for row in objects.rows)), TRACK_KEYS[0])
+    values = objects.column(key)
+    if values.count(None) == len(values):
+        return np.full(len(values), -1)
+    ids, good = whole_numbers(values)
+    objects.note("track-id", ~good, lambda row: f"{key} must be a whole number, got {shown(values[row])}")
+    repeated = _repeated(good & (image_index >= 0), image_index, ids)
+    objects.note("track-repeated", repeated, lambda row: f"{key} {values[row]} is taken by another box of the frame")
+    return np.where(good, ids, -1)
+
+
+def _repeated(rows: Mask, groups: Ints, numbers: Ints) -> Mask:
+    """Return (R,): whether an earlier one of the `rows` has the same number in the same group."""
+    at = np.flatnonzero(rows)
+    order = at[np.lexsort((at, numbers[at], groups[at]))]
+    equal = (groups[order][1:] == groups[order][:-1]) & (numbers[order][1:] == numbers[order][:-1])
+    repeated = np.zeros(len(rows), bool)
+    repeated[order[1:][equal]] = True
+    return repeated

@@ -1,0 +1,104 @@
+"""`ClipBatch`: what the loader yields of clips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, NoReturn
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from detaug.loading.batch import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class ClipBatch:
+    """N augmented clips of F frames with their boxes, padded to M, the largest number of objects in a clip.
+
+    An object is in the same row m in all frames of its clip; where it is not seen, `mask` is False. What the ops drew
+    is the same in all frames, but for noise.
+
+    images, boxes, labels, mask, track_id and classes are on the loader's device; the other tensors stay on the CPU.
+    """
+
+    images: Tensor
+    """(N, F, 3, H, W): float32 after Normalize; without it in 0..255, uint8."""
+    boxes: Tensor
+    """(N, F, M, 4) float32 XYXY pixels of the output image; zeros where padded or not seen."""
+    labels: Tensor
+    """(N, F, M) int64, 1..K; -1 where padded or not seen."""
+    mask: Tensor
+    """(N, F, M) bool, False where padded or not seen."""
+    track_id: Tensor
+    """(N, F, M) int64, the json's; -1 where padded or not seen, and everywhere for a json without."""
+    video_id: Tensor
+    """(N,) int64, the json's."""
+    frame: Tensor
+    """(N, F) int64: the frames' numbers in their video."""
+    time: Tensor
+    """(N, F) float64: seconds from frame 0 of the video; nan where its frames a second are not known."""
+    image_id: Tensor
+    """(N, F) int64, the json's."""
+    size: Tensor
+    """(N, 2) int64: (height, width) of the source frames, as displayed."""
+    image_size: Tensor
+    """(N, 2) int64: (height, width) of the frames within `images`; right of it and below is padding."""
+    matrix: Tensor
+    """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
+    params: tuple[dict[str, NDArray[Any]], ...] | None = None
+    """For each op what it drew, by name: arrays (N * F, ...). None unless the loader has return_params."""
+    classes: Tensor | None = None
+    """(N,) int64, 0..K-1: the class of each clip's first frame as a whole; None for a source without."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        images = f"{tuple(self.images.shape)} {str(self.images.dtype).removeprefix('torch.')} on {self.images.device}"
+        return f"ClipBatch(images {images}, {int(self.mask.sum())} boxes)"
+
+    def __getitem__(self, _: object) -> NoReturn:  # also called to unpack it
+        raise TypeError("a ClipBatch is no pair and has no items: use batch.images, or batch.as_images().targets()")
+
+    def _repr_png_(self) -> bytes:
+        """Draw the frames for notebooks."""
+        return self.as_images()._repr_png_()
+
+    def as_images(self) -> Batch:
+        """Return the N * F frames as a `Batch`, clip by clip: for detectors, evaluators and pictures of single images.
+
+        Boxes that are not seen are left out, so an object may be in another row in each frame.
+        """
+        n, frames, most = self.mask.shape
+        order = torch.sort(self.mask.flatten(0, 1).int(), dim=1, descending=True, stable=True).indices
+        counts = self.mask.flatten(0, 1).sum(1).tolist()
+        order = order[:, : max(counts, default=0)]
+        boxes, labels, mask = (each.reshape(n * frames, most, -1) for each in (self.boxes, self.labels, self.mask))
+        return Batch(
+            images=self.images.flatten(0, 1),
+            boxes=boxes.gather(1, order[..., None].expand(-1, -1, 4)),
+            labels=labels.squeeze(2).gather(1, order),
+            mask=mask.squeeze(2).gather(1, order),
+            image_id=self.image_id.flatten(),
+            size=self.size.repeat_interleave(frames, 0),
+            image_size=self.image_size.repeat_interleave(frames, 0),
+            matrix=self.matrix.repeat_interleave(frames, 0),
+            counts=tuple(counts),
+            params=self.params,
+            classes=None if self.classes is None else self.classes.repeat_interleave(frames),
+        )
+
+    def to(self, device: torch.device | str) -> ClipBatch:
+        """Return the batch with every tensor on `device`."""
+        return self._changed(lambda tensor: tensor.to(device))
+
+    def clone(self) -> ClipBatch:
+        """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
+        return self._changed(Tensor.clone)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> ClipBatch:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed: dict[str, Any] = {name: change(each) for name, each in values.items() if isinstance(each, Tensor)}
+        return replace(self, **changed)
