@@ -23,7 +23,7 @@ import pytest
 import torch
 from benchmark_scripts import BENCHMARKS
 from faults import EXPECTED, Faults
-from painted_files import Folder, paint_files
+from painted_files import Folder, paint_files, settings_file
 
 import detaug as da
 from detaug import converters
@@ -299,9 +299,10 @@ def test_a_clock_that_jumps_changes_no_batch(
 @pytest.mark.gpu
 @pytest.mark.alone
 def test_a_gpu_without_memory_blames_no_file(painted: Folder) -> None:
-    """torch may take no more memory than it has; a batch of 46 MB needs more."""
+    """torch may take no more memory than it has; a batch of 46 MB needs more, and is made when it is asked for."""
     big = [da.RandomHorizontalFlip(), da.Resize((800, 600)), da.Normalize()]
-    options: dict[str, Any] = {"device": "cuda", "on_error": "skip", "max_skipped": 1.0}
+    one_by_one = settings_file(painted, batches_per_group=1)
+    options: dict[str, Any] = {"device": "cuda", "on_error": "skip", "max_skipped": 1.0, "settings": one_by_one}
     undisturbed, loader = (da.Loader(da.CocoReader(*painted), big, 8, **options) for _ in range(2))
     expected = [batch.images.cpu() for _ in range(2) for batch in undisturbed]
     undisturbed.close()
