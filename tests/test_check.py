@@ -79,6 +79,20 @@ def many(last: list[float]) -> Change:
     return change
 
 
+def frames(then: Change) -> Change:
+    """Return a change to the frames of a video, with a track for each box, and then another one."""
+
+    def change(content: Document, folder: Path) -> None:
+        content["videos"] = [{"id": 1}]
+        for frame, row in enumerate(content["images"]):
+            row |= {"video_id": 1, "frame_id": frame}
+        for track, row in enumerate(content["annotations"]):
+            row["track_id"] = track
+        then(content, folder)
+
+    return change
+
+
 def imbalance(content: Document, _: Path) -> None:
     row = content["annotations"][0] | {"category_id": 1}
     content["annotations"] = [row | {"id": n, "bbox": [n % 90, n // 90, 10, 10]} for n in range(1, 102)]
@@ -187,6 +201,22 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("box-outside", box(200, 10, 20, 10), "reaches 120 pixels outside", set()),
     ("box-outside", box(100, 10, 0.5, 10), "reaches 0.5 pixels outside", set()),
     ("box-outside", box(1e14, 1e14, 1e14, 1e14), "outside its image", set()),
+    ("video-id", frames(image(video_id=9)), "images[0] (id 1, a.jpg): video_id 9 is not the id of a video", set()),
+    ("video-id", frames(image(video_id=None)), "video_id None is not the id of a video", set()),
+    ("video-id", frames(lambda c, _: c["videos"].append({"id": 1})), "videos[1] (id 1): id 1 is taken by", set()),
+    ("video-id", frames(lambda c, _: c["videos"].append({"id": "2"})), "videos[1] (id '2'): id must be a", set()),
+    ("row-not-object", frames(lambda c, _: c["videos"].append(2)), "videos[1] (id None): must be an object", set()),
+    ("frame-id", frames(image(1, frame_id=0)), "images[1] (id 2, b.jpg): frame_id must be", set()),
+    ("frame-id", frames(image(1, frame_id=1.5)), "which no other image of the video has, got 1.5", set()),
+    (
+        "video-sizes",
+        frames(image(1, width=50)),
+        "a frame of 50 x 80 pixels in a video of 100 x 80",
+        {"box-outside", "size-wrong"},
+    ),
+    ("track-id", frames(annotation(track_id="7")), "track_id must be a whole number, got '7'", set()),
+    ("track-id", frames(without("annotations", "track_id")), "track_id must be a whole number, got None", set()),
+    ("track-repeated", frames(annotation(1, track_id=0)), "track_id 0 is taken by another box of the frame", set()),
 ]
 JPEG = image_bytes()
 PNG = image_bytes(kind="PNG")

@@ -313,8 +313,8 @@ def changed(videos: Videos, change: Any) -> Videos:
         (lambda d: d["images"][3].update(width=500), "a frame of 500 x .* pixels in a video of"),
         (lambda d: d["annotations"][2].pop("track_id"), r"annotations\[2\].*track_id must be a whole number, got None"),
         (lambda d: [a.update(track_id=1) for a in d["annotations"]], "track_id 1 is taken by another box of the frame"),
-        (lambda d: d["videos"].append({"id": 1}), "the id of a video must be a whole number .*each once, got 1"),
-        (lambda d: d["videos"].append("x"), "the id of a video must be a whole number .*got None"),
+        (lambda d: d["videos"].append({"id": 1}), r"videos\[3\] \(id 1\): id 1 is taken by videos\[0\]"),
+        (lambda d: d["videos"].append("x"), r"videos\[3\] \(id None\): must be an object"),
     ],
     ids=lambda each: each[:40] if isinstance(each, str) else "",
 )

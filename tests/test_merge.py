@@ -15,6 +15,7 @@ from pycocotools.coco import COCO
 
 from detaug.converters import ConversionError, Summary, merge_coco
 from detaug.converters.check.check import check_coco
+from detaug.converters.coco.annotations import read_annotations
 
 
 def renamed(prefix: str, content: Document | None = None) -> Document:
@@ -205,3 +206,46 @@ def test_the_command(tmp_path: Path) -> None:
     assert "3 images (1 without boxes), 10 boxes in 2 classes" in out
     assert out.splitlines()[-1] == f'load it: da.CocoReader(IMAGES, "{output}"), the images\' folder first'
     assert detaug("merge", first, second, "-o", output, "--join", "-q") == (0, "", "")
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Videos
+
+
+def video(prefix: str, name: str) -> Document:
+    """Return the document as frames of the video 7, with a track for each box."""
+    content = renamed(prefix)
+    content["videos"] = [{"id": 7, "name": name, "fps": 25}]
+    for frame, row in enumerate(content["images"]):
+        row |= {"video_id": 7, "frame_id": frame}
+    for track, row in enumerate(content["annotations"]):
+        row["track_id"] = track
+    return content
+
+
+def test_videos_stay_apart_and_tracks_stay(tmp_path: Path) -> None:
+    content, _ = merged(tmp_path, video("x", "one"), video("y", "two"))
+    assert content["videos"] == [{"id": 1, "name": "one", "fps": 25}, {"id": 2, "name": "two", "fps": 25}]
+    assert [row["video_id"] for row in content["images"]] == [1, 1, 1, 2, 2, 2]
+    assert [row["frame_id"] for row in content["images"]] == [0, 1, 2] * 2
+    assert [row["track_id"] for row in content["annotations"]] == [*range(5)] * 2
+    read_annotations(tmp_path / "out.json")
+
+
+def test_files_with_and_without_videos(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=r"0\.json has videos, .*1\.json has none; merge files of one kind"):
+        merged(tmp_path, video("x", "one"), document())
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_frames_are_not_joined(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="whose frames cannot be joined; leave out --join"):
+        merged(tmp_path, video("x", "one"), video("x", "one"), join=True)
+
+
+def test_a_second_entry_of_a_video_is_left_out(tmp_path: Path) -> None:
+    twice = video("x", "one")
+    twice["videos"].append({"id": 7, "name": "again"})
+    content, summary = merged(tmp_path, twice, video("y", "two"), on_error="skip")
+    assert [row["name"] for row in content["videos"]] == ["one", "two"]
+    assert kinds(summary) == {"entry-invalid": 1}

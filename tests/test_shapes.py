@@ -142,7 +142,7 @@ def test_no_pictures_is_an_error_before_anything_is_written(tmp_path: Path, imag
 @pytest.mark.parametrize("n", some_slow([n for n in range(17) if n % 14 != 4], 2))
 def test_a_box_surrounds_the_visible_pixels(n: int) -> None:
     picture, sprites = compose(n)
-    kept = [view.sprite for view in shapes._views(sprites, picture.size)]
+    kept = [view.sprite for view in shapes.cut_views(sprites, picture.size)]
     things = shapes.paint(n)[1]
     assert [thing.name for thing in things] == [sprite.name for sprite in kept]
     for k, thing in enumerate(things):
@@ -183,7 +183,7 @@ def test_flags_follow_the_visible_pixels() -> None:
     whole = Image.new("RGBA", (40, 40), (9, 9, 9, 255))
     behind, cut = shapes.Sprite("mug", whole, (10, 10)), shapes.Sprite("car", whole, (80, 10))
     front = shapes.Sprite("ball", whole, (10, 34))
-    views = shapes._views([behind, cut, front], (100, 100))
+    views = shapes.cut_views([behind, cut, front], (100, 100))
     things = [shapes._thing(view, decimals=False) for view in views]
     assert [thing.box for thing in things] == [(10, 10, 50, 34), (80, 10, 100, 50), (10, 34, 50, 74)]
     assert [thing.occluded for thing in things] == [True, False, False]
@@ -195,15 +195,15 @@ def test_flags_follow_the_visible_pixels() -> None:
 def test_a_mostly_hidden_thing_is_difficult(seen: int, difficult: bool) -> None:
     whole = Image.new("RGBA", (40, 40), (9, 9, 9, 255))
     behind, front = shapes.Sprite("mug", whole, (10, 10)), shapes.Sprite("ball", whole, (10, 10 + seen))
-    views = shapes._views([behind, front], (100, 100))
+    views = shapes.cut_views([behind, front], (100, 100))
     assert [shapes._thing(view, decimals=False).difficult for view in views] == [difficult, False]
 
 
 def test_a_nearly_hidden_thing_is_left_out() -> None:
     whole = Image.new("RGBA", (40, 40), (9, 9, 9, 255))
     behind, front = shapes.Sprite("mug", whole, (10, 10)), shapes.Sprite("ball", whole, (10, 20))
-    assert [view.sprite.name for view in shapes._views([behind, front], (100, 100))] == ["ball"]
-    assert shapes._views([shapes.Sprite("mug", whole, (-300, 10))], (100, 100)) == []
+    assert [view.sprite.name for view in shapes.cut_views([behind, front], (100, 100))] == ["ball"]
+    assert shapes.cut_views([shapes.Sprite("mug", whole, (-300, 10))], (100, 100)) == []
 
 
 @pytest.mark.parametrize("name", sorted(THINGS))

@@ -36,6 +36,8 @@ class Cleaned:
     """Annotations left out only because their image was."""
     categories: int
     """Left out."""
+    videos: int
+    """Left out."""
     renumbered: int
     """Annotations that got another id."""
     joined: int
@@ -48,6 +50,7 @@ class Cleaned:
         left_out = {"image": self.images, "annotation": self.annotations}
         parts = [counted(number, one) for one, number in left_out.items() if number]
         parts += [counted(self.categories, "category", "categories")] if self.categories else []
+        parts += [counted(self.videos, "video")] if self.videos else []
         only = f" ({self.with_images:,} of them only for their image)" if self.with_images else ""
         if parts:
             yield f"without {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}{only}"
@@ -63,7 +66,8 @@ def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Clean
     All other rows stay, with their ids and all their keys. Raises AnnotationError where nothing is left.
     """
     errors = [found for found in findings if found.severity == "error"]
-    usable = {where: _without_errors(table, errors, where) for where in _LISTS}
+    lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
+    usable = {where: _without_errors(table, errors, where) for where in lists}
     joined = _joined(table, usable["images"])
     with_category = usable["annotations"] & np.isin(table.category_ids, _ids(table, usable["categories"]))
     usable["annotations"] = with_category & np.append(usable["images"], False)[table.image_index]
@@ -73,13 +77,14 @@ def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Clean
     changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined)}
     rows = {str(where): _rows(table, where, mask, changes.get(where, {})) for where, mask in usable.items()}
     write_atomically(path, document_text(table.coco.document, rows))
-    left_out = {where: int((~mask).sum()) for where, mask in usable.items()}
+    left_out = {"videos": 0} | {str(where): int((~mask).sum()) for where, mask in usable.items()}
     left_out["images"] -= len(joined)
     with_images = int((with_category & ~usable["annotations"]).sum())
     return Cleaned(path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined))
 
 
 _LISTS: tuple[Where, ...] = ("images", "annotations", "categories")
+_VIDEOS: Where = "videos"
 
 
 def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> Mask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ def merge_coco(
     each other.
 
     An image that is in two of the files is an error, since a file name may occur only once; with join, it gets the
-    boxes of both, if both files give it the same size. on_error: "stop" at entries that cannot be used, after reading
+    boxes of both, if both files give it the same size. Videos get new ids, and their objects keep their track ids; then
+    all files must have videos, and join is refused. on_error: "stop" at entries that cannot be used, after reading
     all of them, or "skip" these: then an image stays with the first file that has it. report: a json file for every
     finding.
 
@@ -75,12 +76,14 @@ def merge_coco(
         if images:
             _refuse_other_folder(rows, folder / prefix)
         merged.add(rows, prefix)
+    merged.check_videos()
     merged.findings += alike_classes(merged.categories)
     stop_on_errors(merged.findings, on_error, paths.get("report"))
     refuse_nothing_left(len(merged.images), ", ".join(map(str, sources)), merged.findings, paths.get("report"))
     info = {"description": f"{len(sources)} COCO json files, merged by detaug"}
     with reported(merged.findings, paths.get("report")):
-        write_coco(paths["output"], merged.images.values(), merged.annotations, merged.categories.values(), info)
+        lists = merged.images.values(), merged.annotations, merged.categories.values()
+        write_coco(paths["output"], *lists, info, merged.videos)
     return merged.summary(paths, folder)
 
 
@@ -115,14 +118,19 @@ class _Merged:
     annotations: list[_Entry] = field(default_factory=list)
     categories: dict[str, _Entry] = field(default_factory=dict)
     """By name."""
+    videos: list[_Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    with_videos: dict[Path, bool] = field(default_factory=dict)
+    """For each file, whether it has videos."""
 
     def add(self, rows: CocoRows, prefix: str) -> None:
         """Add the rows of one file."""
+        self.with_videos[rows.table.path] = rows.table.coco.has_videos
         category_ids = {number: self._category_id(rows, number) for number in rows.table.categories}
+        video_ids = {row["id"]: self._video_id(row) for row in rows.videos()}
         lost = licences = 0
         for at, boxes in rows:
-            image_id = self._image_id(rows, at, prefix)
+            image_id = self._image_id(rows, at, prefix, video_ids)
             licences += "license" in rows.table.row("images", at)
             if image_id is None:
                 lost += len(boxes)
@@ -147,10 +155,24 @@ class _Merged:
             self.categories[name] = row | {"id": len(self.categories) + 1, "name": name}
         return int(self.categories[name]["id"])
 
-    def _image_id(self, rows: CocoRows, at: int, prefix: str) -> int | None:
+    def _video_id(self, row: _Entry) -> int:
+        self.videos.append(row | {"id": len(self.videos) + 1})
+        return len(self.videos)
+
+    def check_videos(self) -> None:
+        """Raise ConversionError if only some files have videos, or images of videos would be joined."""
+        names = {has: [str(path) for path, each in self.with_videos.items() if each == has] for has in (True, False)}
+        if names[True] and names[False]:
+            raise ConversionError(f"{names[True][0]} has videos, {names[False][0]} has none; merge files of one kind")
+        if names[True] and self.join:
+            raise ConversionError(f"{names[True][0]} has videos, whose frames cannot be joined; leave out --join")
+
+    def _image_id(self, rows: CocoRows, at: int, prefix: str, video_ids: Mapping[int, int]) -> int | None:
         """Return the image's new id; None, with a finding, where an earlier file has it and it may not be joined."""
         height, width = rows.table.sizes[at].tolist()
         row = rows.table.row("images", at) | {"width": width, "height": height}
+        if video_ids:
+            row["video_id"] = video_ids[row["video_id"]]
         key = "shard" if rows.table.places[at, 0] >= 0 else "file_name"
         row[key] = posixpath.normpath(posixpath.join(prefix, row[key]))
         name = posixpath.normpath(posixpath.join(prefix, rows.table.path_of(at)))

@@ -46,6 +46,13 @@ class CocoRows:
         """Return the file name of an image, without "./" and the like."""
         return posixpath.normpath(self.table.file_names[at])
 
+    def videos(self) -> list[dict[str, Any]]:
+        """Return the entries of the videos; none for a json without."""
+        if not self.table.coco.has_videos:
+            return []
+        wrong = {row for found in self.table.findings if found.where == "videos" for row in found.rows.tolist()}
+        return [row for at, row in enumerate(self.table.coco.document["videos"]) if at not in wrong]
+
     def class_name(self, box_at: int) -> str:
         """Return the class name of an annotation."""
         return self.table.categories[int(self.table.category_ids[box_at])]
@@ -77,7 +84,7 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
         raise ConversionError(str(error)) from None
     errors = [found for found in table.findings if found.severity == "error" and found.kind not in _UNUSED_IDS]
     for found in errors:
-        if found.where not in ("images", "annotations"):
+        if found.where not in ("images", "annotations", "videos"):
             row = int(found.rows[0])
             raise ConversionError(f"{path}: {table.entry(found.where, row)}{found.describe(row)} ({found.kind})")
     images = _without_errors(table, errors, "images")

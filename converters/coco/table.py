@@ -40,6 +40,12 @@ class Coco:
     constants: tuple[str, ...] = ()
     """Every NaN, Infinity and -Infinity in the file."""
 
+    @property
+    def has_videos(self) -> bool:
+        """Return whether this is a CocoVID json, whose images are frames of the entries of `videos`."""
+        videos = self.document.get("videos")
+        return isinstance(videos, list) and bool(videos)
+
 
 def load_coco(path: str | Path) -> Coco:
     """Parse a COCO json. Raises AnnotationError if it is not a json or lacks one of the three lists."""
@@ -179,7 +185,7 @@ class Table:
 
     def entry(self, where: Where, at: int) -> str:
         """Return the start of a message about an entry: "annotations[5] (id 6, a.jpg): "."""
-        if where not in ("images", "annotations", "categories"):
+        if where not in ("images", "annotations", "categories", "videos"):
             return ""
         name = shown(self.file_name(where, at))[1:-1]
         return f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}): "

@@ -6,13 +6,10 @@ of its video.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from detaug.converters.coco.columns import Rows, whole_numbers
 from detaug.converters.coco.table import Coco, Ints, Mask, VideoColumns
-from detaug.converters.findings.entries import about_json
 from detaug.converters.findings.text import shown
 
 TRACK_KEYS = ("track_id", "instance_id")
@@ -20,11 +17,10 @@ TRACK_KEYS = ("track_id", "instance_id")
 
 def video_columns(coco: Coco, images: Rows, objects: Rows, image_index: Ints, sizes: Ints) -> VideoColumns:
     """Return the columns, and append findings about rows that cannot be used. `image_index`: (A,), `sizes`: (N, 2)."""
-    videos = coco.document.get("videos")
     nothing = np.full(len(images.rows), -1)
-    if not isinstance(videos, list) or not videos:
+    if not coco.has_videos:
         return VideoColumns(nothing, nothing, np.full(len(nothing), np.nan), np.full(len(objects.rows), -1))
-    rates = _frame_rates(videos, images)
+    rates = _frame_rates(Rows(coco, "videos", images.findings))
     video_ids, known = _video_ids(images, rates)
     frame_ids, numbered = _frame_ids(images, video_ids, known)
     _note_other_sizes(images, video_ids, known, sizes)
@@ -33,20 +29,15 @@ def video_columns(coco: Coco, images: Rows, objects: Rows, image_index: Ints, si
     return VideoColumns(np.where(known, video_ids, -1), np.where(numbered, frame_ids, -1), rate, track_ids)
 
 
-def _frame_rates(videos: list[Any], images: Rows) -> dict[int, float]:
+def _frame_rates(videos: Rows) -> dict[int, float]:
     """Return the frames a second of each video, by its id; nan where it has none."""
+    ids, good = videos.whole_numbers("id", "video-id")
+    videos.note_repeated_ids("video-id", ids, good)
     rates: dict[int, float] = {}
-    wrong: list[Any] = []
-    for video in videos:
-        number = video.get("id") if isinstance(video, dict) else None
-        if type(number) is not int or number < 0 or number in rates:
-            wrong.append(number)
-            continue
-        rate = video.get("fps")
-        rates[number] = float(rate) if type(rate) in (int, float) and 0 < rate < float("inf") else float("nan")
-    if wrong:
-        rule = "the id of a video must be a whole number of at least 0, each once"
-        images.findings.append(about_json("video-id", f"{rule}, got {shown(wrong[0])}"))
+    for number, is_good, rate in zip(ids.tolist(), good.tolist(), videos.column("fps"), strict=True):
+        if is_good:
+            known = type(rate) in (int, float) and 0 < rate < float("inf")
+            rates.setdefault(number, float(rate) if known else float("nan"))
     return rates
 
 

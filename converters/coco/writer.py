@@ -26,12 +26,14 @@ def write_coco(
     annotations: Iterable[Row],
     categories: Iterable[Row],
     info: Row | None = None,
+    videos: Iterable[Row] = (),
 ) -> None:
     """Write a COCO json file. The rows may be generators; only a thousand of them are in memory at a time.
 
-    Compact UTF-8, keys in the order of the rows. Raises InputError for NaN and infinity.
+    Compact UTF-8, keys in the order of the rows; without videos, no key for them. Raises InputError for NaN and
+    infinity.
     """
-    write_atomically(path, _coco_text(images, annotations, categories, info or {}))
+    write_atomically(path, _coco_text(images, annotations, categories, info or {}, [*videos]))
 
 
 def annotation_row(
@@ -64,9 +66,14 @@ def whole(value: float) -> float | int:
 
 
 def _coco_text(
-    images: Iterable[Row], annotations: Iterable[Row], categories: Iterable[Row], info: Row
+    images: Iterable[Row], annotations: Iterable[Row], categories: Iterable[Row], info: Row, videos: list[Row]
 ) -> Iterator[str]:
-    yield f'{{"info":{_encode(info)},"images":['
+    yield f'{{"info":{_encode(info)},'
+    if videos:
+        yield '"videos":['
+        yield from _lines(videos, "\n", _strict_text)
+        yield "],"
+    yield '"images":['
     yield from _lines(images, "\n", _strict_text)
     yield '],"annotations":['
     yield from _lines(annotations, "\n", _strict_text)

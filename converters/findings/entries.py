@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from detaug.converters.findings.kinds import CHECK_KINDS, Severity
 
-Where = Literal["images", "annotations", "categories", "files", "json"]
+Where = Literal["images", "annotations", "categories", "videos", "files", "json"]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @click.command()
 @options.json_argument
 @options.images_argument
-@click.option("-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp.")
+@click.option(
+    "-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp; of clips also .gif."
+)
 @click.option("--preset", type=click.Choice(options.PRESETS), help="The recipe.  [default: ssd300]")
 @click.option("--recipe", type=FILE, help="Your own recipe instead: a JSON or YAML file.")
 @click.option("--rows", type=AT_LEAST_1, default=4, show_default=True, help="Images to show.")
@@ -68,13 +71,17 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     show_default=True,
     help="The longer side of each picture, in pixels.",
 )
+@click.option("--frames", type=AT_LEAST_1, help="Show clips of so many frames, of a json with videos.")
+@click.option("--stride", type=AT_LEAST_1, default=1, show_default=True, help="Take each STRIDE-th frame.")
 @click.option("--only", metavar="CLASS", help="Show only images with objects of this class.")
 @click.option("--smallest", "how", flag_value="smallest", help="Show the images with the smallest boxes.")
 @click.option("--crowded", "how", flag_value="crowded", help="Show the images with the most boxes.")
 @click.option(
     "--suspicious", "how", flag_value="suspicious", help="Show images with odd boxes: alike, thin, tiny, huge."
 )
-def preview(annotations: Path, images: Path, output: Path, **more: Any) -> None:
+def preview(
+    annotations: Path, images: Path, output: Path, frames: int | None, stride: int, rows: int, seed: int, **more: Any
+) -> None:
     """Draw images before and after a recipe, with boxes.
 
     Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult objects
@@ -84,9 +91,21 @@ def preview(annotations: Path, images: Path, output: Path, **more: Any) -> None:
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
     """
-    from detaug.sheets import preview_file
+    from detaug.sheets import preview_clips, preview_file
 
-    click.echo(preview_file(annotations, images, output, **more))
+    if frames is None:
+        click.echo(preview_file(annotations, images, output, rows=rows, seed=seed, **more))
+        return
+    kept = {name: more.pop(name) for name in ("preset", "recipe", "size")}
+    _refuse_with_frames(more)
+    click.echo(preview_clips(annotations, images, output, frames=frames, stride=stride, rows=rows, seed=seed, **kept))
+
+
+def _refuse_with_frames(more: Mapping[str, Any]) -> None:
+    """Raise an error for options that choose images or draws."""
+    given = [f"--{value if name == 'how' else name}" for name, value in more.items() if value]
+    if given:
+        raise click.UsageError(f"{given[0]} is for images: leave it out, or --frames")
 
 
 @click.command()

@@ -122,9 +122,9 @@ def _add(element: ET.Element, **texts: str | int) -> None:
 def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
     """Draw picture number `n`; return it and its visible things, from the farthest to the nearest."""
     picture, sprites = compose(n, seed)
-    views = _views(sprites, picture.size)
+    views = cut_views(sprites, picture.size)
     for view in views:
-        _paste(picture, view.sprite)
+        paste(picture, view.sprite)
     things = [_thing(view, decimals=n % 5 == 1 or _has_small_ball(n)) for view in views]
     return photograph(picture, np.random.default_rng([seed, n, 1])), things
 
@@ -138,11 +138,11 @@ def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
         return picture, []
     cast = [role for role in roles for _ in range(rng.integers(*role.number))]
     plan = sorted((rng.uniform(*role.depth), role) for role in cast)
-    sprites = [_make_sprite(rng, role, depth, size, horizon) for depth, role in plan]
+    sprites = [make_sprite(rng, role, depth, size, horizon) for depth, role in plan]
     return picture, sprites + [_small_ball(rng, size)] * _has_small_ball(n)
 
 
-def _make_sprite(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
+def make_sprite(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
     """Draw a sprite on the ground: the farther away, the higher and smaller; a fish swims anywhere."""
     width, height = size
     side = min(size) * role.scale * (0.3 + 0.7 * depth) * rng.uniform(0.85, 1.15)
@@ -164,14 +164,14 @@ def _small_ball(rng: Random, size: tuple[int, int]) -> Sprite:
     return Sprite("ball", draw_thing("ball", rng, 15), (round(x), round(y)))
 
 
-def _views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
+def cut_views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
     """Return the visible parts of sprites behind later ones; drop sprites of which less than a third is visible."""
     views: list[View] = []
     covered = np.zeros(size[::-1], bool)
     for sprite in reversed(sprites):
-        mask = _mask(sprite, size)
+        mask = mask_of(sprite, size)
         view = View(sprite, mask, mask & ~covered)
-        if view.seen.sum() > _pixels(sprite) / 3:
+        if view.seen.sum() > pixels_of(sprite) / 3:
             views.insert(0, view)
             covered |= mask
     return views
@@ -180,29 +180,29 @@ def _views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
 def _thing(view: View, decimals: bool) -> Thing:
     """Measure box and flags of a sprite; mostly hidden or very small objects are difficult."""
     sprite, mask, seen = view
-    box = _tight(seen)
-    share = seen.sum() / _pixels(sprite)
+    box = tight_box(seen)
+    share = seen.sum() / pixels_of(sprite)
     return Thing(
         sprite.name,
         _finer(sprite) if decimals and share == 1 else box,
-        truncated=bool(mask.sum() < 0.99 * _pixels(sprite)),
+        truncated=bool(mask.sum() < 0.99 * pixels_of(sprite)),
         occluded=bool(seen.sum() < 0.95 * mask.sum()),
         difficult=bool(share < 0.45 or max(box[2] - box[0], box[3] - box[1]) < 20),
     )
 
 
-def _mask(sprite: Sprite, size: tuple[int, int]) -> Mask:
+def mask_of(sprite: Sprite, size: tuple[int, int]) -> Mask:
     """Return (H, W) flags: the sprite covers more than half of the pixel."""
     mask = Image.new("L", size)
     mask.paste(sprite.image.getchannel("A"), sprite.xy)
     return np.asarray(np.asarray(mask) > 127)
 
 
-def _pixels(sprite: Sprite) -> int:
+def pixels_of(sprite: Sprite) -> int:
     return int((np.asarray(sprite.image.getchannel("A")) > 127).sum())
 
 
-def _tight(mask: Mask) -> Box:
+def tight_box(mask: Mask) -> Box:
     """Return the smallest box around the True pixels."""
     x, y = np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))
     return int(x[0]), int(y[0]), int(x[-1]) + 1, int(y[-1]) + 1
@@ -226,7 +226,7 @@ def _edges(cover: npt.NDArray[np.float64]) -> tuple[float, float]:
 # ---------------------------------------------------------------- pasting
 
 
-def _paste(picture: Image.Image, sprite: Sprite) -> None:
+def paste(picture: Image.Image, sprite: Sprite) -> None:
     if sprite.name != "fish":
         _cast_shadow(picture, sprite)
     picture.paste(sprite.image, sprite.xy, sprite.image)

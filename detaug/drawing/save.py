@@ -31,9 +31,13 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def check_output(path: Path) -> None:
-    """Raise InputError before the work begins if a picture cannot be written to `path`."""
-    _format_of(path)
+def check_output(path: Path, *more: str) -> None:
+    """Raise InputError before the work begins if a picture cannot be written to `path`.
+
+    more: extensions that are allowed beside those of `save_picture`.
+    """
+    if path.suffix.lower() not in more:
+        _format_of(path)
     if path.is_dir():
         raise InputError(f"output {path} is a folder; give the name of a picture")
     if not path.parent.is_dir():

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.drawing.sheet import notebook_png
 from detaug.loading.batch import Batch
 
 
@@ -63,8 +64,13 @@ class ClipBatch:
         raise TypeError("a ClipBatch is no pair and has no items: use batch.images, or batch.as_images().targets()")
 
     def _repr_png_(self) -> bytes:
-        """Draw the frames for notebooks."""
-        return self.as_images()._repr_png_()
+        """Draw the first frames for notebooks, with the numbers and colours of their tracks."""
+        numbers = torch.where(self.track_id < 0, self.labels, self.track_id)
+        seen = list(self.mask.flatten(0, 1))
+        boxes = [each[mask].tolist() for each, mask in zip(self.boxes.flatten(0, 1), seen, strict=True)]
+        shown = [each[mask].tolist() for each, mask in zip(numbers.flatten(0, 1), seen, strict=True)]
+        sizes = self.image_size.repeat_interleave(self.frame.shape[1], 0).tolist()
+        return notebook_png(list(self.images.flatten(0, 1)), boxes, shown, sizes)
 
     def as_images(self) -> Batch:
         """Return the N * F frames as a `Batch`, clip by clip: for detectors, evaluators and pictures of single images.

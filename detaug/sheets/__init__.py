@@ -3,8 +3,11 @@
 from detaug.sheets.batch_sheets import batch_sheet as batch_sheet
 from detaug.sheets.batch_sheets import ops_sheet as ops_sheet
 from detaug.sheets.batch_sheets import samples_sheet as samples_sheet
+from detaug.sheets.clip_sheets import clip_sheet as clip_sheet
+from detaug.sheets.clip_sheets import save_animation as save_animation
 from detaug.sheets.detections import Detections as Detections
 from detaug.sheets.detections import detections_sheet as detections_sheet
+from detaug.sheets.preview import preview_clips as preview_clips
 from detaug.sheets.preview import preview_file as preview_file
 from detaug.sheets.recipe_sheets import draws_sheet as draws_sheet
 from detaug.sheets.recipe_sheets import steps_sheet as steps_sheet
@@ -14,12 +17,15 @@ from detaug.sheets.selection import select_images as select_images
 __all__ = [
     "Detections",
     "batch_sheet",
+    "clip_sheet",
     "detections_sheet",
     "draws_sheet",
     "objects_of",
     "ops_sheet",
+    "preview_clips",
     "preview_file",
     "samples_sheet",
+    "save_animation",
     "select_images",
     "steps_sheet",
 ]

@@ -50,7 +50,7 @@ def batch_sheet(
     Without it, images outside 0..1 and 0..255 are stretched, in false colours.
     """
     check_at_least_one("columns", columns)
-    pictures = _pictures(batch, list(ops))
+    pictures = pictures_of(batch, list(ops))
     each = zip(pictures.images, batch.targets(), batch.image_size.tolist(), strict=True)
     tiles = [
         Tile(image, target["boxes"], _names(target["labels"].tolist(), class_names), hatched=padding(image, size))
@@ -59,7 +59,8 @@ def batch_sheet(
     return make_sheet(in_rows(tiles, columns), title=pictures.note, class_names=class_names[1:])
 
 
-def _pictures(batch: Batch, ops: Sequence[Op]) -> Pictures:
+def pictures_of(batch: Batch, ops: Sequence[Op]) -> Pictures:
+    """Return the images of a batch, in true colours if `ops` have the Normalize that was used."""
     arrays = list(batch.images.cpu().numpy())
     if find_normalize(ops) is None:
         return to_images(arrays)

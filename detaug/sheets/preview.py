@@ -1,4 +1,4 @@
-"""`detaug preview`: write a contact sheet of a recipe on images of a COCO json."""
+"""`detaug preview`: write a contact sheet of a recipe on images or clips of a COCO json."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from detaug import presets
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.save import check_output, save_picture
 from detaug.drawing.text import letters_without_font
+from detaug.loading.clip_batch import ClipBatch
+from detaug.loading.loader import Loader
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import load_recipe
+from detaug.sheets.clip_sheets import clip_sheet, save_animation
 from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
 from detaug.sheets.selection import How, select_images
+from detaug.sources.clip_reader import ClipReader
 from detaug.sources.coco_reader import CocoReader
 
 DEFAULT_PRESET = "ssd300"
@@ -47,18 +51,57 @@ def preview_file(
     check_output(Path(output))
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
-    if preset is not None and recipe is not None:
-        raise InputError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
-    ops = preset_ops(preset or DEFAULT_PRESET) if recipe is None else load_recipe(recipe)
+    ops, named = _ops(preset, recipe)
     reader = CocoReader(images, annotations)
     _check_is_no_image(reader, Path(output))
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
-    named = (preset or DEFAULT_PRESET) if recipe is None else Path(recipe).name
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
     chosen, notes = [each.row for each in selected], [each.note for each in selected]
     save_picture(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
+
+
+def preview_clips(
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    frames: int,
+    stride: int = 1,
+    preset: str | None = None,
+    recipe: str | Path | None = None,
+    rows: int = 4,
+    seed: int = 0,
+    size: int = 300,
+) -> str:
+    """Write a sheet of random clips of a CocoVID json, after a recipe, and return a line on it.
+
+    output: a picture with a row for each clip, or a .gif, in which they move. frames, stride: as `ClipReader` takes
+    them. The other arguments and errors as those of `preview_file`.
+    """
+    moves = Path(output).suffix.lower() == ".gif"
+    check_output(Path(output), *[".gif"] * moves)
+    ops, named = _ops(preset, recipe)
+    reader = ClipReader(images, annotations, frames=frames, stride=stride)
+    _check_is_no_image(reader, Path(output))
+    with Loader(reader, ops, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
+        batch = cast(ClipBatch, next(iter(loader)))
+    title = f"{Path(annotations).name}, {named}, seed {seed}"
+    if moves:
+        save_animation(batch, output, reader.class_names, ops=ops, size=size, title=title)
+    else:
+        save_picture(clip_sheet(batch, reader.class_names, ops=ops, size=size, title=title), output)
+    return f"written: {output}, {len(batch)} of {len(reader.clips)} clips{_font_advice(reader.class_names)}"
+
+
+def _ops(preset: str | None, recipe: str | Path | None) -> tuple[list[Op], str]:
+    """Return the recipe, and its name."""
+    if preset is not None and recipe is not None:
+        raise InputError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
+    if recipe is not None:
+        return load_recipe(recipe), Path(recipe).name
+    return preset_ops(preset or DEFAULT_PRESET), preset or DEFAULT_PRESET
 
 
 def preset_ops(name: str) -> list[Op]:

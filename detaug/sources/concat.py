@@ -23,7 +23,7 @@ class ConcatReader(Source):
     first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n. `source_of` leads
     back.
 
-    Raises InputError for no source, and for sources of which only some have a class for each image.
+    Raises InputError for no source, for clips, and for sources of which only some have a class for each image.
 
     >>> demo = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> reader = da.ConcatReader([demo, demo])
@@ -34,6 +34,8 @@ class ConcatReader(Source):
     def __init__(self, sources: Sequence[Source]) -> None:
         if isinstance(sources, Source) or not sources:
             raise InputError("sources must be a list of sources, such as [da.CocoReader(...), da.CocoReader(...)]")
+        if any(source.frames is not None for source in sources):
+            raise InputError("ConcatReader joins no clips: join their jsons with detaug merge, for one ClipReader")
         self.sources = tuple(sources)
         self._first: Ints = np.concatenate([[0], np.cumsum([len(source) for source in self.sources])])
         names = list(dict.fromkeys(name for source in self.sources for name in source.class_names[1:]))
