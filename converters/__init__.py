@@ -7,6 +7,7 @@ from detaug.converters.conversion.summary import Summary
 from detaug.converters.findings.errors import AnnotationError, ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.findings.kinds import KINDS
+from detaug.converters.mot.to_coco import mot_to_coco
 from detaug.converters.shards.pack import pack_coco
 from detaug.converters.shards.to_coco import tfrecord_to_coco, webdataset_to_coco
 from detaug.converters.voc.from_coco import coco_to_voc
@@ -26,6 +27,7 @@ __all__ = [
     "coco_to_voc",
     "coco_to_yolo",
     "merge_coco",
+    "mot_to_coco",
     "pack_coco",
     "read_class_names",
     "tfrecord_to_coco",

@@ -223,8 +223,9 @@ def test_every_command_has_help_with_an_example_in_80_columns(name: str) -> None
 def test_the_help_is_in_the_order_of_use() -> None:
     listed = [line.split()[0] for line in detaug("--help").out.partition("Commands:\n")[2].splitlines()]
     assert listed == [
-        *("demo", "convert-voc", "convert-yolo", "convert-tfrecord", "convert-webdataset", "merge", "check"),
-        *("preview", "import-recipe", "train", "bench", "tune", "convert-coco-to-voc", "convert-coco-to-yolo", "pack"),
+        *("demo", "convert-voc", "convert-yolo", "convert-mot", "convert-tfrecord", "convert-webdataset"),
+        *("merge", "check", "preview", "import-recipe", "train", "bench", "tune"),
+        *("convert-coco-to-voc", "convert-coco-to-yolo", "pack"),
     ]
 
 

@@ -18,6 +18,8 @@ from detaug.cli.main import main
 from detaug.demo.demo import GO_ON, Speed, demo, time_loader
 from detaug.demo.shapes import make_voc
 
+FILES = [".made-by-detaug-demo", "MOT", "VOC", "clips.json", "sheet.png", "train.json"]
+
 
 def quick_demo(out: Path, images: int = 6, **options: object) -> list[str]:
     """Run the demo with few images and one measured epoch; return the lines that it says."""
@@ -41,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 def test_the_files_of_the_demo(made: tuple[Path, list[str]]) -> None:
     out, _ = made
-    assert sorted(path.name for path in out.iterdir()) == [".made-by-detaug-demo", "VOC", "sheet.png", "train.json"]
+    assert sorted(path.name for path in out.iterdir()) == FILES
     assert len(list((out / "VOC/JPEGImages").iterdir())) == len(list((out / "VOC/Annotations").iterdir())) == 6
     document = json.loads((out / "train.json").read_bytes())
     assert len(document["images"]) == 5

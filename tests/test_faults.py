@@ -27,6 +27,7 @@ from painted_files import Folder, paint_files, settings_file
 
 import detaug as da
 from detaug import converters
+from detaug.demo import make_mot
 from detaug.sources import request_threads
 
 HERE = Path(__file__).parent
@@ -41,6 +42,7 @@ CONVERTERS: dict[str, Callable[[Path, Path], Any]] = {
     "tfrecord": lambda source, out: converters.pack_coco(source / "annotations.json", source, out, format="tfrecord"),
     "from VOC": lambda source, out: converters.voc_to_coco(source / "voc", out / "a.json", images=source),
     "from YOLO": lambda source, out: converters.yolo_to_coco(source / "yolo", out / "a.json"),
+    "from MOT": lambda source, out: converters.mot_to_coco(source / "mot", out / "a.json"),
     "from TFRecord": lambda source, out: converters.tfrecord_to_coco(
         [*source.glob("tfrecord/*.tfrecord")], out / "a.json", extract=new(out, "images"), jobs=1
     ),
@@ -116,6 +118,7 @@ def paint_source(source: Path) -> None:
     paint_files(new(source, "more"), count=4)
     converters.coco_to_voc(coco, source / "voc", images=source)
     converters.coco_to_yolo(coco, source / "yolo", images=source, with_images="copy")
+    make_mot(source / "mot", frames=2)
     for form, folder in (("tfrecord", "tfrecord"), ("webdataset", "tar")):
         converters.pack_coco(coco, source, new(source, folder), format=form)
 

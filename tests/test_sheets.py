@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,20 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 from coco_files import document, write, write_images
+from command import detaug, usage_error
 from numpy.typing import NDArray
 from PIL import Image
+from video_files import Videos, paint_videos
 
 import detaug as da
 from detaug.cli.main import main
-from detaug.drawing import boxes, class_color, page, save_picture
+from detaug.drawing import boxes, class_color, class_colors, page, save_picture
 from detaug.drawing import text as lettering
 from detaug.sheets import (
     Detections,
     batch_sheet,
+    clip_sheet,
     detections_sheet,
     draws_sheet,
     ops_sheet,
     samples_sheet,
+    save_animation,
     steps_sheet,
 )
 from detaug.sheets.photos import read_photos
@@ -64,9 +69,9 @@ def thin_outlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boxes, "_line_width", lambda *_: 1)
 
 
-def cells(sheet: Image.Image, rows: int, columns: int, lines: int = 1) -> list[list[Pixels]]:
+def cells(sheet: Image.Image, rows: int, columns: int, lines: int = 1, *, headings: bool = True) -> list[list[Pixels]]:
     """Cut out the pictures of a sheet without title, all SIZE x SIZE, above captions of `lines`."""
-    top = page.MARGIN + page.strip(True, page.HEADING)
+    top = page.MARGIN + page.strip(headings, page.HEADING)
     down = SIZE + page.strip(lines, page.CAPTION) + page.GAP
     left, right = page.MARGIN + page.GAP, SIZE + page.GAP
     pixels = np.asarray(sheet)
@@ -413,3 +418,68 @@ def test_an_ops_sheet_has_each_op_alone() -> None:
     assert np.abs(np.subtract(below, [(20, 160, 60), (235, 95, 195), (20, 160, 60)])).max() <= 2
     with pytest.raises(ValueError, match="must come after Resize"):
         ops_sheet(da.batch([image]), [da.RandomInvert(p=1)])
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Clips
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Videos:
+    return paint_videos(tmp_path_factory.mktemp("clips"), fps=10)
+
+
+def batch_of(clips: Videos, ops: list[da.Op], frames: int = 4) -> da.ClipBatch:
+    reader = da.ClipReader(clips.folder, clips.json, frames=frames)
+    loader: da.Loader[da.ClipBatch] = da.Loader(reader, ops, 2, device="cpu", train=False)
+    return next(iter(loader))
+
+
+def test_a_row_for_each_clip_and_a_color_for_each_track(clips: Videos, thin_outlines: None) -> None:
+    batch = batch_of(clips, [da.Resize((SIZE, SIZE))])
+    sheet = clip_sheet(batch, ["", "a", "b", "c"], size=SIZE)
+    drawn = cells(sheet, 2, 4, headings=False)
+    colors = class_colors([f"{name} {track}" for name, track in zip("abc", (10, 20, 30), strict=True)])
+    for clip, frame, row in np.argwhere(batch.mask.numpy()):
+        name = f"{'_abc'[batch.labels[clip, frame, row]]} {batch.track_id[clip, frame, row]}"
+        outline = (drawn[clip][frame] == np.array(colors[name])).all(2)
+        x1, y1, x2, y2 = batch.boxes[clip, frame, row].round().int().tolist()
+        assert outline[y1:y2, x1:x2].any(), f"no outline of {name} in frame {frame} of clip {clip}"
+
+
+def test_an_animation_has_a_page_for_each_frame(clips: Videos, tmp_path: Path) -> None:
+    batch = batch_of(clips, [da.Resize((60, 60)), da.Normalize()], frames=5)
+    path = save_animation(batch, tmp_path / "clips.gif", size=60, title="clips")
+    with Image.open(path) as picture:
+        assert (picture.n_frames, picture.info["duration"], picture.info["loop"]) == (5, 100, 0)
+    with pytest.raises(da.InputError, match=r"clips.mp4 must end in \.gif"):
+        save_animation(batch, tmp_path / "clips.mp4")
+
+
+def test_preview_of_clips(clips: Videos, tmp_path: Path) -> None:
+    sheet, animation = tmp_path / "sheet.png", tmp_path / "sheet.gif"
+    for output in (sheet, animation):
+        result = detaug("preview", clips.json, clips.folder, "-o", output, "--frames", 3, "--stride", 2, "--rows", 2)
+        assert (result.code, result.out) == (0, f"written: {output}, 2 of 22 clips\n")
+    with Image.open(animation) as picture:
+        assert picture.n_frames == 3
+    with Image.open(sheet) as picture:
+        assert picture.width > 3 * SIZE
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--frames", 3, "--steps"], "--steps is for images: leave it out, or --frames"),
+        (["--frames", 3, "--crowded"], "--crowded is for images"),
+        (["--frames", 30], "a clip spans 30 frames, the longest video has 14"),
+        ([], "must end in .png, .jpg, .webp, got '.gif'"),
+    ],
+)
+def test_options_that_clips_do_not_have(clips: Videos, tmp_path: Path, options: list[object], message: str) -> None:
+    assert message in usage_error("preview", clips.json, clips.folder, "-o", tmp_path / "a.gif", *options)
+
+
+def test_a_notebook_shows_tracks(clips: Videos) -> None:
+    batch = batch_of(clips, [da.Resize((60, 60))])
+    assert Image.open(io.BytesIO(batch._repr_png_())).width > 4 * 200

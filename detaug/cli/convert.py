@@ -97,6 +97,46 @@ def convert_yolo(**given: Any) -> None:
 
 
 @click.command()
+@click.argument("root", type=FOLDER)
+@options.output_json
+@click.option(
+    "--sequences",
+    metavar="NAME",
+    multiple=True,
+    help="Only these, with wildcards, such as '*-FRCNN'; again for more.  [default: all]",
+)
+@options.classes("; others are dropped.  [default: all that occur]")
+@click.option(
+    "--ignored",
+    type=click.Choice(["drop", "keep", "crowd"]),
+    default="drop",
+    show_default=True,
+    help="Entries that an evaluation ignores: leave them out, keep them, or write iscrowd 1.",
+)
+@click.option(
+    "--origin",
+    type=click.Choice(["one", "zero"]),
+    default="one",
+    show_default=True,
+    help="Left and top count from 1 (MOTChallenge), or from 0.",
+)
+@options.on_error
+@options.report
+@options.quiet
+def convert_mot(**given: Any) -> None:
+    """Convert MOTChallenge sequences to COCO json with videos and tracks.
+
+    ROOT is a folder of sequences, or one: img1 with the frames, gt/gt.txt with the boxes, and seqinfo.ini.
+
+    \b
+    detaug convert-mot MOT17/train -o train.json --sequences '*-FRCNN'
+    """
+    from detaug.converters import mot_to_coco
+
+    print_converted(mot_to_coco, "reading", **given)
+
+
+@click.command()
 @options.json_argument
 @options.folder_argument
 @click.option(

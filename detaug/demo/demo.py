@@ -13,11 +13,12 @@ from pathlib import Path
 import torch
 
 from detaug import presets
-from detaug.converters import voc_to_coco
+from detaug.converters import mot_to_coco, voc_to_coco
 from detaug.converters.check.check import check_coco
 from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
 from detaug.demo.shapes import make_voc
+from detaug.demo.videos import make_mot
 from detaug.drawing import save_picture
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
@@ -60,7 +61,9 @@ def demo(
     seconds: float = 1.0,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Make the folder `out` with a drawn VOC data set (VOC), its train.json, and sheet.png; return it.
+    """Make the folder `out` with a drawn VOC data set (VOC), its train.json and sheet.png, and two videos; return it.
+
+    The videos are in MOTChallenge's layout (MOT), with clips.json.
 
     device: as `Loader` takes it. seed: of the pictures and of the draws. images: their number; a fifth of
     them is the split `val`. seconds: least time for measuring the loader's speed, at least one epoch. say: called with
@@ -79,7 +82,9 @@ def demo(
         say(f"augment  presets.ssd300() on {_name(device)}, batches of {loader.batch_size} at 300 x 300")
         say(f"         {time_loader(loader, seconds)} (decode, augment, collate; no model)")
         _draw_sheet(reader, seed, folder / "sheet.png")
+        _draw_videos(folder, seed)
         say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
+        say(f"videos   {out / 'MOT'}, two with tracks, and {out / 'clips.json'} for da.ClipReader")
     say(f"\nContinue in the folder {out}:\n\n{GO_ON}")
     return out
 
@@ -121,6 +126,10 @@ def _draw_sheet(reader: CocoReader, seed: int, path: Path) -> None:
     """Draw a sheet of the first images, which are of different scenes."""
     rows = range(min(4, len(reader)))
     save_picture(draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()"), path)
+
+
+def _draw_videos(folder: Path, seed: int) -> None:
+    mot_to_coco(make_mot(folder / "MOT", seed=seed), folder / "clips.json")
 
 
 def _name(device: torch.device) -> str:

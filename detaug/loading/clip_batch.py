@@ -22,6 +22,11 @@ class ClipBatch:
     is the same in all frames, but for noise.
 
     images, boxes, labels, mask, track_id and classes are on the loader's device; the other tensors stay on the CPU.
+
+    >>> reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=3, stride=4)
+    >>> batch = next(iter(da.Loader(reader, [da.Resize((120, 160))], batch_size=1, train=False)))
+    >>> print(type(batch).__name__, batch.track_id[0, 0], batch.time)
+    ClipBatch tensor([1, 2, 3, 4]) tensor([[0.0000, 0.1600, 0.3200]], dtype=torch.float64)
     """
 
     images: Tensor

@@ -35,17 +35,10 @@ class ClipReader(CocoReader):
     Raises AnnotationError for a json without videos, for a frame_id or a track_id that is there twice, for frames of
     several sizes in a video, and where no clip is left.
 
-    >>> import json
-    >>> document = json.loads(open("train.json").read())
-    >>> document["videos"] = [{"id": 1, "fps": 25}]
-    >>> document["images"] = [image for image in document["images"] if (image["width"], image["height"]) == (320, 240)]
-    >>> for number, image in enumerate(document["images"]):
-    ...     image["video_id"], image["frame_id"] = 1, number
-    >>> document["annotations"] = []
-    >>> _ = open("video.json", "w").write(json.dumps(document))
-    >>> reader = da.ClipReader("demo/VOC/JPEGImages", "video.json", frames=4, stride=2)
-    >>> batch = next(iter(da.Loader(reader, [da.Resize((120, 160))], batch_size=2)))
-    >>> print(batch)
+    >>> reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=4, stride=2)
+    >>> loader: da.Loader[da.ClipBatch] = da.Loader(reader, [da.Resize((120, 160))], batch_size=2)
+    >>> print(len(reader.clips), "clips,", next(iter(loader)))
+    48 clips, ClipBatch(images (2, 4, 3, 120, 160) uint8 on cpu, 32 boxes)
     """
 
     frames: FrameColumns

@@ -1,0 +1,1 @@
+"""MOTChallenge's ground truth, to COCO json with videos and tracks."""

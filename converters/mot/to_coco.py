@@ -1,0 +1,131 @@
+"""Convert MOTChallenge's ground truth to COCO json with videos and tracks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
+from detaug.converters.conversion.choices import OnError, check_choice
+from detaug.converters.conversion.classes import unused_classes
+from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.progress import Progress, with_progress
+from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.files.paths import PathLike
+from detaug.converters.findings.finding import Finding
+from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
+from detaug.converters.mot.sequences import GROUND_TRUTH, find_sequences
+
+Origin = Literal["one", "zero"]
+
+FIRST_PIXEL = {"one": 1, "zero": 0}
+
+
+def mot_to_coco(
+    root: PathLike,
+    output: PathLike,
+    sequences: Sequence[str] = (),
+    *,
+    classes: Sequence[str] | None = None,
+    ignored: Ignored = "drop",
+    origin: Origin = "one",
+    on_error: OnError = "stop",
+    report: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Convert sequences in MOTChallenge's layout to one COCO json file with videos and tracks, for `da.ClipReader`.
+
+    root: a folder of sequences, such as MOT17/train, or one sequence. A sequence has the frames img1/000001.jpg and so
+    on, or in the folder that imDir of its seqinfo.ini names, and gt/gt.txt; without that, its frames have no boxes.
+    sequences: names, with wildcards, such as "*-FRCNN", since MOT17 has each one three times; all by default.
+    classes: the names of the classes to keep, in the order of their ids; objects of others are dropped. By default all
+    that occur. Names are those of gt/labels.txt, one a line, or else the 13 of MOT16.
+    ignored: what becomes of entries whose seventh number is 0, which an evaluation ignores: "drop", "keep", or "crowd",
+    iscrowd 1. In MOT16 and later these are all but moving pedestrians. origin: whether left and top count from "one",
+    as MOTChallenge's, or "zero".
+
+    Frame numbers become frame_id from 0, ids track_id; visibility stays. Boxes are cut at the frame's edges, and a cut
+    is reported. on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames,
+    with all of their boxes. report: a json file for every finding. progress: called with (sequences done, in all).
+    Sources: https://motchallenge.net/instructions/ and arXiv:1603.00831.
+
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    >>> from detaug.converters import mot_to_coco
+    >>> print(mot_to_coco("demo/MOT", "clips.json"))
+    60 images (0 without boxes), 268 boxes in 1 class
+      car                268
+    written: clips.json
+    load it: da.ClipReader("demo/MOT", "clips.json")
+    """
+    check_choice("ignored", ignored, Ignored)
+    check_choice("origin", origin, Origin)
+    check_choice("on_error", on_error, OnError)
+    root = Path(root)
+    names = find_sequences(root, sequences)
+    paths = output_files({"output": output, "report": report}, *(root / name / GROUND_TRUTH for name in names))
+    rules = Rules(classes, ignored, FIRST_PIXEL[origin])
+    results = [read_sequence(root, name, rules) for name in with_progress(names, progress)]
+    counts = Counter(box.class_name for result in results for frame in result.frames for box in frame.boxes)
+    class_names = [*classes] if classes is not None else _class_names(results, counts)
+    findings = [*_findings(results, [name for name in class_names if not counts[name]])]
+    images = sum(len(result.frames) for result in results)
+    stop_on_errors(findings, on_error, paths.get("report"))
+    refuse_nothing_left(images, root, findings, paths.get("report"))
+    info = {"description": "MOTChallenge's ground truth, converted by detaug"}
+    lists = _image_rows(results), _annotation_rows(results, class_names), category_rows(class_names)
+    with reported(findings, paths.get("report")):
+        write_coco(paths["output"], *lists, info, _video_rows(results))
+    return Summary(
+        output=paths["output"],
+        image_folder=root,
+        images=images,
+        images_without_boxes=sum(not frame.boxes for result in results for frame in result.frames),
+        class_counts={name: counts[name] for name in class_names},
+        findings=tuple(findings),
+        report=paths.get("report"),
+        next_step=f'load it: da.ClipReader("{root}", "{paths["output"]}")',
+    )
+
+
+def _class_names(results: Sequence[TrackedSequence], counts: Counter[str]) -> list[str]:
+    """Return the classes that occur, in the order of their numbers; the first one if none does."""
+    names = list(dict.fromkeys(name for result in results for name in result.class_names))
+    return [name for name in names if counts[name]] or names[:1]
+
+
+def _findings(results: Sequence[TrackedSequence], unused: Sequence[str]) -> Iterator[Finding]:
+    found = [finding for result in results for finding in result.findings]
+    yield from found
+    left_out = {str(finding.before) for finding in found if finding.kind == "class-not-listed"}
+    yield from unused_classes(unused, left_out)
+
+
+def _video_rows(results: Sequence[TrackedSequence]) -> Iterator[Row]:
+    for video_id, result in enumerate(_with_frames(results), 1):
+        header, rate = result.frames[0].header, result.info.frame_rate
+        row = {"id": video_id, "name": result.name, "width": header.width, "height": header.height}
+        yield row | ({"fps": whole(rate)} if rate else {})
+
+
+def _image_rows(results: Sequence[TrackedSequence]) -> Iterator[Row]:
+    frames = ((video_id, frame) for video_id, result in enumerate(_with_frames(results), 1) for frame in result.frames)
+    for image_id, (video_id, frame) in enumerate(frames, 1):
+        row = {"id": image_id, "file_name": frame.name, "width": frame.header.width, "height": frame.header.height}
+        yield row | {"video_id": video_id, "frame_id": frame.number - 1}
+
+
+def _annotation_rows(results: Sequence[TrackedSequence], class_names: Sequence[str]) -> Iterator[Row]:
+    ids = {name: number for number, name in enumerate(class_names, 1)}
+    frames = (frame for result in results for frame in result.frames)
+    boxes = ((image_id, box) for image_id, frame in enumerate(frames, 1) for box in frame.boxes)
+    for annotation_id, (image_id, each) in enumerate(boxes, 1):
+        row = annotation_row(annotation_id, image_id, ids[each.class_name], each.box, iscrowd=each.is_crowd)
+        visibility = {} if each.visibility is None else {"visibility": whole(each.visibility)}
+        yield row | {"track_id": each.track} | visibility
+
+
+def _with_frames(results: Sequence[TrackedSequence]) -> list[TrackedSequence]:
+    return [result for result in results if result.frames]

@@ -1,0 +1,272 @@
+"""MOTChallenge's ground truth to COCO json: boxes, frames, tracks and videos, options, and what is wrong with files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import detaug
+from PIL import Image
+from video_files import Videos, paint_videos
+
+import detaug as da
+from detaug.converters import ConversionError, InputError, Summary, check_coco, mot_to_coco
+from detaug.demo import make_mot
+from detaug.testing import read_box
+
+SIZES = {"v0": (96, 128), "v1": (128, 96), "v2": (150, 150)}
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory: pytest.TempPathFactory) -> Videos:
+    return paint_videos(tmp_path_factory.mktemp("painted"), (6, 5, 4))
+
+
+@pytest.fixture
+def mot(painted: Videos, tmp_path: Path) -> Path:
+    """The painted videos in MOTChallenge's layout; their classes are the numbers 1 to 3."""
+    root = tmp_path / "mot"
+    for number, (name, (height, width)) in enumerate(SIZES.items(), 1):
+        (root / name / "gt").mkdir(parents=True)
+        shutil.copytree(painted.folder / name, root / name / "img1")
+        lines = []
+        for frame, path in enumerate(sorted((root / name / "img1").iterdir())):
+            path.rename(path.with_name(f"{frame + 1:06}.png"))
+            for label, (x0, y0, x1, y1) in enumerate(painted.boxes[100 * number + frame].tolist()):
+                if x0 >= 0:
+                    lines.append(f"{frame + 1},{label + 7},{x0 + 1},{y0 + 1},{x1 - x0},{y1 - y0},1,{label + 1},0.5\n")
+        (root / name / "gt/gt.txt").write_text("".join(lines))
+        write_info(root / name, frameRate=10, seqLength=frame + 1, imWidth=width, imHeight=height)
+    return root
+
+
+def write_info(folder: Path, **values: object) -> None:
+    text = "".join(f"{key}={value}\n" for key, value in {"name": folder.name, "imDir": "img1", **values}.items())
+    (folder / "seqinfo.ini").write_text(f"[Sequence]\n{text}")
+
+
+def converted(root: Path, **options: Any) -> tuple[dict[str, Any], Summary]:
+    output = root.parent / "out.json"
+    summary = mot_to_coco(root, output, **options)
+    return json.loads(output.read_bytes()), summary
+
+
+def add(root: Path, *lines: str, to: str = "v0") -> None:
+    with open(root / to / "gt/gt.txt", "a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def kinds(summary: Summary) -> dict[str, int]:
+    return {kind: count for kind, count in summary.kind_counts.items() if kind != "class-unused"}
+
+
+def test_boxes_lie_on_their_pixels_in_clips(mot: Path) -> None:
+    _, summary = converted(mot)
+    assert check_coco(summary.output, mot).errors == 0
+    reader = da.ClipReader(mot, summary.output, frames=3, step=2, last="pad")
+    read = 0
+    for batch in da.Loader(reader, [da.RandomHorizontalFlip(), da.Resize((150, 150))], 2, device="cpu", seed=3):
+        images = batch.images.numpy()
+        for clip, frame, row in np.argwhere(batch.mask.numpy()):
+            label = int(batch.labels[clip, frame, row])
+            seen = read_box(images[clip, frame, label - 1].astype(float))
+            assert np.abs(seen - batch.boxes[clip, frame, row].numpy()).max() < 0.6
+            assert batch.track_id[clip, frame, row] == label + 6
+            read += 1
+    assert read > 30
+
+
+def test_a_second_reading_gives_the_same_rows(tmp_path: Path) -> None:
+    root = make_mot(tmp_path / "MOT", frames=4)
+    content, _ = converted(root)
+    videos = {row["id"]: row["name"] for row in content["videos"]}
+    images = {row["id"]: row for row in content["images"]}
+    found = []
+    for row in content["annotations"]:
+        image, (x, y, width, height) = images[row["image_id"]], row["bbox"]
+        place = videos[image["video_id"]], image["frame_id"] + 1
+        found.append((*place, row["track_id"], x + 1, y + 1, width, height, 3, row["visibility"]))
+        assert image["file_name"] == f"{place[0]}/img1/{place[1]:06}.jpg"
+    expected = []
+    for name in ("beach", "street"):
+        with open(root / name / "gt/gt.txt", newline="") as file:
+            for line in csv.reader(file):
+                frame, track, x, y, width, height, _, number, visibility = map(float, line)
+                expected.append((name, frame, track, x, y, width, height, number, visibility))
+    assert sorted(found) == sorted(expected)
+    with Image.open(root / images[1]["file_name"]) as picture:
+        assert picture.size == (images[1]["width"], images[1]["height"])
+    assert content["categories"] == [{"id": 1, "name": "car"}]
+
+
+def test_videos_and_frames(mot: Path) -> None:
+    content, summary = converted(mot)
+    assert content["videos"][1] == {"id": 2, "name": "v1", "width": 96, "height": 128, "fps": 10}
+    assert [row["frame_id"] for row in content["images"]] == [*range(6), *range(5), *range(4)]
+    assert [row["video_id"] for row in content["images"]] == [1] * 6 + [2] * 5 + [3] * 4
+    assert summary.kind_counts == {}
+    assert str(summary).endswith(f'load it: da.ClipReader("{mot}", "{summary.output}")')
+
+
+def test_one_sequence_and_some_sequences(mot: Path) -> None:
+    assert converted(mot / "v1")[0]["images"][0]["file_name"] == "img1/000001.png"
+    assert [row["name"] for row in converted(mot, sequences=["v[02]"])[0]["videos"]] == ["v0", "v2"]
+    with pytest.raises(ConversionError, match=r"has no sequence like x\*; there are v0, v1, v2"):
+        converted(mot, sequences=["x*"])
+
+
+def test_ignored_entries(mot: Path) -> None:
+    before = len(converted(mot)[0]["annotations"])
+    add(mot, "1,50,10,10,20,20,0,1,0.5", "2,50,10,10,20,20,0,1,0.5")
+    content, summary = converted(mot)
+    assert (len(content["annotations"]), kinds(summary)) == (before, {"entry-ignored": 1})
+    assert "v0/gt/gt.txt: 2 entries with the flag 0 left out" in str(summary.findings[0])
+    kept = [row["iscrowd"] for row in converted(mot, ignored="keep")[0]["annotations"] if row["track_id"] == 50]
+    crowds = [row["iscrowd"] for row in converted(mot, ignored="crowd")[0]["annotations"] if row["track_id"] == 50]
+    assert (kept, crowds) == ([0, 0], [1, 1])
+
+
+def test_classes(mot: Path) -> None:
+    content, summary = converted(mot, classes=["car", "pedestrian", "bicycle"])
+    assert [row["name"] for row in content["categories"]] == ["car", "pedestrian", "bicycle"]
+    assert set(summary.kind_counts) == {"class-not-listed", "class-unused"}
+    assert sum(summary.class_counts.values()) == len(content["annotations"])
+    names = {row["name"] for row in converted(mot)[0]["categories"]}
+    assert names == {"pedestrian", "person on vehicle", "car"}
+
+
+def test_names_of_classes_from_a_file(mot: Path) -> None:
+    for name in SIZES:
+        (mot / name / "gt/labels.txt").write_text("dog\ncat\nfox\n")
+    add(mot, "1,60,10,10,20,20,1,3,0.5,-1")  # CVAT's lines have ten numbers
+    content, _ = converted(mot)
+    assert [row["name"] for row in content["categories"]] == ["dog", "cat", "fox"]
+    assert [row["category_id"] for row in content["annotations"] if row["track_id"] == 60] == [3]
+
+
+def test_the_form_of_2015_has_no_classes(mot: Path) -> None:
+    (mot / "v0/gt/gt.txt").write_text("1,1,10.5,10,20,20,1,-6.3,-4.2,0\n2 1 11.5 10 20 20 1\n")
+    content, summary = converted(mot, sequences=["v0"])
+    assert [(row["category_id"], row["bbox"]) for row in content["annotations"]] == [
+        (1, [9.5, 9, 20, 20]),
+        (1, [10.5, 9, 20, 20]),
+    ]
+    assert summary.class_counts == {"pedestrian": 2}
+    assert "visibility" not in content["annotations"][0]
+
+
+def test_pixels_from_zero(mot: Path) -> None:
+    one, zero = (converted(mot, origin=origin)[0]["annotations"][0]["bbox"] for origin in ("one", "zero"))
+    assert zero == [one[0] + 1, one[1] + 1, *one[2:]]
+
+
+def test_boxes_at_the_edge(mot: Path) -> None:
+    add(mot, "1,50,-9,-19,30,40,1,1,1", "1,51,500,10,5,5,1,1,1", "1,52,5,10,0,5,1,1,1")
+    content, summary = converted(mot)
+    assert [row["bbox"] for row in content["annotations"] if row["track_id"] >= 50] == [[0, 0, 20, 20]]
+    assert kinds(summary) == {"box-outside": 1, "box-empty": 1, "box-clipped": 1}
+
+
+def test_windows_line_ends_a_mark_and_empty_lines(mot: Path) -> None:
+    path = mot / "v0/gt/gt.txt"
+    before = converted(mot)[0]
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n\r\n"))
+    assert converted(mot)[0] == before
+
+
+BAD_LINES = [
+    ("0,1,1,1,5,5,1,1,1", "row-invalid", "frame must be a whole number of at least 1"),
+    ("2,-1,1,1,5,5,1,1,1", "row-invalid", "id one of at least 0"),
+    ("2,1.5,1,1,5,5,1,1,1", "row-invalid", "id one of at least 0"),
+    ("2,1,nan,1,5,5,1,1,1", "row-invalid", "must be finite numbers, got '2,1,nan"),
+    ("2,1,x,1,5,5,1,1,1", "row-invalid", "must be numbers"),
+    ("2,1,1_0,1,5,5,1,1,1", "row-invalid", "must be finite numbers"),
+    ("2,1,1,1,5", "row-invalid", "must be frame, id, left, top, width, height, flag, class, visibility"),
+    ("2,1,1,1,5,5,1,14,1", "class-unknown", "class must be a whole number from 1 to 13"),
+    ("2,1,1,1,5,5,1,1.5,1", "class-unknown", "class must be a whole number from 1 to 13"),
+    ("2,50,1,1,5,5,1,1,1\n2,50,1,1,6,6,1,1,1", "track-repeated", "an object has two boxes in one frame"),
+    ("99,1,1,1,5,5,1,1,1", "frame-missing", "frame 99 has boxes, and no image in v0/img1"),
+]
+
+
+@pytest.mark.parametrize(("line", "kind", "message"), BAD_LINES)
+def test_bad_lines(mot: Path, line: str, kind: str, message: str) -> None:
+    expected, _ = converted(mot)
+    at = len((mot / "v0/gt/gt.txt").read_text().splitlines()) + 1 + line.count("\n")
+    add(mot, line)
+    (mot.parent / "out.json").unlink()
+    with pytest.raises(ConversionError, match=f"v0/gt/gt.txt:{at}: .*{message}"):
+        converted(mot)
+    assert not (mot.parent / "out.json").exists()
+    content, summary = converted(mot, on_error="skip")
+    assert kind in summary.kind_counts
+    lost = {"99": set[str](), "0": set(map("v0/img1/{:06}.png".format, range(1, 7)))}
+    gone = {row["file_name"] for row in expected["images"]} - {row["file_name"] for row in content["images"]}
+    assert gone == lost.get(line.partition(",")[0], {"v0/img1/000002.png"})
+
+
+Change = Callable[[Path], object]
+FAULTS: list[tuple[Change, str, str, int]] = [
+    (lambda v: (v / "seqinfo.ini").unlink(), "sequence-info-missing", "no seqinfo.ini", 15),
+    (lambda v: (v / "seqinfo.ini").write_text("[Other]\n"), "sequence-info", "cannot be read: 'Sequence'", 9),
+    (lambda v: (v / "seqinfo.ini").write_bytes(b"\xff"), "sequence-info", "cannot be read: must be UTF-8", 9),
+    (lambda v: write_info(v, imDir="../v1/img1"), "sequence-info", "imDir must be a folder below", 9),
+    (lambda v: write_info(v, imDir="frames"), "frames-missing", "no images with numbers as names", 9),
+    (lambda v: write_info(v, seqLength=8), "frame-gap", "2 frames have no image, the first is frame 7", 15),
+    (lambda v: write_info(v, imWidth=1, imHeight=2), "size-conflict", "in the XML or seqinfo.ini is not that", 15),
+    (lambda v: shutil.rmtree(v / "gt"), "ground-truth-missing", "no gt/gt.txt", 15),
+    (lambda v: (v / "gt/gt.txt").write_bytes(b"\xff\xfe1"), "label-unreadable", "cannot be read", 9),
+    (lambda v: (v / "img1/000003.png").write_bytes(b""), "image-unreadable", "is empty", 14),
+    (lambda v: Image.new("RGB", (9, 9)).save(v / "img1/000003.png"), "frame-size", "has 9 x 9 pixels", 14),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "kind", "message", "images"), FAULTS)
+def test_faults_of_a_sequence(mot: Path, change: Change, kind: str, message: str, images: int) -> None:
+    change(mot / "v0")
+    content, summary = converted(mot, on_error="skip")
+    assert kind in summary.kind_counts
+    assert any(message in str(finding) for finding in summary.findings if finding.kind == kind)
+    assert len(content["images"]) == images
+    da.ClipReader(mot, summary.output, frames=2)
+
+
+def test_test_sequences_have_no_boxes(mot: Path) -> None:
+    for name in SIZES:
+        shutil.rmtree(mot / name / "gt")
+    content, summary = converted(mot)
+    assert (len(content["images"]), content["annotations"]) == (15, [])
+    assert summary.kind_counts["ground-truth-missing"] == 3
+
+
+def test_wrong_arguments(mot: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConversionError, match=r"empty has no sequences: folders with seqinfo.ini or gt/gt.txt"):
+        converted(tmp_path / "empty")
+    with pytest.raises(ConversionError, match="nowhere is not a folder"):
+        converted(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="ignored must be one of drop, keep, crowd"):
+        converted(mot, ignored="no")
+    with pytest.raises(InputError, match="origin must be one of one, zero"):
+        converted(mot, origin="two")
+    (mot / "v0/gt/labels.txt").write_text("a\na\n")
+    with pytest.raises(ConversionError, match=r"labels.txt must have one class name a line, all different"):
+        converted(mot)
+
+
+def test_the_command(mot: Path) -> None:
+    add(mot, "x")
+    output, report = mot.parent / "out.json", mot.parent / "report.json"
+    failed = detaug("convert-mot", mot, "-o", output, "--report", report)
+    assert failed.code == 2
+    assert not output.exists()
+    assert json.loads(report.read_bytes())["counts"] == {"row-invalid": 1}
+    done = detaug("convert-mot", mot, "-o", output, "--sequences", "v1", "--sequences", "v2", "--classes", "car")
+    assert done.code == 0
+    assert "9 images" in done.out
