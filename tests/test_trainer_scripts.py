@@ -81,6 +81,44 @@ def test_hugging_faces_trainer(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread", "workplace")
+@pytest.mark.filterwarnings("default")  # of Hugging Face's and of torch's
+def test_accelerate() -> None:
+    import_torchvision()
+    pytest.importorskip("transformers")
+    accelerate = pytest.importorskip("accelerate")
+    script, reader = load("accelerate_loop"), da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    recipe = [da.RandomHorizontalFlip(), da.Resize((96, 96)), da.Normalize()]
+    loader = da.Loader(reader, recipe, 8, device="cpu", collate=da.Batch.as_hf)
+    model = tiny_detectors.made(tiny_detectors.rt_detr_v2, 6)
+    losses = script.train(accelerate.Accelerator(cpu=True), model, loader, 30, lr=1e-3)
+    assert len(losses) == 30
+    assert_falling(losses)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread", "workplace")
+@pytest.mark.filterwarnings("default")  # of Lightning's
+@pytest.mark.parametrize("fabric", [False, True])
+def test_lightning(fabric: bool) -> None:
+    import_torchvision()
+    lightning = pytest.importorskip("lightning")
+    script, reader = load("lightning_fit"), da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    torch.manual_seed(0)
+    model = script.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=7)
+    recipe = [da.RandomHorizontalFlip(), da.Resize((320, 320)), da.Normalize()]
+    loader = da.Loader(reader, recipe, 4, device="cpu")
+    if fabric:
+        losses = script.train_with_fabric(lightning.Fabric(accelerator="cpu", devices=1), model, loader, 30)
+    else:
+        options = {"enable_progress_bar": False, "enable_checkpointing": False, "enable_model_summary": False}
+        detector = script.Detector(model, lambda: loader)
+        losses = script.train(detector, 30, accelerator="cpu", devices=1, **options)
+    assert len(losses) == 30
+    assert_falling(losses)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread", "workplace")
 def test_torchvisions_data_set() -> None:
     """The boxes reach the detector in step with the pixels: the batch is that of the Loader."""
     try:
