@@ -38,6 +38,7 @@ pytest.importorskip("ipykernel", reason="nbclient and ipykernel are not installe
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OPS = ROOT / "notebooks/02_look_at_ops.ipynb"
+VIDEOS = ROOT / "notebooks/05_clips_of_videos.ipynb"
 OWN_FOLDER = [path for path in NOTEBOOKS if path != OPS]
 """Those with a FOLDER to set."""
 
@@ -153,13 +154,14 @@ def test_a_notebook_runs_on_the_readers_folder_and_leaves_it_as_it_was(
 ) -> None:
     if "from torchvision" in path.read_text():
         skip_without_torchvision()
-    voc = Path(shutil.copytree(demo_folder / "demo/VOC", tmp_path / "VOC"))
-    before = {file: file.read_bytes() for file in voc.rglob("*") if file.is_file()}
-    replaced = {"FOLDER = None": f"FOLDER = {str(voc)!r}"}
+    name = "MOT" if path == VIDEOS else "VOC"
+    own = Path(shutil.copytree(demo_folder / "demo" / name, tmp_path / name))
+    before = {file: file.read_bytes() for file in own.rglob("*") if file.is_file()}
+    replaced = {"FOLDER = None": f"FOLDER = {str(own)!r}"}
     if "EPOCHS = 80" in path.read_text():
         replaced |= {"EPOCHS = 80": "EPOCHS = 1", "MODELS = None": f"MODELS = {str(tmp_path / 'models')!r}"}
     executed(path, tmp_path, replaced)
-    assert {file: file.read_bytes() for file in voc.rglob("*") if file.is_file()} == before
+    assert {file: file.read_bytes() for file in own.rglob("*") if file.is_file()} == before
     if "MODELS = None" in replaced:
         assert sorted(file.name for file in (tmp_path / "models").iterdir()) == ["RetinaNet.pt", "SSD.pt"]
 
