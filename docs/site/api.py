@@ -1,0 +1,158 @@
+"""Write the pages of the API reference: one for each group of public names, from their modules."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import detaug as da
+from detaug import converters
+
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "loading": ("Loader and batches", ("detaug.loading", "detaug.compose", "detaug.eager")),
+    "sources": ("Sources", ("detaug.sources", "detaug.converters")),
+    "geometric-ops": (
+        "Geometric ops",
+        (
+            "detaug.ops.flips_and_crops",
+            "detaug.ops.affine",
+            "detaug.ops.iou_crop",
+            "detaug.ops.resize",
+            "detaug.ops.resized_crop",
+            "detaug.ops.sanitize",
+        ),
+    ),
+    "pixel-ops": (
+        "Pixel ops",
+        ("detaug.ops.color_ops", "detaug.ops.filters", "detaug.ops.noise", "detaug.ops.normalize"),
+    ),
+    "mixing-ops": ("Mixing and erasing", ("detaug.ops.mixing", "detaug.ops.erasing")),
+    "containers": ("Containers and automatic augmentation", ("detaug.ops.containers", "detaug.ops.auto_augment")),
+    "op": ("Recipes, and ops of your own", ("detaug.ops.op", "detaug.ops.recipe_file", "detaug.importing")),
+    "dali": ("In a DALI pipeline", ("detaug.dali",)),
+    "evaluation": ("Evaluation", ("detaug.evaluation",)),
+}
+"""Page: its title, and the modules whose public names are on it."""
+
+MODULES = {
+    "presets": "Presets",
+    "targets": "Training targets",
+    "testing": "Testing an op",
+}
+"""Public modules with a page each."""
+
+
+def public_modules() -> dict[str, str]:
+    """Return the module of each public name, as `__init__.pyi` imports it."""
+    stub = ast.parse(Path(da.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def names_of(prefixes: tuple[str, ...]) -> list[str]:
+    """Return the public names that modules of these names, or below them, define."""
+    return [
+        name
+        for name, module in public_modules().items()
+        if any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+    ]
+
+
+def write_api(folder: Path) -> list[str]:
+    """Write the pages and return their names, in order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {page: class_page(title, names_of(prefixes)) for page, (title, prefixes) in GROUPS.items()}
+    pages["dali"] += module_part("detaug.dali.fn", "detaug.fn")
+    pages |= {name: f"{heading(title)}{module_part(f'detaug.{name}')}" for name, title in MODULES.items()}
+    pages["converters"] = heading("Converters") + "".join(
+        directive(f"detaug.converters.{name}") for name in converters.__all__ if name not in {"KINDS", *da.__all__}
+    )
+    for page, text in pages.items():
+        (folder / f"{page}.rst").write_text(text, encoding="utf-8")
+    return list(pages)
+
+
+def class_page(title: str, names: list[str]) -> str:
+    return heading(title) + "".join(directive(f"detaug.{name}") for name in names if name != "fn")
+
+
+def heading(title: str) -> str:
+    return f"{title}\n{'=' * len(title)}\n\n"
+
+
+def directive(path: str) -> str:
+    """Return autodoc's directive for a public name, with the members of a class that is not an op."""
+    module, _, name = path.rpartition(".")
+    thing = getattr(converters if module.endswith("converters") else da, name)
+    if not isinstance(thing, type):
+        return f".. autofunction:: {path}\n\n"
+    is_op = issubclass(thing, da.Op) and not name.endswith("Op")
+    members = "" if is_op or issubclass(thing, Exception) else "   :members:\n"
+    return f".. autoclass:: {path}\n{members}\n"
+
+
+def module_part(module: str, shown: str = "") -> str:
+    """Return autodoc's directives for a public module: its text and its functions, under its public name."""
+    shown = shown or module
+    thing = getattr(da, shown.rpartition(".")[2])
+    functions = [
+        name
+        for name, each in vars(thing).items()
+        if getattr(each, "__module__", "") == thing.__name__ and callable(each) and not name.startswith("_")
+    ]
+    module_text = f".. automodule:: {module}\n   :no-index:\n\n"
+    return module_text + "".join(f".. autofunction:: {shown}.{name}\n\n" for name in functions)
+
+
+# ---------------------------------------------------------------- docstrings
+
+CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+ARGUMENT = re.compile(r"`?[a-z_]+`?(, `?[a-z_]+`?)*: ")
+OWN_PARAGRAPH = re.compile(r"(Raises?|Returns?|Source|Sources) ")
+
+
+def to_rst(lines: list[str]) -> list[str]:
+    """Convert a docstring: names in backticks to links or code, each line `argument: ...` to an item of a list.
+
+    >>> to_rst(["`size`: see `Resize`,", "or `x`."])
+    ['* ``size``: see :py:obj:`Resize <detaug.Resize>`,', '  or ``x``.']
+    """
+    result: list[str] = []
+    in_item = in_code = False
+    for line in lines:
+        if not line.strip():
+            in_item = in_code = False
+        in_code |= line.lstrip().startswith(">>>")
+        if in_code or not line.strip():
+            result.append(line)
+            continue
+        starts, continues = ARGUMENT.match(line), in_item and not OWN_PARAGRAPH.match(line)
+        if (starts or (in_item and not continues)) and result and result[-1].strip() and not in_item:
+            result.append("")
+        elif in_item and not continues and not starts:
+            result.append("")
+        in_item = bool(starts) or continues
+        result.append(f"{'* ' if starts else '  ' if in_item else ''}{inline(line.strip() if in_item else line)}")
+    return result
+
+
+def inline(text: str) -> str:
+    """Convert backticks outside code and escape what reStructuredText would take for markup."""
+    parts = CODE.split(text)
+    return "".join(code(part) if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts))
+
+
+def code(text: str) -> str:
+    """Return a link to a public name, or the text as code."""
+    name = text.removeprefix("da.").removesuffix("()")
+    first, _, member = name.partition(".")
+    known = first in da.__all__ and (not member or hasattr(getattr(da, first), member))
+    return f":py:obj:`{text} <detaug.{name}>`" if known and is_documented(first, member) else f"``{text}``"
+
+
+def is_documented(first: str, member: str) -> bool:
+    """Return whether the reference has an entry of the name: modules have none, nor have attributes of instances."""
+    if not member:
+        return first not in {*MODULES, "fn"}
+    return bool(getattr(getattr(getattr(da, first), member), "__doc__", "")) and not member.startswith("_")

@@ -1,0 +1,106 @@
+"""Build the site: the documents as they are, the API reference and the gallery.
+
+    pip install -e '.[docs]' && python docs/site/build.py [FOLDER]
+
+The pages are in build/site, or in FOLDER. Any warning of Sphinx is an error. Sphinx reads a copy of the documents, in
+which the README is the first page and the generated pages lie beside the others; their links stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+from api import write_api
+from gallery import write_gallery
+from sphinx.cmd.build import main as sphinx
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PROJECT = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+
+REFERENCE = ["ops", "commands", "findings"]
+BACKGROUND = ["performance", "accuracy", "reliability", "design"]
+"""Pages of docs/ that are neither tutorial nor guide. All others are guides, in the order of docs/README.md."""
+
+LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
+
+
+def build(folder: Path) -> int:
+    """Build the site into `folder` and return Sphinx's exit code."""
+    with tempfile.TemporaryDirectory() as temporary:
+        source = Path(temporary, "source")
+        write_source(source)
+        write_gallery(source / "docs/gallery.md")
+        pages = write_api(source / "api")
+        (source / "index.md").write_text(first_page(source, pages), encoding="utf-8")
+        options = ["--fail-on-warning", "--keep-going", "--quiet", "--jobs", "2"]
+        return sphinx([*options, "-c", str(HERE), "-d", f"{temporary}/doctrees", str(source), str(folder)])
+
+
+def write_source(source: Path) -> None:
+    """Copy the documents, and files that they link to, into the folder that Sphinx reads."""
+    shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("site", "__pycache__"))
+    for name in PROJECT:
+        shutil.copyfile(ROOT / name, source / name)
+    for page in [*source.glob("*.md"), *source.glob("docs/**/*.md")]:
+        text = page.read_text(encoding="utf-8")
+        original = ROOT / page.relative_to(source)
+        page.write_text(rewrite_links(text, original, source), encoding="utf-8")
+
+
+def rewrite_links(text: str, page: Path, source: Path) -> str:
+    """Let links to the README lead to the first page, copy files that are linked, and unlink folders."""
+
+    def rewrite(match: re.Match[str]) -> str:
+        target = (page.parent / match[2]).resolve()
+        if target == ROOT / "README.md":
+            return match[0].replace("README.md", "index.md")
+        if target.is_dir():
+            first = sorted(target.glob("*.md"))
+            return f"[{match[1]}]({match[2].rstrip('/')}/{first[0].name})" if first else match[1]
+        copy = source / target.relative_to(ROOT)
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(target, copy)
+        return match[0]
+
+    return LINK.sub(rewrite, text)
+
+
+def first_page(source: Path, api_pages: list[str]) -> str:
+    """Return the README with the table of contents of the site."""
+    readme = rewrite_links((ROOT / "README.md").read_text(encoding="utf-8"), ROOT / "README.md", source)
+    every = {str(path.relative_to(source / "docs").with_suffix("")) for path in source.glob("docs/**/*.md")}
+    history = sorted(page for page in every if page.startswith("history/"))
+    listed = [*REFERENCE, *BACKGROUND, *history, "gallery", "README"]
+    index = re.findall(r"\]\(([\w/.-]+)\.md\)", (ROOT / "docs/README.md").read_text(encoding="utf-8"))
+    guides = [page for page in dict.fromkeys([*index, *sorted(every)]) if page in every and page not in listed]
+    project = [*BACKGROUND, *history, "README"]
+    return readme + "".join(
+        [
+            contents("Gallery", ["docs/gallery"]),
+            contents("Guides", [f"docs/{page}" for page in guides]),
+            contents("Reference", [*(f"docs/{page}" for page in REFERENCE), *(f"api/{page}" for page in api_pages)]),
+            contents("Project", [*(f"docs/{page}" for page in project), *(name[:-3] for name in PROJECT)]),
+        ]
+    )
+
+
+def contents(caption: str, pages: list[str]) -> str:
+    """Return a part of the table of contents, which the pages show at their side."""
+    lines = "\n".join(pages)
+    return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build/site")
+    sys.exit(build(parser.parse_args().folder))
