@@ -128,9 +128,8 @@ def to_rst(lines: list[str]) -> list[str]:
             result.append(line)
             continue
         starts, continues = ARGUMENT.match(line), in_item and not OWN_PARAGRAPH.match(line)
-        if (starts or (in_item and not continues)) and result and result[-1].strip() and not in_item:
-            result.append("")
-        elif in_item and not continues and not starts:
+        opens = starts and not in_item and result and result[-1].strip()
+        if opens or (in_item and not continues):
             result.append("")
         in_item = bool(starts) or continues
         result.append(f"{'* ' if starts else '  ' if in_item else ''}{inline(line.strip() if in_item else line)}")
@@ -140,7 +139,9 @@ def to_rst(lines: list[str]) -> list[str]:
 def inline(text: str) -> str:
     """Convert backticks outside code and escape what reStructuredText would take for markup."""
     parts = CODE.split(text)
-    return "".join(code(part) if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts))
+    return "".join(
+        code(part) if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts)
+    )
 
 
 def code(text: str) -> str:

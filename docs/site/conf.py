@@ -10,8 +10,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import detaug
 from api import to_rst
+
+import detaug
 
 project = "detaug"
 version = release = detaug.__version__
