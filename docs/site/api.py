@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def write_api(folder: Path) -> list[str]:
     """Write the pages and return their names, in order."""
     folder.mkdir(parents=True, exist_ok=True)
     pages = {page: class_page(title, names_of(prefixes)) for page, (title, prefixes) in GROUPS.items()}
-    pages["dali"] += module_part("detaug.dali.fn", "detaug.fn")
+    pages["dali"] += module_part("detaug.dali.fn", "detaug.fn", "detaug.dali.")
     pages |= {name: f"{heading(title)}{module_part(f'detaug.{name}')}" for name, title in MODULES.items()}
     pages["converters"] = heading("Converters") + "".join(
         directive(f"detaug.converters.{name}") for name in converters.__all__ if name not in {"KINDS", *da.__all__}
@@ -92,14 +93,14 @@ def directive(path: str) -> str:
     return f".. autoclass:: {path}\n{members}\n"
 
 
-def module_part(module: str, shown: str = "") -> str:
+def module_part(module: str, shown: str = "", defined_in: str = "") -> str:
     """Return autodoc's directives for a public module: its text and its functions, under its public name."""
     shown = shown or module
     thing = getattr(da, shown.rpartition(".")[2])
     functions = [
         name
         for name, each in vars(thing).items()
-        if getattr(each, "__module__", "") == thing.__name__ and callable(each) and not name.startswith("_")
+        if inspect.isfunction(each) and each.__module__.startswith(defined_in or module) and not name.startswith("_")
     ]
     module_text = f".. automodule:: {module}\n   :no-index:\n\n"
     return module_text + "".join(f".. autofunction:: {shown}.{name}\n\n" for name in functions)

@@ -1,0 +1,85 @@
+"""The site has a picture of every op and an entry for every public name, and loads nothing from other hosts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import detaug as da
+
+ROOT = Path(__file__).parents[1]
+MODULES = {"converters", "fn", "presets", "targets", "testing"}
+"""Public names that are modules: their functions have the entries."""
+BASES = {"GeometricOp", "Op", "PixelOp"}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, with warnings as errors."""
+    pytest.importorskip("furo", reason="the site's generator is not installed: the extra docs has it")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run([sys.executable, ROOT / "docs/site/build.py", folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Tags(HTMLParser):
+    """The tags of a page, each with its attributes."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+
+
+def loaded_by(page: Path) -> list[str]:
+    """Return what a browser loads for a page: not the links that people click."""
+    attributes = [each for tag, each in Tags(page).found if tag != "a"]
+    return [value for each in attributes for name, value in each.items() if name in {"src", "srcset", "href", "data"}]
+
+
+def loaded_by_style(style: Path) -> list[str]:
+    """Return what a style sheet loads: `url(...)` and `@import "..."`."""
+    return re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')]+)", style.read_text(encoding="utf-8"))
+
+
+def ops() -> set[str]:
+    every = {name: getattr(da, name) for name in da.__all__}
+    return {name for name, each in every.items() if isinstance(each, type) and issubclass(each, da.Op)} - BASES
+
+
+def test_the_gallery_shows_every_op_as_source_and_three_draws(site: Path) -> None:
+    pictures = [each["src"] for tag, each in Tags(site / "docs/gallery.html").found if tag == "img"]
+    names = [match[1] for path in pictures if (match := re.fullmatch(r".*/(\w+)-[123]\.webp", path))]
+    assert len(ops()) > 40
+    assert {name: names.count(name) for name in ops()} == dict.fromkeys(ops(), 3)
+    assert sum(path.endswith("source.webp") for path in pictures) == len(ops())
+    assert all((site / "docs" / path).resolve().is_file() for path in pictures)
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    ids = {each["id"] for page in site.glob("api/*.html") for _, each in Tags(page).found if "id" in each}
+    assert {name for name in da.__all__ if f"detaug.{name}" not in ids} <= MODULES
+    assert all(any(each.startswith(f"detaug.{name}.") for each in ids) for name in MODULES)
+
+
+def test_every_document_is_a_page(site: Path) -> None:
+    documents = [path for path in ROOT.glob("docs/**/*.md") if "site" not in path.parts]
+    assert [path for path in documents if not (site / path.relative_to(ROOT).with_suffix(".html")).is_file()] == []
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    loaded = {path: loaded_by(path) for path in site.rglob("*.html")}
+    loaded |= {path: loaded_by_style(path) for path in site.rglob("*.css")}
+    assert sum(map(len, loaded.values())) > 1000
+    assert {path: each for path, urls in loaded.items() for each in urls if re.match(r"(https?:)?//", each)} == {}
