@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,14 @@ def loaded_by_style(style: Path) -> list[str]:
 def ops() -> set[str]:
     every = {name: getattr(da, name) for name in da.__all__}
     return {name for name, each in every.items() if isinstance(each, type) and issubclass(each, da.Op)} - BASES
+
+
+@pytest.mark.parametrize("script", ["api", "gallery"])
+def test_the_examples_of_the_scripts_run(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs/site"))
+    result = doctest.testmod(import_module(script))
+    assert result.attempted
+    assert not result.failed
 
 
 def test_the_gallery_shows_every_op_as_source_and_three_draws(site: Path) -> None:

@@ -109,32 +109,31 @@ def module_part(module: str, shown: str = "", defined_in: str = "") -> str:
 # ---------------------------------------------------------------- docstrings
 
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-ARGUMENT = re.compile(r"`?[a-z_]+`?(, `?[a-z_]+`?)*: ")
-OWN_PARAGRAPH = re.compile(r"(Raises?|Returns?|Source|Sources) ")
+ARGUMENT = r"`?[a-z_]+`?(?:, `?[a-z_]+`?)*: "
+PART = re.compile(rf"^(?={ARGUMENT}|(?:Raises?|Returns?|Sources?) )", re.M)
+EXAMPLE = re.compile(r"^(?=>>> )", re.M)
 
 
-def to_rst(lines: list[str]) -> list[str]:
+def to_rst(docstring: str) -> str:
     """Convert a docstring: names in backticks to links or code, each line `argument: ...` to an item of a list.
 
-    >>> to_rst(["`size`: see `Resize`,", "or `x`."])
-    ['* ``size``: see :py:obj:`Resize <detaug.Resize>`,', '  or ``x``.']
+    >>> print(to_rst("`size`: see `Resize`,\\nor `x`."))
+    * ``size``: see :py:obj:`Resize <detaug.Resize>`,
+      or ``x``.
     """
-    result: list[str] = []
-    in_item = in_code = False
-    for line in lines:
-        if not line.strip():
-            in_item = in_code = False
-        in_code |= line.lstrip().startswith(">>>")
-        if in_code or not line.strip():
-            result.append(line)
-            continue
-        starts, continues = ARGUMENT.match(line), in_item and not OWN_PARAGRAPH.match(line)
-        opens = starts and not in_item and result and result[-1].strip()
-        if opens or (in_item and not continues):
-            result.append("")
-        in_item = bool(starts) or continues
-        result.append(f"{'* ' if starts else '  ' if in_item else ''}{inline(line.strip() if in_item else line)}")
-    return result
+    return "\n\n".join(map(paragraph, docstring.split("\n\n")))
+
+
+def paragraph(text: str) -> str:
+    """Convert one paragraph; an example stays as it is."""
+    words, *examples = EXAMPLE.split(text, maxsplit=1)
+    parts = [item(part) if re.match(ARGUMENT, part) else inline(part) for part in PART.split(words)]
+    return "\n\n".join([*(part.rstrip("\n") for part in parts if part), *examples])
+
+
+def item(text: str) -> str:
+    """Return an item of a list, its later lines indented."""
+    return "* " + "\n  ".join(line.strip() for line in inline(text).splitlines())
 
 
 def inline(text: str) -> str:

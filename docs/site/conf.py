@@ -43,7 +43,7 @@ highlight_language = "python"
 
 def process_docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Convert our docstrings, which are plain text with Markdown's backticks, to reStructuredText."""
-    lines[:] = to_rst(lines)
+    lines[:] = to_rst("\n".join(lines)).split("\n")
 
 
 def setup(app: Any) -> None:
