@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import shlex
 import shutil
@@ -178,13 +179,23 @@ def test_pictures_that_differ_in_one_box_are_not_alike() -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_errors_in_the_documents_are_raised() -> None:
     page = (ROOT / "docs/errors-and-troubleshooting.md").read_text()
-    rows = re.findall(r"^\| `(da\..*?)` \| `(\w+): (.*)` \|$", page, re.M)
-    assert len(rows) >= 5
+    entries = re.findall(r"^### (.*)\n\n`(.*)` raises:\n\n```text\n(\w+): (.*)\n```$", page, re.M)
+    assert len(entries) == page.count("` raises:\n") >= 10
     reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
-    for code, name, message in rows:
+    names = {"da": da, "pickle": pickle, "reader": reader, "loader": da.Loader(reader, da.presets.ssd300(), 8)}
+    for heading, code, name, message in entries:
         with pytest.raises(Exception) as raised:  # noqa: PT011
-            eval(code, {"da": da, "reader": reader})
+            eval(code, names)
         assert (type(raised.value).__name__, str(raised.value)) == (name, message)
+        assert re.search(".*".join(map(re.escape, heading.split("..."))), message), heading
+
+
+def test_quoted_headings_are_texts_of_the_program() -> None:
+    headings = re.findall(r'^##+ "(.*)"$', (ROOT / "docs/errors-and-troubleshooting.md").read_text(), re.M)
+    sources = "\n".join(path.read_text() for path in ROOT.glob("detaug/**/*.py"))
+    texts = re.sub(r'"\s+f?"', "", sources)  # parts of a long text
+    assert len(headings) > 4
+    assert [heading for heading in headings if heading not in texts] == []
 
 
 @pytest.mark.slow
