@@ -83,6 +83,12 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert all(any(each.startswith(f"detaug.{name}.") for each in ids) for name in MODULES)
 
 
+def test_the_reference_shows_the_arguments_of_ops(site: Path) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in site.glob("api/*.html"))
+    assert "max_ratio" in pages.partition('id="detaug.RandomZoomOut"')[2].partition("</dt>")[0]
+    assert "*_" not in re.sub("<[^>]*>", "", pages)
+
+
 def test_every_document_is_a_page(site: Path) -> None:
     documents = [path for path in ROOT.glob("docs/**/*.md") if "site" not in path.parts]
     assert [path for path in documents if not (site / path.relative_to(ROOT).with_suffix(".html")).is_file()] == []

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 from api import to_rst
+from sphinx.util import inspect
 
 import detaug
 
@@ -46,5 +47,14 @@ def process_docstring(app: Any, what: str, name: str, thing: Any, options: Any, 
     lines[:] = to_rst("\n".join(lines)).split("\n")
 
 
+def process_signature(app: Any, what: str, name: str, thing: Any, options: Any, signature: str, result: str) -> Any:
+    """Give ops the signature of their `__init__`: their `__new__`, which Sphinx looks at first, takes anything."""
+    if what != "class" or not issubclass(thing, detaug.Op):
+        return None
+    own = inspect.signature(thing.__init__, bound_method=True)
+    return inspect.stringify_signature(own.replace(return_annotation=own.empty), unqualified_typehints=True), result
+
+
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-signature", process_signature)
     app.connect("autodoc-process-docstring", process_docstring)
