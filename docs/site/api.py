@@ -137,11 +137,18 @@ def item(text: str) -> str:
 
 
 def inline(text: str) -> str:
-    """Convert backticks outside code and escape what reStructuredText would take for markup."""
-    parts = CODE.split(text)
-    return "".join(
-        code(part) if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts)
-    )
+    """Convert backticks outside code and escape what reStructuredText would take for markup.
+
+    >>> inline("`Resize`, like torchvision's `Resize`")
+    ":py:obj:`Resize <detaug.Resize>`, like torchvision's ``Resize``"
+    """
+    words, names = CODE.split(text)[::2], CODE.findall(text)
+    plain = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", each) for each in words]
+    linked = [
+        f"``{name}``" if before.endswith(("'s ", "' ")) else code(name)
+        for before, name in zip(words, names, strict=False)
+    ]
+    return plain[0] + "".join(map(str.__add__, linked, plain[1:]))
 
 
 def code(text: str) -> str:
