@@ -37,7 +37,7 @@ GROUPS: dict[str, list[str]] = {
     ],
     "Sizes": [
         'da.Resize((300, 300), letterbox="center")',
-        "da.RandomShortestSize((120, 200, 375))",
+        "da.RandomShortestSize((120, 160, 240))",
         "da.RandomResizedCrop((240, 320))",
     ],
     "Several images in one": [
@@ -78,7 +78,7 @@ GROUPS: dict[str, list[str]] = {
         "da.TrivialAugmentWide()",
     ],
     "Boxes and values": [
-        "da.SanitizeBoundingBoxes(min_area=6000)",
+        "da.SanitizeBoundingBoxes(min_area=14000)",
         "da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)",
     ],
 }
