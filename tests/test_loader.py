@@ -594,7 +594,12 @@ def test_what_is_no_reader_is_refused(reader: object) -> None:
         da.Loader(reader, da.presets.ssd300(), 2, device="cpu")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ops", [da.presets.ssd300, da.Resize((9, 9)), "ssd300", None])
+def test_a_class_in_place_of_an_op_is_refused(painted: Folder) -> None:
+    with pytest.raises(TypeError, match=r"and <class .*RandomGrayscale'> is none; write RandomGrayscale\(\), with"):
+        da.Loader(da.CocoReader(*painted), [da.Resize((9, 9)), da.RandomGrayscale], 2)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("ops", [da.presets.ssd300, da.Resize((9, 9)), "ssd300", None, [da.Resize((9, 9)), "flip"]])
 def test_what_is_no_list_of_ops_is_refused(painted: Folder, ops: object) -> None:
     with pytest.raises(TypeError, match="a recipe is a list of ops"):
         da.Loader(da.CocoReader(*painted), ops, 2)  # type: ignore[arg-type]

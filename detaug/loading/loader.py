@@ -150,7 +150,7 @@ class Loader(Generic[T]):
         _warn_of_repeats(self._order, reader.origin)
         _warn_of_mixing(self._order, self.recipe)
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
-        self._iterator: EpochIterator[T] | None = None
+        self._epoch: EpochIterator[T] | None = None  # Lightning sets an attribute `_iterator` of any loader to None
         self._process = os.getpid()
         self._lock = RLock()
         self._stream: BatchStream | None = self._open_stream()
@@ -219,13 +219,13 @@ class Loader(Generic[T]):
         self._check_process()
         with self._lock:
             stream, position = self._opened_stream(), self._next_epoch()
-            self._iterator = EpochIterator(stream, position, len(self), self._steps, self._collate, self._lock)
-            return self._iterator
+            self._epoch = EpochIterator(stream, position, len(self), self._steps, self._collate, self._lock)
+            return self._epoch
 
     def _next_epoch(self) -> Position:
-        if self._iterator is None:
+        if self._epoch is None:
             return self._start
-        epoch, step = self._iterator.position
+        epoch, step = self._epoch.position
         return Position(epoch + 1, 0) if step else Position(epoch, 0)
 
     def schedule(self, epoch: int) -> list[Ints]:
@@ -281,7 +281,7 @@ class Loader(Generic[T]):
         All shards that are at the same step have the same position: one state can be loaded on all of them, on any
         number of shards with the same global batch.
         """
-        epoch, step = self._iterator.position if self._iterator else self._start
+        epoch, step = self._epoch.position if self._epoch else self._start
         return {"epoch": epoch, "step": step, "skipped": self._skipped.indices, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -296,7 +296,7 @@ class Loader(Generic[T]):
             if self._stream:
                 self._stream.discard()  # batches in flight may hold images that the state skips
             self._skipped.restore(skipped)
-            self._start, self._iterator = position, None
+            self._start, self._epoch = position, None
 
     @cached_property
     def _identity(self) -> dict[str, Any]:

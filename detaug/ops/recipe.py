@@ -279,7 +279,12 @@ def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
 def _listed(ops: Iterable[Op]) -> tuple[Op, ...]:
     if isinstance(ops, str) or not isinstance(ops, Iterable):
         raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
-    return tuple(ops)
+    ops = tuple(ops)
+    for op in ops:
+        if not isinstance(op, Op):
+            call = f"; write {op.__name__}(), with parentheses" if isinstance(op, type) else ""
+            raise TypeError(f"a recipe is a list of ops, and {op!r} is none{call}")
+    return ops
 
 
 def _names(ops: Iterable[Op]) -> str:
