@@ -347,3 +347,11 @@ def test_a_json_without_tracks(own_videos: Videos, device: str) -> None:
 def test_wrong_arguments(videos: Videos, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(da.InputError, match=message):
         reader(videos, **arguments)
+
+
+def test_videos_without_boxes(own_videos: Videos) -> None:
+    document = json.loads(own_videos.json.read_text())
+    own_videos.json.write_text(json.dumps(document | {"annotations": []}))
+    (first, *_) = loader(reader(own_videos), [RESIZE])
+    assert (first.boxes.shape, first.track_id.shape, first.mask.any()) == ((3, 4, 0, 4), (3, 4, 0), False)
+    assert len(first.as_images().targets()) == 12

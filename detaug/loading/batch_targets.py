@@ -108,7 +108,8 @@ def _rows(views: Views) -> tuple[Floats, Ints, Ints, Ints | None]:
     if views.tracks is None:
         return *views.unpadded(), None
     seen = views.labels >= 0
-    left = np.repeat(seen.reshape(-1, views.frames, seen.shape[1]).any(1), views.frames, axis=0)
+    by_clip = seen.reshape(len(seen) // views.frames, views.frames, seen.shape[1])
+    left = np.repeat(by_clip.any(1), views.frames, axis=0)
     boxes = np.where(seen[..., None], views.pixel_boxes(), 0)
     tracks = np.where(seen, views.tracks, -1)
     return boxes[left], views.labels[left], left.sum(1), tracks[left]

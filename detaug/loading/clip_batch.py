@@ -82,16 +82,16 @@ class ClipBatch:
 
         Boxes that are not seen are left out, so an object may be in another row in each frame.
         """
-        n, frames, most = self.mask.shape
+        frames = self.mask.shape[1]
         order = torch.sort(self.mask.flatten(0, 1).int(), dim=1, descending=True, stable=True).indices
         counts = self.mask.flatten(0, 1).sum(1).tolist()
         order = order[:, : max(counts, default=0)]
-        boxes, labels, mask = (each.reshape(n * frames, most, -1) for each in (self.boxes, self.labels, self.mask))
+        boxes, labels, mask = (each.flatten(0, 1) for each in (self.boxes, self.labels, self.mask))
         return Batch(
             images=self.images.flatten(0, 1),
             boxes=boxes.gather(1, order[..., None].expand(-1, -1, 4)),
-            labels=labels.squeeze(2).gather(1, order),
-            mask=mask.squeeze(2).gather(1, order),
+            labels=labels.gather(1, order),
+            mask=mask.gather(1, order),
             image_id=self.image_id.flatten(),
             size=self.size.repeat_interleave(frames, 0),
             image_size=self.image_size.repeat_interleave(frames, 0),
