@@ -77,5 +77,6 @@ from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
 from detaug.sources.source import DataError as DataError
 from detaug.sources.source import Source as Source
+from detaug.sources.video_reader import VideoReader as VideoReader
 
 __version__: str

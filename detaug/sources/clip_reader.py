@@ -56,11 +56,7 @@ class ClipReader(CocoReader):
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
     ) -> None:
-        for name, value in {"frames": frames, "stride": stride, "step": step}.items():
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if last not in ("drop", "pad", "shift"):
-            raise InputError(f"last must be 'drop', 'pad' or 'shift', got {last!r}")
+        check_clips(frames, stride, step, last)
         super().__init__(images, annotations, cache=cache, cache_folder=cache_folder, cache_size=cache_size)
         self.clips = clips_of_videos(self.frames.video_ids, self.frames.frame_ids, frames, stride, step, last)
         if not len(self.clips):
@@ -106,6 +102,15 @@ class ClipReader(CocoReader):
         position = np.arange(len(image)) - np.searchsorted(image, image)
         tracked = (self._tracks >= 0).any()
         self._objects, self._object_of = np.unique(self._tracks if tracked else position, return_inverse=True)
+
+
+def check_clips(frames: int, stride: int, step: int, last: str) -> None:
+    """Raise InputError for arguments of `clips_of_videos` that are wrong."""
+    for name, value in {"frames": frames, "stride": stride, "step": step}.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+    if last not in ("drop", "pad", "shift"):
+        raise InputError(f"last must be 'drop', 'pad' or 'shift', got {last!r}")
 
 
 def clips_of_videos(video_ids: Ints, frame_ids: Ints, frames: int, stride: int, step: int, last: Last) -> Ints:

@@ -1,0 +1,108 @@
+"""Random clips of video files through da.VideoReader, beside PyAV alone, which decodes the same clips.
+
+    python benchmarks/videos.py [--size 720 1280] [--frames 16] [--stride 1] [--keys 30] [--videos 4] [--turns 5]
+
+Makes H.264 videos of 300 frames of a moving picture. In each turn: PyAV decodes the clips of an epoch to RGB with as
+many threads as there are cores; a loader makes batches of 4 clips, resized to 224 x 224. Prints frames/s, medians of
+the turns and in brackets their range.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import av
+import numpy as np
+import torch
+
+import detaug as da
+from detaug.converters.machine import available_cores
+from detaug.demo.shapes import paint
+
+FRAMES = 300
+
+
+def write_video(path: Path, size: tuple[int, int], keys: int, seed: int) -> None:
+    """Write a video in which a picture moves."""
+    height, width = size
+    picture = np.asarray(paint(seed)[0].resize((width + FRAMES, height + FRAMES // 2)))
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=25, width=width, height=height, pix_fmt="yuv420p")
+        stream.gop_size, stream.options = keys, {"preset": "fast", "crf": "23"}
+        for at in range(FRAMES):
+            window = np.ascontiguousarray(picture[at // 2 : at // 2 + height, at : at + width])
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(window, format="rgb24")))
+        container.mux(stream.encode())
+
+
+def decode(path: Path, first: int, last: int, stride: int) -> int:
+    """Decode the frames of a clip to RGB, from the key frame before it; return their number."""
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "NONE"
+        unit = float(1 / (stream.average_rate * stream.time_base))
+        container.seek(round(first * unit), stream=stream, backward=True)
+        count = 0
+        for frame in container.decode(stream):
+            number = round(frame.pts / unit)
+            if number >= first and (number - first) % stride == 0:
+                frame.to_ndarray(format="rgb24")
+                count += 1
+            if number >= last:
+                return count
+    raise AssertionError(f"{path} has no frame {last}")
+
+
+def pyav_alone(reader: da.VideoReader, stride: int) -> int:
+    numbers = reader.frames.frame_ids[reader.clips]
+    order = np.random.default_rng(0).permutation(len(reader.clips))
+    clips = [(reader.path(int(reader.clips[at, 0])), int(numbers[at, 0]), int(numbers[at, -1]), stride) for at in order]
+    with ThreadPoolExecutor(available_cores()) as pool:
+        return sum(pool.map(lambda clip: decode(*clip), clips))
+
+
+def through_loader(reader: da.VideoReader, device: str) -> int:
+    recipe = [da.Resize((224, 224)), da.Normalize()]
+    loader: da.Loader[da.ClipBatch] = da.Loader(reader, recipe, 4, device=device, last_batch="partial")
+    with loader:
+        return sum(batch.frame.numel() for batch in loader)
+
+
+def rate(task: Callable[[], int]) -> float:
+    start = perf_counter()
+    return task() / (perf_counter() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, nargs=2, default=(720, 1280), metavar=("HEIGHT", "WIDTH"))
+    parser.add_argument("--frames", type=int, default=16)
+    parser.add_argument("--stride", type=int, default=1)
+    parser.add_argument("--keys", type=int, default=30, help="frames from a key frame to the next")
+    parser.add_argument("--videos", type=int, default=4)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        for seed in range(options.videos):
+            write_video(Path(folder) / f"{seed}.mp4", options.size, options.keys, seed)
+        reader = da.VideoReader(folder, frames=options.frames, stride=options.stride, cache=False)
+        turns = []
+        for _ in range(options.turns):
+            alone = rate(lambda: pyav_alone(reader, options.stride))
+            turns.append((alone, rate(lambda: through_loader(reader, options.device))))
+    columns = {"PyAV alone": [a for a, _ in turns], "VideoReader": [b for _, b in turns]}
+    for name, rates in columns.items():
+        print(f"{name}: {median(rates):,.0f} frames/s ({min(rates):,.0f} to {max(rates):,.0f})")
+    ratios = [b / a for a, b in turns]
+    print(f"VideoReader / PyAV alone: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+if __name__ == "__main__":
+    main()

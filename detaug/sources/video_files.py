@@ -1,0 +1,185 @@
+"""Read video files with PyAV: where their frames are, without decoding them, and some frames as images.
+
+A frame has a number, from 0, in the order in which a player shows them; also where the frame rate varies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from detaug.boxes.views import Floats, Ints
+from detaug.converters.findings.errors import InputError
+from detaug.sources.source import Bytes
+
+VIDEO_EXTENSIONS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
+
+CUT_OFF = 1.0
+"""Seconds by which the frames of a file that is not cut off may end before the duration that it states."""
+
+
+class VideoError(OSError):
+    """A file that is no video that can be used. The message is the end of a sentence about the file."""
+
+
+class VideoIndex(NamedTuple):
+    """The frames of a video file."""
+
+    stamps: Ints
+    """(n,) the presentation times of the frames, in units of the stream, ascending."""
+    keys: Ints
+    """The numbers of the frames from which decoding can begin, ascending."""
+    unit: float
+    """Seconds."""
+    size: tuple[int, int]
+    """(height, width) as displayed."""
+    is_timed: bool = True
+    """Whether each frame has a time of its own. Otherwise `stamps` count, and decoding must begin at the first one."""
+
+    @property
+    def times(self) -> Floats:
+        """Return (n,) seconds from the first frame."""
+        return np.asarray((self.stamps - self.stamps[0]) * self.unit)
+
+
+def import_av() -> Any:
+    """Return PyAV. Raises InputError if it is not installed."""
+    try:
+        import av
+    except ImportError:
+        raise InputError("video files need the package av: pip install 'detaug[video]'") from None
+    return av
+
+
+def read_index(path: str) -> VideoIndex:
+    """Find the frames of a video file. Raises VideoError, and OSError where it cannot be read."""
+    av = import_av()
+    try:
+        with av.open(path) as container:
+            stream = _video_stream(container)
+            packets = [each for each in container.demux(stream) if each.size and not each.is_discard]
+            index = _index(container, stream, packets)
+            _check_whole(container, stream, index)
+        return index
+    except FileNotFoundError:
+        raise FileNotFoundError(path) from None
+    except av.FFmpegError as error:
+        raise VideoError(f"is no video that can be read ({_reason(error)})") from None
+
+
+def decode_frames(path: str, index: VideoIndex, numbers: Sequence[int]) -> list[Bytes]:
+    """Return frames as encoded images, PPM, which DALI and Pillow read. `numbers`: ascending, they may be repeated.
+
+    Raises VideoError, and OSError where the file cannot be read.
+    """
+    av = import_av()
+    try:
+        found = _decode(path, index, sorted({*numbers}), seek=True) or _decode(path, index, sorted({*numbers}))
+    except FileNotFoundError:
+        raise FileNotFoundError(path) from None
+    except av.FFmpegError as error:
+        raise VideoError(f"does not decode around frame {numbers[0]} ({_reason(error)})") from None
+    if missing := [number for number in numbers if number not in found]:
+        raise VideoError(f"has no frame {missing[0]} any more: it is cut off, or has changed")
+    return [found[number] for number in numbers]
+
+
+def _video_stream(container: Any) -> Any:
+    if not container.streams.video:
+        kinds = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
+        raise VideoError(f"has no video, but {kinds}")
+    return container.streams.video[0]
+
+
+def _index(container: Any, stream: Any, packets: Sequence[Any]) -> VideoIndex:
+    if not packets:
+        raise VideoError("has no frames")
+    container.seek(0)
+    first = next(container.decode(stream), None)
+    if first is None:
+        raise VideoError("has no frame that decodes")
+    height, width = _displayed(first).shape[:2]
+    stamps = [each.pts for each in packets]
+    if None in stamps or len({*stamps}) < len(stamps):
+        rate = float(stream.average_rate or stream.guessed_rate or 25)
+        return VideoIndex(np.arange(len(packets)), np.zeros(1, np.int64), 1 / rate, (height, width), is_timed=False)
+    order = np.argsort(stamps)
+    keys = np.flatnonzero(np.array([each.is_keyframe for each in packets])[order])
+    return VideoIndex(np.array(stamps, np.int64)[order], keys, float(stream.time_base), (height, width))
+
+
+def _check_whole(container: Any, stream: Any, index: VideoIndex) -> None:
+    """Raise VideoError if the frames end long before the file should."""
+    alone = len(container.streams) == 1 and container.duration
+    stated = float(stream.duration * stream.time_base) if stream.duration else container.duration / 1e6 if alone else 0
+    end = float(index.times[-1])
+    if stated > end + CUT_OFF + 2 * stated / len(index.stamps):
+        raise VideoError(f"is cut off: it should last {stated:.1f} s, and its frames end after {end:.1f} s")
+
+
+def _decode(path: str, index: VideoIndex, numbers: Sequence[int], *, seek: bool = False) -> dict[int, Bytes]:
+    """Return the frames that are found, by number; none if a jump to a key frame led too far."""
+    found: dict[int, Bytes] = {}
+    with import_av().open(path) as container:
+        stream = _video_stream(container)
+        stream.thread_type = "NONE"  # several clips are decoded at once
+        frames, at = container.decode(stream), -1
+        for number in numbers:
+            key = int(index.keys[max(0, np.searchsorted(index.keys, number, "right") - 1)]) if len(index.keys) else 0
+            if seek and key > at + 1:
+                container.seek(int(index.stamps[key]), stream=stream, backward=True)
+                frames, at = container.decode(stream), -1
+            reached = next((each for each in _numbered(frames, index, at + 1) if each[0] >= number), None)
+            if reached is None:
+                break
+            at, frame = reached
+            if at == number:
+                found[number] = _as_ppm(_checked(frame, index, number))
+            elif seek:
+                return {}
+    return found
+
+
+def _numbered(frames: Iterator[Any], index: VideoIndex, first: int) -> Iterator[tuple[int, Any]]:
+    """Yield frames with their numbers. `first`: the number of the first one, if they have no times."""
+    if not index.is_timed:
+        yield from enumerate(frames, first)
+        return
+    for frame in frames:
+        at = int(np.searchsorted(index.stamps, frame.pts))
+        if at < len(index.stamps) and index.stamps[at] == frame.pts:
+            yield at, frame
+
+
+def _checked(frame: Any, index: VideoIndex, number: int) -> Bytes:
+    """Return the pixels of a frame. Raises VideoError if they are not as many as in the first."""
+    pixels = _displayed(frame)
+    if pixels.shape[:2] != index.size:
+        (height, width), (h, w) = pixels.shape[:2], index.size
+        raise VideoError(f"changes its size: frame {number} has {width} x {height} pixels, the first has {w} x {h}")
+    return pixels
+
+
+def _displayed(frame: Any) -> Bytes:
+    """Return (H, W, 3) RGB, turned as the file says."""
+    pixels: Bytes = frame.to_ndarray(format="rgb24")
+    turns = round(frame.rotation / 90) % 4
+    return np.rot90(pixels, turns) if turns else pixels
+
+
+def _as_ppm(pixels: Bytes) -> Bytes:
+    height, width = pixels.shape[:2]
+    header = np.frombuffer(b"P6\n%d %d\n255\n" % (width, height), np.uint8)
+    return np.concatenate([header, pixels.reshape(-1)])
+
+
+def _reason(error: Any) -> str:
+    return (getattr(error, "strerror", None) or str(error)).split(": '")[0]
+
+
+def is_video(name: str) -> bool:
+    """Return whether a file is named as a video."""
+    return name.lower().endswith(VIDEO_EXTENSIONS) and not os.path.basename(name).startswith(".")
