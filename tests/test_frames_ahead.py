@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import chain, repeat
 
 import numpy as np
 import pytest
@@ -96,6 +97,13 @@ def test_an_error_comes_where_the_frame_does() -> None:
     with pytest.raises(OSError, match="frame 11 does not decode"):
         frames.get(clips(10, 20))
     assert values(frames.get(clips(20))) == clips(20).tolist()
+
+
+def test_epochs_without_frames_are_not_searched_for_ever() -> None:
+    nothing = Upcoming(np.arange(8), np.zeros(8, bool))
+    frames = ahead(Decoder())
+    frames.start(chain(upcoming(clips(0).tolist()), repeat(nothing)))
+    assert values(frames.get(clips(0, 4))) == clips(0, 4).tolist()
 
 
 def test_another_order_takes_the_place_of_the_first() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import takewhile
 from threading import RLock
 
 import numpy as np
@@ -38,7 +39,8 @@ class FramesAhead:
         """Begin with another order of frames."""
         with self._lock:
             self._drop()
-            self._runs = (run for each in upcoming for run in self._runs_of(each.indices[each.mine]))
+            some = takewhile(lambda each: each.mine.any(), upcoming)  # ends where a loader has cached all frames
+            self._runs = (run for each in some for run in self._runs_of(each.indices[each.mine]))
             self._fill()
 
     def get(self, indices: Ints) -> list[Bytes]:
