@@ -16,6 +16,7 @@ _OURS = {
     "ChannelShuffle": "RandomChannelPermutation",
     "CocoDetection": "CocoReader",
     "ClassificationDataset": "ImageFolder",
+    "VideoClips": "VideoReader",
     "Compose": "Loader(reader, [op, op, ...], batch_size)",
     "CopyAndPaste": "CopyPaste",
     "CropAndPad": "RandomZoomOut",

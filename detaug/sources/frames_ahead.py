@@ -18,7 +18,10 @@ Run = tuple[int, ...]
 """Frames of one video, as positions in the source, ascending: what is decoded at once."""
 
 BYTES_AHEAD = 1 << 30
-"""Decoded frames that wait at most, beside those that are being decoded."""
+"""Of the runs that are decoded before they are asked for; the last one may be beyond."""
+
+RUNS_AHEAD = 64
+"""Runs that are decoded before they are asked for, at most."""
 
 
 class FramesAhead:
@@ -69,7 +72,7 @@ class FramesAhead:
         return future
 
     def _fill(self) -> None:
-        while self._bytes < BYTES_AHEAD and (run := next(self._runs, None)):
+        while len(self._ahead) < RUNS_AHEAD and self._bytes < BYTES_AHEAD and (run := next(self._runs, None)):
             self._ahead.append((run, self._pool.submit(self._decode, run)))
             self._bytes += int(self._lengths[[*run]].sum())
 

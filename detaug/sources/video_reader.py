@@ -99,7 +99,7 @@ class VideoReader(Source):
         return self._ahead.get(indices)
 
     def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
-        """Decode what will be read, a gigabyte ahead."""
+        """Decode what will be read, up to 64 clips or a gigabyte ahead."""
         self._ahead.start(upcoming)
 
     def clip_views(self, indices: Ints) -> Views:
