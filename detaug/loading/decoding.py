@@ -9,7 +9,7 @@ from nvidia.dali import fn, tensors, types
 
 from detaug.boxes.views import Ints
 from detaug.ops.op import Node, Nodes
-from detaug.sources.source import Source
+from detaug.sources.source import Bytes, Source
 
 
 def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, window: Node | None = None) -> Node:
@@ -24,6 +24,8 @@ def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, window: N
 
 def decode(encoded: Nodes, device: str, hw_decoder_load: float = 1.0, window: Node | None = None) -> Node:
     """Return `decoded` of the nodes of `input_nodes`."""
+    if "pixels" in encoded:
+        return _pixels(encoded["pixels"], device, window)
     file = fn.io.file.read(encoded["path"], dont_use_mmap=True) if "path" in encoded else encoded["bytes"]
     image = of_size(file, encoded["size"])  # mmap would stall all threads
     if window is not None:
@@ -42,8 +44,16 @@ def decode(encoded: Nodes, device: str, hw_decoder_load: float = 1.0, window: No
     )
 
 
+def _pixels(image: Node, device: str, window: Node | None) -> Node:
+    """Return images that the source has decoded."""
+    part = image if window is None else fn.slice(image, start=window[0], shape=window[1], axes=[0, 1])
+    return part if device == "cpu" else part.gpu()
+
+
 def input_nodes(source: Source) -> Nodes:
     """Return the nodes of `inputs`, by name."""
+    if source.decodes:
+        return {"pixels": fn.external_source(name="pixels", no_copy=True, dtype=types.UINT8, layout="HWC")}
     size = fn.external_source(name="size")
     if source.files:
         return {"path": fn.external_source(name="path"), "size": size}
@@ -52,14 +62,21 @@ def input_nodes(source: Source) -> Nodes:
 
 def inputs(source: Source, indices: Ints, read: Ints | None = None) -> dict[str, Any]:
     """Return the inputs of `decoded` for these images, by name. `read`: the positions of those that are used."""
+    read = np.arange(len(indices)) if read is None else read
+    if source.decodes:
+        return {"pixels": _contents(source, indices, read, np.zeros((1, 1, 3), np.uint8), "HWC")}
     size = source.sizes[indices].astype(np.int32)
     if source.files:
         return {"path": source.paths(indices), "size": size}
-    contents = [np.zeros(1, np.uint8)] * len(indices)
-    read = np.arange(len(indices)) if read is None else read
+    return {"bytes": _contents(source, indices, read, np.zeros(1, np.uint8)), "size": size}
+
+
+def _contents(source: Source, indices: Ints, read: Ints, unread: Bytes, layout: str = "") -> list[Any]:
+    """Return what the source has of images, for DALI, without a copy. `unread`: what others get than those to `read`."""
+    contents = [unread] * len(indices)
     for at, content in zip(read.tolist(), source.contents(indices[read]) if len(read) else [], strict=True):
         contents[at] = content
-    return {"bytes": [tensors.TensorCPU(each) for each in contents], "size": size}
+    return [tensors.TensorCPU(each, layout) for each in contents]
 
 
 def of_size(encoded: Node, size: Node) -> Node:

@@ -82,6 +82,8 @@ class Source:
 
     files: bool = True
     """Whether the images are files at `path`; otherwise `contents` returns their bytes."""
+    decodes: bool = False
+    """Whether `contents` returns pixels, (H, W, 3) uint8 RGB, instead of encoded images."""
     missing: Ints = np.zeros(0, np.int64)
     """The positions of images that cannot be read; `Loader` refuses them, or skips them with on_error="skip"."""
     frames: FrameColumns | None = None

@@ -71,7 +71,7 @@ def read_index(path: str) -> VideoIndex:
 
 
 def decode_frames(path: str, index: VideoIndex, numbers: Sequence[int]) -> list[Bytes]:
-    """Return frames as encoded images, PPM, which DALI and Pillow read. `numbers`: ascending, they may be repeated.
+    """Return frames, (H, W, 3) uint8 RGB. `numbers`: ascending, they may be repeated.
 
     Raises VideoError, and OSError where the file cannot be read.
     """
@@ -137,7 +137,7 @@ def _decode(path: str, index: VideoIndex, numbers: Sequence[int], *, seek: bool 
                 break
             at, frame = reached
             if at == number:
-                found[number] = _as_ppm(_checked(frame, index, number))
+                found[number] = _checked(frame, index, number)
             elif seek:
                 return {}
     return found
@@ -164,16 +164,11 @@ def _checked(frame: Any, index: VideoIndex, number: int) -> Bytes:
 
 
 def _displayed(frame: Any) -> Bytes:
-    """Return (H, W, 3) RGB, turned as the file says."""
-    pixels: Bytes = frame.to_ndarray(format="rgb24")
-    turns = round(frame.rotation / 90) % 4
-    return np.rot90(pixels, turns) if turns else pixels
-
-
-def _as_ppm(pixels: Bytes) -> Bytes:
-    height, width = pixels.shape[:2]
-    header = np.frombuffer(b"P6\n%d %d\n255\n" % (width, height), np.uint8)
-    return np.concatenate([header, pixels.reshape(-1)])
+    """Return (H, W, 3) RGB, turned as the file says, in the memory of FFmpeg if its rows lie one behind the other."""
+    turns, rgb = round(frame.rotation / 90) % 4, frame.reformat(format="rgb24")
+    rows: Bytes = np.frombuffer(rgb.planes[0], np.uint8).reshape(rgb.height, rgb.planes[0].line_size)
+    pixels = rows[:, : 3 * rgb.width].reshape(rgb.height, rgb.width, 3)
+    return np.ascontiguousarray(np.rot90(pixels, turns)) if turns else pixels
 
 
 def _reason(error: Any) -> str:

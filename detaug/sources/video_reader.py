@@ -51,7 +51,7 @@ class VideoReader(Source):
     """
 
     frames: FrameColumns
-    files = False
+    files, decodes = False, True
 
     def __init__(
         self,
@@ -92,10 +92,11 @@ class VideoReader(Source):
     def read(self, index: int) -> bytes:
         """Return a frame as an encoded image, PPM. Raises VideoError, an OSError, if it does not decode."""
         (frame,) = self._ahead.get(np.array([index]))
-        return frame.tobytes()
+        height, width = frame.shape[:2]
+        return b"P6\n%d %d\n255\n" % (width, height) + frame.tobytes()
 
     def contents(self, indices: Ints) -> list[Bytes]:
-        """Return frames as encoded images, PPM. Raises VideoError, an OSError, for one that does not decode."""
+        """Return frames, (H, W, 3) uint8 RGB. Raises VideoError, an OSError, for one that does not decode."""
         return self._ahead.get(indices)
 
     def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
