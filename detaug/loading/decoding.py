@@ -72,7 +72,7 @@ def inputs(source: Source, indices: Ints, read: Ints | None = None) -> dict[str,
 
 
 def _contents(source: Source, indices: Ints, read: Ints, unread: Bytes, layout: str = "") -> list[Any]:
-    """Return what the source has of images, for DALI, without a copy. `unread`: what others get than those to `read`."""
+    """Return what the source has of images, for DALI, without a copy. `unread`: for those not to `read`."""
     contents = [unread] * len(indices)
     for at, content in zip(read.tolist(), source.contents(indices[read]) if len(read) else [], strict=True):
         contents[at] = content
