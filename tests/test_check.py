@@ -354,6 +354,7 @@ def test_every_kind_has_a_test() -> None:
         "image-not-decoded",
         "image-leaked",
         "categories-differ",
+        "video-missing",
     }
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
     assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)

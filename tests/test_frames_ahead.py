@@ -35,7 +35,7 @@ class Decoder:
 
 
 def ahead(decoder: Decoder, length: int = 1) -> FramesAhead:
-    return FramesAhead(decoder, VIDEO_OF, np.full(30, length), 4)
+    return FramesAhead(decoder, VIDEO_OF, np.arange(30), np.full(30, length), 4)
 
 
 def upcoming(*orders: list[int]) -> Iterator[Upcoming]:

@@ -68,8 +68,10 @@ def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Clean
     errors = [found for found in findings if found.severity == "error"]
     lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
     usable = {where: _without_errors(table, errors, where) for where in lists}
+    if _VIDEOS in usable:
+        usable["images"] &= np.isin(table.videos.video_ids, _ids(table, _VIDEOS, usable[_VIDEOS]))
     joined = _joined(table, usable["images"])
-    with_category = usable["annotations"] & np.isin(table.category_ids, _ids(table, usable["categories"]))
+    with_category = usable["annotations"] & np.isin(table.category_ids, _ids(table, "categories", usable["categories"]))
     usable["annotations"] = with_category & np.append(usable["images"], False)[table.image_index]
     new_ids = _new_ids(table, errors, usable["annotations"])
     usable["images"][list(joined)] = False
@@ -126,8 +128,8 @@ def _joined(table: Table, usable: Mask) -> dict[int, int]:
     return joined
 
 
-def _ids(table: Table, usable: Mask) -> Ints:
-    return np.array([table.row("categories", int(at))["id"] for at in np.flatnonzero(usable)], np.int64)
+def _ids(table: Table, where: Where, usable: Mask) -> Ints:
+    return np.array([table.row(where, int(at))["id"] for at in np.flatnonzero(usable)], np.int64)
 
 
 def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int, int]:

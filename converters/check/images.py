@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from detaug.converters.coco.table import Table
+from detaug.converters.coco.table import Mask, Table
 from detaug.converters.conversion.progress import Progress, with_progress
 from detaug.converters.files.checksums import ImageChanged
 from detaug.converters.files.digests import Fingerprint, digest, group_equal, repeated_files
@@ -47,9 +47,14 @@ def read_headers(table: Table, folder: Path, progress: Progress | None = None) -
         raise AnnotationError(f"{folder}: no such folder; it must have the images of {table.path}")
     names = with_progress(table.file_names, progress, step=256)
     headers = [_header(table.image_file(folder, at)) if name else None for at, name in enumerate(names)]
-    if any(table.file_names) and not any(headers):
+    if _are_files(table).any() and not any(headers):
         _refuse_other_folder(table, folder)
     return headers
+
+
+def _are_files(table: Table) -> Mask:
+    """Return (N,): whether an image must be a file, or in a shard, since it is no frame of a video file."""
+    return np.array([bool(name) for name in table.file_names], bool) & ~table.videos.in_files
 
 
 def _header(file: ImageFile) -> Header:
@@ -63,7 +68,7 @@ def _header(file: ImageFile) -> Header:
 
 def _refuse_other_folder(table: Table, folder: Path) -> None:
     """Raise AnnotationError where no image exists: the folder is wrong, rather than every image missing."""
-    at = next(at for at, name in enumerate(table.file_names) if name)
+    at = int(np.argmax(_are_files(table)))
     name = os.path.relpath(table.image_file(folder, at).path, folder)
     better = folder_that_has(name, folder, table.path)
     raise AnnotationError(
@@ -85,6 +90,7 @@ def check_images(
     """Yield findings about the files that show without decoding them. others: the other splits."""
     listed = list_files(folder, IMAGE_EXTENSIONS)
     yield from _missing(table, headers, listed)
+    yield from _missing_videos(table, folder, headers)
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
@@ -101,7 +107,7 @@ def _image_findings(kind: str, messages: dict[int, str]) -> Iterator[Findings]:
 
 
 def _missing(table: Table, headers: Sequence[Header], listed: Sequence[str]) -> Iterator[Findings]:
-    missing = [at for at, name in enumerate(table.file_names) if name and headers[at] is None]
+    missing = [at for at in np.flatnonzero(_are_files(table)).tolist() if headers[at] is None]
     listed_by_key = {_similar_key(name): name for name in listed} if missing else {}
     messages = {}
     for at in missing:
@@ -109,6 +115,18 @@ def _missing(table: Table, headers: Sequence[Header], listed: Sequence[str]) -> 
         what = f"its shard {shown(table.row('images', at)['shard'])} is " if table.places[at, 0] >= 0 else ""
         messages[at] = f"{what}not in the image folder" + (f", but {shown(similar)} is" if similar else "")
     yield from _image_findings("image-missing", messages)
+
+
+def _missing_videos(table: Table, folder: Path, headers: Sequence[Header]) -> Iterator[Findings]:
+    """Yield findings about video files that are not there, unless the frames are files."""
+    without = np.unique(table.videos.video_ids[[header is None for header in headers]]).tolist()
+    files = {number: table.videos.files[number] for number in without if number in table.videos.files}
+    missing = {number: name for number, name in files.items() if not os.path.isfile(folder / name)}
+    rows = range(len(table.coco.document["videos"])) if missing else ()
+    names = {at: missing.get(number) for at in rows if type(number := table.row("videos", at).get("id")) is int}
+    messages = {at: f"its file {shown(name)} is not in the image folder" for at, name in names.items() if name}
+    if messages:
+        yield from_messages("video-missing", "videos", messages)
 
 
 def _similar_key(name: str) -> str:

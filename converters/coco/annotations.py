@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco import annotation_cache, columns, examine, places, table, videos
+from detaug.converters.coco import annotation_cache, columns, examine, file_names, places, table, videos
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -55,6 +55,8 @@ class Annotations:
     """(N,): frames a second of each image's video; nan where it is not known."""
     track_ids: NDArray[np.int64]
     """(A,): the number that an object has in all frames of its video; -1 without one."""
+    video_files: dict[int, str]
+    """The file of each video that is one, relative to the image folder, by the video's id."""
     categories: dict[int, str]
     """id -> name, in the order of the ids."""
 
@@ -91,32 +93,36 @@ def _checked(path: Path) -> Annotations:
 
 def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
-    modules = (annotation_cache, columns, examine, places, table, videos)
+    modules = (annotation_cache, columns, examine, file_names, places, table, videos)
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
 def _to_columns(read: Annotations) -> Columns:
     arrays = {name: value for name, value in vars(read).items() if isinstance(value, np.ndarray)}
-    ids, names = np.array(list(read.categories), np.int64), _encoded(read.categories.values())
-    texts = {"file_names": _encoded(read.file_names), "shards": _encoded(read.shards)}
-    return {**arrays, **texts, "ids": ids, "names": names}
+    texts = {name: _encoded(getattr(read, name)) for name in _TEXTS}
+    of_ids = {name: _encoded(getattr(read, name).items()) for name in _BY_ID}
+    return {**arrays, **texts, **of_ids}
 
 
 def _from_columns(path: Path, saved: Columns) -> Annotations:
-    categories = dict(zip(saved.pop("ids").tolist(), _decoded(saved.pop("names")), strict=True))
-    file_names, shards = (tuple(_decoded(saved.pop(name))) for name in ("file_names", "shards"))
-    arrays: Any = {field.name: saved[field.name] for field in fields(Annotations) if field.name in saved}
-    return Annotations(path=path, file_names=file_names, shards=shards, categories=categories, **arrays)
+    texts: Any = {name: tuple(_decoded(saved[name])) for name in _TEXTS}
+    of_ids: Any = {name: dict(_decoded(saved[name])) for name in _BY_ID}
+    names = {field.name for field in fields(Annotations)} - {"path", *_TEXTS, *_BY_ID}
+    arrays: Any = {name: saved[name] for name in names}
+    return Annotations(path=path, **texts, **of_ids, **arrays)
 
 
-def _encoded(names: Iterable[str]) -> NDArray[np.uint8]:
-    """Return names as the bytes of a json, since a name may contain any character."""
-    return np.frombuffer(json.dumps(list(names)).encode(), np.uint8)
+_TEXTS, _BY_ID = ("file_names", "shards"), ("categories", "video_files")
 
 
-def _decoded(column: NDArray[np.generic]) -> list[str]:
-    names: list[str] = json.loads(column.tobytes())
-    return names
+def _encoded(texts: Iterable[Any]) -> NDArray[np.uint8]:
+    """Return texts as the bytes of a json, since a name may contain any character."""
+    return np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)
+
+
+def _decoded(column: NDArray[np.generic]) -> list[Any]:
+    texts: list[Any] = json.loads(column.tobytes())
+    return texts
 
 
 def _raise_on_errors(table: Table, most: int = 5) -> None:
@@ -151,5 +157,6 @@ def _group_by_image(table: Table) -> Annotations:
         frame_ids=table.videos.frame_ids,
         frame_rates=table.videos.frame_rates,
         track_ids=table.videos.track_ids[order],
+        video_files=table.videos.files,
         categories=table.categories,
     )

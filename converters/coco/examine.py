@@ -7,8 +7,6 @@ cannot disagree.
 from __future__ import annotations
 
 import gc
-import os
-import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
+from detaug.converters.coco.file_names import file_names_of
 from detaug.converters.coco.places import shard_places
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
 from detaug.converters.coco.videos import video_columns
-from detaug.converters.files.image_headers import UNDECODED_EXTENSIONS
-from detaug.converters.files.paths import is_below
 from detaug.converters.files.text import name_key
 from detaug.converters.findings.entries import Findings, about_json
 from detaug.converters.findings.text import counted, shown
@@ -30,8 +27,6 @@ TOLERANCE = 1.0
 """Pixels by which a box may leave its image and be cut without an error: rounding, not a mistake."""
 
 _LARGEST_SIDE = 2**24  # pixels; float32 represents every whole number up to it
-_LONGEST_PART = 255  # bytes of a file or folder name
-_LONGEST_NAME = 2048  # bytes of a path below the image folder
 _ROUNDING = 1e-3  # pixels by which x + width may miss the edge because of the decimals they are written with
 
 
@@ -63,7 +58,7 @@ def examine(coco: Coco) -> Table:
     images.note_repeated_ids("image-id-repeated", image_ids, has_id)
     sizes, has_size = _sizes(images)
     shards, places, checksums = shard_places(images)
-    file_names = _file_names(images, [shards[shard] if shard >= 0 else "" for shard in places[:, 0].tolist()])
+    file_names = file_names_of(images, [shards[shard] if shard >= 0 else "" for shard in places[:, 0].tolist()])
     image_index = _image_positions(objects, image_ids, has_id)
     category_ids, has_category = _object_categories(objects, names)
     _check_annotation_ids(objects)
@@ -123,58 +118,6 @@ def _note_alike(rows: Rows, names: list[str]) -> None:
         "category-alike",
         wrong,
         lambda row: f"{shown(names[row])} is like {shown(names[earlier[row]])} of categories[{earlier[row]}]",
-    )
-
-
-def _file_names(rows: Rows, folders: list[str]) -> list[str]:
-    """Return the file names; "" for one that cannot be used. `folders`: what each is in, a shard or nothing."""
-    values = rows.column("file_name")
-    faults = [_name_fault(value) for value in values]
-    for kind, rule in _NAME_RULES.items():
-        if kind in faults:
-            wrong = np.array([fault == kind for fault in faults], bool)
-            rows.note(kind, wrong, lambda row, rule=rule: f"{rule}, got {shown(values[row])}")  # type: ignore[misc]
-    names = ["" if fault else value for value, fault in zip(values, faults, strict=True)]
-    _note_repeated_names(rows, names, folders)
-    return names
-
-
-_NAME_RULES = {
-    "file-name": "file_name must be the path of a file below the image folder",
-    "file-name-outside": "file_name must not lead outside the image folder",
-    "image-format": "DALI does not decode GIF, AVIF and HEIC, so save it as JPEG or PNG",
-}
-
-
-def _name_fault(name: Any) -> str:
-    """Return the kind of finding about a file_name; "" where nothing is wrong."""
-    if not isinstance(name, str) or not name or "\0" in name:
-        return "file-name"
-    if not is_below(name):
-        return "file-name-outside"
-    if not name.isascii() or len(name) > _LONGEST_PART:
-        try:
-            encoded = os.fsencode(name)
-        except UnicodeEncodeError:
-            return "file-name"
-        if len(encoded) > _LONGEST_NAME or max(map(len, encoded.split(b"/"))) > _LONGEST_PART:
-            return "file-name"
-    return "image-format" if name[-5:].lower().endswith(UNDECODED_EXTENSIONS) else ""
-
-
-def _note_repeated_names(rows: Rows, names: list[str], folders: list[str]) -> None:
-    paths = [posixpath.join(*pair) for pair in zip(folders, names, strict=True)] if any(folders) else names
-    # a.jpg and ./a.jpg are one file
-    paths = [posixpath.normpath(path) if "//" in path or "./" in path else path for path in paths]
-    if len(set(paths)) == len(paths):
-        return
-    first: dict[str, int] = {}
-    earlier = np.array([first.setdefault(path, at) for at, path in enumerate(paths)], np.int64)
-    wrong = (earlier != np.arange(len(paths))) & np.array([bool(name) for name in names], bool)
-    rows.note(
-        "file-name-repeated",
-        wrong,
-        lambda row: f"file_name {shown(names[row])} is taken by images[{earlier[row]}] already",
     )
 
 

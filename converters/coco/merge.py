@@ -103,7 +103,9 @@ def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, l
 
 
 def _refuse_other_folder(rows: CocoRows, folder: Path) -> None:
-    if len(rows.images) and not any(rows.table.image_file(folder, at).exists() for at in rows.images.tolist()):
+    images = (rows.table.image_file(folder, at).exists() for at in rows.images.tolist())
+    videos = ((folder / name).is_file() for name in rows.table.videos.files.values())
+    if len(rows.images) and not any(images) and not any(videos):
         first = rows.file_name(int(rows.images[0]))
         raise ConversionError(f"{folder} has no image of {rows.table.path}, the first is {first}; give its folder")
 
@@ -127,7 +129,7 @@ class _Merged:
         """Add the rows of one file."""
         self.with_videos[rows.table.path] = rows.table.coco.has_videos
         category_ids = {number: self._category_id(rows, number) for number in rows.table.categories}
-        video_ids = {row["id"]: self._video_id(row) for row in rows.videos()}
+        video_ids = {row["id"]: self._video_id(row, prefix) for row in rows.videos()}
         lost = licences = 0
         for at, boxes in rows:
             image_id = self._image_id(rows, at, prefix, video_ids)
@@ -155,8 +157,11 @@ class _Merged:
             self.categories[name] = row | {"id": len(self.categories) + 1, "name": name}
         return int(self.categories[name]["id"])
 
-    def _video_id(self, row: _Entry) -> int:
-        self.videos.append(row | {"id": len(self.videos) + 1})
+    def _video_id(self, row: _Entry, prefix: str) -> int:
+        row = row | {"id": len(self.videos) + 1}
+        if row.get("file_name"):
+            row["file_name"] = posixpath.normpath(posixpath.join(prefix, row["file_name"]))
+        self.videos.append(row)
         return len(self.videos)
 
     def check_videos(self) -> None:

@@ -110,6 +110,13 @@ class VideoColumns(NamedTuple):
     """(N,): frames a second of each image's video; nan where it is not known."""
     track_ids: Ints
     """(A,): the number that an object has in all frames of its video; -1 without one."""
+    files: dict[int, str]
+    """The file of each video that is one, below the image folder, by the video's id."""
+
+    @property
+    def in_files(self) -> Mask:
+        """Return (N,): whether an image is a frame of a video file, and no file of its own."""
+        return np.isin(self.video_ids, list(self.files))
 
 
 @dataclass(frozen=True)

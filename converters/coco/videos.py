@@ -6,9 +6,12 @@ of its video.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from detaug.converters.coco.columns import Rows, whole_numbers
+from detaug.converters.coco.file_names import video_files_of
 from detaug.converters.coco.table import Coco, Ints, Mask, VideoColumns
 from detaug.converters.findings.text import shown
 
@@ -19,26 +22,30 @@ def video_columns(coco: Coco, images: Rows, objects: Rows, image_index: Ints, si
     """Return the columns, and append findings about rows that cannot be used. `image_index`: (A,), `sizes`: (N, 2)."""
     nothing = np.full(len(images.rows), -1)
     if not coco.has_videos:
-        return VideoColumns(nothing, nothing, np.full(len(nothing), np.nan), np.full(len(objects.rows), -1))
-    rates = _frame_rates(Rows(coco, "videos", images.findings))
+        return VideoColumns(nothing, nothing, np.full(len(nothing), np.nan), np.full(len(objects.rows), -1), {})
+    videos = Rows(coco, "videos", images.findings)
+    rates, files = _by_id(videos)
     video_ids, known = _video_ids(images, rates)
     frame_ids, numbered = _frame_ids(images, video_ids, known)
     _note_other_sizes(images, video_ids, known, sizes)
     rate = np.array([rates.get(video, np.nan) for video in video_ids.tolist()])
     track_ids = _track_ids(objects, image_index)
-    return VideoColumns(np.where(known, video_ids, -1), np.where(numbered, frame_ids, -1), rate, track_ids)
+    return VideoColumns(np.where(known, video_ids, -1), np.where(numbered, frame_ids, -1), rate, track_ids, files)
 
 
-def _frame_rates(videos: Rows) -> dict[int, float]:
-    """Return the frames a second of each video, by its id; nan where it has none."""
+def _by_id(videos: Rows) -> tuple[dict[int, float], dict[int, str]]:
+    """Return by the id of each video its frames a second, nan where it has none, and its file, if it is one."""
     ids, good = videos.whole_numbers("id", "video-id")
     videos.note_repeated_ids("video-id", ids, good)
-    rates: dict[int, float] = {}
-    for number, is_good, rate in zip(ids.tolist(), good.tolist(), videos.column("fps"), strict=True):
-        if is_good:
-            known = type(rate) in (int, float) and 0 < rate < float("inf")
-            rates.setdefault(number, float(rate) if known else float("nan"))
-    return rates
+    rates, files = videos.column("fps"), video_files_of(videos)
+    first = {int(ids[at]): at for at in reversed(np.flatnonzero(good).tolist())}
+    return {number: _rate(rates[at]) for number, at in first.items()}, {
+        number: files[at] for number, at in first.items() if files[at]
+    }
+
+
+def _rate(value: Any) -> float:
+    return float(value) if type(value) in (int, float) and 0 < value < float("inf") else float("nan")
 
 
 def _video_ids(images: Rows, rates: dict[int, float]) -> tuple[Ints, Mask]:

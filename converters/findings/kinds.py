@@ -143,6 +143,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "video-sizes": Kind("error", "the frames of a video have different sizes"),
     "track-id": Kind("error", "a track_id or instance_id is no whole number, or only some annotations have one"),
     "track-repeated": Kind("error", "two annotations of a frame have the same track_id or instance_id"),
+    "video-missing": Kind("error", "a video's file is not in the image folder"),
     "image-missing": Kind("error", "an image is not in the image folder"),
     "image-unreadable": Kind("error", "an image's header cannot be read"),
     "size-wrong": Kind("error", "an image's width and height are not the file's, so its boxes are misplaced"),

@@ -12,7 +12,8 @@ from detaug.loading.batch import Batch
 from detaug.loading.batch_targets import BatchTargets
 from detaug.loading.clip_batch import ClipBatch
 from detaug.ops.op import Arrays
-from detaug.sources.source import FrameColumns, Source
+from detaug.sources.clips import FrameColumns
+from detaug.sources.source import Source
 
 
 def make_batch(

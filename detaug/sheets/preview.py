@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from detaug import presets
+from detaug.converters.coco.annotations import read_annotations
+from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.save import check_output, save_picture
 from detaug.drawing.text import letters_without_font
@@ -22,6 +24,7 @@ from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
 from detaug.sheets.selection import How, select_images
 from detaug.sources.clip_reader import ClipReader
 from detaug.sources.coco_reader import CocoReader
+from detaug.sources.video_reader import VideoReader
 
 DEFAULT_PRESET = "ssd300"
 
@@ -83,8 +86,9 @@ def preview_clips(
     moves = Path(output).suffix.lower() == ".gif"
     check_output(Path(output), *[".gif"] * moves)
     ops, named = _ops(preset, recipe)
-    reader = ClipReader(images, annotations, frames=frames, stride=stride)
-    _check_is_no_image(reader, Path(output))
+    reader = _reader_of_clips(annotations, images, frames, stride)
+    if isinstance(reader, ClipReader):
+        _check_is_no_image(reader, Path(output))
     with Loader(reader, ops, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
         batch = cast(ClipBatch, next(iter(loader)))
     title = f"{Path(annotations).name}, {named}, seed {seed}"
@@ -93,6 +97,13 @@ def preview_clips(
     else:
         save_picture(clip_sheet(batch, reader.class_names, ops=ops, size=size, title=title), output)
     return f"written: {output}, {len(batch)} of {len(reader.clips)} clips{_font_advice(reader.class_names)}"
+
+
+def _reader_of_clips(annotations: PathLike, images: PathLike, frames: int, stride: int) -> ClipReader | VideoReader:
+    data = read_annotations(Path(annotations))
+    if data.video_files and not (Path(images) / data.file_names[0]).is_file():
+        return VideoReader(images, annotations=annotations, frames=frames, stride=stride, step=1)
+    return ClipReader(images, annotations, frames=frames, stride=stride)
 
 
 def _ops(preset: str | None, recipe: str | Path | None) -> tuple[list[Op], str]:

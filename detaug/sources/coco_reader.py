@@ -16,6 +16,7 @@ from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 from detaug.sources.bucket_storage import BucketStorage
+from detaug.sources.coco_columns import source_columns
 from detaug.sources.folder_source import FolderSource
 from detaug.sources.object_path import ObjectPath, local_or_remote
 from detaug.sources.remote_files import cache_folder_or_default, open_cache, read_remote_annotations
@@ -71,18 +72,7 @@ class CocoReader(FolderSource):
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
         data = _read(self.annotations, cache, cache_folder)
         self._keep_columns(data)
-        keep, ids = ~data.crowd, tuple(data.categories)
-        super().__init__(
-            data.sizes,
-            tuple(data.categories.values()),
-            boxes=data.boxes[keep],
-            counts=np.diff(np.concatenate([[0], np.cumsum(keep)])[data.first]),
-            labels=np.searchsorted(ids, data.category_ids[keep]) + 1,
-            classes=_classes(data),
-            image_ids=data.image_ids,
-            category_ids=ids,
-            origin=str(self.annotations),
-        )
+        super().__init__(**{**source_columns(data), "origin": str(self.annotations)})
         self.file_names = data.file_names
         _check_folder(self.images, self.annotations, self.file_names)
         self._storage, self.remedy = self._open(data, cache_folder, cache_size)
@@ -156,17 +146,6 @@ def _read(annotations: Path, cache: bool, cache_folder: PathLike | None) -> Anno
     if isinstance(annotations, ObjectPath):
         return read_remote_annotations(annotations, cache_folder_or_default(cache_folder), cache=cache)
     return read_annotations(annotations, cache=cache)
-
-
-def _classes(data: Annotations) -> Ints | None:
-    """Return (n,) the position of each image's category, None if no image has one. Raises AnnotationError."""
-    given = data.image_categories >= 0
-    if not given.any():
-        return None
-    if not given.all():
-        first = data.file_names[int(np.argmin(given))]
-        raise AnnotationError(f"{data.path}: some images have a category_id, {first!r} has none; give all or none one")
-    return np.searchsorted(tuple(data.categories), data.image_categories)
 
 
 def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> None:

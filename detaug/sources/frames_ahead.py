@@ -15,7 +15,7 @@ from detaug.converters.machine import available_cores
 from detaug.sources.source import Bytes, Upcoming
 
 Run = tuple[int, ...]
-"""Frames of one video, as positions in the source, ascending: what is decoded at once."""
+"""Frames of one video, as positions in the source, in the order of their numbers: what is decoded at once."""
 
 BYTES_AHEAD = 1 << 30
 """Of the runs that are decoded before they are asked for; the last one may be beyond."""
@@ -27,11 +27,14 @@ RUNS_AHEAD = 64
 class FramesAhead:
     """Decodes runs of frames. `decode` returns the frames of a run; `lengths`: (n,) the bytes of each frame.
 
-    `video_of`: (n,) the video of each frame.
+    `video_of`, `numbers`: (n,) the video of each frame, and its number there. `longest`: the frames of a run, at most.
     """
 
-    def __init__(self, decode: Callable[[Run], list[Bytes]], video_of: Ints, lengths: Ints, longest: int) -> None:
-        self._decode, self._video_of, self._lengths, self._longest = decode, video_of, lengths, longest
+    def __init__(
+        self, decode: Callable[[Run], list[Bytes]], video_of: Ints, numbers: Ints, lengths: Ints, longest: int
+    ) -> None:
+        self._decode, self._lengths, self._longest = decode, lengths, longest
+        self._video_of, self._numbers = video_of, numbers
         self._pool = ThreadPoolExecutor(available_cores(), "detaug-video")
         self._runs: Iterator[Run] = iter(())
         self._ahead = deque[tuple[Run, Future[list[Bytes]]]]()
@@ -85,7 +88,7 @@ class FramesAhead:
         """Split frames into runs: where the video changes, where the numbers do not ascend, and at the longest."""
         if not len(indices):
             return []
-        ends = (np.diff(self._video_of[indices]) != 0) | (np.diff(indices) < 0)
+        ends = (np.diff(self._video_of[indices]) != 0) | (np.diff(self._numbers[indices]) < 0)
         parts = np.split(indices, np.flatnonzero(ends) + 1)
         longest = self._longest
         return [tuple(part[at : at + longest].tolist()) for part in parts for at in range(0, len(part), longest)]

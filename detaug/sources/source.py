@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from detaug.boxes.views import Bools, Floats, Ints, Views, padded, pairs, whole_images
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
+from detaug.sources.clips import FrameColumns, Tracks
 
 Bytes = NDArray[np.uint8]
 
@@ -29,17 +31,6 @@ class Upcoming(NamedTuple):
     def part(self, which: slice | Bools) -> Upcoming:
         """Return some of the images."""
         return Upcoming(self.indices[which], self.mine[which])
-
-
-class FrameColumns(NamedTuple):
-    """Where the images of a source, frames, are in their videos."""
-
-    video_ids: Ints
-    """(n,)"""
-    frame_ids: Ints
-    """(n,) the number of each frame in its video."""
-    times: Floats
-    """(n,) seconds from frame 0 of the video; nan where that is not known."""
 
 
 class DataError(InputError):
@@ -88,6 +79,8 @@ class Source:
     """The positions of images that cannot be read; `Loader` refuses them, or skips them with on_error="skip"."""
     frames: FrameColumns | None = None
     """For a source of clips, whose `clips` come as `ClipBatch`: where each image is in its video."""
+    tracks: Tracks | None = None
+    """For a source of clips: which boxes are one object."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 
@@ -158,7 +151,17 @@ class Source:
 
     def clip_views(self, indices: Ints) -> Views:
         """Return the whole images of items, F consecutive `indices` each: of clips, with one row for each object."""
-        return self.views(indices)
+        if self.tracks is None:
+            return self.views(indices)
+        frames = self.clips.shape[1]
+        image, box = pairs(self._box_offsets, indices)
+        row, rows = self.tracks.rows(image // frames, box, len(indices) // frames)
+        shape = len(indices), rows
+        boxes, labels, tracks = np.zeros((*shape, 4)), np.full(shape, -1), np.full(shape, -1)
+        boxes[image, row], labels[image, row] = self._boxes[box], self._labels[box]
+        tracks[image, row] = self.tracks.ids[box]
+        views = whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
+        return replace(views, tracks=tracks, frames=frames)
 
     def objects(self) -> tuple[Floats, Ints, Ints]:
         """Return boxes (A, 4) XYXY in 0..1 of their images, counts (n,), how many each image has, and labels (A,)."""
@@ -194,10 +197,11 @@ class Source:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a hash that is equal for the same images, boxes and classes in the same order."""
+        """Return a hash that is equal for the same images, boxes, classes and clips in the same order."""
         columns = (self.image_ids, self.sizes, self._box_offsets, self._boxes, self._labels)
         classes = b"" if self.classes is None else self.classes.tobytes()
-        return short_digest(*(column.tobytes() for column in columns), self._names(), classes)
+        clips = (self.clips.tobytes(), self.tracks.ids.tobytes()) if self.tracks else ()
+        return short_digest(*(column.tobytes() for column in columns), self._names(), classes, *clips)
 
     @cached_property
     def files_fingerprint(self) -> str:

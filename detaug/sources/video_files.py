@@ -5,7 +5,6 @@ A frame has a number, from 0, in the order in which a player shows them; also wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +13,6 @@ import numpy as np
 from detaug.boxes.views import Floats, Ints
 from detaug.converters.findings.errors import InputError
 from detaug.sources.source import Bytes
-
-VIDEO_EXTENSIONS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 
 CUT_OFF = 1.0
 """Seconds by which the frames of a file that is not cut off may end before the duration that it states."""
@@ -168,13 +165,8 @@ def _displayed(frame: Any) -> Bytes:
     turns, rgb = round(frame.rotation / 90) % 4, frame.reformat(format="rgb24")
     rows: Bytes = np.frombuffer(rgb.planes[0], np.uint8).reshape(rgb.height, rgb.planes[0].line_size)
     pixels = rows[:, : 3 * rgb.width].reshape(rgb.height, rgb.width, 3)
-    return np.ascontiguousarray(np.rot90(pixels, turns)) if turns else pixels
+    return np.ascontiguousarray(np.rot90(pixels, turns))
 
 
 def _reason(error: Any) -> str:
     return (getattr(error, "strerror", None) or str(error)).split(": '")[0]
-
-
-def is_video(name: str) -> bool:
-    """Return whether a file is named as a video."""
-    return name.lower().endswith(VIDEO_EXTENSIONS) and not os.path.basename(name).startswith(".")

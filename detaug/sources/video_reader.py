@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Floats, Ints, Views, whole_images
+from detaug.boxes.views import Ints
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.text import counted
-from detaug.sources.clip_reader import Last, check_clips, clips_of_videos
+from detaug.sources.clips import FrameColumns, Last, check_clips, clips_of_videos
 from detaug.sources.folder_source import file_sizes
 from detaug.sources.frames_ahead import FramesAhead, Run
-from detaug.sources.source import Bytes, FrameColumns, Source, Upcoming
+from detaug.sources.source import Bytes, Source, Upcoming
 from detaug.sources.video_files import VideoError, VideoIndex, decode_frames
-from detaug.sources.video_index import find_videos, read_indexes
+from detaug.sources.video_frames import frames_of_annotations, frames_of_files
 
 
 class VideoReader(Source):
@@ -31,11 +30,16 @@ class VideoReader(Source):
     `stride`: a clip takes each `stride`-th frame, counted as a player shows them. `step`: a clip begins at each
     `step`-th frame; None: where the one before ends. `last`: see `ClipReader`.
 
+    `annotations`: a CocoVID json with boxes, whose `videos` have a `file_name` below the folder `videos`, and whose
+    images are frames: `frame_id` is the number of a frame in its file, from 0. Clips are then made of the frames that
+    the json has, and classes, boxes and tracks are its own.
+
     Frames are decoded on the CPU, by as many threads as there are cores, ahead of the loader. The numbers and times of
     the frames are read once, without decoding, and stored in ~/.cache/detaug if `cache`.
 
     Files that are no videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
-    folder or a list without videos, and where no clip is left.
+    folder or a list without videos, AnnotationError, an InputError, for a json that does not fit the files, and where
+    no clip is left.
 
     >>> import av
     >>> with av.open("gray.mp4", "w") as file:  # a video to read
@@ -61,25 +65,26 @@ class VideoReader(Source):
         stride: int = 1,
         step: int | None = None,
         last: Last = "drop",
+        annotations: PathLike | None = None,
         cache: bool = True,
     ) -> None:
-        check_clips(frames, stride, 1 if step is None else step, last)
-        origin, self.video_files, class_names, classes = find_videos(videos)
-        self._indexes = read_indexes(self.video_files, cache=cache)
-        counts, sizes, times = zip(*(_columns(each) for each in self._indexes), strict=True)
-        video_of = np.repeat(np.arange(len(counts)), counts)
-        numbers = np.concatenate([np.arange(count) for count in counts])
-        of_frames = None if classes is None else classes[video_of]
-        super().__init__(np.array(sizes)[video_of], class_names, classes=of_frames, origin=origin)
-        self.frames = FrameColumns(video_of + 1, numbers, np.concatenate(times))
-        unusable = np.flatnonzero([isinstance(each, str) for each in self._indexes])
-        self.missing = np.searchsorted(video_of, unusable)
+        step = frames * stride if step is None else step
+        check_clips(frames, stride, step, last)
+        if annotations is None:
+            found = frames_of_files(videos, cache=cache)
+        else:
+            found = frames_of_annotations(videos, annotations, cache=cache)
+        columns, self.frames, self.tracks, self.video_files, self._indexes, self._video_of = found
+        super().__init__(**columns)
         self.remedy = "remove it, or write it again: ffmpeg -i IN OUT.mp4"
-        if len(self.missing) == len(counts):
+        unusable = np.flatnonzero([isinstance(each, str) for each in self._indexes])
+        self.missing = np.flatnonzero(np.isin(self._video_of, unusable))
+        if len(self.missing) == len(self):
             self.check_files()
-        self.clips = self._clips(frames, stride, frames * stride if step is None else step, last)
-        decode = partial(_decode_run, self.video_files, self._indexes, video_of, numbers)
-        self._ahead = FramesAhead(decode, video_of, 3 * self.pixels, frames)
+        clips = clips_of_videos(*self.frames[:2], frames, stride, step, last, self.origin)
+        self.clips = self._with_missing(clips)
+        decode = partial(_decode_run, self.video_files, self._indexes, self._video_of, self.frames.frame_ids)
+        self._ahead = FramesAhead(decode, self._video_of, self.frames.frame_ids, 3 * self.pixels, frames)
 
     def __repr__(self) -> str:
         content = f"{len(self.clips)} clips of {self.clips.shape[1]} frames, {counted(len(self.video_files), 'video')}"
@@ -87,7 +92,7 @@ class VideoReader(Source):
 
     def path(self, index: int) -> Path:
         """Return the video file of a frame."""
-        return Path(self.video_files[self.frames.video_ids[index] - 1])
+        return Path(self.video_files[self._video_of[index]])
 
     def read(self, index: int) -> bytes:
         """Return a frame as an encoded image, PPM. Raises VideoError, an OSError, if it does not decode."""
@@ -103,57 +108,34 @@ class VideoReader(Source):
         """Decode what will be read, up to 64 clips or a gigabyte ahead."""
         self._ahead.start(upcoming)
 
-    def clip_views(self, indices: Ints) -> Views:
-        """Return the whole frames of clips, F consecutive `indices` each, without boxes."""
-        nothing = np.full((len(indices), 0), -1)
-        views = whole_images(np.zeros((len(indices), 0, 4)), nothing, self.sizes[indices].astype(np.float64))
-        return replace(views, tracks=nothing, frames=self.clips.shape[1])
-
     def why_missing(self, index: int) -> str:
         """Return the reason why a video cannot be used: "has no video, but audio"."""
-        return str(self._indexes[self.frames.video_ids[index] - 1])
+        return str(self._indexes[self._video_of[index]])
 
     def check_files(self) -> None:
         """Raise InputError if a video cannot be used."""
         if len(self.missing):
             first = int(self.missing[0])
-            unusable = f"{len(self.missing)} of {len(self.video_files)} videos cannot be used"
+            videos = len(np.unique(self._video_of[self.missing]))
+            unusable = f"{videos} of {len(self.video_files)} videos cannot be used"
             raise InputError(
                 f"{self.origin}: {unusable}, the first is {self.path(first)}, which {self.why_missing(first)}; "
                 f"{self.remedy}, or give the loader on_error='skip'"
             )
 
     @cached_property
-    def fingerprint(self) -> str:
-        """Return a hash that is equal for the same clips of the same videos and classes."""
-        return short_digest(super().fingerprint.encode(), self.clips.tobytes())
-
-    @cached_property
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the files in bytes."""
         return short_digest(file_sizes(self.video_files).tobytes())
 
-    def _clips(self, frames: int, stride: int, step: int, last: Last) -> Ints:
-        """Return (C, frames) the clips of all videos; of one that cannot be used, one of its stand-in."""
-        clips = clips_of_videos(self.frames.video_ids, self.frames.frame_ids, frames, stride, step, last)
-        clips = clips[~np.isin(clips[:, 0], self.missing)]
-        if not len(clips):
-            longest = int(np.bincount(self.frames.video_ids).max())
-            raise InputError(
-                f"{self.origin}: a clip spans {(frames - 1) * stride + 1} frames, the longest video has {longest}; "
-                "give fewer frames, a smaller stride, or last='pad'"
-            )
-        return np.concatenate([clips, np.repeat(self.missing[:, None], frames, 1)])
+    def _with_missing(self, clips: Ints) -> Ints:
+        """Return (C, F) the clips, and one for each video that cannot be used and has none, so that it is named."""
+        _, first = np.unique(self._video_of[self.missing], return_index=True)
+        rest = self.missing[first][~np.isin(self.missing[first], clips)]
+        return np.concatenate([clips, np.repeat(rest[:, None], clips.shape[1], 1)])
 
     def _names(self) -> bytes:
         return "\0".join(map(os.path.basename, self.video_files)).encode("utf-8", "surrogateescape") + super()._names()
-
-
-def _columns(index: VideoIndex | str) -> tuple[int, tuple[int, int], Floats]:
-    """Return the number of frames, their size and times; a stand-in for a video that cannot be used."""
-    if isinstance(index, str):
-        return 1, (1, 1), np.zeros(1)
-    return len(index.stamps), index.size, index.times
 
 
 def _decode_run(

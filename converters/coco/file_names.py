@@ -1,0 +1,88 @@
+"""The names of the image files of a json, and of the files that its videos are in."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from typing import Any
+
+import numpy as np
+
+from detaug.converters.coco.columns import Rows
+from detaug.converters.files.image_headers import UNDECODED_EXTENSIONS
+from detaug.converters.files.paths import is_below
+from detaug.converters.findings.text import shown
+
+VIDEO_EXTENSIONS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
+
+_LONGEST_PART = 255  # bytes of a file or folder name
+_LONGEST_NAME = 2048  # bytes of a path below the image folder
+
+
+def file_names_of(rows: Rows, folders: list[str]) -> list[str]:
+    """Return the file names; "" for one that cannot be used. `folders`: what each is in, a shard or nothing."""
+    values = rows.column("file_name")
+    faults = [_name_fault(value) for value in values]
+    _note_faults(rows, values, faults)
+    names = ["" if fault else value for value, fault in zip(values, faults, strict=True)]
+    _note_repeated_names(rows, names, folders)
+    return names
+
+
+def video_files_of(rows: Rows) -> list[str]:
+    """Return the names of the files that videos are; "" for another one, as a folder of frames, or a wrong name."""
+    values = [value if is_video(value) else "" for value in rows.column("file_name")]
+    faults = [_name_fault(value) if value else "" for value in values]
+    _note_faults(rows, values, faults)
+    return ["" if fault else value for value, fault in zip(values, faults, strict=True)]
+
+
+def is_video(name: Any) -> bool:
+    """Return whether a file is named as a video."""
+    return isinstance(name, str) and name.lower().endswith(VIDEO_EXTENSIONS)
+
+
+def _note_faults(rows: Rows, values: list[Any], faults: list[str]) -> None:
+    for kind, rule in _NAME_RULES.items():
+        if kind in faults:
+            wrong = np.array([fault == kind for fault in faults], bool)
+            rows.note(kind, wrong, lambda row, rule=rule: f"{rule}, got {shown(values[row])}")  # type: ignore[misc]
+
+
+_NAME_RULES = {
+    "file-name": "file_name must be the path of a file below the image folder",
+    "file-name-outside": "file_name must not lead outside the image folder",
+    "image-format": "DALI does not decode GIF, AVIF and HEIC, so save it as JPEG or PNG",
+}
+
+
+def _name_fault(name: Any) -> str:
+    """Return the kind of finding about a file_name; "" where nothing is wrong."""
+    if not isinstance(name, str) or not name or "\0" in name:
+        return "file-name"
+    if not is_below(name):
+        return "file-name-outside"
+    if not name.isascii() or len(name) > _LONGEST_PART:
+        try:
+            encoded = os.fsencode(name)
+        except UnicodeEncodeError:
+            return "file-name"
+        if len(encoded) > _LONGEST_NAME or max(map(len, encoded.split(b"/"))) > _LONGEST_PART:
+            return "file-name"
+    return "image-format" if name[-5:].lower().endswith(UNDECODED_EXTENSIONS) else ""
+
+
+def _note_repeated_names(rows: Rows, names: list[str], folders: list[str]) -> None:
+    paths = [posixpath.join(*pair) for pair in zip(folders, names, strict=True)] if any(folders) else names
+    # a.jpg and ./a.jpg are one file
+    paths = [posixpath.normpath(path) if "//" in path or "./" in path else path for path in paths]
+    if len(set(paths)) == len(paths):
+        return
+    first: dict[str, int] = {}
+    earlier = np.array([first.setdefault(path, at) for at, path in enumerate(paths)], np.int64)
+    wrong = (earlier != np.arange(len(paths))) & np.array([bool(name) for name in names], bool)
+    rows.note(
+        "file-name-repeated",
+        wrong,
+        lambda row: f"file_name {shown(names[row])} is taken by images[{earlier[row]}] already",
+    )

@@ -1,0 +1,48 @@
+"""What `Source` takes, from a checked COCO json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from detaug.boxes.views import Ints
+from detaug.converters.coco.annotations import AnnotationError, Annotations
+from detaug.sources.clips import Tracks
+
+
+def source_columns(data: Annotations) -> dict[str, Any]:
+    """Return the arguments of `Source`. Regions marked `iscrowd` are left out."""
+    keep, ids = ~data.crowd, tuple(data.categories)
+    return {
+        "sizes": data.sizes,
+        "class_names": tuple(data.categories.values()),
+        "boxes": data.boxes[keep],
+        "counts": _counts(data),
+        "labels": np.searchsorted(ids, data.category_ids[keep]) + 1,
+        "classes": _classes(data),
+        "image_ids": data.image_ids,
+        "category_ids": ids,
+        "origin": str(data.path),
+    }
+
+
+def tracks_of(data: Annotations) -> Tracks:
+    """Return the objects of a CocoVID json."""
+    return Tracks(data.track_ids[~data.crowd], _counts(data))
+
+
+def _counts(data: Annotations) -> Ints:
+    """Return (n,) the boxes of each image that are not crowds."""
+    return np.diff(np.concatenate([[0], np.cumsum(~data.crowd)])[data.first])
+
+
+def _classes(data: Annotations) -> Ints | None:
+    """Return (n,) the position of each image's category, None if no image has one. Raises AnnotationError."""
+    given = data.image_categories >= 0
+    if not given.any():
+        return None
+    if not given.all():
+        first = data.file_names[int(np.argmin(given))]
+        raise AnnotationError(f"{data.path}: some images have a category_id, {first!r} has none; give all or none one")
+    return np.searchsorted(tuple(data.categories), data.image_categories)

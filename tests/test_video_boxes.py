@@ -1,0 +1,192 @@
+"""`VideoReader` with annotations: the clips, boxes and tracks that the same frames have as files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import av
+import numpy as np
+import pytest
+import torch
+from command import detaug
+from numpy.typing import NDArray
+from PIL import Image
+from video_files import paint_videos
+
+import detaug as da
+from detaug.converters import check_coco, merge_coco
+from detaug.converters.coco import annotation_cache
+
+RECIPE = [da.RandomHorizontalFlip(), da.RandomIoUCrop(), da.Resize((90, 110)), da.RandomErasing(1.0)]
+
+
+class Files(NamedTuple):
+    frames: Path
+    """A folder of the frames, and of the json of these."""
+    videos: Path
+    """A folder of a video file of each, of the same pixels."""
+    json: Path
+
+    def change(self, change: Callable[[Any], object]) -> None:
+        document = json.loads(self.json.read_text())
+        change(document)
+        self.json.write_text(json.dumps(document))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    painted = paint_videos(tmp_path / "frames")
+    found = Files(painted.folder, tmp_path / "videos", tmp_path / "videos.json")
+    found.json.write_text(painted.json.read_text())
+    for video in range(3):
+        write_lossless(found.videos / f"sub/v{video}.mkv", sorted((painted.folder / f"v{video}").iterdir()))
+    found.change(lambda document: [each.update(file_name=f"sub/{each['name']}.mkv") for each in document["videos"]])
+    return found
+
+
+def write_lossless(path: Path, images: list[Path]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("ffv1", rate=10)
+        frames = [read_rgb(each) for each in images]
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = "bgr0"
+        for each in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(each, format="rgb24").reformat(format="bgr0")))
+        container.mux(stream.encode())
+
+
+def read_rgb(path: Path) -> NDArray[np.uint8]:
+    with Image.open(path) as image:
+        return np.array(image)
+
+
+def batches(reader: da.Source, **options: Any) -> list[da.ClipBatch]:
+    loader: da.Loader[da.ClipBatch] = da.Loader(reader, RECIPE, 2, **{"device": "cpu", "seed": 1, **options})
+    with loader:
+        return list(loader)
+
+
+def video_reader(files: Files, **options: Any) -> da.VideoReader:
+    return da.VideoReader(files.videos, annotations=files.json, **{"frames": 4, "step": 1, "cache": False, **options})
+
+
+@pytest.mark.parametrize("clips", [(4, 2, 1, "drop"), (3, 1, 3, "pad"), (12, 1, 1, "shift")])
+def test_frames_of_files_and_of_videos_are_the_same(files: Files, clips: tuple[int, int, int, Any]) -> None:
+    names: Any = dict(zip(("frames", "stride", "step", "last"), clips, strict=True))
+    expected = batches(da.ClipReader(files.frames, files.frames / "videos.json", **names))
+    found = batches(video_reader(files, **names))
+    assert len(found) == len(expected)
+    for one, two in zip(found, expected, strict=True):
+        tensors = [name for name, value in vars(two).items() if isinstance(value, torch.Tensor) and name != "time"]
+        assert all(torch.equal(getattr(one, name), getattr(two, name)) for name in tensors)
+        assert one.time.numpy() == pytest.approx(one.frame.numpy() / 10, abs=1e-3)
+
+
+def test_a_json_of_some_frames(files: Files) -> None:
+    """As of videos of which every third frame is annotated: a clip has the frames that the json has."""
+
+    def keep(document: Any) -> None:
+        document["images"] = [each for each in document["images"] if each["frame_id"] % 3 == 0]
+        kept = {each["id"] for each in document["images"]}
+        document["annotations"] = [each for each in document["annotations"] if each["image_id"] in kept]
+
+    files.change(keep)
+    found = batches(video_reader(files, frames=3))
+    assert sorted(clip for batch in found for clip in batch.frame.tolist()) == sorted(
+        [[0, 3, 6], [3, 6, 9], [6, 9, 12], [0, 3, 6], [0, 3, 6], [3, 6, 9]]
+    )
+    (files.frames / "videos.json").write_text(files.json.read_text())
+    expected = batches(da.ClipReader(files.frames, files.frames / "videos.json", frames=3))
+    assert all(torch.equal(one.images, two.images) for one, two in zip(found, expected, strict=True))
+
+
+def first_video(document: Any) -> Any:
+    return document["videos"][0]
+
+
+WRONG: list[tuple[Callable[[Any], object], str]] = [
+    (
+        lambda each: first_video(each).pop("file_name"),
+        "each video must have the file_name of a video file, .* and the video 1 has none",
+    ),
+    (lambda each: first_video(each).update(file_name="v0"), r"a video file, as .*, and the video 1 has none"),
+    (lambda each: each.pop("videos"), r"a video file, as .*, and the image 'v\d/\d+.png' is of no video"),
+    (lambda each: first_video(each).update(file_name="../v0.mkv"), "file_name must not lead outside the image folder"),
+    (lambda each: each["images"][0].update(frame_id=14), r"frame_id 14 of sub/v\d.mkv, whose \d+ frames are 0 to \d+"),
+    (
+        lambda each: [image.update(width=999) for image in each["images"] if image["video_id"] == 2],
+        r"the images of sub/v1.mkv have 999 x 128 pixels, its frames 96 x 128, turned as the file says",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_jsons_that_do_not_fit(files: Files, change: Callable[[Any], object], message: str) -> None:
+    files.change(change)
+    with pytest.raises(da.AnnotationError, match=message):
+        video_reader(files)
+
+
+def test_folders_that_are_wrong(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(da.InputError, match=r"nowhere: no such folder; it must hold the videos that .*json names"):
+        da.VideoReader(tmp_path / "nowhere", annotations=files.json)
+    with pytest.raises(da.InputError, match="with annotations, videos must be the folder that the file_name"):
+        da.VideoReader([files.videos / "sub/v0.mkv"], annotations=files.json)
+    with pytest.raises(da.AnnotationError, match=r"in video files, as 'sub/v0.mkv'.*da.VideoReader\(VIDEOS, annot"):
+        da.ClipReader(files.videos, files.json)
+    with pytest.raises(da.AnnotationError, match="a clip spans 39 frames, the longest video has 14; give fewer"):
+        video_reader(files, frames=20, stride=2)
+
+
+def test_a_video_that_is_missing(files: Files) -> None:
+    (files.videos / "sub/v1.mkv").unlink()
+    with pytest.raises(da.InputError, match=r"1 of 3 videos cannot be used, the first is .*v1\.mkv, which does not"):
+        batches(video_reader(files))
+    with pytest.warns(UserWarning, match=r"v1\.mkv.*skipped"):
+        found = batches(video_reader(files), on_error="skip", max_skipped=1.0)
+    assert {number for batch in found for number in batch.video_id.tolist()} == {1, 3}
+    summary = check_coco(files.json, files.videos, clean=files.json.with_name("clean.json"))
+    assert summary.kind_counts == {"video-missing": 1}
+    assert "its file 'sub/v1.mkv' is not in the image folder" in str(summary)
+    clean = da.VideoReader(files.videos, annotations=files.json.with_name("clean.json"), frames=4, step=1)
+    assert len(clean.clips) == 11 + 8
+    assert not check_coco(files.json.with_name("clean.json"), files.videos).kind_counts
+
+
+def test_frames_that_are_files_too_are_checked(files: Files) -> None:
+    assert not check_coco(files.json, files.videos).kind_counts
+    assert not check_coco(files.json, files.frames).kind_counts
+    Image.new("RGB", (9, 9)).save(files.frames / "v1/004.png")
+    assert check_coco(files.json, files.frames).kind_counts == {"size-wrong": 1}
+
+
+def test_merged_jsons_name_their_files(files: Files, tmp_path: Path) -> None:
+    more, other = tmp_path / "more", tmp_path / "other.json"
+    shutil.copytree(files.videos, more)
+    shutil.copy(files.json, other)
+    merge_coco([files.json, other], tmp_path / "both.json", images=[files.videos, more])
+    document = json.loads((tmp_path / "both.json").read_text())
+    names = [each["file_name"] for each in document["videos"]]
+    assert len(da.VideoReader(tmp_path, annotations=tmp_path / "both.json", frames=4).clips) == 2 * 7
+    assert names == [f"{folder}/sub/v{at}.mkv" for folder in ("videos", "more") for at in range(3)]
+
+
+def test_the_json_may_come_from_the_cache(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annotation_cache, "SMALLEST", 0)
+    readers = [video_reader(files, cache=True) for _ in range(2)]
+    first, second = (batches(each) for each in readers)
+    assert all(torch.equal(one.images, two.images) for one, two in zip(first, second, strict=True))
+    assert readers[0].fingerprint == readers[1].fingerprint
+    assert np.array_equal(readers[0].frames.times, readers[1].frames.times)
+
+
+def test_a_preview(files: Files, tmp_path: Path) -> None:
+    result = detaug("preview", files.json, files.videos, "-o", tmp_path / "a.gif", "--frames", 4)
+    assert "of 25 clips" in result.out
+    with Image.open(tmp_path / "a.gif") as picture:
+        assert picture.n_frames == 4  # type: ignore[attr-defined]
