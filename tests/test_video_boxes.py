@@ -76,15 +76,17 @@ def video_reader(files: Files, **options: Any) -> da.VideoReader:
 
 
 @pytest.mark.parametrize("clips", [(4, 2, 1, "drop"), (3, 1, 3, "pad"), (12, 1, 1, "shift")])
-def test_frames_of_files_and_of_videos_are_the_same(files: Files, clips: tuple[int, int, int, Any]) -> None:
+def test_frames_of_files_and_of_videos_are_the_same(
+    files: Files, clips: tuple[int, int, int, Any], device: str
+) -> None:
     names: Any = dict(zip(("frames", "stride", "step", "last"), clips, strict=True))
-    expected = batches(da.ClipReader(files.frames, files.frames / "videos.json", **names))
-    found = batches(video_reader(files, **names))
+    expected = batches(da.ClipReader(files.frames, files.frames / "videos.json", **names), device=device)
+    found = batches(video_reader(files, **names), device=device)
     assert len(found) == len(expected)
     for one, two in zip(found, expected, strict=True):
         tensors = [name for name, value in vars(two).items() if isinstance(value, torch.Tensor) and name != "time"]
         assert all(torch.equal(getattr(one, name), getattr(two, name)) for name in tensors)
-        assert one.time.numpy() == pytest.approx(one.frame.numpy() / 10, abs=1e-3)
+        assert one.time.cpu().numpy() == pytest.approx(one.frame.cpu().numpy() / 10, abs=1e-3)
 
 
 def test_a_json_of_some_frames(files: Files) -> None:

@@ -38,7 +38,9 @@ def take(reader: da.Source, **options: Any) -> Batches:
 
 def numbers(batches: Batches) -> list[list[int]]:
     """Return the numbers in the frames of each clip."""
-    return [[number_in(each.permute(1, 2, 0).numpy()) for each in clip] for batch in batches for clip in batch.images]
+    return [
+        [number_in(each.permute(1, 2, 0).cpu().numpy()) for each in clip] for batch in batches for clip in batch.images
+    ]
 
 
 QUICK = [("h264.mp4", 3, 5, 2), ("vp9.webm", 4, 1, 1)]
@@ -51,12 +53,14 @@ SLOW = [
 
 
 @pytest.mark.parametrize(("name", "frames", "stride", "step"), QUICK + SLOW)
-def test_every_frame_of_every_clip(tmp_path: Path, name: str, frames: int, stride: int, step: int | None) -> None:
+def test_every_frame_of_every_clip(
+    tmp_path: Path, name: str, frames: int, stride: int, step: int | None, device: str
+) -> None:
     write_video(tmp_path / name, 33, CODECS[name])
     reader = da.VideoReader(tmp_path, frames=frames, stride=stride, step=step, cache=False)
     span = (frames - 1) * stride + 1
     starts = range(0, 33 - span + 1, frames * stride if step is None else step)
-    assert numbers(take(reader)) == [[*range(start, start + span, stride)] for start in starts]
+    assert numbers(take(reader, device=device)) == [[*range(start, start + span, stride)] for start in starts]
 
 
 @pytest.mark.parametrize("keys", [1, 5, 250])
@@ -200,13 +204,13 @@ def test_a_size_that_changes_midway(videos: Path) -> None:
         take(reader)
 
 
-def test_a_file_that_goes_away(videos: Path) -> None:
+def test_a_file_that_goes_away(videos: Path, device: str) -> None:
     reader = da.VideoReader(videos, frames=4, cache=False)
     (videos / "dog/d.avi").unlink()
     with pytest.raises(da.DataError, match=r"d\.avi does not exist any more"):
-        take(reader)
+        take(reader, device=device)
     with pytest.warns(UserWarning, match=r"d\.avi.*skipped"):
-        batches = take(reader, on_error="skip", max_skipped=1.0)
+        batches = take(reader, device=device, on_error="skip", max_skipped=1.0)
     assert sum(map(len, batches)) == 16
 
 
