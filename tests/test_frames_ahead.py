@@ -16,6 +16,7 @@ from detaug.sources.frames_ahead import FramesAhead, Run
 from detaug.sources.source import Upcoming
 
 VIDEO_OF = np.repeat([0, 1, 2], 10)
+KEYS = np.ones(30, np.int64)
 
 
 class Decoder:
@@ -35,7 +36,7 @@ class Decoder:
 
 
 def ahead(decoder: Decoder, length: int = 1) -> FramesAhead:
-    return FramesAhead(decoder, VIDEO_OF, np.arange(30), np.full(30, length), 4)
+    return FramesAhead(decoder, VIDEO_OF, np.arange(30), KEYS, np.full(30, length), 4)
 
 
 def upcoming(*orders: list[int]) -> Iterator[Upcoming]:
@@ -113,3 +114,19 @@ def test_another_order_takes_the_place_of_the_first() -> None:
     frames.start(upcoming(clips(20, 24).tolist()))
     assert values(frames.get(clips(20, 24))) == clips(20, 24).tolist()
     assert decoder.runs.count((20, 21, 22, 23)) == 1
+
+
+def test_long_clips_are_decoded_from_several_key_frames() -> None:
+    decoder = Decoder()
+    keys = np.concatenate([np.repeat([1, 2, 3, 4], 9), np.repeat(np.arange(5, 29), 1)])
+    frames = FramesAhead(decoder, np.zeros(60, np.int64), np.arange(60), keys, np.ones(60), 60)
+    assert [int(each[0]) for each in frames.get(np.arange(60))] == [*range(60)]
+    assert sorted((run[0], len(run)) for run in decoder.runs) == [
+        (0, 9),
+        (9, 9),
+        (18, 9),
+        (27, 9),
+        (36, 8),
+        (44, 8),
+        (52, 8),
+    ]

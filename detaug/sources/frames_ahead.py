@@ -24,17 +24,28 @@ RUNS_AHEAD = 64
 """Runs that are decoded before they are asked for, at most."""
 
 
+SHORTEST = 8
+"""Frames of a run, at least, where a clip could be one: a file is opened for each run."""
+
+
 class FramesAhead:
     """Decodes runs of frames. `decode` returns the frames of a run; `lengths`: (n,) the bytes of each frame.
 
-    `video_of`, `numbers`: (n,) the video of each frame, and its number there. `longest`: the frames of a run, at most.
+    `video_of`, `numbers`, `keys`: (n,) the video of each frame, its number there, and the key frame before it.
+    `longest`: the frames of a run, at most.
     """
 
     def __init__(
-        self, decode: Callable[[Run], list[Bytes]], video_of: Ints, numbers: Ints, lengths: Ints, longest: int
+        self,
+        decode: Callable[[Run], list[Bytes]],
+        video_of: Ints,
+        numbers: Ints,
+        keys: Ints,
+        lengths: Ints,
+        longest: int,
     ) -> None:
         self._decode, self._lengths, self._longest = decode, lengths, longest
-        self._video_of, self._numbers = video_of, numbers
+        self._video_of, self._numbers, self._keys = video_of, numbers, keys
         self._pool = ThreadPoolExecutor(available_cores(), "detaug-video")
         self._runs: Iterator[Run] = iter(())
         self._ahead = deque[tuple[Run, Future[list[Bytes]]]]()
@@ -85,10 +96,22 @@ class FramesAhead:
             self._pop().cancel()
 
     def _runs_of(self, indices: Ints) -> list[Run]:
-        """Split frames into runs: where the video changes, where the numbers do not ascend, and at the longest."""
+        """Split frames into runs: where the video changes, where the numbers do not ascend, and at the longest.
+
+        Also at key frames, so that several threads decode one long clip, each from a key frame on.
+        """
         if not len(indices):
             return []
         ends = (np.diff(self._video_of[indices]) != 0) | (np.diff(self._numbers[indices]) < 0)
         parts = np.split(indices, np.flatnonzero(ends) + 1)
         longest = self._longest
-        return [tuple(part[at : at + longest].tolist()) for part in parts for at in range(0, len(part), longest)]
+        clips = [part[at : at + longest] for part in parts for at in range(0, len(part), longest)]
+        return [tuple(run.tolist()) for clip in clips for run in self._at_keys(clip)]
+
+    def _at_keys(self, clip: Ints) -> list[Ints]:
+        """Split frames of a video where another key frame comes before them, into runs of `SHORTEST` or more."""
+        cuts = [0]
+        for at in (np.flatnonzero(np.diff(self._keys[clip])) + 1).tolist():
+            if min(at - cuts[-1], len(clip) - at) >= SHORTEST:
+                cuts.append(at)
+        return np.split(clip, cuts[1:])

@@ -19,7 +19,7 @@ from detaug.sources.folder_source import file_sizes
 from detaug.sources.frames_ahead import FramesAhead, Run
 from detaug.sources.source import Bytes, Source, Upcoming
 from detaug.sources.video_files import VideoError, VideoIndex, decode_frames
-from detaug.sources.video_frames import frames_of_annotations, frames_of_files
+from detaug.sources.video_frames import frames_of_annotations, frames_of_files, keys_before
 
 
 class VideoReader(Source):
@@ -84,7 +84,8 @@ class VideoReader(Source):
         clips = clips_of_videos(*self.frames[:2], frames, stride, step, last, self.origin)
         self.clips = self._with_missing(clips)
         decode = partial(_decode_run, self.video_files, self._indexes, self._video_of, self.frames.frame_ids)
-        self._ahead = FramesAhead(decode, self._video_of, self.frames.frame_ids, 3 * self.pixels, frames)
+        keys = keys_before(self._indexes, self._video_of, self.frames.frame_ids)
+        self._ahead = FramesAhead(decode, self._video_of, self.frames.frame_ids, keys, 3 * self.pixels, frames)
 
     def __repr__(self) -> str:
         content = f"{len(self.clips)} clips of {self.clips.shape[1]} frames, {counted(len(self.video_files), 'video')}"
@@ -105,7 +106,7 @@ class VideoReader(Source):
         return self._ahead.get(indices)
 
     def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
-        """Decode what will be read, up to 64 clips or a gigabyte ahead."""
+        """Decode what will be read, up to 64 runs or a gigabyte ahead."""
         self._ahead.start(upcoming)
 
     def why_missing(self, index: int) -> str:
