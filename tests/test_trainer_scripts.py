@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from importlib import util
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import tiny_detectors
 import torch
+from PIL import Image
 from reference import import_torchvision
 
 import detaug as da
@@ -35,6 +37,18 @@ def test_a_page_quotes_its_script(page: Path) -> None:
     quotes = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.M | re.S)
     assert quotes
     assert [quote for quote in quotes if without_indents(quote) not in script] == []
+
+
+CHANGES = {
+    path.stem: "".join(found)
+    for path in sorted(TRAINERS.glob("*.md"))
+    if (found := re.findall(r"^```diff\n(.*?)^```$", path.read_text(), re.M | re.S))
+}
+
+
+@pytest.mark.parametrize("page", CHANGES)
+def test_at_most_ten_lines_are_new(page: str) -> None:
+    assert 0 < len(re.findall(r"^\+.*\S", CHANGES[page], re.M)) <= 10
 
 
 def without_indents(code: str) -> str:
@@ -137,3 +151,57 @@ def test_torchvisions_data_set() -> None:
             assert torch.equal(target["labels"], batch.labels[0].cpu())
     model = script.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=7)
     assert_falling(script.train(model, script.make_loader(images, annotations, script.TRAINING, 4), 12))
+
+
+@pytest.fixture
+def references(workplace: Path) -> Any:
+    try:
+        return load("torchvision_references")
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"no torchvision that fits this torch: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_torchvisions_references(references: Any) -> None:
+    torch.manual_seed(0)
+    reader, size = da.CocoReader("demo/VOC/JPEGImages", "train.json"), (320, 320)
+    model = references.get_model("ssdlite320_mobilenet_v3_large", weights=None, weights_backbone=None, num_classes=7)
+    recipe = [da.RandomHorizontalFlip(), da.Resize(size), da.Normalize()]
+    loader = da.Loader(reader, recipe, 4, device="cpu", collate=references.as_pairs)
+    losses = references.train(model, loader, 30, lr=0.005)
+    assert len(losses) == 30
+    assert_falling(losses)
+    found = references.evaluate(model, da.Loader(reader, da.presets.evaluation(size), 8, train=False, device="cpu"))
+    assert 0 <= found.AP <= 1
+
+
+@pytest.mark.slow
+def test_torchvisions_models_see_what_their_own_transform_makes(references: Any) -> None:
+    """Of the same file: pixels to a mean of 1 of 255, boxes to 1e-3 pixel."""
+    model = references.get_model("retinanet_resnet50_fpn", weights=None, weights_backbone=None, num_classes=7)
+    reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    recipe = da.presets.evaluation(800, max_size=1333)
+    loader = da.Loader(reader, recipe, 4, train=False, device="cpu", collate=references.as_pairs)
+    at = 0
+    for images, targets in loader:
+        seen, seen_targets = model.transform(images, targets)
+        for image, target, size in zip(seen.tensors, seen_targets, seen.image_sizes, strict=True):
+            pixels, boxes = (torch.from_numpy(each) for each in decoded(reader, at))
+            own, (own_target,) = model.transform([pixels], [{"boxes": boxes, "labels": target["labels"]}])
+            assert own.image_sizes == [size]
+            inside = slice(None), slice(size[0]), slice(size[1])
+            assert (image[inside] - own.tensors[0][inside]).abs().mean() * 0.225 <= 1 / 255
+            assert torch.allclose(target["boxes"], own_target["boxes"], atol=1e-3, rtol=0)
+            at += 1
+    assert at == len(reader)
+
+
+def decoded(reader: da.CocoReader, index: int) -> tuple[Any, Any]:
+    """Return an image (3, H, W) in 0..1 and its boxes, as the references' data set has them."""
+    with Image.open(reader.path(index)) as image:
+        pixels = np.array(image.convert("RGB"), np.float32).transpose(2, 0, 1) / 255
+    rows = json.loads(reader.annotations.read_text())["annotations"]
+    boxes = [row["bbox"] for row in rows if row["image_id"] == int(reader.image_ids[index]) and not row.get("iscrowd")]
+    found = np.array(boxes, np.float32).reshape(-1, 4)
+    return pixels, np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], 1)
