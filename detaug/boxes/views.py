@@ -25,6 +25,7 @@ from detaug.boxes.polygons import Bools as Bools
 from detaug.boxes.polygons import Floats as Floats
 
 Ints: TypeAlias = NDArray[np.int64]
+Bytes: TypeAlias = NDArray[np.uint8]
 Number = TypeVar("Number", bound=np.generic)
 Fill: TypeAlias = tuple[float, ...]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, tensors, types
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.ops.op import Node, Nodes
-from detaug.sources.source import Bytes, Source
+from detaug.sources.source import Source
 
 
 def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, window: Node | None = None) -> Node:

@@ -16,6 +16,11 @@ from detaug.boxes.views import Bools, Floats, Ints
 from detaug.loading.devices import ranks_of_machine
 from detaug.sources.source import Upcoming
 
+LANE = 8
+"""Slots of a step that take their clips from the same stretches of videos."""
+OPEN = 8
+"""Stretches from which they take them at a time, about."""
+
 LastBatch: TypeAlias = Literal["fill", "partial", "drop"]
 
 
@@ -50,6 +55,8 @@ class EpochOrder:
     """For training, what becomes of the items that do not make a full batch."""
     smallest_batch: int = 1
     """Items that a partial batch has at least: 2 for ops that combine images."""
+    stretches: Ints | None = None
+    """(n,) the part of a video to which each clip belongs: training takes those of one near each other."""
 
     @property
     def items(self) -> int:
@@ -76,7 +83,7 @@ class EpochOrder:
         if self.train:
             least = min(self.smallest_batch, self.batch_size) * self.shard[1]
             return training_steps(
-                self.factors, self.groups, self.global_batch, self.seed, epoch, self.last_batch, least
+                self.factors, self.groups, self.global_batch, self.seed, epoch, self.last_batch, least, self.stretches
             )
         every = np.arange(self.items)
         return [every[start : start + self.global_batch] for start in range(0, self.items, self.global_batch)]
@@ -152,20 +159,38 @@ def training_steps(
     epoch: int,
     last_batch: LastBatch = "fill",
     least: int = 1,
+    stretches: Ints | None = None,
 ) -> list[Ints]:
     """Return shuffled steps of `global_batch` images.
 
     `factors` (n,): how often each image comes, on average; None is once. `groups` (n,): images of different groups are
     never in one step. `last_batch`: "fill" it with images from the start of the epoch, or of the group; yield it
-    "partial", with at least `least` images; or "drop" it.
+    "partial", with at least `least` images; or "drop" it. `stretches`: see `_by_stretches`.
     """
     rng = np.random.default_rng([0, seed, epoch])
     kinds = np.unique(groups)
     steps: list[Ints] = []
     for kind in kinds:
         order, images = _shuffled(np.flatnonzero(groups == kind), factors, rng)
+        order = order if stretches is None else _by_stretches(order, stretches[order], global_batch, rng)
         steps += _deal(order, images, global_batch, last_batch, least)
     return steps if len(kinds) == 1 else [steps[at] for at in rng.permutation(len(steps))]
+
+
+def _by_stretches(order: Ints, stretches: Ints, global_batch: int, rng: np.random.Generator) -> Ints:
+    """Return items in an order in which those of one of the `stretches`, (n,), come near each other.
+
+    Each `LANE` slots of a step take turns through stretches of their own, `OPEN` at a time: so a shard needs few of
+    them, and another one needs others.
+    """
+    names, at = np.unique(stretches, return_inverse=True)
+    turn = rng.permutation(len(names))[at]
+    lanes = global_batch // LANE if global_batch % LANE == 0 else 1
+    lane, turn = turn % lanes, turn // lanes
+    sorted_ = order[np.lexsort((turn + OPEN * rng.random(len(order)), lane))]
+    steps = len(order) // global_batch
+    dealt = sorted_[: steps * global_batch].reshape(lanes, steps, global_batch // lanes).swapaxes(0, 1)
+    return np.concatenate([dealt.reshape(-1), sorted_[steps * global_batch :]])
 
 
 def _deal(order: Ints, images: int, global_batch: int, last_batch: LastBatch, least: int) -> list[Ints]:

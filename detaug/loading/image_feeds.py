@@ -43,9 +43,9 @@ class ImageFeed:
         """Return the positions in `indices` of images that must be decoded."""
         return np.arange(len(indices)) if self.cache is None else self.cache.missing(indices)
 
-    def without_cached(self, upcoming: Iterator[Upcoming]) -> Iterator[Upcoming]:
-        """Leave out the images that are in the cache when their epoch is asked for."""
-        return upcoming if self.cache is None else _without_stored(upcoming, self.cache.addresses)
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Let the source know which images it will read: without those that are in the cache when an epoch begins."""
+        self._source.prefetch(upcoming if self.cache is None else _without_stored(upcoming, self.cache.addresses))
 
     def free(self) -> None:
         """Give back the memory of the cache."""
@@ -59,9 +59,9 @@ class ImageFeed:
         if self.cache is None:
             return self.decoded_node(window)
         encoded = decoding.input_nodes(self._source)
-        return apply_where(fn.external_source(name="missing"), self._cached_node(), encoded, self._decode_node)
+        return apply_where(fn.external_source(name="missing"), in_memory_node(self._device), encoded, self._decode_node)
 
-    def cached_images(self, indices: Ints) -> list[Tensor]:
+    def images_in_memory(self, indices: Ints) -> list[Tensor]:
         """Return the images of the cache, and a pixel in the place of each missing one; nothing without a cache.
 
         DALI copies images of a GPU on streams that know nothing of torch's, so they are complete when this returns.
@@ -76,27 +76,24 @@ class ImageFeed:
             torch.cuda.current_stream(self._device.index).synchronize()
         return images
 
-    def inputs(self, indices: Ints, cached_images: list[Tensor]) -> dict[str, Any]:
-        """Return the inputs of `node` for these images, by name."""
+    def release(self, images: list[Tensor]) -> None:
+        """Let the memory of `images_in_memory` be used again when the work on the current stream is done."""
+
+    def inputs(self, indices: Ints, in_memory: list[Tensor]) -> dict[str, Any]:
+        """Return the inputs of `node` for these images, by name. `in_memory`: their `images_in_memory`."""
         missing = self.missing(indices)
         encoded = decoding.inputs(self._source, indices, missing)
         if self.cache is None:
             return encoded
         flags = np.zeros(len(indices), np.int32)
         flags[missing] = 1
-        return {**encoded, "missing": flags, "image": _tensor_list(cached_images)}
+        return {**encoded, "missing": flags, "image": tensor_list_of(in_memory)}
 
     def keep(self, indices: Ints, images: Any) -> None:
         """Store what `node` returned for these images, a DALI tensor list, in the cache."""
         if self.cache is not None:
             positions = self.cache.storable(indices)
             self.cache.store({int(indices[at]): to_torch(images[at], self._device) for at in positions})
-
-    def _cached_node(self) -> Node:
-        """Return the cached images: shared on the CPU, copied on a GPU, where DALI shares contiguous batches only."""
-        on_cpu = self._device.type == "cpu"
-        device = "cpu" if on_cpu else "gpu"
-        return fn.external_source(name="image", device=device, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)
 
     def _decode_node(self, _: Node, encoded: Nodes) -> Node:
         return decoding.decode(encoded, self._device.type, self._hw_decoder_load)
@@ -121,8 +118,12 @@ class ImageFeed:
         starts[on_host] = in_copied(start_offsets(self.cache.lengths[indices[on_host]]))
         return Found(missing, on_host, starts)
 
+    def frames(self, indices: Ints) -> list[Tensor]:
+        """Return the images that are decoded on the GPU, without the pipeline; none, or all of these."""
+        return []
+
     def decoded_memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
-        """Return the bytes of the images that were decoded, one behind the other."""
+        """Return the bytes of the images that were decoded, one behind the other: of `outputs`, or of `frames`."""
         if not len(indices):
             return self._nothing
         length = 3 * int(self._source.pixels[indices].sum())
@@ -161,7 +162,14 @@ def _without_stored(upcoming: Iterator[Upcoming], addresses: Ints) -> Iterator[U
         yield each.part(~each.mine | (addresses[each.indices] == 0))
 
 
-def _tensor_list(images: list[Tensor]) -> Any:
+def in_memory_node(device: torch.device) -> Node:
+    """Return the node of `tensor_list_of`: shared on the CPU, copied on a GPU, where DALI shares whole batches only."""
+    on_cpu = device.type == "cpu"
+    place = "cpu" if on_cpu else "gpu"
+    return fn.external_source(name="image", device=place, layout="HWC", dtype=types.UINT8, ndim=3, no_copy=on_cpu)
+
+
+def tensor_list_of(images: list[Tensor]) -> Any:
     """Return images as a DALI tensor list that shares their memory."""
     on_cpu = images[0].device.type == "cpu"
     make: Callable[..., Any] = tensors.TensorListCPU if on_cpu else tensors.TensorListGPU

@@ -26,8 +26,8 @@ from detaug.loading.devices import rank_and_world, resolve_device, resolve_shard
 from detaug.loading.engine import Engine
 from detaug.loading.epoch_iterator import EpochIterator
 from detaug.loading.epochs import EpochOrder, LastBatch
+from detaug.loading.frame_feed import make_feed
 from detaug.loading.image_cache import make_cache
-from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.loading.memory import give_memory_back
 from detaug.loading.misuse import explain_other_names
@@ -138,9 +138,17 @@ class Loader(Generic[T]):
         factors = _call_sampler(sampler, reader) if sampler else None
         height, width = reader.sizes[reader.clips[:, 0]].T
         groups = (width > height) * int(aspect_ratio_grouping)
-        smallest_batch = 2 if self.recipe.mixing_op else 1
         self._order = EpochOrder(
-            reader.clips, self.batch_size, self.shard, int(seed), train, groups, factors, last_batch, smallest_batch
+            reader.clips,
+            self.batch_size,
+            self.shard,
+            int(seed),
+            train,
+            groups,
+            factors,
+            last_batch,
+            smallest_batch=2 if self.recipe.mixing_op else 1,
+            stretches=None if reader.stretches is None else reader.stretches.of_clips,
         )
         self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
         self._collate: Callable[[Batch], Any] = collate or _return_batch
@@ -318,7 +326,7 @@ class Loader(Generic[T]):
     def _make_stream(self, *, cached: bool) -> BatchStream:
         every = self._order.images_of_shard()
         cache = make_cache(self.reader, every, self.cache, self.device) if cached else None
-        feed = ImageFeed(self.reader, self.device, self.settings.hw_decoder_load, cache)
+        feed = make_feed(self.reader, self.device, self.settings.hw_decoder_load, cache)
         renderer = choose_renderer(self.recipe, self._kernel, feed, self.device)
         planner = Planner(
             reader=self.reader,

@@ -66,7 +66,7 @@ class Planner:
     def prefetch(self, epoch: int, step: int) -> None:
         """Let the source know which images will be read from here on."""
         upcoming = self.order.upcoming(epoch, step, self.skipped.mask())
-        self.reader.prefetch(self.renderer.feed.without_cached(upcoming))
+        self.renderer.feed.prefetch(upcoming)
 
     def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Job:
         """Return the job of one batch of these images, with the numbers that were drawn before."""

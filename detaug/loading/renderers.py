@@ -121,7 +121,7 @@ def _decoded_window(region: NDArray[Any], sizes: Ints) -> tuple[NDArray[Any], ND
 class _GraphJob:
     def __init__(self, renderer: GraphRenderer, group: GroupPlan) -> None:
         self.renderer, self.group = renderer, group
-        self._cached_images: list[Tensor] = []  # DALI copies them while the job is in flight
+        self._in_memory: list[Tensor] = []  # DALI copies them while the job is in flight
 
     @property
     def decoded(self) -> Ints:
@@ -130,8 +130,8 @@ class _GraphJob:
 
     def start(self) -> dict[str, Any]:
         feed, indices = self.renderer.feed, self.group.indices
-        self._cached_images = feed.cached_images(indices)
-        return {**feed.inputs(indices, self._cached_images), **self.group.inputs, **self._canvas()}
+        self._in_memory = feed.images_in_memory(indices)
+        return {**feed.inputs(indices, self._in_memory), **self.group.inputs, **self._canvas()}
 
     def _canvas(self) -> Arrays:
         """Return the canvas as an input. Images of several sizes are in groups of one batch, which has one canvas."""
@@ -141,6 +141,7 @@ class _GraphJob:
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
         rendered, *decoded = outputs
+        self.renderer.feed.release(self._in_memory)
         if decoded:
             self.renderer.feed.keep(self.group.indices, decoded[0])
         images = to_torch(rendered.as_tensor(), self.renderer.device)
@@ -184,15 +185,17 @@ class _KernelJob:
         self.decoded: Ints = group.indices[found.missing]
         self._on_host: Ints = group.indices[found.on_host]
         self._copies: Copies | None = None
+        self._frames: list[Tensor] = []
 
     def start(self) -> dict[str, Any]:
         self._copies = self.renderer.feed.copies(self._on_host)
+        self._frames = self.renderer.feed.frames(self.decoded)
         return self.renderer.feed.decoder_inputs(self.decoded)
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
         """Render consecutive batches of one size at once."""
         self._guard.wait(self._tiles)
-        decoded = self.renderer.feed.decoded_memory(self.decoded, outputs)
+        decoded = self.renderer.feed.decoded_memory(self.decoded, outputs or self._frames)
         copied = self.renderer.feed.copied_memory(self._copies)
         images: list[Tensor] = []
         for canvas, same_size in groupby(self.group.batches, lambda batch: batch.plan.canvas):

@@ -29,6 +29,7 @@ _CHANGED = {
     "draws": "this version of detaug or NumPy draws other random numbers than the one that saved this state; resume "
     "with that one, or start from the weights",
     "data": "the json's images, boxes or classes are not those of this state; resume with the same json",
+    "stretches": "the reader cuts the videos into other stretches; resume with the same stretch and the same files",
     "files": "image files have other sizes in bytes than when this state was saved; resume with the same files",
 }
 """The error for each part of the identity that is not an argument of `Loader`."""
@@ -47,6 +48,7 @@ def identity_of(reader: Source, recipe: Recipe, order: EpochOrder) -> dict[str, 
         "sampler": None if order.factors is None else short_digest(order.factors.tobytes()),
         "aspect_ratio_grouping": bool(order.groups.any()),
         "last_batch": order.last_batch,
+        "stretches": None if order.stretches is None else short_digest(order.stretches.tobytes()),
         "mixed_within": mixed_within(recipe, order),
         "draws": _draws_fingerprint(reader, recipe),
     }

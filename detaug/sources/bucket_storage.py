@@ -7,7 +7,7 @@ from weakref import finalize
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.sources.checksums import Checksums
 from detaug.sources.local_cache import LocalCache
 from detaug.sources.object_path import ObjectPath
@@ -15,7 +15,7 @@ from detaug.sources.object_store import ObjectInfo, ObjectStore
 from detaug.sources.pieces import Pieces, cut_pieces
 from detaug.sources.prefetch import Prefetcher
 from detaug.sources.shards import Shards
-from detaug.sources.source import Bytes, Upcoming
+from detaug.sources.source import Upcoming
 
 LIST_FROM = 2000
 """From so many objects on, all below the address are listed, 1,000 with each request, instead of asking for each."""

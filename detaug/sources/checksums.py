@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.converters.files.checksums import ImageChanged, load_crc32c
-from detaug.sources.source import Bytes
 
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)

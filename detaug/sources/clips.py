@@ -49,11 +49,16 @@ class Tracks:
 
 def check_clips(frames: int, stride: int, step: int, last: str) -> None:
     """Raise InputError for arguments of `clips_of_videos` that are wrong."""
-    for name, value in {"frames": frames, "stride": stride, "step": step}.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+    check_counts(frames=frames, stride=stride, step=step)
     if last not in ("drop", "pad", "shift"):
         raise InputError(f"last must be 'drop', 'pad' or 'shift', got {last!r}")
+
+
+def check_counts(**values: int) -> None:
+    """Raise InputError for arguments that are no whole numbers of at least 1."""
+    for name, value in values.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def clips_of_videos(
@@ -84,3 +89,9 @@ def _clips_of(length: int, offsets: Ints, step: int, last: Last) -> Ints:
         starts = np.append(starts, max(0, latest))
     clips: Ints = np.minimum(starts[:, None] + offsets, length - 1)
     return clips
+
+
+def rows_of(video_of: Ints, videos: int) -> list[Ints]:
+    """Return the rows of each video, as positions in `video_of`."""
+    order = np.argsort(video_of, kind="stable")
+    return np.split(order, np.searchsorted(video_of[order], np.arange(1, videos)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
@@ -20,7 +20,7 @@ from detaug.sources.coco_columns import source_columns
 from detaug.sources.folder_source import FolderSource
 from detaug.sources.object_path import ObjectPath, local_or_remote
 from detaug.sources.remote_files import cache_folder_or_default, open_cache, read_remote_annotations
-from detaug.sources.source import Bytes, Upcoming
+from detaug.sources.source import Upcoming
 from detaug.sources.storage import FolderStorage, Storage
 
 

@@ -10,10 +10,10 @@ from threading import Lock
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
-from detaug.sources.source import Bytes, Source, Upcoming
+from detaug.sources.source import Source, Upcoming
 
 
 class ConcatReader(Source):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.converters.files.paths import regular_status
-from detaug.sources.source import Bytes, Source, path_table
+from detaug.sources.source import Source, path_table
 
 Status = tuple[int, int]
 """(bytes, time of the last change in ns) of a file."""

@@ -10,9 +10,9 @@ from threading import RLock
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.converters.machine import available_cores
-from detaug.sources.source import Bytes, Upcoming
+from detaug.sources.source import Upcoming
 
 Run = tuple[int, ...]
 """Frames of one video, as positions in the source, in the order of their numbers: what is decoded at once."""

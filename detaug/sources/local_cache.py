@@ -20,8 +20,9 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
+from detaug.boxes.views import Bytes
 from detaug.converters.findings.errors import InputError
-from detaug.sources.source import Bytes, DataError
+from detaug.sources.source import DataError
 
 MOST_MAPS = 16_384
 """Of 65,530 that a process may have."""

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Ints
+from detaug.boxes.views import Bools, Bytes, Ints
 from detaug.sources.local_cache import LocalCache
 from detaug.sources.object_store import ObjectInfo, ObjectStore
-from detaug.sources.source import Bytes
 
 PIECE_BYTES = 256 << 10
 """Of a shard, about this much is one piece, if the cache has room for all. In shuffled order the first batches need a

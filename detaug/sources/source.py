@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from detaug.boxes.views import Bools, Floats, Ints, Views, padded, pairs, whole_images
+from detaug.boxes.views import Bools, Bytes, Floats, Ints, Views, padded, pairs, whole_images
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks
-
-Bytes = NDArray[np.uint8]
+from detaug.sources.stretches import Stretches
 
 
 class Upcoming(NamedTuple):
@@ -81,6 +80,10 @@ class Source:
     """For a source of clips, whose `clips` come as `ClipBatch`: where each image is in its video."""
     tracks: Tracks | None = None
     """For a source of clips: which boxes are one object."""
+    stretches: Stretches | None = None
+    """For clips of video files: the parts of these whose clips come near each other in training."""
+    nvdec: bool = False
+    """Whether a GPU decodes the stretches; otherwise `contents` has the frames."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 

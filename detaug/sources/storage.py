@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.sources.checksums import Checksums, read_ahead
 from detaug.sources.folder_source import file_sizes
 from detaug.sources.shards import Shards
-from detaug.sources.source import Bytes, Upcoming
+from detaug.sources.source import Upcoming
 
 
 class Storage(Protocol):

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Floats, Ints
+from detaug.boxes.views import Bytes, Floats, Ints
 from detaug.converters.findings.errors import InputError
-from detaug.sources.source import Bytes
 
 CUT_OFF = 1.0
 """Seconds by which the frames of a file that is not cut off may end before the duration that it states."""
@@ -20,6 +19,17 @@ CUT_OFF = 1.0
 
 class VideoError(OSError):
     """A file that is no video that can be used. The message is the end of a sentence about the file."""
+
+
+class Coding(NamedTuple):
+    """How the frames of a file are stored."""
+
+    codec: str
+    """FFmpeg's name of the codec."""
+    pixels: str
+    """FFmpeg's name of the format of the decoded pixels."""
+    turns: int
+    """Quarter turns, counter-clockwise, that make a decoded frame upright."""
 
 
 class VideoIndex(NamedTuple):
@@ -33,6 +43,7 @@ class VideoIndex(NamedTuple):
     """Seconds."""
     size: tuple[int, int]
     """(height, width) as displayed."""
+    coding: Coding
     is_timed: bool = True
     """Whether each frame has a time of its own. Otherwise `stamps` count, and decoding must begin at the first one."""
 
@@ -99,13 +110,14 @@ def _index(container: Any, stream: Any, packets: Sequence[Any]) -> VideoIndex:
     if first is None:
         raise VideoError("has no frame that decodes")
     height, width = _displayed(first).shape[:2]
+    picture = (height, width), Coding(stream.codec_context.codec.canonical_name, first.format.name, _turns(first))
     stamps = [each.pts for each in packets]
     if None in stamps or len({*stamps}) < len(stamps):
         rate = float(stream.average_rate or stream.guessed_rate or 25)
-        return VideoIndex(np.arange(len(packets)), np.zeros(1, np.int64), 1 / rate, (height, width), is_timed=False)
+        return VideoIndex(np.arange(len(packets)), np.zeros(1, np.int64), 1 / rate, *picture, is_timed=False)
     order = np.argsort(stamps)
     keys = np.flatnonzero(np.array([each.is_keyframe for each in packets])[order])
-    return VideoIndex(np.array(stamps, np.int64)[order], keys, float(stream.time_base), (height, width))
+    return VideoIndex(np.array(stamps, np.int64)[order], keys, float(stream.time_base), *picture)
 
 
 def _check_whole(container: Any, stream: Any, index: VideoIndex) -> None:
@@ -162,10 +174,14 @@ def _checked(frame: Any, index: VideoIndex, number: int) -> Bytes:
 
 def _displayed(frame: Any) -> Bytes:
     """Return (H, W, 3) RGB, turned as the file says, in the memory of FFmpeg if its rows lie one behind the other."""
-    turns, rgb = round(frame.rotation / 90) % 4, frame.reformat(format="rgb24")
+    rgb = frame.reformat(format="rgb24")
     rows: Bytes = np.frombuffer(rgb.planes[0], np.uint8).reshape(rgb.height, rgb.planes[0].line_size)
     pixels = rows[:, : 3 * rgb.width].reshape(rgb.height, rgb.width, 3)
-    return np.ascontiguousarray(np.rot90(pixels, turns))
+    return np.ascontiguousarray(np.rot90(pixels, _turns(frame)))
+
+
+def _turns(frame: Any) -> int:
+    return int(round(frame.rotation / 90) % 4)
 
 
 def _reason(error: Any) -> str:

@@ -13,7 +13,7 @@ from detaug.boxes.views import Floats, Ints
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
-from detaug.sources.clips import FrameColumns, Tracks
+from detaug.sources.clips import FrameColumns, Tracks, rows_of
 from detaug.sources.coco_columns import source_columns, tracks_of
 from detaug.sources.video_files import VideoIndex
 from detaug.sources.video_index import find_videos, read_indexes
@@ -98,7 +98,7 @@ def _check_named(data: Annotations) -> None:
 def _times(data: Annotations, indexes: Sequence[VideoIndex | str], video_of: Ints) -> Floats:
     """Return (n,) the seconds of each frame; nan in videos that cannot be used. Raises AnnotationError."""
     times = np.full(len(video_of), np.nan)
-    for rows, index in zip(_rows_of(video_of, len(indexes)), indexes, strict=True):
+    for rows, index in zip(rows_of(video_of, len(indexes)), indexes, strict=True):
         if isinstance(index, VideoIndex):
             _check_fits(data, rows, index)
             times[rows] = index.times[data.frame_ids[rows]]
@@ -121,13 +121,7 @@ def _check_fits(data: Annotations, rows: Ints, index: VideoIndex) -> None:
 def keys_before(indexes: Sequence[VideoIndex | str], video_of: Ints, numbers: Ints) -> Ints:
     """Return (n,) how many key frames come before or at each frame of a video; 0 in videos that cannot be used."""
     keys = np.zeros(len(video_of), np.int64)
-    for rows, index in zip(_rows_of(video_of, len(indexes)), indexes, strict=True):
+    for rows, index in zip(rows_of(video_of, len(indexes)), indexes, strict=True):
         if isinstance(index, VideoIndex):
             keys[rows] = np.searchsorted(index.keys, numbers[rows], "right")
     return keys
-
-
-def _rows_of(video_of: Ints, videos: int) -> list[Ints]:
-    """Return the rows of each video, as positions in `video_of`."""
-    order = np.argsort(video_of, kind="stable")
-    return np.split(order, np.searchsorted(video_of[order], np.arange(1, videos)))

@@ -19,7 +19,7 @@ from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
 from detaug.sources import video_files
 from detaug.sources.folder_source import file_status
-from detaug.sources.video_files import VideoIndex, import_av, read_index
+from detaug.sources.video_files import Coding, VideoIndex, import_av, read_index
 
 
 class Videos(NamedTuple):
@@ -90,9 +90,12 @@ def _read(file: str) -> VideoIndex | str:
 
 
 def _to_columns(indexes: Sequence[VideoIndex]) -> dict[str, Any]:
-    facts = [[len(each.stamps), len(each.keys), each.unit, *each.size, each.is_timed] for each in indexes]
+    facts = [
+        [len(each.stamps), len(each.keys), each.unit, *each.size, each.is_timed, each.coding.turns] for each in indexes
+    ]
     stamps, keys = (np.concatenate([each[at] for each in indexes]) for at in (0, 1))
-    return {"stamps": stamps, "keys": keys, "facts": np.array(facts, np.float64)}
+    formats = np.array([[each.coding.codec, each.coding.pixels] for each in indexes])
+    return {"stamps": stamps, "keys": keys, "facts": np.array(facts, np.float64), "formats": formats}
 
 
 def _from_columns(saved: Any) -> list[VideoIndex | str]:
@@ -102,6 +105,8 @@ def _from_columns(saved: Any) -> list[VideoIndex | str]:
         for at, name in enumerate(("stamps", "keys"))
     )
     return [
-        VideoIndex(own, own_keys, unit, (int(height), int(width)), bool(is_timed))
-        for own, own_keys, (_, _, unit, height, width, is_timed) in zip(stamps, keys, facts.tolist(), strict=True)
+        VideoIndex(own, own_keys, unit, (int(height), int(width)), Coding(codec, pixels, int(turns)), bool(is_timed))
+        for own, own_keys, (_, _, unit, height, width, is_timed, turns), (codec, pixels) in zip(
+            stamps, keys, facts.tolist(), saved["formats"].tolist(), strict=True
+        )
     ]

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bytes, Ints
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.text import counted
-from detaug.sources.clips import FrameColumns, Last, check_clips, clips_of_videos
+from detaug.sources.clips import FrameColumns, Last, check_clips, check_counts, clips_of_videos
 from detaug.sources.folder_source import file_sizes
 from detaug.sources.frames_ahead import FramesAhead, Run
-from detaug.sources.source import Bytes, Source, Upcoming
+from detaug.sources.source import Source, Upcoming
+from detaug.sources.stretches import Stretches
 from detaug.sources.video_files import VideoError, VideoIndex, decode_frames
 from detaug.sources.video_frames import frames_of_annotations, frames_of_files, keys_before
 
@@ -34,8 +35,13 @@ class VideoReader(Source):
     images are frames: `frame_id` is the number of a frame in its file, from 0. Clips are then made of the frames that
     the json has, and classes, boxes and tracks are its own.
 
-    Frames are decoded on the CPU, by as many threads as there are cores, ahead of the loader. The numbers and times of
-    the frames are read once, without decoding, and stored in ~/.cache/detaug if `cache`.
+    A GPU decodes `stretch` frames of a video at once, or some more, up to a key frame, and several clips are cut from
+    them; so in training, whatever decodes, the clips of a stretch come near each other: at any time from about 8
+    stretches for each 8 clips of a batch. `stretch=1` shuffles all clips.
+    `nvdec`: whether a GPU decodes what its NVDEC can. Otherwise, for other codecs, on the CPU, and where the loader has
+    a `cache`, PyAV decodes clip by clip, in as many threads as there are cores.
+
+    The numbers and times of the frames are read once, without decoding, and stored in ~/.cache/detaug if `cache`.
 
     Files that are no videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
     folder or a list without videos, AnnotationError, an InputError, for a json that does not fit the files, and where
@@ -66,10 +72,13 @@ class VideoReader(Source):
         step: int | None = None,
         last: Last = "drop",
         annotations: PathLike | None = None,
+        stretch: int = 128,
+        nvdec: bool = True,
         cache: bool = True,
     ) -> None:
         step = frames * stride if step is None else step
         check_clips(frames, stride, step, last)
+        check_counts(stretch=stretch)
         if annotations is None:
             found = frames_of_files(videos, cache=cache)
         else:
@@ -83,6 +92,10 @@ class VideoReader(Source):
             self.check_files()
         clips = clips_of_videos(*self.frames[:2], frames, stride, step, last, self.origin)
         self.clips = self._with_missing(clips)
+        self.nvdec, self.stretches = (
+            nvdec,
+            Stretches(self.video_files, self._indexes, self._video_of, self.frames.frame_ids, self.clips, stretch),
+        )
         decode = partial(_decode_run, self.video_files, self._indexes, self._video_of, self.frames.frame_ids)
         keys = keys_before(self._indexes, self._video_of, self.frames.frame_ids)
         self._ahead = FramesAhead(decode, self._video_of, self.frames.frame_ids, keys, 3 * self.pixels, frames)
