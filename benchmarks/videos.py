@@ -1,10 +1,11 @@
-"""Random clips of video files through da.VideoReader, beside PyAV alone, which decodes the same clips.
+"""Random clips of video files through da.VideoReader, beside PyAV alone, which decodes the same clips, and NVDEC alone.
 
     python benchmarks/videos.py [--size 720 1280] [--frames 16] [--stride 1] [--keys 30] [--videos 4] [--turns 5]
 
 Makes H.264 videos of 300 frames of a moving picture. In each turn: PyAV decodes the clips of an epoch to RGB with as
-many threads as there are cores; a loader makes batches of 4 clips, resized to 224 x 224, for three epochs, its start
-included. Prints frames/s, medians of the turns and in brackets their range.
+many threads as there are cores; on a GPU, NVDEC decodes all stretches, into memory and nothing else; a loader makes
+batches of clips, resized to 224 x 224, for `--epochs` epochs, its start included, and for as many again. Prints
+frames/s, medians of the turns and in brackets their range.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ import torch
 import detaug as da
 from detaug.converters.machine import available_cores
 from detaug.demo.shapes import paint
+from detaug.gpu.nvdec import engines_for, pipelines_for
+from detaug.loading.nvdec_pipelines import NvdecPipelines
+from detaug.sources.video_files import read_index
 
-FRAMES, EPOCHS = 300, 3
+FRAMES = 300
 
 
 def write_video(path: Path, size: tuple[int, int], keys: int, seed: int) -> None:
@@ -67,11 +71,36 @@ def pyav_alone(reader: da.VideoReader, stride: int) -> int:
         return sum(pool.map(lambda clip: decode(*clip), clips))
 
 
-def through_loader(reader: da.VideoReader, device: str) -> int:
+def nvdec_alone(reader: da.VideoReader) -> float:
+    """Return the frames/s of the decoder of the loader."""
+    stretches, device = reader.stretches, torch.device("cuda", torch.cuda.current_device())
+    engines = engines_for(read_index(reader.video_files[0]), device)
+    threads = pipelines_for(engines)
+    decoder = NvdecPipelines(stretches, device, threads)
+    work = [stretches.frames(each) for each in np.unique(stretches.of_clips)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(decoder.decode, work[:threads]))  # makes the pipelines
+        found = rate(lambda: sum(map(len, pool.map(decoder.decode, work * 2))))
+    decoder.close()
+    return found
+
+
+def through_loader(reader: da.VideoReader, options: argparse.Namespace) -> tuple[float, float]:
+    """Return the frames/s of the first epochs, with the start, and of as many again."""
+    start = perf_counter()
     recipe = [da.Resize((224, 224)), da.Normalize()]
-    loader: da.Loader[da.ClipBatch] = da.Loader(reader, recipe, 4, device=device, last_batch="partial")
+    loader: da.Loader[da.ClipBatch] = da.Loader(
+        reader, recipe, options.batch_size, device=options.device, last_batch="partial"
+    )
+
+    def epochs() -> int:
+        count = sum(batch.frame.numel() for _ in range(options.epochs) for batch in loader)
+        if options.device != "cpu":
+            torch.cuda.synchronize()
+        return count
+
     with loader:
-        return sum(batch.frame.numel() for _ in range(EPOCHS) for batch in loader)
+        return epochs() / (perf_counter() - start), rate(epochs)
 
 
 def rate(task: Callable[[], int]) -> float:
@@ -87,21 +116,27 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=30, help="frames from a key frame to the next")
     parser.add_argument("--videos", type=int, default=4)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=4, help="clips")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         for seed in range(options.videos):
             write_video(Path(folder) / f"{seed}.mp4", options.size, options.keys, seed)
         reader = da.VideoReader(folder, frames=options.frames, stride=options.stride, cache=False)
-        turns = []
+        columns: dict[str, list[float]] = {}
         for _ in range(options.turns):
-            alone = rate(lambda: pyav_alone(reader, options.stride))
-            turns.append((alone, rate(lambda: through_loader(reader, options.device))))
-    columns = {"PyAV alone": [a for a, _ in turns], "VideoReader": [b for _, b in turns]}
+            found = {"PyAV alone": rate(lambda: pyav_alone(reader, options.stride))}
+            if options.device != "cpu":
+                found["NVDEC alone"] = nvdec_alone(reader)
+            found["VideoReader with its start"], found["VideoReader"] = through_loader(reader, options)
+            for name, value in found.items():
+                columns.setdefault(name, []).append(value)
     for name, rates in columns.items():
         print(f"{name}: {median(rates):,.0f} frames/s ({min(rates):,.0f} to {max(rates):,.0f})")
-    ratios = [b / a for a, b in turns]
-    print(f"VideoReader / PyAV alone: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    for name in [each for each in columns if "alone" in each]:
+        ratios = [b / a for a, b in zip(columns[name], columns["VideoReader"], strict=True)]
+        print(f"VideoReader / {name}: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,11 @@ def engines_for(index: VideoIndex, device: torch.device) -> int:
     return int(found.engines) if found.is_supported and fits else 0
 
 
+def pipelines_for(engines: int) -> int:
+    """Return how many videos to decode at a time: an engine waits where another stream is not ready for it."""
+    return engines + engines // 2 + 1
+
+
 @cache
 def _ask(codec: int, device_index: int) -> _Abilities:
     """Return what NVDEC can do with a codec: nothing where it cannot be asked."""

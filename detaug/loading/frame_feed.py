@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from detaug.boxes.views import Ints
-from detaug.gpu.nvdec import engines_for
+from detaug.gpu.nvdec import engines_for, pipelines_for
 from detaug.loading.image_feeds import ImageFeed, in_memory_node, tensor_list_of
 from detaug.loading.nvdec_pipelines import NvdecPipelines
 from detaug.loading.stretches_ahead import StretchesAhead
@@ -25,7 +25,7 @@ class FrameFeed(ImageFeed):
 
     def __init__(self, source: Source, stretches: Stretches, device: torch.device, engines: int) -> None:
         super().__init__(source, device, 1.0, None)
-        pipelines = engines + engines // 2 + 1  # so that all engines are busy while others cut and copy
+        pipelines = pipelines_for(engines)
         self._decoder = NvdecPipelines(stretches, device, pipelines)
         self._ahead = StretchesAhead(stretches, self._decoder.decode, pipelines)
 
