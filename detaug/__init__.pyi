@@ -65,6 +65,7 @@ from detaug.ops.normalize import Normalize as Normalize
 from detaug.ops.op import GeometricOp as GeometricOp
 from detaug.ops.op import Op as Op
 from detaug.ops.op import PixelOp as PixelOp
+from detaug.ops.optical_flow import OpticalFlow as OpticalFlow
 from detaug.ops.recipe_file import load_recipe as load_recipe
 from detaug.ops.recipe_file import save_recipe as save_recipe
 from detaug.ops.resize import RandomShortestSize as RandomShortestSize

@@ -233,7 +233,16 @@ def test_ops_that_combine_images_are_refused(videos: Videos) -> None:
 def test_every_op_is_tried_here() -> None:
     tried = {type(op).__name__ for op in GEOMETRY + SIZES} | set(EXAMPLES) | {"GaussianNoise", "SaltAndPepperNoise"}
     mixing = {name for name, each in library().items() if getattr(each, "mixes", False)}
-    alike = {"Resize", "Normalize", "Pad", "PadToMultiple", "CenterCrop", "ScaleJitter", "RandomShortestSize"}
+    alike = {
+        "OpticalFlow",
+        "Resize",
+        "Normalize",
+        "Pad",
+        "PadToMultiple",
+        "CenterCrop",
+        "ScaleJitter",
+        "RandomShortestSize",
+    }
     alike |= {"SanitizeBoundingBoxes", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize", "RandomInvert"}
     assert set(library()) - tried - mixing - alike <= {"RandomSolarize", "RandomPosterize"}
 

@@ -18,6 +18,8 @@ from detaug.sources.video_files import read_index
 
 Batches = list[da.ClipBatch]
 
+pytestmark = pytest.mark.filterwarnings("ignore:the CPU decodes")  # of codecs that the GPU does not know
+
 
 @pytest.fixture
 def videos(tmp_path: Path) -> Path:

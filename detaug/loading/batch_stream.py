@@ -18,6 +18,7 @@ from detaug.loading.bad_files import BadFiles, BadFilesFound, bad_files_error
 from detaug.loading.batch import Batch
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.engine import Engine
+from detaug.loading.flow import FlowPipeline
 from detaug.loading.make_batch import make_batch
 from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
@@ -44,8 +45,8 @@ class RenderedBatch:
 class BatchStream:
     """Plans, renders and yields batches. One iterator at a time takes them: the last one that called `claim`."""
 
-    def __init__(self, planner: Planner, engine: Engine) -> None:
-        self._planner, self._engine = planner, engine
+    def __init__(self, planner: Planner, engine: Engine, flow: FlowPipeline | None = None) -> None:
+        self._planner, self._engine, self._flow = planner, engine, flow
         self._jobs: Iterator[Job] = iter(())
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
@@ -174,9 +175,9 @@ class BatchStream:
             params = tuple(select(wanted, drawn) for drawn in params)
             height, width = pad_to(targets.size.amax(0).tolist(), self._planner.pad_multiple)
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
-        return make_batch(
-            self._planner.reader, indices, images, targets, params if self._planner.return_params else None
-        )
+        flow = self._flow(images) if self._flow else None
+        drawn = params if self._planner.return_params else None
+        return make_batch(self._planner.reader, indices, images, targets, drawn, flow)
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:
@@ -192,5 +193,7 @@ class BatchStream:
         self._is_claimed = False
         self._planner.skipped.forget_refused()
         self._engine.close()
+        if self._flow:
+            self._flow.close()
         self._rendered.clear()
         self._jobs = iter(())

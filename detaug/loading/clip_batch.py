@@ -21,7 +21,7 @@ class ClipBatch:
     An object is in the same row m in all frames of its clip; where it is not seen, `mask` is False. What the ops drew
     is the same in all frames, but for noise.
 
-    images, boxes, labels, mask, track_id and classes are on the loader's device; the other tensors stay on the CPU.
+    images, boxes, labels, mask, track_id, classes and flow are on the loader's device, the other tensors on the CPU.
 
     >>> reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=3, stride=4)
     >>> batch = next(iter(da.Loader(reader, [da.Resize((120, 160))], batch_size=1, train=False)))
@@ -57,6 +57,9 @@ class ClipBatch:
     """For each op what it drew, by name: arrays (N * F, ...). None unless the loader has return_params."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each clip's first frame as a whole; None for a source without."""
+    flow: Tensor | None = None
+    """(N, F - 1, 2, H / grid, W / grid) float32, rounded up: (x, y) pixels by which what is there in a frame is farther
+    right and lower in the next one. None unless the recipe has `OpticalFlow`."""
 
     def __len__(self) -> int:
         return len(self.images)

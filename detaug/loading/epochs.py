@@ -42,21 +42,21 @@ class EpochOrder:
 
     clips: Ints
     """(n, F) the images of each item, as positions in the source: F frames of a clip, or a single image."""
+    groups: Ints
+    """(n,) items of different groups are never in one batch."""
+    factors: Floats | None
+    """(n,) how often each item comes in an epoch, on average; None is once."""
+    stretches: Ints | None
+    """(n,) the part of a video to which each clip belongs: training takes those of one near each other."""
     batch_size: int
     shard: tuple[int, int]
     """(rank, world size)."""
     seed: int
     train: bool
-    groups: Ints
-    """(n,) items of different groups are never in one batch."""
-    factors: Floats | None = None
-    """(n,) how often each item comes in an epoch, on average; None is once."""
     last_batch: LastBatch = "fill"
     """For training, what becomes of the items that do not make a full batch."""
     smallest_batch: int = 1
     """Items that a partial batch has at least: 2 for ops that combine images."""
-    stretches: Ints | None = None
-    """(n,) the part of a video to which each clip belongs: training takes those of one near each other."""
 
     @property
     def items(self) -> int:

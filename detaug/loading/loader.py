@@ -26,6 +26,7 @@ from detaug.loading.devices import rank_and_world, resolve_device, resolve_shard
 from detaug.loading.engine import Engine
 from detaug.loading.epoch_iterator import EpochIterator
 from detaug.loading.epochs import EpochOrder, LastBatch
+from detaug.loading.flow import make_flow
 from detaug.loading.frame_feed import make_feed
 from detaug.loading.image_cache import make_cache
 from detaug.loading.jpeg_engine import has_jpeg_engine
@@ -128,28 +129,15 @@ class Loader(Generic[T]):
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         if self.batch_size < 2 and self.recipe.mixing_op:
             raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
-        frames = _check_clips(reader, self.recipe)
         self.device = resolve_device(device)
+        frames = _check_clips(reader, self.recipe, self.device)
         self._kernel = kernel_for(self.recipe, self.device)
         chosen = {"pipelines": pipelines, "threads": threads}
         self.settings = settings_for(
             reader, self.recipe, self._kernel, self.device, self.batch_size * frames, settings, **chosen
         )
-        factors = _call_sampler(sampler, reader) if sampler else None
-        height, width = reader.sizes[reader.clips[:, 0]].T
-        groups = (width > height) * int(aspect_ratio_grouping)
-        self._order = EpochOrder(
-            reader.clips,
-            self.batch_size,
-            self.shard,
-            int(seed),
-            train,
-            groups,
-            factors,
-            last_batch,
-            smallest_batch=2 if self.recipe.mixing_op else 1,
-            stretches=None if reader.stretches is None else reader.stretches.of_clips,
-        )
+        items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if self.recipe.mixing_op else 1
+        self._order = EpochOrder(*items, self.batch_size, self.shard, int(seed), train, last_batch, smallest_batch)
         self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
         self._collate: Callable[[Batch], Any] = collate or _return_batch
         self._skipped = SkippedImages(
@@ -339,8 +327,9 @@ class Loader(Generic[T]):
             pad_multiple=1 if self.recipe.uniform else self.pad_to_multiple,
             return_params=self.return_params,
         )
+        flow = make_flow(self.recipe, self.batch_size, self._order.frames, self.device)
         images = self.batch_size * self._order.frames
-        return BatchStream(planner, Engine(renderer, self.reader, self.settings, images, self.device))
+        return BatchStream(planner, Engine(renderer, self.reader, self.settings, images, self.device), flow)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -384,12 +373,17 @@ def _check_source(source: object) -> None:
         raise TypeError(f"reader must be a source, such as da.CocoReader(images, json), got {kind}")
 
 
-def _check_clips(reader: Source, recipe: Recipe) -> int:
-    """Return the number of images of an item. Raises InputError for a recipe that cannot take clips."""
+def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:
+    """Return the number of images of an item. Raises InputError for a recipe that cannot take these."""
     if reader.frames is not None and recipe.mixing_op:
         mixing = type(recipe.mixing_op).__name__
         raise InputError(f"{mixing} combines images, and the reader has clips: leave it out of the recipe")
-    return int(reader.clips.shape[1])
+    frames = int(reader.clips.shape[1])
+    if recipe.optical_flow and (reader.frames is None or frames < 2):
+        raise InputError("OpticalFlow needs clips of at least 2 frames, as da.ClipReader and da.VideoReader have")
+    if recipe.optical_flow and device.type == "cpu":
+        raise InputError("OpticalFlow is computed on a GPU, and this loader is on the CPU: leave it out of the recipe")
+    return frames
 
 
 def _check_positive(name: str, value: int) -> int:
@@ -411,6 +405,16 @@ def _count_steps(order: EpochOrder) -> int:
             f"last_batch='drop' leaves no batch: {order.items} {order.unit} do not fill a step of all shards"
         )
     return steps
+
+
+def _items(
+    reader: Source, aspect_ratio_grouping: bool, sampler: Callable[[Source], Floats] | None
+) -> tuple[Ints, Ints, Floats | None, Ints | None]:
+    """Return the first arguments of `EpochOrder`: what it knows of the items of a source."""
+    height, width = reader.sizes[reader.clips[:, 0]].T
+    factors = _call_sampler(sampler, reader) if sampler else None
+    stretches = None if reader.stretches is None else reader.stretches.of_clips
+    return reader.clips, (width > height) * int(aspect_ratio_grouping), factors, stretches
 
 
 def _call_sampler(sampler: Callable[[Source], Floats], reader: Source) -> Floats:

@@ -17,11 +17,16 @@ from detaug.sources.source import Source
 
 
 def make_batch(
-    reader: Source, indices: Ints, images: Tensor, targets: BatchTargets, params: tuple[Arrays, ...] | None
+    reader: Source,
+    indices: Ints,
+    images: Tensor,
+    targets: BatchTargets,
+    params: tuple[Arrays, ...] | None,
+    flow: Tensor | None = None,
 ) -> Batch | ClipBatch:
     """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips."""
     if reader.frames is not None:
-        return _clip_batch(reader, reader.frames, indices, images, targets, params)
+        return _clip_batch(reader, reader.frames, indices, images, targets, params, flow)
     return Batch(
         images=images,
         boxes=targets.boxes,
@@ -44,6 +49,7 @@ def _clip_batch(
     images: Tensor,
     targets: BatchTargets,
     params: tuple[Arrays, ...] | None,
+    flow: Tensor | None,
 ) -> ClipBatch:
     assert targets.tracks is not None
     clips = indices.reshape(-1, reader.clips.shape[1])
@@ -64,4 +70,5 @@ def _clip_batch(
         matrix=targets.matrix[::frames],
         params=params,
         classes=None if targets.classes is None else targets.classes[::frames],
+        flow=flow,
     )

@@ -18,6 +18,7 @@ from detaug.converters.findings.errors import InputError
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
+from detaug.ops.optical_flow import OpticalFlow
 from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
 
 
@@ -124,6 +125,11 @@ class Recipe:
     def mixing_op(self) -> Op | None:
         """Return the first op that combines images of a batch, or None. Its batches need at least 2 images."""
         return next((op for op in self.ops if op.mixes), None)
+
+    @property
+    def optical_flow(self) -> OpticalFlow | None:
+        """Return the op that asks for the motion of clips, or None."""
+        return next((op for op in self.ops if isinstance(op, OpticalFlow)), None)
 
     def plan(self, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None) -> Plan:
         """Plan all ops for these images, with numbers from `draws`, or with those in `drawn`, of an earlier plan."""
@@ -270,6 +276,8 @@ def make_recipe(ops: Iterable[Op]) -> Recipe:
 def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
     """Return a recipe that renders: without a Resize, each image keeps the size of its view."""
     ops = _listed(ops)
+    if any(isinstance(op, OpticalFlow) for op in ops):
+        raise InputError("OpticalFlow needs a Loader of clips on a GPU: leave it out here")
     if any(op.stage == "render" for op in ops if isinstance(op, Op)):
         return Recipe(ops)
     at = sum(isinstance(op, Op) and op.stage == "view" for op in ops)
@@ -336,6 +344,8 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
     if "output" in stages[:index]:
         last = name_and_place(ops, stages.index("output"))
         raise InputError(f"{name} comes after {last}, which must be the last op: put it earlier in the recipe")
+    if isinstance(op, OpticalFlow) and set(stages[index + 1 :]) - {"output"}:
+        raise InputError(f"{name} must be the last op before Normalize: it is computed of the finished frames")
     if op.stage == "render" and "render" in stages[:index]:
         resize = name_and_place(ops, stages.index("render"))
         raise InputError(f"{name} is one too many after {resize}: a recipe has one Resize")
