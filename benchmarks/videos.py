@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -121,8 +121,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        for seed in range(options.videos):
-            write_video(Path(folder) / f"{seed}.mp4", options.size, options.keys, seed)
+        with ProcessPoolExecutor() as pool:
+            for seed in range(options.videos):
+                pool.submit(write_video, Path(folder) / f"{seed}.mp4", options.size, options.keys, seed)
         reader = da.VideoReader(folder, frames=options.frames, stride=options.stride, cache=False)
         columns: dict[str, list[float]] = {}
         for _ in range(options.turns):

@@ -64,7 +64,7 @@ CHAINS: dict[str, tuple[list[da.Op], tuple[float, float]]] = {
     "wider": ([da.Resize((SIZE[0], 2 * SIZE[1]))], (6, -2)),
     "a part": ([da.Resize(SIZE), da.CenterCrop((96, 128))], (3, -2)),
     "a part, blurred by DALI": ([da.Resize(SIZE), da.CenterCrop((96, 128)), da.GaussianBlur(p=1)], (3, -2)),
-    "turned": ([da.RandomRotation((90, 90)), da.Resize(SIZE)], (-2 * 256 / 192, -3 * 192 / 256)),
+    "turned": ([da.RandomRotation((90, 90)), da.Resize(SIZE)], (-2, -3)),
     "in other colours": ([da.Resize(SIZE), da.RandomPhotometricDistort()], (3, -2)),
 }
 
