@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ def stretches_of(videos: int = 20, frames: int = 64, clip: int = 4, length: int 
     return Stretches(names, [index_of(frames, 8)] * videos, video_of, numbers, clips, length)
 
 
-def upcoming(stretches: Stretches, order: list[Ints]) -> Iterator[Upcoming]:
+def upcoming(stretches: Stretches, order: Iterable[Ints]) -> Iterator[Upcoming]:
     for clips in order:
         indices = stretches.clips[clips].reshape(-1)
         yield Upcoming(indices, np.ones(len(indices), bool))
@@ -189,6 +190,17 @@ def test_each_stretch_is_decoded_once_and_dropped_after_its_last_clip() -> None:
             assert len(ahead._held) <= 2 * OPEN + 3
     ahead.close()
     assert {*np.bincount(decoder.decoded)} <= {1, 2}  # once in both epochs, if it is open where one ends
+
+
+def test_fewer_stretches_than_are_decoded_ahead_stay_for_all_epochs() -> None:
+    stretches, decoder = stretches_of(videos=1), Decoder()
+    ahead = StretchesAhead(stretches, decoder, threads=9)
+    ahead.start(upcoming(stretches, (np.random.default_rng(epoch).permutation(16) for epoch in count())))
+    for epoch in range(20):
+        indices = stretches.clips[np.random.default_rng(epoch).permutation(16)].reshape(-1)
+        assert numbers_of(ahead.get(indices)) == indices.tolist()
+    ahead.close()
+    assert sorted(decoder.decoded) == [*range(64)]
 
 
 def test_clips_that_were_not_announced_are_decoded_too() -> None:

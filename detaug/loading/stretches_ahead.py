@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,9 +21,17 @@ class _Stretch:
     """A stretch that is in memory, or on the way."""
 
     frames: Future[Tensor]
-    clips: int
-    """How often a clip of it will still be asked for."""
-    asked: bool = False
+    clips: deque[int]
+    """For each epoch that is known to need it, how many of its clips will still be asked for."""
+    begun: bool = False
+    """Whether one was asked for in the first of these epochs."""
+
+    def count_clip(self) -> None:
+        """Note that a clip was asked for."""
+        self.clips[0] -= 1
+        self.begun = bool(self.clips[0])
+        if not self.begun:
+            self.clips.popleft()
 
 
 class StretchesAhead:
@@ -55,8 +64,8 @@ class StretchesAhead:
 
     def _clip(self, clip: Ints) -> list[Tensor]:
         number = self._stretches.of_first_frames[int(clip[0])]
-        stretch = self._held.get(number) or _Stretch(self._submit(number), 1)
-        stretch.asked, stretch.clips = True, stretch.clips - 1
+        stretch = self._held.get(number) or _Stretch(self._submit(number), deque([1]))
+        stretch.count_clip()
         if not stretch.clips:
             self._held.pop(number, None)
         self._fill()
@@ -76,14 +85,13 @@ class StretchesAhead:
         yield from zip(stretches[order].tolist(), counts[order].tolist(), strict=True)
 
     def _fill(self) -> None:
-        while sum(not each.asked for each in self._held.values()) < self._threads:
+        while sum(len(each.clips) - each.begun for each in self._held.values()) < self._threads:
             number, clips = next(self._next, (-1, 0))
             if not clips:
                 return
-            if number in self._held:  # since the epoch before
-                self._held[number].clips += clips
-            else:
-                self._held[number] = _Stretch(self._submit(number), clips)
+            if number not in self._held:
+                self._held[number] = _Stretch(self._submit(number), deque())
+            self._held[number].clips.append(clips)
 
     def _submit(self, number: int) -> Future[Tensor]:
         return self._pool.submit(lambda: self._decode(self._stretches.frames(number)))
