@@ -80,7 +80,7 @@ def nvdec_alone(reader: da.VideoReader) -> float:
     work = [stretches.frames(each) for each in np.unique(stretches.of_clips)]
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(decoder.decode, work[:threads]))  # makes the pipelines
-        found = rate(lambda: sum(map(len, pool.map(decoder.decode, work * 2))))
+        found = rate(lambda: sum(map(len, pool.map(decoder.decode, work * 6))))
     decoder.close()
     return found
 
