@@ -74,6 +74,7 @@ def main() -> None:
                 op = da.OpticalFlow(preset)
                 found[f"preset {preset:g}"] = through_loader(reader, [resize, op])
                 found[f"preset {preset:g}, flow alone"] = alone(options.frames, options.resize, op)
+            print(", ".join(f"{name} {value:,.0f}" for name, value in found.items()), flush=True)
             for name, value in found.items():
                 columns.setdefault(name, []).append(value)
     for name, rates in columns.items():

@@ -131,6 +131,7 @@ def main() -> None:
             if options.device != "cpu":
                 found["NVDEC alone"] = nvdec_alone(reader)
             found["VideoReader with its start"], found["VideoReader"] = through_loader(reader, options)
+            print(", ".join(f"{name} {value:,.0f}" for name, value in found.items()), flush=True)
             for name, value in found.items():
                 columns.setdefault(name, []).append(value)
     for name, rates in columns.items():
