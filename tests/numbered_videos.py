@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -60,7 +62,7 @@ def write_video(
 ) -> Path:
     """Write frames first, first + 1, ...  `keys`: frames from a key frame to the next. `stamps`: times in 1/1000 s."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as container:
+    with same_scheduling(), av.open(str(path), "w") as container:
         stream: Any = container.add_stream(codec, rate=rate)
         stream.height, stream.width = size
         stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
@@ -78,6 +80,14 @@ def write_video(
         if audio is not None:
             write_silence(container, audio, frames / rate)
     return path
+
+
+@contextmanager
+def same_scheduling() -> Iterator[None]:
+    """Undo what SVT-AV1 does: it lets the thread that encodes, and all processes that it starts, run in real time."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    yield
+    os.sched_setscheduler(0, policy, parameters)
 
 
 def write_silence(container: Any, stream: Any, seconds: float) -> None:

@@ -101,8 +101,9 @@ class VideoReader(Source):
         self._ahead = FramesAhead(decode, self._video_of, self.frames.frame_ids, keys, 3 * self.pixels, frames)
 
     def __repr__(self) -> str:
-        content = f"{len(self.clips)} clips of {self.clips.shape[1]} frames, {counted(len(self.video_files), 'video')}"
-        return f"VideoReader({self.origin!r})  # {content}, {len(self.class_names) - 1} classes"
+        clips, videos = counted(len(self.clips), "clip"), counted(len(self.video_files), "video")
+        classes = counted(len(self.class_names) - 1, "class", "classes")
+        return f"VideoReader({self.origin!r})  # {clips} of {self.clips.shape[1]} frames, {videos}, {classes}"
 
     def path(self, index: int) -> Path:
         """Return the video file of a frame."""
