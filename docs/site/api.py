@@ -26,7 +26,13 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "pixel-ops": (
         "Pixel ops",
-        ("detaug.ops.color_ops", "detaug.ops.filters", "detaug.ops.noise", "detaug.ops.normalize"),
+        (
+            "detaug.ops.color_ops",
+            "detaug.ops.filters",
+            "detaug.ops.noise",
+            "detaug.ops.normalize",
+            "detaug.ops.optical_flow",
+        ),
     ),
     "mixing-ops": ("Mixing and erasing", ("detaug.ops.mixing", "detaug.ops.erasing")),
     "containers": ("Containers and automatic augmentation", ("detaug.ops.containers", "detaug.ops.auto_augment")),

@@ -110,7 +110,7 @@ draws_sheet(reader, ops, [{SOURCE}], columns=3, seed={SEED}).save("row.png")
 ```
 
 Pixel ops and ops that mix images come after `da.Resize({SIZE})` here. [ops.md](ops.md) has the ops' names in other
-libraries.
+libraries. One op has no picture: [OpticalFlow](video.md#optical-flow) changes no pixels.
 """
 
 
