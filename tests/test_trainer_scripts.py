@@ -205,3 +205,49 @@ def decoded(reader: da.CocoReader, index: int) -> tuple[Any, Any]:
     boxes = [row["bbox"] for row in rows if row["image_id"] == int(reader.image_ids[index]) and not row.get("iscrowd")]
     found = np.array(boxes, np.float32).reshape(-1, 4)
     return pixels, np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], 1)
+
+
+@pytest.fixture
+def rf_detr(workplace: Path) -> Any:
+    import_torchvision()
+    pytest.importorskip("rfdetr.training", reason="RF-DETR is not installed: pip install 'rfdetr[train]'")
+    return load("rf_detr")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("default")  # of RF-DETR's and of Lightning's
+def test_rf_detr(rf_detr: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    queries = {"num_queries": 30, "num_select": 30, "group_detr": 1, "dec_layers": 1}
+    size = {"resolution": 96, "positional_encoding_size": 6}
+    config = rf_detr.RFDETRNanoConfig(num_classes=6, pretrain_weights=None, **queries, **size)
+    options = {"batch_size": 4, "lr": 1e-3, "lr_encoder": 1e-3, "use_ema": False}
+    model = rf_detr.make_model(config, str(tmp_path), **options)
+    reader, recipe = da.CocoReader("demo/VOC/JPEGImages", "train.json"), rf_detr.unchanged(96)
+    loader = da.Loader(reader, recipe, 4, device="cpu", collate=rf_detr.as_nested)
+    losses = rf_detr.train(model, loader, 30, accelerator="cpu", devices=1, enable_progress_bar=False)
+    assert len(losses) == 30
+    assert_falling(losses)
+    found = rf_detr.evaluate(model, da.Loader(reader, recipe, 8, train=False, device="cpu"))
+    assert 0 <= found.AP <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_rf_detr_sees_what_its_own_data_set_makes(rf_detr: Any) -> None:
+    """Of the same files, at its own size: pixels to a mean of 1 of 255, boxes to 1e-3, the same labels."""
+    coco = pytest.importorskip("rfdetr.datasets.coco")
+    size = rf_detr.RFDETRNanoConfig(pretrain_weights=None).resolution
+    transforms = coco.make_coco_transforms_square_div_64("val", size)
+    own = coco.CocoDetection("demo/VOC/JPEGImages", "train.json", transforms, remap_category_ids=True)
+    reader, recipe = da.CocoReader("demo/VOC/JPEGImages", "train.json"), rf_detr.unchanged(size)
+    for first, batch in enumerate(da.Loader(reader, recipe, 4, train=False, device="cpu", collate=rf_detr.as_nested)):
+        images, targets = batch
+        assert not images.mask.any()
+        for at, (image, target) in enumerate(zip(images.tensors, targets, strict=True), first * 4):
+            pixels, expected = own[at]
+            assert (image - pixels).abs().mean() * 0.225 <= 1 / 255
+            assert torch.allclose(target["boxes"], expected["boxes"], atol=1e-3, rtol=0)
+            assert torch.equal(target["labels"], expected["labels"])
+            assert int(target["image_id"]) == int(expected["image_id"])
