@@ -20,6 +20,7 @@ from reference import import_torchvision
 import detaug as da
 
 TRAINERS = Path(__file__).parents[1] / "docs/trainers"
+SCRIPTS = sorted(TRAINERS.glob("*.py"))
 
 
 def load(name: str) -> ModuleType:
@@ -31,7 +32,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", sorted(TRAINERS.glob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", [path.with_suffix(".md") for path in SCRIPTS], ids=lambda path: path.stem)
 def test_a_page_quotes_its_script(page: Path) -> None:
     script = without_indents(page.with_suffix(".py").read_text())
     quotes = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.M | re.S)
