@@ -28,7 +28,7 @@ BACKENDS = {
 
 
 def draw(images: int, detections: int, classes: int = 80) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return ground truth with 7 objects for each image, and detections: half near an object, half anywhere."""
+    """Return ground truth with 7 objects for each image, one of 50 a crowd, and detections: half near an object."""
     rng = np.random.default_rng(0)
     count = images * 7
     image, category = rng.integers(1, images + 1, count), rng.integers(1, classes + 1, count)
@@ -38,8 +38,15 @@ def draw(images: int, detections: int, classes: int = 80) -> tuple[dict[str, Any
         "images": [{"id": number, "width": 640, "height": 640} for number in range(1, images + 1)],
         "categories": [{"id": number, "name": str(number)} for number in range(1, classes + 1)],
         "annotations": [
-            {"id": at + 1, "image_id": i, "category_id": c, "bbox": box, "area": box[2] * box[3], "iscrowd": 0}
-            for at, (i, c, box) in enumerate(zip(image.tolist(), category.tolist(), boxes.tolist(), strict=True))
+            {
+                "id": at + 1,
+                "image_id": i,
+                "category_id": c,
+                "bbox": b,
+                "area": b[2] * b[3],
+                "iscrowd": int(at % 50 == 0),
+            }
+            for at, (i, c, b) in enumerate(zip(image.tolist(), category.tolist(), boxes.tolist(), strict=True))
         ],
     }
     source = rng.integers(0, count, detections)

@@ -99,6 +99,25 @@ def test_classes_files_and_numbers(videos: Path) -> None:
     assert repr(reader) == f"VideoReader({str(videos)!r})  # 22 clips of 4 frames, 4 videos, 2 classes"
 
 
+def test_the_loader_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """Of docs/video.md, five lines with the reader: 60 frames, each the fifth, with the class of the folder."""
+    for at in range(8):
+        write_video(tmp_path / f"videos/{'cat' if at < 4 else 'dog'}/{at}.mp4", 300, first=100 * at)
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[1].joinpath("docs/video.md").read_text(encoding="utf-8")
+    code = page.partition("## Video files")[2].partition("```py\n")[2].partition("```")[0]
+    assert len(code.splitlines()) == 4
+    names: dict[str, Any] = {"da": da}
+    exec(code, names)
+    clips, classes, batch = names["clips"], names["classes"], names["batch"]
+    assert (clips.shape, clips.device.type) == ((8, 60, 3, 224, 224), device)
+    assert batch.frame.tolist() == [[*range(0, 300, 5)]] * 8
+    assert (classes.cpu() == (batch.video_id > 4)).all()
+    batch.images.mul_(255)  # from 0..1
+    assert numbers([batch]) == (batch.frame + 100 * (batch.video_id[:, None] - 1)).tolist()
+    names["loader"].close()
+
+
 def test_a_list_of_files_and_a_folder_without_classes(videos: Path, tmp_path: Path) -> None:
     reader = da.VideoReader([videos / "dog/d.avi", videos / "cat/b.mp4"], frames=20, cache=False)
     assert [clip[0] for clip in numbers(take(reader))] == [300, 0]
