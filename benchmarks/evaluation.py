@@ -24,6 +24,7 @@ BACKENDS = {
     "pycocotools": ("pycocotools.coco:COCO", "pycocotools.cocoeval:COCOeval"),
     "faster-coco-eval": ("faster_coco_eval:COCO", "faster_coco_eval:COCOeval_faster"),
     "hotcoco": ("hotcoco:COCO", "hotcoco:COCOeval"),
+    "ultrafast-pycocotools": ("ultrafast_pycocotools:COCO", "ultrafast_pycocotools:COCOeval"),
 }
 
 
@@ -101,7 +102,7 @@ def main() -> None:
                 seconds[name].append(taken)
     for name in backends:
         largest = max(abs(a - b) for a, b in zip(numbers[name], numbers["pycocotools"], strict=True))
-        print(f"{name:17} {statistics.median(seconds[name]):7.2f} s   largest difference {largest:.3g}")
+        print(f"{name:21} {statistics.median(seconds[name]):7.2f} s   largest difference {largest:.3g}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""COCO's metrics, computed by pycocotools."""
+"""COCO's metrics, computed by ultrafast-pycocotools: in every bit those of pycocotools, and many times faster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs
 
 def coco_metrics(truth: GroundTruth, results: Iterable[dict[str, Any]], image_ids: Iterable[int]) -> dict[str, float]:
     """Return the metrics by name. `results`: in COCO's form; `image_ids`: the images to evaluate."""
-    from pycocotools.cocoeval import COCOeval
+    from ultrafast_pycocotools import COCOeval
 
     detections = [
         {**row, "id": at, "area": row["bbox"][2] * row["bbox"][3], "iscrowd": 0} for at, row in enumerate(results, 1)
@@ -31,7 +31,7 @@ def coco_metrics(truth: GroundTruth, results: Iterable[dict[str, Any]], image_id
 
 
 def _data_set(truth: GroundTruth, rows: list[dict[str, Any]]) -> Any:
-    from pycocotools.coco import COCO
+    from ultrafast_pycocotools import COCO
 
     coco = COCO()
     coco.dataset = {
