@@ -1,4 +1,8 @@
-"""The scripts of docs/trainers: they train, the loss falls, and their pages quote them."""
+"""The scripts of docs/trainers: they train, the loss falls, and their pages quote them.
+
+The trainers' own warnings are ignored rather than shown: pytest-xdist imports a shown warning's module in its main
+process, and ends where that import warns again.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +76,7 @@ def assert_falling(losses: list[float]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.filterwarnings("default")  # of Hugging Face's and of torch's
+@pytest.mark.filterwarnings("ignore")  # of Hugging Face's and of torch's
 @pytest.mark.parametrize("make", [tiny_detectors.detr, tiny_detectors.rt_detr_v2])
 def test_hugging_faces_trainer(
     make: Callable[[int], Any], workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +100,7 @@ def test_hugging_faces_trainer(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread", "workplace")
-@pytest.mark.filterwarnings("default")  # of Hugging Face's and of torch's
+@pytest.mark.filterwarnings("ignore")  # of Hugging Face's and of torch's
 def test_accelerate() -> None:
     import_torchvision()
     pytest.importorskip("transformers")
@@ -112,7 +116,7 @@ def test_accelerate() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread", "workplace")
-@pytest.mark.filterwarnings("default")  # of Lightning's
+@pytest.mark.filterwarnings("ignore")  # of Lightning's
 @pytest.mark.parametrize("fabric", [False, True])
 def test_lightning(fabric: bool) -> None:
     import_torchvision()
@@ -217,7 +221,7 @@ def rf_detr(workplace: Path) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.filterwarnings("default")  # of RF-DETR's and of Lightning's
+@pytest.mark.filterwarnings("ignore")  # of RF-DETR's and of Lightning's
 def test_rf_detr(rf_detr: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     queries = {"num_queries": 30, "num_select": 30, "group_detr": 1, "dec_layers": 1}
@@ -235,7 +239,7 @@ def test_rf_detr(rf_detr: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings("ignore")
 def test_rf_detr_sees_what_its_own_data_set_makes(rf_detr: Any) -> None:
     """Of the same files, at its own size: pixels to a mean of 1 of 255, boxes to 1e-3, the same labels."""
     coco = pytest.importorskip("rfdetr.datasets.coco")
