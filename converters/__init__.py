@@ -1,7 +1,8 @@
-"""Convert annotation formats on disk to and from COCO json, merge and check it. Needs neither torch nor DALI."""
+"""Convert annotation formats on disk to and from COCO json, merge, split and check it. Needs neither torch nor DALI."""
 
 from detaug.converters.check.check import check_coco
 from detaug.converters.coco.merge import merge_coco
+from detaug.converters.coco.split import SplitSummary, split_coco
 from detaug.converters.conversion.classes import read_class_names
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.findings.errors import AnnotationError, ConversionError, InputError
@@ -21,6 +22,7 @@ __all__ = [
     "ConversionError",
     "Finding",
     "InputError",
+    "SplitSummary",
     "Summary",
     "VocSummary",
     "check_coco",
@@ -30,6 +32,7 @@ __all__ = [
     "mot_to_coco",
     "pack_coco",
     "read_class_names",
+    "split_coco",
     "tfrecord_to_coco",
     "voc_to_coco",
     "webdataset_to_coco",

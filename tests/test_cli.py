@@ -224,7 +224,7 @@ def test_the_help_is_in_the_order_of_use() -> None:
     listed = [line.split()[0] for line in detaug("--help").out.partition("Commands:\n")[2].splitlines()]
     assert listed == [
         *("demo", "convert-voc", "convert-yolo", "convert-mot", "convert-tfrecord", "convert-webdataset"),
-        *("merge", "check", "preview", "import-recipe", "train", "bench", "tune"),
+        *("merge", "split", "check", "preview", "import-recipe", "train", "bench", "tune"),
         *("convert-coco-to-voc", "convert-coco-to-yolo", "pack"),
     ]
 

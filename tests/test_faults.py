@@ -38,6 +38,9 @@ CONVERTERS: dict[str, Callable[[Path, Path], Any]] = {
     "merge": lambda source, out: converters.merge_coco(
         [source / "annotations.json", source / "more/annotations.json"], out / "a.json", on_error="skip"
     ),
+    "split": lambda source, out: converters.split_coco(
+        source / "annotations.json", [out / "a.json", out / "b.json"], (1, 1)
+    ),
     "webdataset": lambda source, out: converters.pack_coco(source / "annotations.json", source, out),
     "tfrecord": lambda source, out: converters.pack_coco(source / "annotations.json", source, out, format="tfrecord"),
     "from VOC": lambda source, out: converters.voc_to_coco(source / "voc", out / "a.json", images=source),

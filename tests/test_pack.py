@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import re
-import resource
 import signal
 import struct
 import subprocess
@@ -24,6 +23,7 @@ import webdataset
 from coco_files import Document, document, write, write_images
 from command import detaug, usage_error
 from dali_pipelines import make, outputs
+from full_disk import disk_for_files_of
 from nvidia.dali import fn, tfrecord
 from shard_files import crc32c, example_class, flip_a_bit, masked_crc
 from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
@@ -546,13 +546,9 @@ def test_an_image_that_changes_meanwhile_leaves_nothing(
 def test_a_disk_that_is_full_leaves_nothing(source: tuple[Path, Path], shard_format: Format, tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk; some shards are larger than it."""
     (tmp_path / "notes").write_text("mine")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     arguments = ("pack", *source, "-o", tmp_path, "--format", shard_format)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
-    try:
+    with disk_for_files_of(40_000):
         error = usage_error(*arguments, "--shard-size", "60kB")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert re.fullmatch(rf"detaug: {tmp_path}/train-0000\d\.{EXTENSIONS[shard_format]}: File too large\n", error)
     assert files(tmp_path) == {"notes": b"mine"}
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command import detaug, usage_error
+from full_disk import disk_for_files_of
 from PIL import Image
 from voc_files import (
     HEIGHT,
@@ -933,17 +932,6 @@ def test_an_interrupted_conversion_leaves_the_old_file(tmp_path: Path, monkeypat
         voc_to_coco(root, output)
     assert output.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "voc"]
-
-
-@contextmanager
-def disk_for_files_of(size: int) -> Iterator[None]:
-    """Refuse to write files of more than `size` bytes."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("command", ["convert-voc", "convert-yolo", "merge", "convert-coco-to-voc"])

@@ -87,7 +87,7 @@ def read_annotations(path: str | Path, *, cache: bool = True) -> Annotations:
 
 def _checked(path: Path) -> Annotations:
     table = examine_file(path)
-    _raise_on_errors(table)
+    raise_on_errors(table)
     return _group_by_image(table)
 
 
@@ -125,7 +125,8 @@ def _decoded(column: NDArray[np.generic]) -> list[Any]:
     return texts
 
 
-def _raise_on_errors(table: Table, most: int = 5) -> None:
+def raise_on_errors(table: Table, most: int = 5) -> None:
+    """Raise AnnotationError for a json with errors; its text names the first `most` of them, and the remedy."""
     errors = [found for found in table.findings if found.severity == "error"]
     if not errors:
         return

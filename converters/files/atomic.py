@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
@@ -39,6 +39,15 @@ def write_atomically(path: PathLike, chunks: Iterable[str | bytes | memoryview],
     """
     with replacing(path, sync=sync) as temporary:
         _write(temporary, chunks)
+
+
+def write_together(texts: Mapping[Path, Iterable[str]]) -> None:
+    """Write several files as `write_atomically` does, none of them before the last is on the disk."""
+    with ExitStack() as stack:
+        for path, chunks in texts.items():
+            temporary = stack.enter_context(replacing(path))
+            _write(temporary, chunks)
+            _sync(temporary)
 
 
 def _write(path: Path, chunks: Iterable[str | bytes | memoryview]) -> None:

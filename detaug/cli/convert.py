@@ -1,4 +1,4 @@
-"""The commands that convert and merge annotations."""
+"""The commands that convert, merge and split annotations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FOLDER, print_converted, print_unless
+from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FOLDER, print_converted, print_unless
+
+
+def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float]:
+    try:
+        return [float(share) for share in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"must be numbers, such as 80,20, got {text!r}") from None
 
 
 @click.command()
@@ -191,3 +198,29 @@ def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any)
     from detaug.converters import merge_coco
 
     print_unless(quiet, merge_coco(annotations, output, **more))
+
+
+@click.command()
+@options.json_argument
+@click.option("-o", "--output", "outputs", type=options.FILE, multiple=True, help="A json file to write; give several.")
+@click.option(
+    "--shares",
+    metavar="A,B,...",
+    callback=_read_shares,
+    required=True,
+    help="The part of the images for each, such as 80,20.",
+)
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Another seed gives another split.")
+@options.quiet
+def split(annotations: Path, outputs: tuple[Path, ...], shares: list[float], seed: int, quiet: bool) -> None:
+    """Split a COCO json into several.
+
+    Each image goes to one of them, with its boxes and ids; all frames of a video go together. Every class is shared out
+    in the same parts, as far as that is possible.
+
+    \b
+    detaug split all.json -o train.json -o val.json --shares 80,20
+    """
+    from detaug.converters import split_coco
+
+    print_unless(quiet, split_coco(annotations, outputs, shares, seed=seed))

@@ -1,0 +1,160 @@
+"""Split a COCO json into several, such as for training and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from detaug.converters.coco.annotations import raise_on_errors
+from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.stratify import Labels, stratify
+from detaug.converters.coco.table import Ints, Mask, Table
+from detaug.converters.coco.writer import document_text
+from detaug.converters.conversion.outputs import output_files
+from detaug.converters.files.atomic import write_together
+from detaug.converters.files.paths import PathLike
+from detaug.converters.findings.errors import InputError
+from detaug.converters.findings.text import on_one_line
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """What `split_coco` wrote. str() is the table that the command prints.
+
+    >>> from detaug.converters import split_coco, voc_to_coco
+    >>> _ = voc_to_coco("demo/VOC", "all.json")
+    >>> summary = split_coco("all.json", ["most.json", "rest.json"], (80, 20))
+    >>> print(type(summary).__name__, summary.images, summary.class_counts["car"])
+    SplitSummary (48, 12) (24, 9)
+    """
+
+    outputs: tuple[Path, ...]
+    """The K files."""
+    images: tuple[int, ...]
+    """K"""
+    boxes: tuple[int, ...]
+    """K"""
+    class_counts: dict[str, tuple[int, ...]]
+    """The boxes of each class in each of the K files, in the order of the category ids."""
+
+    def __str__(self) -> str:
+        rows = {"": self.outputs, "images": self.images, "boxes": self.boxes}
+        rows |= {f"  {name}": counts for name, counts in self.class_counts.items()}
+        cells = [[on_one_line(name), *map(_cell, values)] for name, values in rows.items()]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(_line(row, widths) for row in cells)
+
+
+def _cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    name, *numbers = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join([cells[0].ljust(len(name)), *numbers])
+
+
+def split_coco(
+    annotations: PathLike, outputs: Sequence[PathLike], shares: Sequence[float], *, seed: int = 0
+) -> SplitSummary:
+    """Split a COCO json into several: each image, with its boxes, goes to one of them.
+
+    outputs: K json files to write. shares: K positive numbers, the part of the images that each gets: (80, 20) is the
+    same as (0.8, 0.2). Classes are shared out in the same parts, as far as their images allow it (iterative
+    stratification: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011); images without
+    boxes count as a class. All frames of a video go to one file. seed: another one gives another split; the same
+    file, shares and seed give the same bytes.
+
+    Rows keep their ids and all their keys, every file has all classes, and images stay in their order. All files are
+    written, or none.
+
+    Raises AnnotationError, an InputError, for a json with errors, as `read_annotations` does, and InputError for
+    arguments.
+
+    >>> from detaug.converters import split_coco, voc_to_coco
+    >>> _ = voc_to_coco("demo/VOC", "all.json")
+    >>> print(split_coco("all.json", ["most.json", "rest.json"], (80, 20)))
+            most.json  rest.json
+    images         48         12
+    boxes         173         44
+      ball         41         11
+      car          24          9
+      fish         34         10
+      house        19          5
+      mug          27          5
+      tree         28          4
+    """
+    parts = _parts(outputs, shares)
+    paths = output_files({f"output {at}": path for at, path in enumerate(outputs, 1)}, annotations)
+    table = examine_file(Path(annotations))
+    raise_on_errors(table)
+    unit = _units(table)
+    part = stratify(_labels(table, unit), parts, np.random.default_rng(seed))
+    _refuse_empty(table, [*paths.values()], part)
+    write_together({path: _document(table, unit, part == at) for at, path in enumerate(paths.values())})
+    return _summary(table, tuple(paths.values()), part[unit])
+
+
+def _parts(outputs: Sequence[PathLike], shares: Sequence[float]) -> list[float]:
+    """Return the shares as parts of 1."""
+    if len(outputs) < 2 or len(outputs) != len(shares):
+        raise InputError(f"give two outputs or more, and a share for each, got {len(outputs)} and {len(shares)}")
+    if not all(np.isfinite(share) and share > 0 for share in shares):
+        raise InputError(f"shares must be positive numbers, such as 80 and 20, got {', '.join(map(str, shares))}")
+    return [share / sum(shares) for share in shares]
+
+
+def _unit_rows(table: Table) -> list[Any]:
+    """Return the U rows that are shared out: the videos, or else the images."""
+    return list(table.coco.document["videos" if table.coco.has_videos else "images"])
+
+
+def _units(table: Table) -> Ints:
+    """Return (N,) the position of each image's unit."""
+    if not table.coco.has_videos:
+        return np.arange(len(table.image_ids))
+    ids = np.array([row["id"] for row in _unit_rows(table)])
+    order = ids.argsort()
+    return order[np.searchsorted(ids[order], table.videos.video_ids)]
+
+
+def _labels(table: Table, unit: Ints) -> Labels:
+    """Return (U, C + 1) which classes are in each unit; the last column: none of them."""
+    ids = np.array(list(table.categories))
+    labels = np.zeros((len(_unit_rows(table)), len(ids) + 1), bool)
+    with_class = table.image_categories >= 0
+    labels[unit[with_class], np.searchsorted(ids, table.image_categories[with_class])] = True
+    labels[unit[table.image_index], np.searchsorted(ids, table.category_ids)] = True
+    labels[:, -1] = ~labels.any(1)
+    return labels
+
+
+def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
+    for at, path in enumerate(paths):
+        if not (part == at).any():
+            units = "videos" if table.coco.has_videos else "images"
+            raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger share")
+
+
+def _document(table: Table, unit: Ints, chosen: Mask) -> Iterator[str]:
+    """Yield the text of a json with the chosen (U,) of the units."""
+    images = chosen[unit]
+    masks = {"images": images, "annotations": images[table.image_index]}
+    if table.coco.has_videos:
+        masks["videos"] = chosen
+    document = table.coco.document
+    return document_text(document, {key: compress(document[key], mask.tolist()) for key, mask in masks.items()})
+
+
+def _summary(table: Table, paths: tuple[Path, ...], output: Ints) -> SplitSummary:
+    """Return what is in the files. output: (N,) the number of each image's file."""
+    of_box = output[table.image_index]
+    ids = [table.category_ids[of_box == at] for at in range(len(paths))]
+    counts = {name: tuple(int((each == number).sum()) for each in ids) for number, name in table.categories.items()}
+    images = np.bincount(output, minlength=len(paths)).tolist()
+    return SplitSummary(paths, tuple(images), tuple(map(len, ids)), counts)
