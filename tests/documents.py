@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,8 +72,8 @@ def commands_of(block: Block) -> list[str]:
 def run_document(path: Path, *, not_run: dict[str, str], train: bool = False) -> str:
     """Run a document in this folder and return it with what its Python printed.
 
-    A "text" block behind a Python block is its output. `not_run`: commands to leave out. `train`: run what trains too,
-    made smaller.
+    A "text" block behind a Python block is its output. In a "console" block, lines that begin with $ are commands, and
+    the others their output. `not_run`: commands to leave out. `train`: run what trains too, made smaller.
     """
     document = path.read_text()
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -82,6 +82,9 @@ def run_document(path: Path, *, not_run: dict[str, str], train: bool = False) ->
         if block.kind == "text" and printed is not None:
             parts += [document[done : block.start], printed]
             done = block.end
+        if block.kind == "console":
+            parts += [document[done : block.start], console(block)]
+            done = block.end
         printed = run_python(block, path, namespace) if block.kind == "python" else None
         if train and block.kind in TRAINING:
             run_training_block(block, path, namespace)
@@ -89,6 +92,16 @@ def run_document(path: Path, *, not_run: dict[str, str], train: bool = False) ->
             if command not in not_run and (train or not command.startswith("detaug train ")):
                 run_command(command)
     return "".join([*parts, document[done:]])
+
+
+def console(block: Block) -> str:
+    """Run the commands of a block; return it with what they print, to stdout and stderr. Any exit code is right."""
+    shown = io.StringIO()
+    for line in re.findall(r"^\$ (detaug .*)$", block.text, re.M):
+        print("$", line, file=shown)
+        with redirect_stdout(shown), redirect_stderr(shown):
+            main(shlex.split(line)[1:])
+    return shown.getvalue()
 
 
 def run_python(block: Block, path: Path, namespace: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECT = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 
-TUTORIALS = ["first-ten-minutes", "data-formats", "custom-op", "custom-source"]
+TUTORIALS = ["first-ten-minutes", "own-data", "data-formats", "custom-op", "custom-source"]
 REFERENCE = ["ops", "commands", "findings"]
 BACKGROUND = ["performance", "accuracy", "reliability", "design"]
 """Pages of docs/. All others are guides, in the order of docs/README.md."""
