@@ -1,4 +1,4 @@
-"""Render whole batches on a GPU in one kernel: a Resize that does not turn, a mosaic, linear colour, Normalize.
+"""Render whole batches on a GPU in one kernel: a Resize that does not turn, a mosaic, colour, Normalize.
 
 DALI needs three or four kernels for this. Each reads and writes all pixels and takes the whole GPU, so decoding stops
 for as long.
@@ -21,7 +21,7 @@ from torch import Tensor
 from detaug.boxes.views import Fill, Ints
 from detaug.gpu.streams import to_device
 from detaug.ops.arguments import FILL
-from detaug.ops.color_ops import ColorMap
+from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
@@ -50,7 +50,11 @@ class FusedKernel:
     tiles: str | None
     """Name of the input with the tiles that are pasted, if the recipe pastes."""
     color: str | None
-    """Name of the input with the linear colour maps, if the recipe has one."""
+    """Name of the input with the linear colour maps, or with the steps, if the recipe changes colours."""
+    in_steps: bool
+    """Whether the colours change in steps."""
+    picture: str | None
+    """Name of the input with the corners of what changes its colours, if that is not all."""
     fill: Fill
     normalize: Normalize
     device: torch.device
@@ -72,9 +76,16 @@ class FusedKernel:
         if self.tiles:
             parameters = _pasted_tiles(parameters, slots, inputs[self.tiles])
         mean, std = self.normalize.of_bytes()
-        parameters["color"][:, 0] = inputs[self.color] if self.color else np.eye(3, 4)
+        self._set_colors(parameters, inputs)
         parameters["mean"], parameters["scale"] = mean, np.divide(1, std)
         return parameters.view(np.int64).reshape(*parameters.shape, -1)
+
+    def _set_colors(self, parameters: NDArray[Any], inputs: Arrays) -> None:
+        color = inputs[self.color].reshape(len(parameters), -1) if self.color else np.eye(3, 4).ravel()
+        parameters["color"][:, 0, : color.shape[-1]] = color
+        parameters["picture"][:, 0, 1] = _EVERYWHERE
+        if self.picture:
+            parameters["picture"][:, 0] = inputs[self.picture]
 
     def to_device(self, parameters: Sequence[Ints], starts: Sequence[Ints]) -> list[Tensor]:
         """Copy the parameters of several groups to the device at once, with the `starts` (N,) of their images.
@@ -92,17 +103,20 @@ class FusedKernel:
         `decoded`, `copied`: bytes of source images, (height, width, 3) each. `parameters`: (N, T, C), as `to_device`
         returns them.
         """
-        from detaug.gpu.triton_kernel import render
+        from detaug.gpu.triton_kernel import render, sum_grays
 
         images, tiles, _ = parameters.shape
         memory_format = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
         shape, dtype = (images, 3, *canvas), self.normalize.torch_dtype
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
+        grays = torch.zeros(images if self.in_steps else 1, dtype=torch.int64, device=self.device)
+        given = decoded, copied, parameters.view(torch.float32), parameters, grays
         with as_current(self.device):
+            if self.in_steps:
+                sum_grays[_programs(self.device),](*given, images, tiles, *canvas, *BLOCK, **OPTIONS)
             render[_programs(self.device),](
-                decoded, copied, parameters.view(torch.float32), parameters, out, images, tiles, *canvas,
-                *out.stride(), *BLOCK, **OPTIONS,
-            )  # fmt: skip
+                *given, out, images, tiles, *canvas, *out.stride(), self.in_steps, *BLOCK, **OPTIONS
+            )
         return out
 
 
@@ -127,14 +141,16 @@ def fuse(recipe: Recipe, device: torch.device) -> FusedKernel | None:
     return FusedKernel(
         region=steps[Render].inputs["region"],
         tiles=tiles.inputs["tiles"] if tiles else None,
-        color=color.inputs["color"] if color else None,
+        color=color.inputs.get("steps", color.inputs.get("color")) if color else None,
+        in_steps="steps" in color.inputs if color else False,
+        picture=color.inputs.get("picture") if color else None,
         fill=steps[Render].op.fill_around(steps[Render].views) or FILL,
         normalize=normalize.op if normalize else Normalize(dtype="uint8"),
         device=device,
     )
 
 
-_KNOWN_OPS: tuple[type[Op], ...] = (Render, PasteTiles, ColorMap, Normalize)
+_KNOWN_OPS: tuple[type[Op], ...] = (Render, PasteTiles, ColorOp, Normalize)
 """The ops that the kernel renders, in this order."""
 
 

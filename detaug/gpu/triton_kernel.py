@@ -1,10 +1,11 @@
-"""The Triton kernel: crop, resize, paste, map colours and normalise, in one pass over the output.
+"""The Triton kernel: crop, resize, paste, change colours and normalise, in one pass over the output.
 
 Each program renders blocks of output pixels. For every pixel it goes backwards: through the tiles of the image, the
 last one on top, to the place in the source, and takes a weighted mean there. The filter is a triangle, two pixels of
 the source or of the output wide, whichever are larger: linear interpolation that is antialiased when the image shrinks.
 Source pixels outside of the region have no weight, as if the image had been cropped first. Nothing is stored in
-between, so the pixels are read once and written once.
+between, so the pixels are read once and written once. Contrast needs the mean grey of an image before, which a pass of
+its own computes: it renders those images that change their contrast, up to that step.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from detaug.ops import color
+from detaug.ops.cpu_colors import TO_BYTES
+
 TILE = np.dtype(
     [
         ("region", "f4", (5, 2)),  # (y, x): two corners in the source, size in the output, -offset there, image size
         ("shown", "f4", (2, 2)),  # (y, x): the corners, in the output, of what this tile shows
         ("size", "f4", 2),  # (height, width) of the source
         ("fill", "f4", 3),
-        ("color", "f4", (3, 4)),
+        ("color", "f4", 12),  # a linear map (3, 4), or steps as in detaug/ops/color.py
+        ("picture", "f4", (2, 2)),  # (y, x): the corners, in the output, of what changes its colours
         ("mean", "f4", 3),
         ("scale", "f4", 3),  # 1 / std
         ("start", "i8"),  # where the source's (height, width, 3) pixels start, see below; must be the last field
@@ -37,43 +42,98 @@ LOWEST_ADDRESS = 1 << 40
 # positions of the fields, counted in numbers of 4 bytes; the start has two of these
 LENGTH = tl.constexpr(TILE.itemsize // 4)
 _LOWEST_ADDRESS = tl.constexpr(LOWEST_ADDRESS)
-SHOWN, SIZE, FILL, COLOR, MEAN, SCALE, START = (
+SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, START = (
     tl.constexpr(TILE.fields[name][1] // 4)  # type: ignore[index]
-    for name in ("shown", "size", "fill", "color", "mean", "scale", "start")
+    for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "start")
 )
+STEPS, CHANNELS = tl.constexpr(color.STEPS), tl.constexpr(COLOR.value + 2 * color.STEPS)
+BRIGHTNESS, CONTRAST, SATURATION, HUE = map(
+    tl.constexpr, (color.BRIGHTNESS, color.CONTRAST, color.SATURATION, color.HUE)
+)
+_TO_BYTES = tl.constexpr(TO_BYTES)
 
 
 @triton.jit(do_not_specialize=["images", "height", "image_stride"])  # else Triton compiles again for other values
 def render(
-    decoded, copied, parameters, starts, out, images, tiles, height, width,
-    image_stride, channel_stride, row_stride, pixel_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    decoded, copied, parameters, starts, grays, out, images, tiles, height, width,
+    image_stride, channel_stride, row_stride, pixel_stride,
+    IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write `out`, (images, 3, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
     `decoded`, `copied`: bytes of source images. `parameters`: a `TILE` for each tile of each image, later ones over
-    earlier ones, as float32; `starts`: the same memory as int64. Colour, mean and scale are the first tile's, and so
-    is the fill where no tile is.
+    earlier ones, as float32; `starts`: the same memory as int64. Colour, picture, mean and scale are the first tile's,
+    and so is the fill where no tile is. `grays`: what `sum_grays` wrote, if colours change IN_STEPS.
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
     for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
         image, y, x = (block // (down * across)).to(tl.int64), block // across % down * ROWS, block % across * COLUMNS
         y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
-        first = image * tiles * LENGTH
-        r = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(parameters + first + FILL)
-        g = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(parameters + first + FILL + 1)
-        b = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(parameters + first + FILL + 2)
-        for tile in range(tiles):
-            at = first + tile * LENGTH
-            source = _source(decoded, copied, tl.load(starts + (at + START) // 2))
-            r, g, b = _paste(parameters + at, source, y, x, r, g, b)
-        whole = parameters + first
-        in_image = (y < tl.load(whole + 8))[:, None] & (x < tl.load(whole + 9))[None, :]
+        whole = parameters + image * tiles * LENGTH
+        r, g, b = _pasted(decoded, copied, whole, starts + image * tiles * LENGTH // 2, tiles, y, x)
+        if IN_STEPS:
+            red, green, blue = _stepped(whole, r, g, b, _mean_gray(whole, grays + image), STEPS)
+            red, green, blue = _permuted(whole + CHANNELS, red, green, blue)
+        else:
+            red, green, blue = _mapped(whole + COLOR, r, g, b)
+        changes, in_image = _in_picture(whole, y, x), _in_image(whole, y, x)
         in_canvas = (y < height)[:, None] & (x < width)[None, :]
         to = out + image * image_stride + y[:, None] * row_stride + x[None, :] * pixel_stride
-        for channel in tl.static_range(3):
-            mapped = _mapped(whole + COLOR + 4 * channel, r, g, b)
-            value = (mapped - tl.load(whole + MEAN + channel)) * tl.load(whole + SCALE + channel)
-            tl.store(to + channel * channel_stride, tl.where(in_image, value, 0.0).to(out.dtype.element_ty), in_canvas)
+        _store(to, tl.where(changes, red, r), whole, in_image, in_canvas)
+        _store(to + channel_stride, tl.where(changes, green, g), whole + 1, in_image, in_canvas)
+        _store(to + 2 * channel_stride, tl.where(changes, blue, b), whole + 2, in_image, in_canvas)
+
+
+@triton.jit(do_not_specialize=["images", "height"])
+def sum_grays(
+    decoded, copied, parameters, starts, grays, images, tiles, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """Add to `grays` (images,) the grey values of each picture before its contrast changes, in whole numbers.
+
+    Images whose contrast stays are left out. The other arguments are those of `render`.
+    """
+    down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
+    for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
+        image, y, x = (block // (down * across)).to(tl.int64), block // across % down * ROWS, block % across * COLUMNS
+        whole = parameters + image * tiles * LENGTH
+        before = _steps_before_contrast(whole)
+        if before < STEPS:
+            y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
+            r, g, b = _pasted(decoded, copied, whole, starts + image * tiles * LENGTH // 2, tiles, y, x)
+            r, g, b = _stepped(whole, r, g, b, 0.0, before)
+            counted = _in_picture(whole, y, x) & _in_image(whole, y, x)
+            gray = tl.sum(tl.sum(tl.where(counted, _gray(r, g, b), 0.0), 1), 0)
+            tl.atomic_add(grays + image, gray.to(tl.int64))
+
+
+@triton.jit
+def _pasted(decoded, copied, whole, starts, tiles, y, x):
+    """Return R, G and B of all tiles of an image, and of its fill."""
+    fill = tl.zeros([y.shape[0], x.shape[0]], tl.float32)
+    r, g, b = fill + tl.load(whole + FILL), fill + tl.load(whole + FILL + 1), fill + tl.load(whole + FILL + 2)
+    for tile in range(tiles):
+        source = _source(decoded, copied, tl.load(starts + (tile * LENGTH + START) // 2))
+        r, g, b = _paste(whole + tile * LENGTH, source, y, x, r, g, b)
+    return r, g, b
+
+
+@triton.jit
+def _in_image(whole, y, x):
+    return (y < tl.load(whole + 8))[:, None] & (x < tl.load(whole + 9))[None, :]
+
+
+@triton.jit
+def _in_picture(whole, y, x):
+    from_y, from_x = tl.load(whole + PICTURE), tl.load(whole + PICTURE + 1)
+    to_y, to_x = tl.load(whole + PICTURE + 2), tl.load(whole + PICTURE + 3)
+    return ((y >= from_y) & (y < to_y))[:, None] & ((x >= from_x) & (x < to_x))[None, :]
+
+
+@triton.jit
+def _store(to, value, tile, in_image, in_canvas):
+    """Write a channel, normalised. `tile`: moved by the number of the channel."""
+    value = (value - tl.load(tile + MEAN)) * tl.load(tile + SCALE)
+    tl.store(to, tl.where(in_image, value, 0.0).to(to.dtype.element_ty), in_canvas)
 
 
 @triton.jit
@@ -162,10 +222,89 @@ def _inside(tap, low, high):
     return tl.minimum(tl.maximum(tap, low), high - 1)
 
 
+# ------------------------------------------------------------------------------------------- colours
+
+
 @triton.jit
 def _mapped(color, r, g, b):
+    """Apply a linear map."""
+    return _channel(color, r, g, b), _channel(color + 4, r, g, b), _channel(color + 8, r, g, b)
+
+
+@triton.jit
+def _channel(color, r, g, b):
     red, green, blue, added = tl.load(color), tl.load(color + 1), tl.load(color + 2), tl.load(color + 3)
     return _whole(red * r + green * g + blue * b + added)
+
+
+@triton.jit
+def _steps_before_contrast(whole):
+    """Return how many steps come before the one that changes the contrast; STEPS if none does."""
+    before = 0
+    for step in range(STEPS):
+        kind = tl.load(whole + COLOR + 2 * (STEPS - 1 - step))
+        before = tl.where(kind == CONTRAST, STEPS - 1 - step, tl.where(step == 0, STEPS, before))
+    return before
+
+
+@triton.jit
+def _mean_gray(whole, sum_of_grays):
+    """Return the mean grey of the picture, from the sum."""
+    height = tl.minimum(tl.load(whole + PICTURE + 2), tl.load(whole + 8)) - tl.load(whole + PICTURE)
+    width = tl.minimum(tl.load(whole + PICTURE + 3), tl.load(whole + 9)) - tl.load(whole + PICTURE + 1)
+    return tl.load(sum_of_grays).to(tl.float32) / tl.maximum(height * width, 1.0)
+
+
+@triton.jit
+def _stepped(whole, r, g, b, mean_gray, steps):
+    """Change R, G and B in the first `steps` steps, as detaug/ops/cpu_colors.py does."""
+    for step in range(steps):
+        kind, amount = tl.load(whole + COLOR + 2 * step), tl.load(whole + COLOR + 2 * step + 1)
+        if kind == HUE:
+            r, g, b = _turned(r, g, b, amount)
+        elif kind > 0:
+            other = tl.where(kind == CONTRAST, mean_gray, tl.where(kind == SATURATION, _gray(r, g, b), 0.0))
+            r, g, b = _blended(r, other, amount), _blended(g, other, amount), _blended(b, other, amount)
+    return r, g, b
+
+
+@triton.jit
+def _gray(r, g, b):
+    return tl.floor(0.2989 * r + 0.587 * g + 0.114 * b)
+
+
+@triton.jit
+def _blended(value, other, amount):
+    return tl.floor(tl.minimum(tl.maximum(value * amount + other * (1 - amount), 0.0), 255.0))
+
+
+@triton.jit
+def _turned(r, g, b, turn):
+    """Turn the hue in HSV."""
+    value = tl.maximum(tl.maximum(r, g), b)
+    chroma = value - tl.minimum(tl.minimum(r, g), b)
+    per_chroma = 1 / tl.maximum(chroma, 0.5)
+    others = tl.where(value == g, (b - r) * per_chroma + 2, (r - g) * per_chroma + 4)
+    angle = tl.where(value == r, (g - b) * per_chroma, others) + 6 * turn
+    angle -= tl.floor(angle / 6) * 6
+    red = _share(value, chroma, 2 - tl.abs(angle - 3))
+    return red, _share(value, chroma, tl.abs(angle - 2) - 1), _share(value, chroma, tl.abs(angle - 4) - 1)
+
+
+@triton.jit
+def _share(value, chroma, share):
+    return tl.floor((value - chroma * tl.minimum(tl.maximum(share, 0.0), 1.0)) * _TO_BYTES)
+
+
+@triton.jit
+def _permuted(channels, r, g, b):
+    return _of_channels(channels, r, g, b), _of_channels(channels + 1, r, g, b), _of_channels(channels + 2, r, g, b)
+
+
+@triton.jit
+def _of_channels(channel, r, g, b):
+    number = tl.load(channel)
+    return tl.where(number == 0, r, tl.where(number == 1, g, b))
 
 
 @triton.jit

@@ -10,7 +10,7 @@ from detaug.importing.given import CropSize, Holes, PadTo
 from detaug.importing.translate import Piece
 from detaug.ops.affine import RandomRotation
 from detaug.ops.arguments import FILL, RGB
-from detaug.ops.color_ops import ColorMap
+from detaug.ops.color_ops import ColorOp
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
 from detaug.ops.erasing import RandomErasing
 from detaug.ops.filters import RandomInvert, RandomPosterize, RandomSolarize
@@ -41,7 +41,7 @@ _RELATIVE = (*_FLIPS, RandomZoomOut, RandomBoxSafeCrop)
 _IN_PIXELS = (Pad, PadToMultiple, RandomCrop, CenterCrop)
 """Ops whose arguments are pixels."""
 _CONTAINERS = (RandomApply, RandomChoice, RandomOrder)
-_POINTWISE = (ColorMap, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes)
+_POINTWISE = (ColorOp, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes)
 """Pixel ops that look at one pixel at a time."""
 
 NO_SIZE = (

@@ -1,7 +1,8 @@
-"""Colour changes as linear maps: matrices (N, 3, 4) on RGB in 0..255, whose last column is added.
+"""Colour changes: as steps, which are torchvision's, and as linear maps, which are near them.
 
-Brightness, contrast, saturation, hue and the order of the channels are linear in RGB. So any chain of them is one
-matrix for each image, drawn with NumPy and applied in one pass over the pixels.
+A linear map is a matrix (N, 3, 4) on RGB in 0..255, whose last column is added. Brightness, contrast about a constant,
+saturation, hue in YIQ and the order of the channels are linear in RGB. So any chain of them is one matrix for each
+image, drawn with NumPy and applied in one pass over the pixels.
 """
 
 from __future__ import annotations
@@ -13,10 +14,37 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
+STEPS = 4
+"""Changes of an image, one after the other, each of another kind."""
+NOTHING, BRIGHTNESS, CONTRAST, SATURATION, HUE = range(STEPS + 1)
+"""Kinds of steps."""
+
 GRAY = np.array([0.299, 0.587, 0.114])  # luma, ITU-R BT.601, as in Pillow and torchvision
 RGB_TO_YIQ = np.array([GRAY, [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])  # NTSC
 IDENTITY = np.eye(3, 4)
 MIDDLE = 128.0  # contrast scales about this grey, DALI's contrast_center
+
+
+def steps(kind: NDArray[np.int64], amount: Matrix, channels: NDArray[np.int64]) -> Matrix:
+    """Return (N, 11): for each step its kind and amount, then the order of the channels.
+
+    `kind`, `amount`: (N, 4); an amount is a factor, and turns for hue. `channels`: (N, 3).
+    """
+    pairs = np.stack([kind, amount], axis=2).reshape(len(kind), -1)
+    return np.concatenate([pairs, channels], axis=1)
+
+
+def linear_map(kind: NDArray[np.int64], amount: Matrix, channels: NDArray[np.int64]) -> Matrix:
+    """Return the linear map (N, 3, 4) of what `steps` takes."""
+    return chain(*map(_step, kind.T, amount.T), permutation(channels))
+
+
+def _step(kind: NDArray[np.int64], amount: Matrix) -> Matrix:
+    """Return the maps (N, 3, 4) of one step. `kind`, `amount`: (N,)."""
+    maps = np.tile(IDENTITY, (len(kind), 1, 1))
+    for known, change in {BRIGHTNESS: brightness, CONTRAST: contrast, SATURATION: saturation, HUE: hue}.items():
+        maps[kind == known] = change(amount[kind == known])
+    return maps
 
 
 def brightness(factor: Matrix) -> Matrix:

@@ -149,26 +149,16 @@ def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> T
     return canvas
 
 
-def map_colors(image: Tensor, color: Array) -> Tensor:
-    """Apply a linear map of RGB, (3, 4), round and clip.
-
-    Channels come first: a product with three columns is fast where the pixels are its long axis.
-    """
-    factors, channels = torch.from_numpy(color), image.contiguous().flatten(1).float()
-    mapped = torch.addmm(factors[:, 3:], factors[:, :3], channels)
-    return _round_to_bytes(mapped).view(image.shape)
-
-
 def normalize(image: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype, canvas: Array | None = None) -> Tensor:
     """Return (image - mean) / std. `mean`, `std`: (3, 1, 1). `canvas`: (height, width) to pad it to with zeros."""
     result = image.contiguous().float().sub_(mean).div_(std)
-    result = (_round_to_bytes(result) if dtype == torch.uint8 else result).to(dtype)
+    result = (round_to_bytes(result) if dtype == torch.uint8 else result).to(dtype)
     if canvas is None:
         return result
     height, width = canvas.astype(int).tolist()
     return pad(result, (0, width - result.shape[2], 0, height - result.shape[1]))
 
 
-def _round_to_bytes(image: Tensor) -> Tensor:
+def round_to_bytes(image: Tensor) -> Tensor:
     """Round and clip to 0..255 in place: torch's cast to uint8 would truncate, and wrap around."""
     return image.round_().clamp_(0, 255)

@@ -1,0 +1,108 @@
+"""Colour changes as DALI graphs, for GPUs: nodes of uint8 images (H, W, 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from nvidia.dali import fn, types
+from nvidia.dali import math as dali_math
+
+from detaug.boxes.views import Fill
+from detaug.ops import color, cpu_colors
+from detaug.ops import cpu_kernels as on_cpu
+from detaug.ops.dali_internals import apply_where, keep_type
+from detaug.ops.op import Node, Nodes
+
+
+def only_in_picture(
+    image: Node, numbers: Node, picture: Node, change: Callable[[Node, Node], Node], fill: Fill
+) -> Node:
+    """Return the image with `change(window, numbers)` in the window of the picture, and fill around that.
+
+    `picture`: (2, 2), its first and last corner (y, x).
+    """
+    sides = picture[1] - picture[0]
+    nodes = {"numbers": numbers, "start": picture[0], "sides": sides}
+
+    def within(image: Node, nodes: Nodes) -> Node:
+        start = fn.cast(nodes["start"], dtype=types.INT32)
+        window = fn.slice(image, start, fn.cast(nodes["sides"], dtype=types.INT32), axes=[0, 1])
+        changed, size = change(window, nodes["numbers"]), fn.cast(image.shape()[:2], dtype=types.INT32)
+        around = {"out_of_bounds_policy": "pad", "fill_values": np.round(fill).tolist()}
+        return fn.slice(changed, -start, size, axes=[0, 1], **around)
+
+    return apply_where(sides[0] * sides[1], image, nodes, keep_type(within))
+
+
+def change_in_steps(image: Node, steps: Node) -> Node:
+    """Change colours as `cpu_colors.change_in_steps` does."""
+    if image.device == "cpu":
+        return on_cpu.apply_kernels(image, [(cpu_colors.change_in_steps, {"steps": steps})])
+    image = fn.cast(image, dtype=types.UINT8)
+    for step in range(color.STEPS):
+        for kind, change in _CHANGES.items():
+            nodes = {"amount": steps[2 * step + 1]}
+            image = apply_where(steps[2 * step] == float(kind), image, nodes, keep_type(change))
+    return _permuted(image, steps)
+
+
+def _permuted(image: Node, steps: Node) -> Node:
+    """Return the image with its channels in the order at the end of the steps."""
+    rows = [
+        fn.stack(*(fn.cast(steps[at] == float(channel), dtype=types.FLOAT) for channel in range(3)))
+        for at in (8, 9, 10)
+    ]
+    return fn.coord_transform(image, M=fn.stack(*rows), dtype=types.UINT8)
+
+
+def _gray(image: Node) -> Node:
+    """Return (H, W, 1) in whole numbers."""
+    red, green, blue = (_channel(image, at) for at in range(3))
+    return dali_math.floor(red * 0.2989 + green * 0.587 + blue * 0.114)
+
+
+def _channel(image: Node, at: int) -> Node:
+    return fn.cast(image[:, :, at : at + 1], dtype=types.FLOAT)
+
+
+def _blended(image: Node, other: Node, factor: Node) -> Node:
+    blend = image * factor + other * (1.0 - factor)
+    return dali_math.floor(dali_math.min(dali_math.max(blend, 0.0), 255.0))
+
+
+def _brightness(image: Node, nodes: Nodes) -> Node:
+    return dali_math.floor(dali_math.min(image * nodes["amount"], 255.0))
+
+
+def _contrast(image: Node, nodes: Nodes) -> Node:
+    return _blended(image, fn.reductions.mean(_gray(image), axes=[0, 1], keep_dims=True), nodes["amount"])
+
+
+def _saturation(image: Node, nodes: Nodes) -> Node:
+    return _blended(image, _gray(image), nodes["amount"])
+
+
+def _hue(image: Node, nodes: Nodes) -> Node:
+    """See `cpu_colors`."""
+    red, green, blue = (_channel(image, at) for at in range(3))
+    value = dali_math.max(dali_math.max(red, green), blue)
+    chroma = value - dali_math.min(dali_math.min(red, green), blue)
+    per_chroma = 1.0 / dali_math.max(chroma, 0.5)
+    not_red, not_green = dali_math.min(value - red, 1.0), dali_math.min(value - green, 1.0)  # 0 or 1
+    at_green, at_blue = (blue - red) * per_chroma + 2.0, (red - green) * per_chroma + 4.0
+    others = at_green + (at_blue - at_green) * not_green
+    angle = (green - blue) * per_chroma * (1.0 - not_red) + others * not_red + nodes["amount"] * 6.0
+    angle -= dali_math.floor(angle / 6.0) * 6.0
+    shares = 2.0 - dali_math.abs(angle - 3.0), dali_math.abs(angle - 2.0) - 1.0, dali_math.abs(angle - 4.0) - 1.0
+    value, chroma = value * cpu_colors.TO_BYTES, chroma * cpu_colors.TO_BYTES
+    channels = [value - chroma * dali_math.min(dali_math.max(share, 0.0), 1.0) for share in shares]
+    return dali_math.floor(fn.cat(*channels, axis=2))
+
+
+_CHANGES: dict[int, Callable[[Node, Nodes], Node]] = {
+    color.BRIGHTNESS: _brightness,
+    color.CONTRAST: _contrast,
+    color.SATURATION: _saturation,
+    color.HUE: _hue,
+}
