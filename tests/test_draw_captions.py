@@ -64,7 +64,7 @@ def test_numbers_by_name(op: Op, arrays: dict[str, Any], words: str) -> None:
     ],
 )  # fmt: skip
 def test_a_colour_matrix_is_decomposed(steps: list[Any], words: str) -> None:
-    assert drawn(da.ColorJitter(), color=color.chain(color.IDENTITY[None], *steps)[0]) == words
+    assert drawn(da.RandomHSV(), color=color.chain(color.IDENTITY[None], *steps)[0]) == words
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (1, 2, 0)])
@@ -77,14 +77,28 @@ def test_a_chain_of_all_colour_changes_is_decomposed(order: tuple[int, ...]) -> 
     gray = 128 * (light * contrast + 1 - contrast) - 128
     words = f"gain {(light * contrast)[0]:.2f}, middle grey {gray[0]:+.0f}, saturation {saturation[0]:.2f}, "
     words += f"hue {360 * turn[0]:+.0f}°" + (f", channels {''.join('RGB'[c] for c in order)}" if order[0] else "")
-    assert drawn(da.ColorJitter(), color=matrix) == words
+    assert drawn(da.RandomHSV(), color=matrix) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "amount", "channels", "words"),
+    [
+        ([0, 0, 0, 0], [1, 1, 1, 0], [0, 1, 2], "no change"),
+        ([1, 2, 3, 4], [1.1, 0.6, 1.3, 0.05], [0, 1, 2], "brightness 1.10, contrast 0.60, saturation 1.30, hue +18°"),
+        ([0, 4, 3, 2], [1, -0.25, 0.5, 1.25], [1, 2, 0], "hue -90°, saturation 0.50, contrast 1.25, channels GBR"),
+        ([0, 0, 0, 0], [1, 1, 1, 0], [0, 2, 1], "channels RBG"),
+    ],
+)
+def test_colour_steps_are_in_their_order(kind: Any, amount: Any, channels: Any, words: str) -> None:
+    op = da.RandomPhotometricDistort()
+    assert drawn(op, kind=kind, amount=np.array(amount, float), channels=channels) == words
 
 
 def test_the_ops_inside_of_a_choice_are_named() -> None:
     choice = da.RandomChoice([da.JPEG(p=1, quality=(31, 31)), da.ColorJitter(contrast=(0.6, 0.6))])
     samples = choice(da.Resize((8, 8))(da.batch([np.zeros((8, 8, 3), np.uint8)] * 20, seed=3)))
     said = {describe_draw(choice, samples.params[1], at) for at in range(20)}
-    assert said == {"JPEG apply yes, quality 31", "ColorJitter gain 0.60"}
+    assert said == {"JPEG apply yes, quality 31", "ColorJitter contrast 0.60"}
     never = da.RandomApply([da.JPEG()], p=0)
     assert drawn(never, chosen=[False]) == "none"
 

@@ -14,6 +14,7 @@ from reference import v2functional as tv
 from seeds import slow
 
 import detaug as da
+from detaug.ops.color import BRIGHTNESS, CONTRAST
 from detaug.ops.recipe_file import library
 from detaug.testing import assert_boxes_follow_pixels
 
@@ -266,9 +267,10 @@ def test_the_rate_is_p(op: da.Op) -> None:
     [da.ColorJitter(0.4, p=0.3), da.RandomHSV(p=0.3), da.RandomGrayscale(p=0.3), da.RandomChannelPermutation(p=0.3)],
     **ids,
 )
-def test_the_rate_of_colour_maps_is_p(op: da.Op) -> None:
-    found = op.draw(np.random.default_rng(1), N)["color"]
-    applied = (np.abs(found - np.eye(3, 4)) > 1e-9).any((1, 2))
+def test_the_rate_of_colour_changes_is_p(op: da.Op) -> None:
+    drawn = op.draw(np.random.default_rng(1), N)
+    changes = drawn["kind"] > 0 if "kind" in drawn else np.abs(drawn["color"] - np.eye(3, 4)).max(2) > 1e-9
+    applied = changes.any(1)
     rate = 0.3 * 5 / 6 if isinstance(op, da.RandomChannelPermutation) else 0.3  # one of six orders changes nothing
     assert abs(applied.mean() - rate) < 4 * np.sqrt(0.3 * 0.7 / N)
 
@@ -290,19 +292,29 @@ def test_amounts_are_uniform(op: da.Op, name: str, low: float, high: float) -> N
 
 
 def test_colour_jitter_draws_its_ranges() -> None:
-    found = da.ColorJitter(brightness=(0.5, 2)).draw(np.random.default_rng(1), N)["color"][:, 0, 0]
+    drawn = da.ColorJitter(brightness=(0.5, 2)).draw(np.random.default_rng(1), N)
+    found = drawn["amount"][drawn["kind"] == BRIGHTNESS]
+    assert len(found) == N
     assert (found.min(), found.max()) == pytest.approx((0.5, 2), abs=0.01)
     assert found.mean() == pytest.approx(1.25, abs=0.02)
-    found = da.ColorJitter(contrast=0.3).draw(np.random.default_rng(1), N)["color"][:, 0, 0]
+    drawn = da.ColorJitter(contrast=0.3).draw(np.random.default_rng(1), N)
+    found = drawn["amount"][drawn["kind"] == CONTRAST]
     assert (found.min(), found.max()) == pytest.approx((0.7, 1.3), abs=0.01)
 
 
-class TestPhotometricDistort:
+def test_colour_jitter_has_all_orders() -> None:
+    kinds = da.ColorJitter(0.3, 0.3, 0.3, 0.1).draw(np.random.default_rng(1), N)["kind"]
+    orders, counts = np.unique(kinds, axis=0, return_counts=True)
+    assert len(orders) == 24
+    assert np.abs(counts - N / 24).max() < 4 * np.sqrt(N / 24)
+
+
+class TestLinearPhotometricDistort:
     photo = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 
     def distorted(self, device: str = "cpu", **bounds: tuple[float, float]) -> np.ndarray:
         neutral = {"brightness": (1.0, 1.0), "contrast": (1.0, 1.0), "saturation": (1.0, 1.0), "hue": (0.0, 0.0)}
-        op = da.RandomPhotometricDistort(**{**neutral, **bounds}, p=1.0, permute=False)
+        op = da.RandomPhotometricDistort(**{**neutral, **bounds}, p=1.0, permute=False, exact=False)
         image = op(da.Resize((20, 30))(da.batch([self.photo], device=device))).images[0]
         return np.asarray(image, float)
 
@@ -325,13 +337,13 @@ class TestPhotometricDistort:
 
     def test_a_third_of_a_turn_makes_red_green(self) -> None:
         red = da.batch([np.full((4, 4, 3), (150, 110, 110), np.uint8)])
-        op = da.RandomPhotometricDistort((1, 1), (1, 1), (1, 1), hue=(1 / 3, 1 / 3), p=1, permute=False)
+        op = da.RandomPhotometricDistort((1, 1), (1, 1), (1, 1), hue=(1 / 3, 1 / 3), p=1, permute=False, exact=False)
         turned = op(da.Resize((4, 4))(red)).images[0][0, 0].astype(int)
         assert turned.argmax() == 1
         assert abs(turned @ (0.299, 0.587, 0.114) - (150 * 0.299 + 110 * 0.701)) < 2  # luma stays
 
     def test_permute_only_changes_the_order_of_the_channels(self) -> None:
-        op = da.RandomPhotometricDistort((1, 1), (1, 1), (1, 1), (0, 0), p=1)
+        op = da.RandomPhotometricDistort((1, 1), (1, 1), (1, 1), (0, 0), p=1, exact=False)
         samples = op(da.Resize((20, 30))(da.batch([self.photo] * 64)))
         orders = {tuple(np.argsort(image[0, 0], kind="stable")) for image in samples.images}
         assert all(np.allclose(np.sort(image, 2), np.sort(self.photo, 2), atol=1e-3) for image in samples.images)

@@ -202,15 +202,6 @@ class Views:
         """Return (N, 2, 2): the view's corners (0, 0) and (1, 1), if not turned, in source pixels and bounds."""
         return corners(self.matrix).clip(self.source_bounds[:, :1], self.source_bounds[:, 1:])
 
-    def source_in_view(self) -> Floats:
-        """Return (N, 2, 2): the first and last corner (x, y) of what shows the source, in pixels of the view.
-
-        For views that are not turned.
-        """
-        origin, opposite = corners(self.matrix).swapaxes(0, 1)
-        shown = (self.source_bounds - origin[:, None]) / (opposite - origin)[:, None]
-        return np.sort(shown, axis=1).clip(0, 1) * self.size[:, None, ::-1]
-
     def source_corners(self) -> Floats:
         """Return (N, 4, 2): the view's four corners in the source, (x, y) pixels."""
         return polygons.transform(self.matrix, np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1)))

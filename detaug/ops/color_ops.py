@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, types
 
-from detaug.boxes.views import Floats, Ints, Views
+from detaug.boxes.views import Floats, Ints, Views, corners
 from detaug.ops import color, cpu_colors
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.arguments import Range, check, check_p, check_range, is_number
@@ -30,12 +30,12 @@ def map_colors(image: Node, matrix: Node) -> Node:
 class ColorOp(PixelOp):
     """Changes the colours of the picture, not of the fill around it.
 
-    `draw` returns a linear map of RGB as "color", (n, 3, 4); or `plan` returns torchvision's steps as "steps", (n, 11),
-    see `color.steps`.
+    `draw` returns a linear map of RGB as "color", (n, 3, 4); or `graph_inputs` returns torchvision's steps as "steps",
+    (n, 11), see `color.steps`.
     """
 
-    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        return views, drawn | _picture(views)
+    def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
+        return drawn | _picture(views)
 
     def cpu_kernel(self, views: Views) -> on_cpu.CpuKernel:
         return cpu_colors.change_colors
@@ -54,7 +54,9 @@ def _picture(views: Views) -> Arrays:
     """
     if views.fill is None or views.turned:
         return {}
-    return {"picture": views.source_in_view().round()[:, :, ::-1]}
+    origin, opposite = corners(views.matrix).swapaxes(0, 1)
+    shown = np.sort((views.source_bounds - origin[:, None]) / (opposite - origin)[:, None], axis=1).clip(0, 1)
+    return {"picture": (shown[:, :, ::-1] * views.size[:, None]).round()}
 
 
 class StepwiseColorOp(ColorOp):
@@ -62,10 +64,10 @@ class StepwiseColorOp(ColorOp):
 
     exact: bool
 
-    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+    def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
         given = drawn["kind"], drawn["amount"], drawn["channels"]
         planned = {"steps": color.steps(*given)} if self.exact else {"color": color.linear_map(*given)}
-        return super().plan(views, planned)
+        return super().graph_inputs(views, planned)
 
 
 @dataclass(frozen=True)

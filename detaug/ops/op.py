@@ -265,5 +265,9 @@ class PixelOp(Op):
 
     stage = "pixels"
 
+    def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
+        """Return the inputs of `dali_graph` or of the CPU kernel, by name, if they are not what was drawn."""
+        return drawn
+
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        return views, drawn
+        return views, self.graph_inputs(views, drawn)

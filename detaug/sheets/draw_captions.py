@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.ops.auto_augment import OPS, RandAugment, TrivialAugmentWide
-from detaug.ops.color import MIDDLE, RGB_TO_YIQ
+from detaug.ops.color import BRIGHTNESS, CONTRAST, HUE, MIDDLE, RGB_TO_YIQ, SATURATION
+from detaug.ops.color_ops import StepwiseColorOp
 from detaug.ops.containers import values_of_step
 from detaug.ops.op import Op
 
@@ -32,6 +33,8 @@ def describe_draw(op: Op, drawn: Mapping[str, Array], at: int) -> str:
     refused = [name for name, value in own.items() if value.dtype == bool and value.ndim == 0 and not value]
     if refused:
         return f"{refused[0]} no"
+    if isinstance(op, StepwiseColorOp):
+        return ", ".join(_steps(**own)) or "no change"
     if isinstance(op, RandAugment | TrivialAugmentWide):
         own["op"] = np.array(OPS)[own["op"]]
     return ", ".join(filter(None, (_words(name, value) for name, value in own.items())))
@@ -62,6 +65,22 @@ def _text(value: bool | float | str) -> str:
 # ---------------------------------------------------------------- colour
 
 
+def _steps(kind: Array, amount: Array, channels: Array) -> Iterator[str]:
+    """Describe colour changes in steps, in their order."""
+    names = {BRIGHTNESS: "brightness", CONTRAST: "contrast", SATURATION: "saturation"}
+    for each, value in zip(kind.tolist(), amount.tolist(), strict=True):
+        if each == HUE:
+            yield f"hue {360 * value:+.0f}°"
+        elif each in names:
+            yield f"{names[each]} {value:.2f}"
+    yield from _order(channels)
+
+
+def _order(channels: Iterable[int]) -> Iterator[str]:
+    name = "".join("RGB"[channel] for channel in channels)
+    yield from [f"channels {name}"] if name != "RGB" else []
+
+
 def _color(matrix: Array) -> Iterator[str]:
     """Decompose a (3, 4) colour matrix into its effect on greys, on colours and on the order of the channels."""
     order = min(permutations(range(3)), key=lambda order: _luma_from_chroma(_before(order, matrix)))
@@ -74,7 +93,7 @@ def _color(matrix: Array) -> Iterator[str]:
     yield from [f"middle grey {gray:+.0f}"] if abs(gray) >= 0.5 else []
     yield from [f"saturation {saturation:.2f}"] if abs(saturation - 1) >= CHANGED else []
     yield from [f"hue {turn:+.0f}°"] if abs(turn) >= 0.5 and saturation >= CHANGED else []
-    yield from [f"channels {''.join('RGB'[channel] for channel in order)}"] if order != (0, 1, 2) else []
+    yield from _order(order)
 
 
 def _before(order: tuple[int, ...], matrix: Array) -> Array:
