@@ -147,6 +147,10 @@ TORCHVISION = [
     "[v2.RandomAffine((20, 20), None, (0.8, 0.8), (8, 8, 0, 0), v2.InterpolationMode.BILINEAR)]",
     "[v2.RandomApply([v2.RandomHorizontalFlip(1), v2.Grayscale(3)], p=1.0)]",
     "[v2.RandomGrayscale(1.0)]",
+    "[v2.ColorJitter(brightness=(1.4, 1.4))]",
+    "[v2.ColorJitter(contrast=(0.6, 0.6))]",
+    "[v2.ColorJitter(saturation=(1.7, 1.7))]",
+    "[v2.ColorJitter(hue=(0.1, 0.1))]",
     "[v2.RandomInvert(1.0)]",
     "[v2.RandomPosterize(3, 1.0)]",
     "[v2.RandomSolarize(128, 1.0)]",
@@ -232,6 +236,27 @@ def test_ops_are_arranged_and_the_order_is_told(tmp_path: Path) -> None:
     assert told["GaussianBlur"] == ["it runs after Resize, on output pixels"]
     assert told["ToGray"] == ["it runs after Resize and changes the fill too"]
     assert told["Rotate"] == ["it runs before Resize, in the image's own aspect ratio"]
+
+
+COLOUR_NOTES = {
+    "A.ToGray(p=1), A.Affine(rotate=30, fill=9)": "it runs after Resize and changes the fill too",
+    "A.ToGray(p=1), A.LongestMaxSize(64), A.PadIfNeeded(64, 64)": None,
+    "A.LongestMaxSize(64), A.PadIfNeeded(64, 64), A.ToGray(p=1)": "it leaves the fill as it is",
+    "A.Affine(rotate=30, fill=9), A.ToGray(p=1)": None,
+    "A.ColorJitter(0.2, 0.2, 0.2, 0), A.RandomSizedBBoxSafeCrop(64, 64)": (
+        "contrast is about the mean grey of the part that is shown, not of the whole image"
+    ),
+    "A.ColorJitter(0.2, 0, 0.2, 0), A.RandomSizedBBoxSafeCrop(64, 64)": None,
+    "A.RandomSizedBBoxSafeCrop(64, 64), A.ColorJitter(0.2, 0.2, 0.2, 0)": None,
+    "A.HorizontalFlip(), A.ColorJitter(0.2, 0.2, 0.2, 0.1)": "hue is not rounded to OpenCV's steps of 2 degrees",
+}
+
+
+@pytest.mark.parametrize("ops", COLOUR_NOTES)
+def test_what_differs_of_colours_is_told(ops: str, tmp_path: Path) -> None:
+    imported = import_ops(f"[{ops}]", tmp_path)
+    (told,) = (entry for entry in imported.entries if entry.call.name in ("ToGray", "ColorJitter"))
+    assert (COLOUR_NOTES[ops] in told.reasons) if COLOUR_NOTES[ops] else told.status == "same"
 
 
 def test_an_op_that_never_runs_is_not_in_the_recipe(tmp_path: Path) -> None:

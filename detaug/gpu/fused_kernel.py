@@ -21,7 +21,7 @@ from torch import Tensor
 from detaug.boxes.views import Fill, Ints
 from detaug.gpu.streams import to_device
 from detaug.ops.arguments import FILL
-from detaug.ops.color_ops import ColorOp
+from detaug.ops.color_ops import ColorJitter, ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
@@ -128,7 +128,7 @@ def in_copied(offsets: Ints) -> Ints:
 def kernel_for(recipe: Recipe, device: torch.device) -> FusedKernel | None:
     """Return the kernel that renders all of the recipe on this device, if there is one."""
     kernel = fuse(recipe, device) if device.type == "cuda" else None
-    return kernel if kernel and triton_works(device) else None
+    return kernel if kernel and triton_works(device, kernel.in_steps) else None
 
 
 def fuse(recipe: Recipe, device: torch.device) -> FusedKernel | None:
@@ -172,31 +172,32 @@ def _pasted_tiles(parameters: NDArray[Any], slots: Ints, tiles: NDArray[Any]) ->
     return pasted
 
 
-_works_on: set[torch.device] = set()
+_works_on: set[tuple[torch.device, bool]] = set()
 _reported: set[tuple[torch.device, type[Exception]]] = set()
 
 
-def triton_works(device: torch.device) -> bool:
+def triton_works(device: torch.device, in_steps: bool = False) -> bool:
     """Return whether the kernel renders one pixel; without a C compiler Triton cannot build it.
 
-    A failure is tried again by the next loader, since a disk or a memory may be full for a while. It is a warning once
-    for each kind of error.
+    in_steps: whether colours change in steps, which is another kernel. A failure is tried again by the next loader,
+    since a disk or a memory may be full for a while. It is a warning once for each kind of error.
     """
-    if device in _works_on:
+    if (device, in_steps) in _works_on:
         return True
     try:
-        _render_one_pixel(device)
+        _render_one_pixel(device, in_steps)
     except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
         _warn_once(device, error)
         return False
-    _works_on.add(device)
+    _works_on.add((device, in_steps))
     return True
 
 
-def _render_one_pixel(device: torch.device) -> None:
-    kernel, pixel = fuse(Recipe((Resize((1, 1)),)), device), torch.zeros(3, dtype=torch.uint8, device=device)
+def _render_one_pixel(device: torch.device, in_steps: bool) -> None:
+    ops = Resize((1, 1)), *([ColorJitter()] if in_steps else [])
+    kernel, pixel = fuse(Recipe(ops), device), torch.zeros(3, dtype=torch.uint8, device=device)
     assert kernel
-    whole = {kernel.region: np.array([[[0, 0], [1, 1], [1, 1]]])}
+    whole = {kernel.region: np.array([[[0, 0], [1, 1], [1, 1]]]), kernel.color or "": np.zeros((1, 11))}
     parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
     (on_gpu,) = kernel.to_device([parameters], [np.zeros(1, np.int64)])
     kernel.render(pixel, pixel, on_gpu, (1, 1))

@@ -29,7 +29,6 @@ from detaug.ops.sanitize import SanitizeBoundingBoxes
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD
 
 PIXELS: Rules = {}
-LINEAR = "contrast scales about 128, hue turns in YIQ, and colours are clipped once"
 BOXES = "boxes are cut off where they are covered, or dropped"
 MOST_HOLES = 16
 """Rectangles, each of which is an op of the recipe."""
@@ -42,7 +41,9 @@ def _brightness_contrast(given: Given) -> Op:
     given.raw("brightness_by_max"), given.raw("ensure_safe_range")
     if brightness == (0, 0):
         return ColorJitter(brightness=_factors(contrast), p=given.probability(0.5))
-    given.differs("brightness is a factor, not a number that is added; contrast scales about 128, not about 0")
+    given.differs(
+        "brightness is a factor, not a number that is added; contrast scales about the mean grey, not about 0"
+    )
     return ColorJitter(_factors(brightness), _factors(contrast), p=given.probability(0.5))
 
 
@@ -74,10 +75,11 @@ def _hue_saturation_value(given: Given) -> Op:
 
 @rule(PIXELS, "ColorJitter", "brightness contrast saturation hue")
 def _color_jitter(given: Given) -> Op:
-    given.differs(LINEAR)
     hue = (-0.5, 0.5) if given.call.version > 1 else 0.2
     usual = {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": hue}
     brightness, contrast, saturation, turn = (_number_or_pair(given.get(*each)) for each in usual.items())
+    if turn not in (0, (0, 0)):
+        given.differs("hue is not rounded to OpenCV's steps of 2 degrees")
     return ColorJitter(brightness, contrast, saturation, turn, given.probability(0.5))
 
 

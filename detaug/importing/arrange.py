@@ -8,9 +8,9 @@ from typing import Any, Literal
 from detaug.converters.findings.errors import InputError
 from detaug.importing.given import CropSize, Holes, PadTo
 from detaug.importing.translate import Piece
-from detaug.ops.affine import RandomRotation
+from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.arguments import FILL, RGB
-from detaug.ops.color_ops import ColorOp
+from detaug.ops.color_ops import ColorJitter, ColorOp, RandomPhotometricDistort
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
 from detaug.ops.erasing import RandomErasing
 from detaug.ops.filters import RandomInvert, RandomPosterize, RandomSolarize
@@ -42,7 +42,8 @@ _IN_PIXELS = (Pad, PadToMultiple, RandomCrop, CenterCrop)
 """Ops whose arguments are pixels."""
 _CONTAINERS = (RandomApply, RandomChoice, RandomOrder)
 _POINTWISE = (ColorOp, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes)
-"""Pixel ops that look at one pixel at a time."""
+"""Pixel ops that look at one pixel at a time, but for the mean grey that contrast is about."""
+_TURNING = (RandomAffine, RandomPerspective, RandomRotation)
 
 NO_SIZE = (
     "no op sets the size of the images. da.Compose takes the recipe as it is; a Loader needs a size: "
@@ -228,12 +229,24 @@ class Arrangement:
 
     def _note_moved_pixels(self) -> None:
         """Note pixel ops that ran before the geometry and now run after it, where that matters."""
-        fills = any(_fill_of(piece.op) for piece in [*self.before, *self.after, self.render] if piece)
-        for piece in self.pixels[: self.moved_from]:
+        moved = self.pixels[: self.moved_from]
+        for piece in moved:
             if not _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize, on output pixels")
-            elif fills and not isinstance(piece.op, SanitizeBoundingBoxes):
+            elif self.before and _changes_contrast(piece.op):
+                piece.differs("contrast is about the mean grey of the part that is shown, not of the whole image")
+        geometry = [piece.op for piece in [*self.before, *self.after, self.render] if piece]
+        if any(map(_fill_of, geometry)):
+            self._note_changes_of_fill(moved, any(_any_is(op, _TURNING) for op in geometry))
+
+    def _note_changes_of_fill(self, moved: list[Piece], turned: bool) -> None:
+        """Note pixel ops that change the fill, or not, otherwise than in the pipeline."""
+        for piece in self.pixels:
+            changes_fill = turned or not _is(piece.op, (ColorOp, SanitizeBoundingBoxes))
+            if piece in moved and changes_fill and _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize and changes the fill too")
+            elif piece not in moved and not changes_fill and _any_is(piece.op, (ColorOp,)):
+                piece.differs("it leaves the fill as it is")
 
     def _one_fill(self) -> RGB:
         """Return the fill of the recipe, that of the first op with one, and note the others."""
@@ -271,6 +284,12 @@ def _fill_of(op: Any) -> RGB | None:
     quarter = isinstance(op, RandomRotation) and op.degrees == (90, 90)
     shown = isinstance(op, Op) and op.fills and not isinstance(op, RandomCrop) and not quarter
     return tuple(op.fill) if shown and not (isinstance(op, CenterCrop) and op.fill == FILL) else None
+
+
+def _changes_contrast(op: Any) -> bool:
+    if isinstance(op, _CONTAINERS):
+        return any(map(_changes_contrast, op.ops))
+    return isinstance(op, ColorJitter | RandomPhotometricDistort) and op.contrast not in (0, (1, 1))
 
 
 def _is(op: Any, kinds: tuple[type, ...]) -> bool:

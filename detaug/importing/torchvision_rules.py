@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from detaug.importing.albumentations_pixels import BOXES, LINEAR
+from detaug.importing.albumentations_pixels import BOXES
 from detaug.importing.calls import Unknown
 from detaug.importing.given import Given, LeftOut, Rules, rule
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
@@ -171,7 +171,6 @@ def _resized_crop(given: Given) -> Op:
 
 @rule(TORCHVISION, "RandomPhotometricDistort", "brightness contrast saturation hue p")
 def _photometric(given: Given) -> Op:
-    given.differs(LINEAR)
     usual = RandomPhotometricDistort()
     names = ("brightness", "contrast", "saturation", "hue")
     ranges = [_pair(given.get(name, getattr(usual, name))) for name in names]
@@ -180,7 +179,6 @@ def _photometric(given: Given) -> Op:
 
 @rule(TORCHVISION, "ColorJitter", "brightness contrast saturation hue")
 def _color_jitter(given: Given) -> Op:
-    given.differs(LINEAR)
     return ColorJitter(*(_pair(given.get(name, 0.0)) for name in ("brightness", "contrast", "saturation", "hue")))
 
 

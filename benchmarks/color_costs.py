@@ -1,0 +1,89 @@
+"""The SSD recipe with torchvision's colours, with a linear map of colours, and without colours.
+
+    python benchmarks/color_costs.py [--images 512] [--batch-size 32] [--turns 5] [--seconds 3] [--device cuda]
+
+Makes JPEGs of 500 x 375 with three boxes, and reads them with four loaders in turns. Prints images a second, medians
+of the turns and in brackets their range, and the ratios to the recipe without colours, turn by turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import torch
+from frame_folders import images_of, rate
+
+import detaug as da
+from detaug.converters.machine import available_cores
+from detaug.demo.shapes import paint
+from detaug.ops.op import Op
+
+COLORS: dict[str, list[Op]] = {
+    "without": [],
+    "linear map": [da.RandomPhotometricDistort(exact=False)],
+    "torchvision's": [da.RandomPhotometricDistort()],
+    "ColorJitter": [da.ColorJitter(0.4, 0.4, 0.4, 0.1)],
+}
+
+
+def write_image(folder: Path, at: int) -> None:
+    """Write an image."""
+    paint(at)[0].convert("RGB").resize((500, 375)).save(folder / f"{at}.jpg", quality=92)
+
+
+def write_data(folder: Path, images: int) -> da.CocoReader:
+    """Write images and their json."""
+    with ProcessPoolExecutor(available_cores()) as pool:
+        list(pool.map(partial(write_image, folder), range(images)))
+    rows = [{"id": at, "file_name": f"{at}.jpg", "width": 500, "height": 375} for at in range(images)]
+    boxes = [
+        {"id": 3 * at + k, "image_id": at, "category_id": 1, "bbox": [100 * k + 9, 90, 80, 90]}
+        for at in range(images)
+        for k in range(3)
+    ]
+    document = {"images": rows, "annotations": boxes, "categories": [{"id": 1, "name": "thing"}]}
+    (folder / "train.json").write_text(json.dumps(document))
+    return da.CocoReader(folder, folder / "train.json")
+
+
+def measure(reader: da.CocoReader, options: argparse.Namespace) -> None:
+    """Print the rates of all loaders."""
+    first, last = (
+        [da.RandomZoomOut(), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((300, 300))],
+        da.Normalize(),
+    )
+    make = partial(da.Loader, reader, batch_size=options.batch_size, device=options.device)
+    loaders = {name: make([*first, *ops, last]) for name, ops in COLORS.items()}
+    counts = {name: images_of(loader) for name, loader in loaders.items()}
+    rates: dict[str, list[float]] = {name: [] for name in COLORS}
+    for _ in range(options.turns):
+        for name, each in counts.items():
+            rates[name].append(rate(each, options.seconds, options.device))
+    for name, found in rates.items():
+        ratios = [one / other for one, other in zip(found, rates["without"], strict=True)]
+        spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"{name:<14} {median(found):>8,.0f} ({min(found):,.0f} to {max(found):,.0f})  {spread}", flush=True)
+    for loader in loaders.values():
+        loader.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options = parser.parse_args()
+    with TemporaryDirectory() as name:
+        measure(write_data(Path(name), options.images), options)
+
+
+if __name__ == "__main__":
+    main()
