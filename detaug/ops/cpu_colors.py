@@ -70,13 +70,15 @@ def _brightness(pixels: Tensor, factor: float) -> Tensor:
 
 
 def _contrast(pixels: Tensor, factor: float) -> Tensor:
-    mean = _gray(pixels).mean(dtype=torch.float64).item()
-    return pixels.mul_(factor).add_(mean * (1 - factor)).clamp_(0, 255).floor_()
+    return _blend(pixels, _gray(pixels).mean(), factor)
 
 
 def _saturation(pixels: Tensor, factor: float) -> Tensor:
-    gray = _gray(pixels).mul_(1 - factor)
-    return pixels.mul_(factor).add_(gray).clamp_(0, 255).floor_()
+    return _blend(pixels, _gray(pixels), factor)
+
+
+def _blend(pixels: Tensor, other: Tensor, factor: float) -> Tensor:
+    return pixels.mul_(factor).add_(other, alpha=1 - factor).clamp_(0, 255).floor_()
 
 
 def _hue(pixels: Tensor, turn: float) -> Tensor:
