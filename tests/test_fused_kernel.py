@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -450,3 +451,13 @@ def test_what_goes_to_the_device_takes_one_core() -> None:
         time.sleep(0.001)
     torch.cuda.synchronize()
     assert time.process_time() - time.thread_time() - others < 0.05
+
+
+def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
+    """For machines without a GPU: the interpreter takes code that the compiler refuses."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), "75", "90"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert len(run.stdout.splitlines()) == 12

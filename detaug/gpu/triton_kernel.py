@@ -94,11 +94,12 @@ def sum_grays(
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
     for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
-        image, y, x = (block // (down * across)).to(tl.int64), block // across % down * ROWS, block % across * COLUMNS
+        image = (block // (down * across)).to(tl.int64)
         whole = parameters + image * tiles * LENGTH
         before = _steps_before_contrast(whole)
         if before < STEPS:
-            y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
+            y = block // across % down * ROWS + tl.arange(0, ROWS)
+            x = block % across * COLUMNS + tl.arange(0, COLUMNS)
             r, g, b = _pasted(decoded, copied, whole, starts + image * tiles * LENGTH // 2, tiles, y, x)
             r, g, b = _stepped(whole, r, g, b, 0.0, before)
             counted = _in_picture(whole, y, x) & _in_image(whole, y, x)
