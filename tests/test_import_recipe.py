@@ -234,15 +234,17 @@ def test_ops_are_arranged_and_the_order_is_told(tmp_path: Path) -> None:
     assert names == ["RandomRotation", "Resize", "RandomHorizontalFlip", "GaussianBlur", "RandomGrayscale", "Normalize"]
     told = {entry.call.name: entry.reasons for entry in imported.entries}
     assert told["GaussianBlur"] == ["it runs after Resize, on output pixels"]
-    assert told["ToGray"] == ["it runs after Resize and changes the fill too"]
+    assert told["ToGray"] == []  # the fill is black
     assert told["Rotate"] == ["it runs before Resize, in the image's own aspect ratio"]
 
 
 COLOUR_NOTES = {
-    "A.ToGray(p=1), A.Affine(rotate=30, fill=9)": "it runs after Resize and changes the fill too",
-    "A.ToGray(p=1), A.LongestMaxSize(64), A.PadIfNeeded(64, 64)": None,
-    "A.LongestMaxSize(64), A.PadIfNeeded(64, 64), A.ToGray(p=1)": "it leaves the fill as it is",
-    "A.Affine(rotate=30, fill=9), A.ToGray(p=1)": None,
+    "A.ToGray(p=1), A.Affine(rotate=30, fill=9)": None,
+    "A.ToGray(p=1), A.Affine(rotate=30, fill=(9, 80, 200))": "it runs after Resize and changes the fill too",
+    "A.ToGray(p=1), A.LongestMaxSize(64), A.PadIfNeeded(64, 64, fill=(9, 80, 200))": None,
+    "A.LongestMaxSize(64), A.PadIfNeeded(64, 64), A.ToGray(p=1)": None,
+    "A.LongestMaxSize(64), A.PadIfNeeded(64, 64, fill=(9, 80, 200)), A.ToGray(p=1)": "it leaves the fill as it is",
+    "A.Affine(rotate=30, fill=(9, 80, 200)), A.ToGray(p=1)": None,
     "A.ColorJitter(0.2, 0.2, 0.2, 0), A.RandomSizedBBoxSafeCrop(64, 64)": (
         "contrast is about the mean grey of the part that is shown, not of the whole image"
     ),

@@ -10,7 +10,13 @@ from detaug.importing.given import CropSize, Holes, PadTo
 from detaug.importing.translate import Piece
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.arguments import FILL, RGB
-from detaug.ops.color_ops import ColorJitter, ColorOp, RandomPhotometricDistort
+from detaug.ops.color_ops import (
+    ColorJitter,
+    ColorOp,
+    RandomChannelPermutation,
+    RandomGrayscale,
+    RandomPhotometricDistort,
+)
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
 from detaug.ops.erasing import RandomErasing
 from detaug.ops.filters import RandomInvert, RandomPosterize, RandomSolarize
@@ -236,13 +242,18 @@ class Arrangement:
             elif self.before and _changes_contrast(piece.op):
                 piece.differs("contrast is about the mean grey of the part that is shown, not of the whole image")
         geometry = [piece.op for piece in [*self.before, *self.after, self.render] if piece]
-        if any(map(_fill_of, geometry)):
-            self._note_changes_of_fill(moved, any(_any_is(op, _TURNING) for op in geometry))
+        fills = [fill for op in geometry if (fill := _fill_of(op))]
+        if fills:
+            gray = len(set(fills[0])) == 1
+            self._note_changes_of_fill(moved, any(_any_is(op, _TURNING) for op in geometry), gray)
 
-    def _note_changes_of_fill(self, moved: list[Piece], turned: bool) -> None:
+    def _note_changes_of_fill(self, moved: list[Piece], turned: bool, gray: bool) -> None:
         """Note pixel ops that change the fill, or not, otherwise than in the pipeline."""
+        keep_it = (SanitizeBoundingBoxes, *((RandomGrayscale, RandomChannelPermutation) if gray else ()))
         for piece in self.pixels:
-            changes_fill = turned or not _is(piece.op, (ColorOp, SanitizeBoundingBoxes))
+            changes_fill = turned or not _is(piece.op, (ColorOp,))
+            if _is(piece.op, keep_it):
+                continue
             if piece in moved and changes_fill and _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize and changes the fill too")
             elif piece not in moved and not changes_fill and _any_is(piece.op, (ColorOp,)):
