@@ -235,8 +235,7 @@ class Arrangement:
 
     def _note_moved_pixels(self) -> None:
         """Note pixel ops that ran before the geometry and now run after it, where that matters."""
-        moved = self.pixels[: self.moved_from]
-        for piece in moved:
+        for piece in self.pixels[: self.moved_from]:
             if not _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize, on output pixels")
             elif self.before and _changes_contrast(piece.op):
@@ -245,18 +244,18 @@ class Arrangement:
         fills = [fill for op in geometry if (fill := _fill_of(op))]
         if fills:
             gray = len(set(fills[0])) == 1
-            self._note_changes_of_fill(moved, any(_any_is(op, _TURNING) for op in geometry), gray)
+            self._note_changes_of_fill(any(_any_is(op, _TURNING) for op in geometry), gray)
 
-    def _note_changes_of_fill(self, moved: list[Piece], turned: bool, gray: bool) -> None:
+    def _note_changes_of_fill(self, turned: bool, gray: bool) -> None:
         """Note pixel ops that change the fill, or not, otherwise than in the pipeline."""
         keep_it = (SanitizeBoundingBoxes, *((RandomGrayscale, RandomChannelPermutation) if gray else ()))
-        for piece in self.pixels:
-            changes_fill = turned or not _is(piece.op, (ColorOp,))
+        for at, piece in enumerate(self.pixels):
             if _is(piece.op, keep_it):
                 continue
-            if piece in moved and changes_fill and _is(piece.op, _POINTWISE):
+            moved, changes_fill = at < self.moved_from, turned or not _is(piece.op, (ColorOp,))
+            if moved and changes_fill and _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize and changes the fill too")
-            elif piece not in moved and not changes_fill and _any_is(piece.op, (ColorOp,)):
+            elif not moved and not changes_fill:
                 piece.differs("it leaves the fill as it is")
 
     def _one_fill(self) -> RGB:
