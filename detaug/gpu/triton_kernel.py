@@ -47,9 +47,7 @@ SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, START = (
     for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "start")
 )
 STEPS, CHANNELS = tl.constexpr(color.STEPS), tl.constexpr(COLOR.value + 2 * color.STEPS)
-BRIGHTNESS, CONTRAST, SATURATION, HUE = map(
-    tl.constexpr, (color.BRIGHTNESS, color.CONTRAST, color.SATURATION, color.HUE)
-)
+CONTRAST, SATURATION, HUE = map(tl.constexpr, (color.CONTRAST, color.SATURATION, color.HUE))
 _TO_BYTES = tl.constexpr(TO_BYTES)
 
 
@@ -241,10 +239,9 @@ def _channel(color, r, g, b):
 @triton.jit
 def _steps_before_contrast(whole):
     """Return how many steps come before the one that changes the contrast; STEPS if none does."""
-    before = 0
+    before = STEPS
     for step in range(STEPS):
-        kind = tl.load(whole + COLOR + 2 * (STEPS - 1 - step))
-        before = tl.where(kind == CONTRAST, STEPS - 1 - step, tl.where(step == 0, STEPS, before))
+        before = tl.where(tl.load(whole + COLOR + 2 * step) == CONTRAST, step, before)
     return before
 
 

@@ -49,10 +49,8 @@ def change_in_steps(image: Node, steps: Node) -> Node:
 
 def _permuted(image: Node, steps: Node) -> Node:
     """Return the image with its channels in the order at the end of the steps."""
-    rows = [
-        fn.stack(*(fn.cast(steps[at] == float(channel), dtype=types.FLOAT) for channel in range(3)))
-        for at in (8, 9, 10)
-    ]
+    order = [steps[2 * color.STEPS + at] for at in range(3)]
+    rows = [fn.stack(*(fn.cast(each == float(channel), dtype=types.FLOAT) for channel in range(3))) for each in order]
     return fn.coord_transform(image, M=fn.stack(*rows), dtype=types.UINT8)
 
 
