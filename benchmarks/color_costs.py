@@ -65,6 +65,7 @@ def measure(reader: da.CocoReader, options: argparse.Namespace) -> None:
     for _ in range(options.turns):
         for name, each in counts.items():
             rates[name].append(rate(each, options.seconds, options.device))
+        print(", ".join(f"{name} {found[-1]:,.0f}" for name, found in rates.items()), flush=True)
     for name, found in rates.items():
         ratios = [one / other for one, other in zip(found, rates["without"], strict=True)]
         spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"

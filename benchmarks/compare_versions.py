@@ -83,7 +83,7 @@ def turn(checkout: Path, folder: str, case: str, options: argparse.Namespace) ->
     path = os.pathsep.join([str(checkout.resolve()), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", folder, preset, batch_size]
     command += [options.device, str(options.seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}, check=True)
     return float(done.stdout.split()[-1])
 
 

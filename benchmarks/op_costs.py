@@ -3,10 +3,11 @@
     python benchmarks/op_costs.py [--device cuda] [--json costs.json] [--only JPEG CLAHE]
 
 Each op runs in a recipe with Resize to 300 x 300, planning included, on an image of 500 x 375 in memory; every image
-draws the op (p=1). `images/s` is the recipe's rate. `op, us` is the additional time of an image over Resize alone, in
-microseconds: CPU time of all threads with --device cpu, which other programs disturb less, and wall time with cuda.
-Differences of a few percent of Resize's time are noise. A negative time is noise too, or the op leaves Resize less to
-do. `of a decode` is the additional time as a share of decoding. For Resize itself, it is the whole time.
+draws the op (p=1). As in a loader, the fused kernel renders what it can on a GPU, marked with *, and DALI's operators
+the rest, in one pipeline. `images/s` is the recipe's rate. `op, us` is the additional time of an image over Resize
+alone, in microseconds: CPU time of all threads with --device cpu, which other programs disturb less, and wall time with
+cuda. Differences of a few percent of Resize's time are noise. A negative time is noise too, or the op leaves Resize
+less to do. `of a decode` is the additional time as a share of decoding. For Resize itself, it is the whole time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from io import BytesIO
@@ -27,11 +29,12 @@ from PIL import Image
 
 import detaug as da
 from detaug.boxes.views import whole_images
+from detaug.gpu.fused_kernel import FusedKernel, kernel_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.pipeline import PipelineWorker
 from detaug.loading.planner import BLOCK_IMAGES
-from detaug.ops.op import Node, Op
-from detaug.ops.recipe import Recipe, draws_from
+from detaug.ops.op import Arrays, Node, Op
+from detaug.ops.recipe import Plan, Recipe, draws_from
 from detaug.ops.recipe_file import library
 
 SOURCE, OUTPUT = (375, 500), (300, 300)
@@ -97,7 +100,7 @@ def decoded(device: str) -> Node:
     return fn.decoders.image(encoded, device="mixed" if device == "cuda" else "cpu", output_type=types.RGB)
 
 
-def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
+def plans(recipe: Recipe, batch_size: int, inputs_of: Callable[[Plan], Arrays]) -> Iterator[Arrays]:
     """Yield the inputs of one batch after another, planned in blocks as in the loader."""
     batches = max(1, BLOCK_IMAGES // batch_size)
     n, draws = batches * batch_size, draws_from(np.random.default_rng(0))
@@ -105,38 +108,64 @@ def plans(recipe: Recipe, batch_size: int) -> Iterator[dict[str, Any]]:
     views = whole_images(boxes, np.ones((n, 2), np.int64), np.tile(np.array(SOURCE, np.float64), (n, 1)))
     views.batch[:], views.slot[:] = np.divmod(np.arange(n), batch_size)
     while True:
-        plan = recipe.plan(views, draws)
+        inputs = inputs_of(recipe.plan(views, draws))
         for at in range(batches):
             part = slice(at * batch_size, (at + 1) * batch_size)
-            yield {name: array[part] for name, array in plan.inputs.items()}
+            yield {name: array[part] for name, array in inputs.items()}
 
 
 def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Namespace) -> tuple[float, float]:
     """Return images per second and microseconds per image: CPU time, or wall time on a GPU."""
     device = resolve_device(options.device)
-
-    def graph() -> list[Node]:
-        return [recipe.dali_graph(source(device.type))]
-
-    worker = PipelineWorker(graph, options.batch_size, options.threads, device, PREFETCH)
-    inputs = plans(recipe, options.batch_size)
-    for _ in range(PREFETCH):
-        worker.start(next(inputs))
-    for _ in range(2):
-        _run_batch(worker, inputs)
+    kernel = kernel_for(recipe, device) if source is array else None
+    batches = by_kernel(recipe, kernel, options) if kernel else by_dali(recipe, source, device, options)
+    for _ in range(4):
+        next(batches)
     images, start, cpu = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - start < options.seconds:
-        _run_batch(worker, inputs)
+        next(batches)
         images += options.batch_size
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     return images / wall, (cpu if device.type == "cpu" else wall) / images * 1e6
 
 
-def _run_batch(worker: PipelineWorker, inputs: Iterator[dict[str, Any]]) -> None:
-    worker.finish()
-    if worker.device.type == "cuda":
-        torch.cuda.synchronize(worker.device)
-    worker.start(next(inputs))
+def by_dali(
+    recipe: Recipe, source: Callable[[str], Node], device: torch.device, options: argparse.Namespace
+) -> Iterator[None]:
+    """Render a batch in a pipeline for each `next`."""
+
+    def graph() -> list[Node]:
+        return [recipe.dali_graph(source(device.type))]
+
+    worker = PipelineWorker(graph, options.batch_size, options.threads, device, PREFETCH)
+    inputs = plans(recipe, options.batch_size, lambda plan: plan.inputs)
+    for _ in range(PREFETCH):
+        worker.start(next(inputs))
+    while True:
+        worker.finish()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        worker.start(next(inputs))
+        yield
+
+
+def by_kernel(recipe: Recipe, kernel: FusedKernel, options: argparse.Namespace) -> Iterator[None]:
+    """Render a batch with the fused kernel for each `next`, at most `PREFETCH` of them ahead."""
+
+    def inputs_of(plan: Plan) -> Arrays:
+        sizes = np.tile(SOURCE, (len(plan.views), 1))
+        return {"tiles": kernel.tile_parameters(plan.views.slot, sizes, plan.inputs), "size": plan.views.size}
+
+    pixels = torch.from_numpy(np.array(Image.open(BytesIO(jpeg())))).to(kernel.device).view(-1)
+    ends: deque[torch.cuda.Event] = deque()
+    for inputs in plans(recipe, options.batch_size, inputs_of):
+        (tiles,) = kernel.to_device([inputs["tiles"]], [np.zeros(options.batch_size, np.int64)])
+        height, width = inputs["size"].max(0).astype(int).tolist()
+        kernel.render(pixels, pixels, tiles, (height, width))
+        ends.append(torch.cuda.current_stream().record_event())
+        if len(ends) > PREFETCH:
+            ends.popleft().synchronize()
+        yield
 
 
 def measure(names: Iterable[str], options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -149,7 +178,9 @@ def measure(names: Iterable[str], options: argparse.Namespace) -> list[dict[str,
     rows = []
     for name, (rate, microseconds) in best.items():
         cost = microseconds - (0 if name in whole else best[RESIZE][1])
-        rows.append({"op": name, "rate": rate, "microseconds": cost, "of_a_decode": cost / best[DECODE][1]})
+        fused = name != DECODE and kernel_for(recipes[name][0], resolve_device(options.device)) is not None
+        share = cost / best[DECODE][1]
+        rows.append({"op": name, "fused": fused, "rate": rate, "microseconds": cost, "of_a_decode": share})
     return rows[:2] + sorted(rows[2:], key=lambda row: -row["microseconds"])
 
 
@@ -173,9 +204,10 @@ def main() -> None:
 
 def print_table(result: dict[str, Any]) -> None:
     print(f"{result['device']}, batch {result['batch_size']}, {result['threads']} threads, JPEG of {len(jpeg())} bytes")
-    print(f"{'':26}{'images/s':>10}{'op, us':>10}{'of a decode':>13}")
+    print(f"{'':28}{'images/s':>10}{'op, us':>10}{'of a decode':>13}")
     for row in result["ops"]:
-        print(f"{row['op']:26}{row['rate']:>10,.0f}{row['microseconds']:>10,.0f}{row['of_a_decode']:>13.2f}")
+        name = row["op"] + (" *" if row["fused"] else "")
+        print(f"{name:28}{row['rate']:>10,.0f}{row['microseconds']:>10,.0f}{row['of_a_decode']:>13.2f}")
 
 
 if __name__ == "__main__":
