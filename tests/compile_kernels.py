@@ -6,6 +6,7 @@ The interpreter, in which tests run them, takes code that the compiler refuses.
 from __future__ import annotations
 
 import sys
+from itertools import product
 from typing import Any
 
 import triton
@@ -21,8 +22,11 @@ POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": 
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
 KERNELS: list[tuple[Any, dict[str, Any], str]] = [
-    *((triton_kernel.render, {**IN_BLOCKS, "IN_STEPS": steps}, out) for steps in (0, 1) for out in ("*fp32", "*u8")),
-    (triton_kernel.sum_grays, IN_BLOCKS, ""),
+    *(
+        (triton_kernel.render, {**IN_BLOCKS, "TURNED": turned, "IN_STEPS": steps}, out)
+        for turned, steps, out in product((0, 1), (0, 1), ("*fp32", "*u8"))
+    ),
+    *((triton_kernel.sum_grays, {**IN_BLOCKS, "TURNED": turned}, "") for turned in (0, 1)),
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),
 ]
 """Each kernel, its constants, and the type of `out`."""

@@ -114,6 +114,21 @@ RECIPES = {
     ],
     "cutmix": [da.Resize((50, 60)), da.CutMix(p=1), da.Normalize(da.presets.IMAGENET_MEAN)],
     "normalised": [*SSD, da.ColorJitter(0.5), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)],
+    "turned": [da.RandomRotation(30), da.Resize((45, 60))],
+    "turned and larger": [da.RandomAffine(20, (0.2, 0.2), (1.5, 3), 10), da.Resize((70, 50))],
+    "turned and smaller": [da.RandomRotation(30, fill=(9, 8, 7)), da.Resize((17, 23)), da.Normalize()],
+    "in perspective": [da.RandomPerspective(0.5, p=1), da.Resize((50, 60))],
+    "a quarter": [da.RandomRotate90(p=1), da.Resize((40, 30))],
+    "some turned": [da.RandomApply([da.RandomRotation(90)], p=0.5), da.RandomHorizontalFlip(), da.Resize((20, 30))],
+    "turned and cut off": [
+        da.RandomRotation(30, fill=(9, 8, 7)),
+        da.RandomZoomOut(p=1, fill=(9, 8, 7)),
+        da.RandomRotation(30, fill=(9, 8, 7)),
+        da.Resize((40, 50), letterbox="center", fill=(9, 8, 7)),
+        da.ColorJitter(0.5),
+    ],
+    "turned several sizes": [da.RandomRotation(40), da.Resize(50, max_size=80), da.RandomPhotometricDistort()],
+    "mosaic of turned images": [da.RandomAffine(10, (0.1, 0.1), (0.5, 1.5)), da.Resize((40, 52)), da.Mosaic(p=0.7)],
     "float16": [da.Resize((60, 80)), da.Normalize(dtype="float16")],
     "channels last": [da.Resize((60, 80)), da.Normalize(da.presets.IMAGENET_MEAN, memory_format="channels_last")],
 }
@@ -158,7 +173,7 @@ def test_zeros_lie_beside_the_images_of_a_batch(mean: tuple[float, float, float]
         assert image[:, :height, :width].any(0).mean() > 0.9
 
 
-@pytest.mark.parametrize("name", ["ssd", "larger", "smaller", "beside the image"])
+@pytest.mark.parametrize("name", ["ssd", "larger", "smaller", "beside the image", "turned", "turned and cut off"])
 def test_nothing_that_lies_beside_an_image_is_read(name: str) -> None:
     assert (by_kernel(IMAGES, *RECIPES[name], beside=0) == by_kernel(IMAGES, *RECIPES[name], beside=255)).all()
 
@@ -187,7 +202,6 @@ class Black(da.ColorJitter):
 @pytest.mark.parametrize(
     "ops",
     [
-        [da.RandomRotation(20), da.Resize((30, 30))],
         [da.Resize((30, 30)), da.GaussianBlur()],
         [da.Resize((30, 30)), da.ColorJitter(), da.RandomGrayscale()],
         [da.Resize((30, 30)), da.ColorJitter(), da.Mosaic()],
@@ -225,16 +239,20 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("untried")
-def test_a_failure_of_triton_is_said_once_and_tried_again() -> None:
+@pytest.mark.parametrize("turning", [[], [da.RandomRotation(20)]], ids=["straight", "turned"])
+def test_a_failure_of_triton_is_said_once_and_tried_again(turning: list[da.Op]) -> None:
+    kernel = fuse(Recipe((*turning, da.Resize((30, 30)))), DEVICE)
+    assert kernel
+
     def fails(*_: object) -> None:
         raise RuntimeError("Failed to find C compiler")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("detaug.gpu.fused_kernel.FusedKernel.render", fails)
         with pytest.warns(UserWarning, match=r"Failed to find C compiler.*gcc and python3-dev.*tries it again"):
-            assert not triton_works(DEVICE)
-        assert not triton_works(DEVICE)  # a second warning would be an error
-    assert triton_works(DEVICE)
+            assert not triton_works(kernel)
+        assert not triton_works(kernel)  # a second warning would be an error
+    assert triton_works(kernel)
 
 
 CACHE = """

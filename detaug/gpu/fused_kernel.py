@@ -1,4 +1,4 @@
-"""Render whole batches on a GPU in one kernel: a Resize that does not turn, a mosaic, colour, Normalize.
+"""Render whole batches on a GPU in one kernel: Resize, a mosaic, colour, Normalize.
 
 DALI needs three or four kernels for this. Each reads and writes all pixels and takes the whole GPU, so decoding stops
 for as long.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -21,12 +21,12 @@ from torch import Tensor
 from detaug.boxes.views import Fill, Ints
 from detaug.gpu.streams import to_device
 from detaug.ops.arguments import FILL
-from detaug.ops.color_ops import ColorJitter, ColorOp
+from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import Recipe
-from detaug.ops.resize import Render, Resize
+from detaug.ops.resize import Render
 
 BLOCK = (8, 64)
 """(rows, columns) of the output that a program of the kernel renders at once: the fastest of eight on an H200."""
@@ -55,6 +55,10 @@ class FusedKernel:
     """Whether the colours change in steps."""
     picture: str | None
     """Name of the input with the corners of what changes its colours, if that is not all."""
+    matrix: str | None
+    """Name of the input with the maps of output pixels to the source, if the views are turned."""
+    edges: str | None
+    """Name of the input with the edges at which turned views are cut off, if they are."""
     fill: Fill
     normalize: Normalize
     device: torch.device
@@ -64,12 +68,7 @@ class FusedKernel:
 
         `slots` (N,): the position of each image in its group; `sizes` (N, 2): height, width; `inputs`: `Recipe.plan`'s.
         """
-        from detaug.gpu.triton_kernel import TILE  # Triton is installed where there is a GPU
-
-        parameters, region = np.zeros((len(sizes), 1), TILE), inputs[self.region]
-        parameters["region"][:, 0, : region.shape[1]] = region
-        if region.shape[1] == 3:  # the region fills the whole image
-            parameters["region"][:, 0, 4] = region[:, 2]
+        parameters = self._of_views(inputs)
         parameters["shown"][:, :, 1] = _EVERYWHERE
         parameters["size"][:, 0], parameters["start"][:, 0] = sizes, slots
         parameters["fill"] = np.round(self.fill)
@@ -79,6 +78,22 @@ class FusedKernel:
         self._set_colors(parameters, inputs)
         parameters["mean"], parameters["scale"] = mean, np.divide(1, std)
         return parameters.view(np.int64).reshape(*parameters.shape, -1)
+
+    def _of_views(self, inputs: Arrays) -> NDArray[Any]:
+        """Return parameters (N, 1) of what is shown of the sources, and where."""
+        from detaug.gpu.triton_kernel import tile_type  # Triton is installed where there is a GPU
+
+        region, edges = inputs[self.region], inputs[self.edges].shape[2] if self.edges else 0
+        parameters = np.zeros((len(region), 1), tile_type(edges if self.matrix else None))
+        parameters["region"][:, 0, :3] = region[:, :3]
+        parameters["region"][:, 0, 4] = region[:, -1]  # of three pairs too: the region then fills the whole image
+        if region.shape[1] == 5:
+            parameters["region"][:, 0, 3] = region[:, 3]
+        if self.matrix:
+            parameters["matrix"][:, 0] = inputs[self.matrix]
+        if self.edges:
+            parameters["edges"][:, 0] = inputs[self.edges]
+        return parameters
 
     def _set_colors(self, parameters: NDArray[Any], inputs: Arrays) -> None:
         color = inputs[self.color].reshape(len(parameters), -1) if self.color else np.eye(3, 4).ravel()
@@ -105,17 +120,18 @@ class FusedKernel:
         """
         from detaug.gpu.triton_kernel import render, sum_grays
 
-        images, tiles, _ = parameters.shape
+        images, tiles, length = parameters.shape
         memory_format = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
         shape, dtype = (images, 3, *canvas), self.normalize.torch_dtype
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
         grays = torch.zeros(images if self.in_steps else 1, dtype=torch.int64, device=self.device)
         given = decoded, copied, parameters.view(torch.float32), parameters, grays
         with as_current(self.device):
+            how = images, tiles, 2 * length, *canvas
             if self.in_steps:
-                sum_grays[_programs(self.device),](*given, images, tiles, *canvas, *BLOCK, **OPTIONS)
+                sum_grays[_programs(self.device),](*given, *how, bool(self.matrix), *BLOCK, **OPTIONS)
             render[_programs(self.device),](
-                *given, out, images, tiles, *canvas, *out.stride(), self.in_steps, *BLOCK, **OPTIONS
+                *given, out, *how, *out.stride(), bool(self.matrix), self.in_steps, *BLOCK, **OPTIONS
             )
         return out
 
@@ -128,18 +144,20 @@ def in_copied(offsets: Ints) -> Ints:
 def kernel_for(recipe: Recipe, device: torch.device) -> FusedKernel | None:
     """Return the kernel that renders all of the recipe on this device, if there is one."""
     kernel = fuse(recipe, device) if device.type == "cuda" else None
-    return kernel if kernel and triton_works(device, kernel.in_steps) else None
+    return kernel if kernel and triton_works(kernel) else None
 
 
 def fuse(recipe: Recipe, device: torch.device) -> FusedKernel | None:
     """Return the kernel that renders all of the recipe, if it can, whatever the device."""
     kinds = [_known_kind(step.op) for step in recipe.pixel_steps]
     steps: dict[Any, Any] = dict(zip(kinds, recipe.pixel_steps, strict=True))
-    if kinds != [kind for kind in _KNOWN_OPS if kind in steps] or steps[Render].views.turned:
+    if kinds != [kind for kind in _KNOWN_OPS if kind in steps]:
         return None
     tiles, color, normalize = (steps.get(kind) for kind in _KNOWN_OPS[1:])
     return FusedKernel(
         region=steps[Render].inputs["region"],
+        matrix=steps[Render].inputs.get("matrix"),
+        edges=steps[Render].inputs.get("edges"),
         tiles=tiles.inputs["tiles"] if tiles else None,
         color=color.inputs.get("steps", color.inputs.get("color")) if color else None,
         in_steps="steps" in color.inputs if color else False,
@@ -172,33 +190,34 @@ def _pasted_tiles(parameters: NDArray[Any], slots: Ints, tiles: NDArray[Any]) ->
     return pasted
 
 
-_works_on: set[tuple[torch.device, bool]] = set()
+_works_on: set[tuple[torch.device, bool, bool]] = set()
 _reported: set[tuple[torch.device, type[Exception]]] = set()
 
 
-def triton_works(device: torch.device, in_steps: bool = False) -> bool:
-    """Return whether the kernel renders one pixel; without a C compiler Triton cannot build it.
+def triton_works(kernel: FusedKernel) -> bool:
+    """Return whether a kernel of this kind renders one pixel; without a C compiler Triton cannot build it.
 
-    in_steps: whether colours change in steps, which is another kernel. A failure is tried again by the next loader,
-    since a disk or a memory may be full for a while. It is a warning once for each kind of error.
+    A failure is tried again by the next loader, since a disk or a memory may be full for a while. It is a warning once
+    for each kind of error.
     """
-    if (device, in_steps) in _works_on:
+    kind = kernel.device, kernel.in_steps, kernel.matrix is not None  # each of these is compiled by itself
+    if kind in _works_on:
         return True
     try:
-        _render_one_pixel(device, in_steps)
+        _render_one_pixel(kernel)
     except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
-        _warn_once(device, error)
+        _warn_once(kernel.device, error)
         return False
-    _works_on.add((device, in_steps))
+    _works_on.add(kind)
     return True
 
 
-def _render_one_pixel(device: torch.device, in_steps: bool) -> None:
-    ops = Resize((1, 1)), *([ColorJitter()] if in_steps else [])
-    kernel, pixel = fuse(Recipe(ops), device), torch.zeros(3, dtype=torch.uint8, device=device)
-    assert kernel
-    whole = {kernel.region: np.array([[[0, 0], [1, 1], [1, 1]]]), kernel.color or "": np.zeros((1, 11))}
-    parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), whole)
+def _render_one_pixel(kernel: FusedKernel) -> None:
+    kernel = replace(kernel, tiles=None, picture=None, edges=None)
+    pixel = torch.zeros(3, dtype=torch.uint8, device=kernel.device)
+    whole = np.array([[[0, 0], [1, 1], [1, 1], [0, 0], [1, 1]]])
+    inputs = {kernel.region: whole, kernel.color or "": np.zeros((1, 11)), kernel.matrix or "": np.eye(3)[None]}
+    parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), inputs)
     (on_gpu,) = kernel.to_device([parameters], [np.zeros(1, np.int64)])
     kernel.render(pixel, pixel, on_gpu, (1, 1))
 

@@ -10,6 +10,8 @@ its own computes: it renders those images that change their contrast, up to that
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import triton
 import triton.language as tl
@@ -17,8 +19,19 @@ import triton.language as tl
 from detaug.ops import color
 from detaug.ops.cpu_colors import TO_BYTES
 
-TILE = np.dtype(
-    [
+LOWEST_ADDRESS = 1 << 40
+
+
+@cache
+def tile_type(edges: int | None = None) -> np.dtype[np.void]:
+    """Return the type of one tile's parameters. `edges`: how many a turned view is cut off at, None: it is not turned.
+
+    The region of a view that is not turned is mirrored along an axis where its second corner comes first. The source
+    starts at a byte of `decoded`; below 0 it is a byte of `copied`, counted from -1 downwards; from `LOWEST_ADDRESS` on
+    it is an address in memory.
+    """
+    turned = [("matrix", "f4", (3, 3)), ("edges", "f4", (3, edges))]  # see `resize._plan_warp`
+    fields = [
         ("region", "f4", (5, 2)),  # (y, x): two corners in the source, size in the output, -offset there, image size
         ("shown", "f4", (2, 2)),  # (y, x): the corners, in the output, of what this tile shows
         ("size", "f4", 2),  # (height, width) of the source
@@ -27,48 +40,42 @@ TILE = np.dtype(
         ("picture", "f4", (2, 2)),  # (y, x): the corners, in the output, of what changes its colours
         ("mean", "f4", 3),
         ("scale", "f4", 3),  # 1 / std
-        ("start", "i8"),  # where the source's (height, width, 3) pixels start, see below; must be the last field
-    ],
-    align=True,
-)
-"""Kernel parameters of one tile. The region is mirrored along an axis where its second corner comes first.
+        *(turned if edges is not None else []),
+        ("start", "i8"),  # where the source's (height, width, 3) pixels start; must be the last field
+    ]
+    return np.dtype(fields, align=True)
 
-The source starts at a byte of `decoded`; below 0 it is a byte of `copied`, counted from -1 downwards; from
-`LOWEST_ADDRESS` on it is an address in memory.
-"""
-
-LOWEST_ADDRESS = 1 << 40
 
 # positions of the fields, counted in numbers of 4 bytes; the start has two of these
-LENGTH = tl.constexpr(TILE.itemsize // 4)
 _LOWEST_ADDRESS = tl.constexpr(LOWEST_ADDRESS)
-SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, START = (
-    tl.constexpr(TILE.fields[name][1] // 4)  # type: ignore[index]
-    for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "start")
+SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, MATRIX, EDGES = (
+    tl.constexpr(tile_type(0).fields[name][1] // 4)  # type: ignore[index]
+    for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "matrix", "edges")
 )
 STEPS, CHANNELS = tl.constexpr(color.STEPS), tl.constexpr(COLOR.value + 2 * color.STEPS)
 CONTRAST, SATURATION, HUE = map(tl.constexpr, (color.CONTRAST, color.SATURATION, color.HUE))
 _TO_BYTES = tl.constexpr(TO_BYTES)
 
 
-@triton.jit(do_not_specialize=["images", "height", "image_stride"])  # else Triton compiles again for other values
+@triton.jit(do_not_specialize=["images", "length", "height", "image_stride"])  # else it is compiled for each value
 def render(
-    decoded, copied, parameters, starts, grays, out, images, tiles, height, width,
+    decoded, copied, parameters, starts, grays, out, images, tiles, length, height, width,
     image_stride, channel_stride, row_stride, pixel_stride,
-    IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    TURNED: tl.constexpr, IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write `out`, (images, 3, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
-    `decoded`, `copied`: bytes of source images. `parameters`: a `TILE` for each tile of each image, later ones over
-    earlier ones, as float32; `starts`: the same memory as int64. Colour, picture, mean and scale are the first tile's,
-    and so is the fill where no tile is. `grays`: what `sum_grays` wrote, if colours change IN_STEPS.
+    `decoded`, `copied`: bytes of source images. `parameters`: a `tile_type` for each tile of each image, later ones
+    over earlier ones, as `length` float32; `starts`: the same memory as int64. Colour, picture, mean and scale are the
+    first tile's, and so is the fill where no tile is. `grays`: what `sum_grays` wrote, if colours change IN_STEPS.
     """
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
     for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
         image, y, x = (block // (down * across)).to(tl.int64), block // across % down * ROWS, block % across * COLUMNS
         y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
-        whole = parameters + image * tiles * LENGTH
-        r, g, b = _pasted(decoded, copied, whole, starts + image * tiles * LENGTH // 2, tiles, y, x)
+        whole = parameters + image * tiles * length
+        first = starts + image * tiles * length // 2
+        r, g, b = _pasted(decoded, copied, whole, first, tiles, length, y, x, TURNED)
         if IN_STEPS:
             red, green, blue = _stepped(whole, r, g, b, _mean_gray(whole, grays + image), STEPS)
             red, green, blue = _permuted(whole + CHANNELS, red, green, blue)
@@ -82,10 +89,11 @@ def render(
         _store(to + 2 * channel_stride, tl.where(changes, blue, b), whole + 2, in_image, in_canvas)
 
 
-@triton.jit(do_not_specialize=["images", "height"])
+@triton.jit(do_not_specialize=["images", "length", "height"])
 def sum_grays(
-    decoded, copied, parameters, starts, grays, images, tiles, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
+    decoded, copied, parameters, starts, grays, images, tiles, length, height, width,
+    TURNED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Add to `grays` (images,) the grey values of each picture before its contrast changes, in whole numbers.
 
     Images whose contrast stays are left out. The other arguments are those of `render`.
@@ -93,12 +101,13 @@ def sum_grays(
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
     for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
         image = (block // (down * across)).to(tl.int64)
-        whole = parameters + image * tiles * LENGTH
+        whole = parameters + image * tiles * length
         before = _steps_before_contrast(whole)
         if before < STEPS:
             y = block // across % down * ROWS + tl.arange(0, ROWS)
             x = block % across * COLUMNS + tl.arange(0, COLUMNS)
-            r, g, b = _pasted(decoded, copied, whole, starts + image * tiles * LENGTH // 2, tiles, y, x)
+            first = starts + image * tiles * length // 2
+            r, g, b = _pasted(decoded, copied, whole, first, tiles, length, y, x, TURNED)
             r, g, b = _stepped(whole, r, g, b, 0.0, before)
             counted = _in_picture(whole, y, x) & _in_image(whole, y, x)
             gray = tl.sum(tl.sum(tl.where(counted, _gray(r, g, b), 0.0), 1), 0)
@@ -106,13 +115,16 @@ def sum_grays(
 
 
 @triton.jit
-def _pasted(decoded, copied, whole, starts, tiles, y, x):
+def _pasted(decoded, copied, whole, starts, tiles, length, y, x, TURNED: tl.constexpr):
     """Return R, G and B of all tiles of an image, and of its fill."""
     fill = tl.zeros([y.shape[0], x.shape[0]], tl.float32)
     r, g, b = fill + tl.load(whole + FILL), fill + tl.load(whole + FILL + 1), fill + tl.load(whole + FILL + 2)
     for tile in range(tiles):
-        source = _source(decoded, copied, tl.load(starts + (tile * LENGTH + START) // 2))
-        r, g, b = _paste(whole + tile * LENGTH, source, y, x, r, g, b)
+        source = _source(decoded, copied, tl.load(starts + (tile + 1) * length // 2 - 1))
+        if TURNED:
+            r, g, b = _paste_turned(whole + tile * length, (length - 2 - EDGES) // 3, source, y, x, r, g, b)
+        else:
+            r, g, b = _paste(whole + tile * length, source, y, x, r, g, b)
     return r, g, b
 
 
@@ -194,6 +206,120 @@ def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted):
             b += weight * tl.load(pixel + 2).to(tl.float32)
     share = 1 / tl.maximum(total_y[:, None] * total_x[None, :], 1e-9)
     return _whole(r * share), _whole(g * share), _whole(b * share)
+
+
+# ------------------------------------------------------------------------------------- turned views
+
+
+@triton.jit
+def _paste_turned(tile, edges, source, y, x, r, g, b):
+    """Return R, G and B with this tile over them: its view of the source, cut off at the edges, and fill around that.
+
+    As `resize._warp`: the window of the source shrinks, and is then interpolated linearly, with fill around it. Here a
+    pixel is one weighted mean of what both steps would take.
+    """
+    y_in_view, x_in_view = y + tl.load(tile + 6) + 0.5, x + tl.load(tile + 7) + 0.5
+    at_y, at_x = _in_window(tile + MATRIX, y_in_view[:, None], x_in_view[None, :])
+    shown_y = (y >= tl.load(tile + SHOWN)) & (y < tl.load(tile + SHOWN + 2))
+    shown_x = (x >= tl.load(tile + SHOWN + 1)) & (x < tl.load(tile + SHOWN + 3))
+    shown = shown_y[:, None] & shown_x[None, :]
+    within = _within(tile + EDGES, edges, y_in_view[:, None], x_in_view[None, :])
+    red, green, blue, share = _interpolated(source, tile, at_y, at_x, shown & (within > 0))
+    red, green, blue = _filled(tile, red, share, 0), _filled(tile, green, share, 1), _filled(tile, blue, share, 2)
+    red, green, blue = _mixed(tile, red, within, 0), _mixed(tile, green, within, 1), _mixed(tile, blue, within, 2)
+    return tl.where(shown, red, r), tl.where(shown, green, g), tl.where(shown, blue, b)
+
+
+@triton.jit
+def _filled(tile, value, share, channel):
+    """Return a channel of which the source gives a share."""
+    return _whole(value + (1 - share) * tl.load(tile + FILL + channel))
+
+
+@triton.jit
+def _mixed(tile, value, share, channel):
+    """Return a share of a channel's value, and fill."""
+    fill = tl.load(tile + FILL + channel)
+    return _whole(fill + (value - fill) * share)
+
+
+@triton.jit
+def _in_window(matrix, y, x):
+    """Return the places of output pixels in the shrunk window, (y, x)."""
+    depth = tl.load(matrix + 6) * x + tl.load(matrix + 7) * y + tl.load(matrix + 8)
+    depth = tl.where(tl.abs(depth) < 1e-9, 1e-9, depth)
+    at_x = (tl.load(matrix) * x + tl.load(matrix + 1) * y + tl.load(matrix + 2)) / depth
+    at_y = (tl.load(matrix + 3) * x + tl.load(matrix + 4) * y + tl.load(matrix + 5)) / depth
+    return at_y, at_x
+
+
+@triton.jit
+def _within(edge, edges, y, x):
+    """Return how much of each pixel, 0 to 1, is on the inner side of all edges."""
+    inside = 0 * (y + x) + 1.0
+    for at in range(edges):
+        a, b, c = tl.load(edge + at), tl.load(edge + edges + at), tl.load(edge + 2 * edges + at)
+        inside = tl.minimum(inside, a * x + b * y + c + 0.5)
+    return tl.maximum(inside, 0.0)
+
+
+@triton.jit
+def _interpolated(source, tile, at_y, at_x, wanted):
+    """Return R, G and B times the share of the window in the interpolation, and that share."""
+    top, bottom = _bounds(tile, tl.load(tile + SIZE))
+    left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
+    stride = tl.load(tile + SIZE + 1).to(tl.int32)
+    middle_y, first_y, near_y, next_y, step_y, reach_y = _pair(tile, at_y, top, bottom)
+    middle_x, first_x, near_x, next_x, step_x, reach_x = _pair(tile + 1, at_x, left, right)
+    rows = tl.ceil(2 * reach_y + step_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)
+    columns = tl.ceil(2 * reach_x + step_x).to(tl.int32)
+    r = tl.zeros(wanted.shape, tl.float32)
+    g, b, share_y, share_x = r, r, r, r
+    for j in range(columns):
+        share_x += _weight_in_pair(first_x + j, middle_x, near_x, next_x, step_x, reach_x, left, right)
+    for i in range(rows):
+        weight_y = _weight_in_pair(first_y + i, middle_y, near_y, next_y, step_y, reach_y, top, bottom)
+        share_y += weight_y
+        line = _inside(first_y + i, top, bottom) * stride
+        for j in range(columns):
+            weight_x = _weight_in_pair(first_x + j, middle_x, near_x, next_x, step_x, reach_x, left, right)
+            weight, pixel = weight_y * weight_x, source + (line + _inside(first_x + j, left, right)) * 3
+            r += weight * tl.load(pixel).to(tl.float32)
+            g += weight * tl.load(pixel + 1).to(tl.float32)
+            b += weight * tl.load(pixel + 2).to(tl.float32)
+    return r, g, b, share_y * share_x
+
+
+@triton.jit
+def _pair(tile, at, low, high):
+    """Return along one axis what two shrunk pixels, around each place `at` in the shrunk window, take of the source.
+
+    Namely the middle of the first of them in the source, the first source pixel that it takes, a factor of the weights
+    of either, how far their middles are from each other, and how far the filter reaches from there.
+    """
+    first, length = tl.load(tile), tl.load(tile + 4)
+    step = (tl.load(tile + 2) - first) / length
+    reach = tl.maximum(step, 1.0)
+    at = tl.minimum(tl.maximum(at, -1.0), length + 1) - 0.5
+    near = tl.floor(at)
+    middle, tap = first + (near + 0.5) * step, _first_tap(first + (near + 0.5) * step, reach)
+    sum_near, sum_next = middle * 0, middle * 0
+    for j in range(tl.ceil(2 * reach + step).to(tl.int32)):
+        sum_near += _weight(tap + j, middle, reach, low, high)
+        sum_next += _weight(tap + j, middle + step, reach, low, high)
+    share_near = tl.where((near >= 0) & (near < length), 1 - (at - near), 0.0)
+    share_next = tl.where((near >= -1) & (near < length - 1), at - near, 0.0)
+    share_near, share_next = share_near / tl.maximum(sum_near, 1e-9), share_next / tl.maximum(sum_next, 1e-9)
+    return middle, tap, share_near, share_next, step, reach
+
+
+@triton.jit
+def _weight_in_pair(tap, middle, near, after, step, reach, low, high):
+    """Return the weight of a source pixel in the mean of a pair."""
+    return near * _weight(tap, middle, reach, low, high) + after * _weight(tap, middle + step, reach, low, high)
+
+
+# ------------------------------------------------------------------------------------------- filters
 
 
 @triton.jit
