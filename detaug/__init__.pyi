@@ -3,6 +3,7 @@
 from detaug import presets as presets
 from detaug import targets as targets
 from detaug import testing as testing
+from detaug.boxes.views import Views as Views
 from detaug.compose.compose import Compose as Compose
 from detaug.converters.findings.errors import AnnotationError as AnnotationError
 from detaug.converters.findings.errors import InputError as InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -151,6 +151,40 @@ class Crop(da.GeometricOp):
 
     def move(self, views: Views, drawn: dict[str, Any]) -> Views:
         return views.crop_to(np.zeros((len(views), 2)), np.tile(np.array(self.shares), (len(views), 1))).clip()
+
+
+# ------------------------------------------------------------------------------------------------ edited boxes
+
+
+@dataclass(frozen=True)
+class HalveBoxes(da.GeometricOp):
+    """Keeps the left half of each box."""
+
+    keep_outlines: bool = True
+
+    def move(self, views: da.Views, drawn: dict[str, Any]) -> da.Views:
+        x0, y0, x1, y1 = views.boxes.transpose(2, 0, 1)
+        boxes = np.stack([x0, y0, (x0 + x1) / 2, y1], axis=2)
+        return replace(views, boxes=boxes, outlines=views.outlines if self.keep_outlines else None)
+
+
+TURN = da.RandomRotation((90, 90), expand=True)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "box"),
+    [
+        ([HalveBoxes()], (10, 10, 20, 20)),
+        ([HalveBoxes(), TURN], (10, 30, 20, 40)),
+        ([TURN, HalveBoxes(keep_outlines=False)], (10, 20, 15, 40)),
+        ([TURN, HalveBoxes()], (10, 20, 20, 40)),
+    ],
+    ids=["alone", "before a turn", "without outlines", "lost after a turn"],
+)
+def test_an_edit_of_boxes_counts_until_they_have_outlines(recipe: list[da.Op], box: tuple[int, ...]) -> None:
+    samples = da.batch([GRAY], boxes=[[[10, 10, 30, 20]]]).then(*recipe)
+    resized = samples.then(da.Resize(tuple(samples.images[0].shape[:2])))
+    np.testing.assert_allclose(resized.boxes[0], [box], atol=1e-9)
 
 
 # --------------------------------------------------------------------------------------------------- errors

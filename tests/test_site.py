@@ -91,6 +91,13 @@ def test_the_reference_shows_the_arguments_of_ops(site: Path) -> None:
     assert "*_" not in re.sub("<[^>]*>", "", pages)
 
 
+def test_the_reference_shows_of_views_what_ops_need(site: Path) -> None:
+    ids = {each["id"] for _, each in Tags(site / "api/op.html").found if "id" in each}
+    shown = {each.removeprefix("detaug.Views.") for each in ids if each.startswith("detaug.Views.")}
+    assert {"boxes", "labels", "size", "crop_to", "warp", "clip", "keep"} <= shown
+    assert not shown & {"slot", "replace_at", "packed"}
+
+
 def test_every_document_is_a_page(site: Path) -> None:
     documents = [path for path in ROOT.glob("docs/**/*.md") if "site" not in path.parts]
     assert [path for path in documents if not (site / path.relative_to(ROOT).with_suffix(".html")).is_file()] == []

@@ -32,10 +32,28 @@ Fill: TypeAlias = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Views:
-    """N views with their boxes. Geometric ops return new ones; nothing is changed in place.
+    """N images as a recipe shows them so far, with their boxes: what `move` of a `GeometricOp` gets and returns.
 
-    Until an op turns the view, its axes are the source's. From then on `turned` is true, each box has an outline, a
-    polygon, and `boxes` are the hulls of the outlines.
+    Nothing is changed in place: the methods return new views, and so does `dataclasses.replace`. `len(views)` is N. M
+    is the largest number of boxes of an image.
+
+    Until an op turns the view, its axes are the source's. `warp` gives each box an outline, a polygon. From then on
+    `boxes` are the hulls of `outlines`, and an edit of `boxes` alone is lost: edit boxes before the turn, or drop the
+    outlines too, by `replace(views, boxes=boxes, outlines=None)`.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class DropLow(da.GeometricOp):
+    ...     min_height: float = 16.0
+    ...     def move(self, views: da.Views, drawn) -> da.Views:
+    ...         print(views.boxes, views.labels, views.size)
+    ...         x0, y0, x1, y1 = views.pixel_boxes().transpose(2, 0, 1)
+    ...         return views.keep(y1 - y0 >= self.min_height)
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50], [0, 0, 30, 9]]])
+    >>> print(DropLow()(samples).boxes[0])
+    [[[0.1  0.1  0.3  0.5 ]
+      [0.   0.   0.15 0.09]]] [[1 1]] [[100. 200.]]
+    [[20. 10. 60. 50.]]
     """
 
     boxes: Floats
@@ -61,10 +79,11 @@ class Views:
     projective: bool = False
     """Whether `matrix` may be more than affine."""
     outlines: Floats | None = None
-    """(N, M, V, 2): the boxes as polygons relative to the view; None until a turn by other than quarters."""
+    """(N, M, V, 2): polygons relative to the view, which count instead of `boxes`; None until a turn by an angle."""
     clip_region: Floats | None = None
     """(N, V, 2): a polygon relative to the view; outside of it is fill, in addition to `source_bounds`."""
     epoch: int = 0
+    """The number of the epoch, from 0."""
     tracks: Ints | None = None
     """(N, M): for frames of clips the object of each box, which has the same place in all frames; -1 for padding."""
     frames: int = 1
@@ -125,7 +144,7 @@ class Views:
     def crop_to(self, start: Floats, end: Floats) -> Views:
         """Crop the views to start..end, (N, 2) (x, y) each, relative.
 
-        start > end along an axis mirrors it; below 0 and above 1 lies outside. Boxes are not clipped.
+        start > end mirrors an axis. Below 0 and above 1 is outside: call `fill_outside` first. Boxes are not clipped.
         """
         boxes = np.empty((4, *self.labels.shape))
         for axis in (0, 1):
@@ -151,10 +170,13 @@ class Views:
         *,
         projective: bool = False,
     ) -> Views:
-        """Apply a projective map of pixels; the new views are `size` (N, 2) (height, width).
+        """Turn, shear or distort the views. Boxes are not clipped.
 
-        `change`: (N, 3, 3), from pixels of these views, (x, y), to pixels of the new ones. `outline`: a polygon in the
-        unit square, the shape of the object in a box that has not been turned before. Boxes are not clipped.
+        `change`: (N, 3, 3), maps of (x, y, 1) in pixels of these views to pixels of the new ones.
+        `size`: (N, 2), (height, width) of the new views in pixels.
+        `fill`: RGB, 0..255, of what was outside of the views.
+        `outline`: (V, 2), the shape of an object in a box not turned before, a polygon in the unit square.
+        `projective`: must be True if the last row of `change` is not (0, 0, 1).
         """
         views = replace(self.fill_outside(fill), projective=self.projective or projective)
         return views._warped(relative_map(change, self.size, size), size, outline)

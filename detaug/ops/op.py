@@ -212,8 +212,8 @@ def _annotates_arguments(cls: type) -> bool:
 class GeometricOp(Op):
     """Moves the views and leaves the pixels to `Resize`.
 
-    A subclass defines `move`, and `draw` if it draws. In `views`, of N images, boxes are (N, M, 4) XYXY relative to the
-    view and labels (N, M); a label of -1 marks padding or a dropped box, whose coordinates mean nothing.
+    A subclass defines `move`, and `draw` if it draws. In the `Views` of N images, boxes are (N, M, 4) XYXY relative to
+    the view and labels (N, M); a label of -1 marks padding or a dropped box, whose coordinates mean nothing.
     `crop_to` takes a window of the view, `warp` turns it, `clip` cuts boxes off at its border.
 
     >>> from dataclasses import dataclass

@@ -36,7 +36,10 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "mixing-ops": ("Mixing and erasing", ("detaug.ops.mixing", "detaug.ops.erasing")),
     "containers": ("Containers and automatic augmentation", ("detaug.ops.containers", "detaug.ops.auto_augment")),
-    "op": ("Recipes, and ops of your own", ("detaug.ops.op", "detaug.ops.recipe_file", "detaug.importing")),
+    "op": (
+        "Recipes, and ops of your own",
+        ("detaug.ops.op", "detaug.boxes", "detaug.ops.recipe_file", "detaug.importing"),
+    ),
     "dali": ("In a DALI pipeline", ("detaug.dali",)),
     "evaluation": ("Evaluation", ("detaug.evaluation",)),
 }
@@ -49,6 +52,12 @@ MODULES = {
 }
 """Public modules with a page each."""
 
+MEMBERS = {
+    "Views": "boxes, labels, visible, size, matrix, fill, turned, outlines, epoch, crop_to, warp, quarter_turns, "
+    "fill_outside, clip, keep, pixel_boxes",
+}
+"""Members to show of a class that has more for the library itself."""
+
 
 def public_modules() -> dict[str, str]:
     """Return the module of each public name, as `__init__.pyi` imports it."""
@@ -58,11 +67,12 @@ def public_modules() -> dict[str, str]:
 
 
 def names_of(prefixes: tuple[str, ...]) -> list[str]:
-    """Return the public names that modules of these names, or below them, define."""
+    """Return the public names that modules of these names, or below them, define, in the order of the modules."""
     return [
         name
+        for prefix in prefixes
         for name, module in public_modules().items()
-        if any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+        if module == prefix or module.startswith(f"{prefix}.")
     ]
 
 
@@ -95,7 +105,8 @@ def directive(path: str) -> str:
     if not isinstance(thing, type):
         return f".. autofunction:: {path}\n\n"
     is_op = issubclass(thing, da.Op) and not name.endswith("Op")
-    members = "" if is_op or issubclass(thing, Exception) else "   :members:\n"
+    shown = f"   :members: {MEMBERS.get(name, '')}".rstrip()
+    members = "" if is_op or issubclass(thing, Exception) else f"{shown}\n"
     return f".. autoclass:: {path}\n{members}\n"
 
 
