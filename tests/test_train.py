@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from command import detaug
 from painted_files import Folder, paint_files
 from PIL import Image
 from train_run import Tiny, options, tiny, train_plain
@@ -567,6 +568,30 @@ def test_a_file_has_lines(shown: Any, stdout: str, stderr: str) -> None:
 def test_the_command_refuses_a_wrong_size(painted: Folder, tmp_path: Path, capsys: Any) -> None:
     assert main(["train", str(painted[1]), str(painted[0]), "-o", str(tmp_path / "run"), "--size", "big"]) == 2
     assert "must be HxW pixels or the shorter side" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("renamed", [1, 21])
+def test_evaluation_images_in_another_folder_need_val_images(painted: Folder, tmp_path: Path, renamed: int) -> None:
+    """Whether all their names are unknown in the folder of the training images, or some are there by chance."""
+    data = json.loads(painted[1].read_text())
+    for image in data["images"][:renamed]:
+        image["file_name"] = "val/" + image["file_name"]
+    (tmp_path / "val.json").write_text(json.dumps(data))
+    with pytest.raises(da.AnnotationError, match=f"{renamed} of 21 images are not in .*--val-images") as raised:
+        run(painted, tmp_path / "run", val=tmp_path / "val.json")
+    assert ("--clean" in str(raised.value)) == (renamed < 21)
+    with pytest.raises(da.AnnotationError) as raised:
+        run(painted, tmp_path / "run", val=tmp_path / "val.json", val_images=painted[0])
+    assert "--val-images" not in str(raised.value)
+
+
+def test_the_command_names_val_images(painted: Folder, tmp_path: Path) -> None:
+    (tmp_path / "val.json").write_text(painted[1].read_text().replace(".png", ".jpg"))
+    output = tmp_path / "run"
+    result = detaug("train", painted[1], painted[0], "--val", tmp_path / "val.json", "-o", output, "--device", "cpu")
+    assert result.code == 2
+    assert result.err.endswith("the first is '00.jpg'; give their folder with --val-images FOLDER\n")
+    assert not output.exists()
 
 
 @pytest.fixture(scope="module", autouse=True)

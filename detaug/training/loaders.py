@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from detaug import presets
@@ -44,16 +46,28 @@ def make_val_loader(options: TrainOptions, device: torch.device, detector: Detec
     """Return a loader of every evaluation image once, without random ops; None if there is nothing to evaluate."""
     if options.val is None:
         return None
-    reader = CocoReader(options.val_images or options.images, options.val)
+    reader = read_val(options.val, options)
     ops = [make_resize(options.output_size), Normalize(detector.mean, detector.std)]
     return Loader(reader, ops, options.batch_size, device=device, train=False)
+
+
+class _ValInTrainFolder(CocoReader):
+    """Evaluation images in the folder of the training images. An error names the option for another folder."""
+
+    def _advice_for_folder(self, key: str) -> str:
+        return "give their folder with --val-images FOLDER"
+
+
+def read_val(val: Path, options: TrainOptions) -> CocoReader:
+    """Return the evaluation images."""
+    return CocoReader(options.val_images, val) if options.val_images else _ValInTrainFolder(options.images, val)
 
 
 def read_class_names(options: TrainOptions) -> tuple[str, ...]:
     """Return the class names of the training data. Raises InputError if those of the evaluation data differ."""
     names = CocoReader(options.images, options.annotations).class_names
     if options.val:
-        val = CocoReader(options.val_images or options.images, options.val)
+        val = read_val(options.val, options)
         if val.class_names != names:
             raise InputError(
                 f"{options.val} has the classes {val.class_names[1:]}, {options.annotations} {names[1:]}; "
