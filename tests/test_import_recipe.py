@@ -411,7 +411,8 @@ def test_the_command_tells_what_became_of_each_op(tmp_path: Path) -> None:
     assert (result.code, result.err) == (1, "")
     assert "same      HorizontalFlip (line 2) -> RandomHorizontalFlip\n" in result.out
     assert "left out  ElasticTransform (line 2): detaug has no such op; nearest: RandomPerspective\n" in result.out
-    assert result.out.endswith("2 mean the same, 1 differ, 1 left out\n")
+    end = f'2 mean the same, 1 differ, 1 left out\nwritten: {output}\nload it: da.load_recipe("{output}")\n'
+    assert result.out.endswith(end)
     comments = [line for line in output.read_text().splitlines() if line.startswith("#")]
     assert [line[2:10].strip() for line in comments[1:-1]] == ["differs", "left out"]
     assert [type(op).__name__ for op in da.load_recipe(output)] == ["RandomHorizontalFlip", "Resize", "GaussianBlur"]

@@ -49,5 +49,5 @@ def import_recipe(file: Path, output: Path, quiet: bool, **more: Any) -> int:
 
     imported = import_recipe(file, **more)
     imported.save(output)
-    options.print_unless(quiet, imported)
+    options.print_unless(quiet, f'{imported}\nwritten: {output}\nload it: da.load_recipe("{output}")')
     return 1 if imported.left_out else 3 if imported.differing else 0
