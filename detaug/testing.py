@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from detaug.eager import Samples, batch
 from detaug.loading.loader import Loader
-from detaug.ops.arguments import check
+from detaug.ops.arguments import check, is_whole
 from detaug.ops.op import Arrays, Op, PixelOp
 from detaug.sources.coco_reader import CocoReader
 
@@ -61,6 +61,7 @@ def assert_boxes_follow_pixels(
     size: tuple[int, int] = (192, 256),
     images: int = 8,
     smallest: int = 24,
+    min_boxes: int = 1,
     seed: int = 0,
     device: str = "cpu",
     tolerance: float | None = None,
@@ -70,6 +71,7 @@ def assert_boxes_follow_pixels(
     """Paint rectangles, run `ops`, one or a recipe, and compare every box with its rectangle in the pixels.
 
     `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
+    `min_boxes`: how many boxes must be left to compare; 0 allows an op that drops all of them.
     `tolerance`: output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
     turns the image (the tip of a turned rectangle is no sharper than a pixel, of the source or of the output).
     `pipeline`: run the ops in a `Loader` on files, not directly on arrays; the recipe then needs a Resize.
@@ -77,14 +79,16 @@ def assert_boxes_follow_pixels(
 
     The check of pixel ops is coarser: a white rectangle must still stand out where its box is.
 
-    Returns the number of compared boxes. Raises AssertionError that lists the misplaced boxes and names a
-    PNG, `picture` or a temporary file, with the op's box in green and the rectangle in the pixels in red.
+    Returns the number of compared boxes. Raises AssertionError if they are fewer than `min_boxes`. Raises
+    AssertionError that lists the misplaced boxes and names a PNG, `picture` or a temporary file, with the op's box in
+    green and the rectangle in the pixels in red.
 
     >>> da.testing.assert_boxes_follow_pixels([da.RandomIoUCrop(), da.Resize((300, 300)), da.RandomInvert(p=1)])
     19
     """
     recipe = tuple([ops] if isinstance(ops, Op) else ops)
     check("smallest", smallest, 1 <= smallest <= min(size) // 2, "at least 1 and at most half of the shorter side")
+    check("min_boxes", min_boxes, is_whole(min_boxes, 0, 3 * images), "a whole number from 0 to 3 for each image")
     painted = paint(size, images, smallest, seed)
     settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
     moving = tuple(_Unpainted(op) if _is_plain_pixel_op(op) else op for op in recipe)
@@ -92,6 +96,7 @@ def assert_boxes_follow_pixels(
     compared, wrong = _compare(result, tolerance)
     if wrong:
         raise AssertionError(_complaint(wrong, compared, recipe, _drawn(result, wrong, picture)))
+    assert compared >= min_boxes, _too_few(compared, 3 * images, min_boxes, recipe)
     if moving != recipe:
         _assert_pixels_stay(recipe, moving, painted, settings)
     return compared
@@ -290,6 +295,14 @@ def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], pictu
     more = [f"  and {len(wrong) - 10} more"] if len(wrong) > 10 else []
     head = f"{len(wrong)} of {compared} boxes are not where their pixels are, after {list(ops)}; see {picture}"
     return "\n".join([head, *lines, *more])
+
+
+def _too_few(compared: int, painted: int, min_boxes: int, ops: tuple[Op, ...]) -> str:
+    number = f"only {compared}" if compared else "none"
+    return (
+        f"{number} of the {painted} painted boxes are left to check after {list(ops)}, but min_boxes is {min_boxes}: "
+        "correct the op, or give more images; for an op that is meant to drop boxes give a smaller min_boxes, such as 0"
+    )
 
 
 def _drawn(result: Result, wrong: list[Misplaced], picture: str | Path | None) -> Path:

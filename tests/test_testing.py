@@ -43,6 +43,16 @@ class Swapped(da.GeometricOp):
         return replace(views, labels=views.labels[:, ::-1])
 
 
+@dataclass(frozen=True)
+class Dropping(da.GeometricOp):
+    """Drops every box from the label `first` on."""
+
+    first: int
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return views.clip(keep=(views.labels >= 0) & (views.labels < self.first))
+
+
 @pytest.mark.parametrize("pipeline", [False, True])
 def test_boxes_that_are_off_are_found_and_drawn(pipeline: bool, tmp_path: Path) -> None:
     picture = tmp_path / "wrong.png"
@@ -63,6 +73,26 @@ def test_half_a_pixel_is_found_when_asked_for() -> None:
 def test_swapped_labels_are_found() -> None:
     with pytest.raises(AssertionError, match="16 of 24 boxes"):
         assert_boxes_follow_pixels(Swapped())
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_an_op_that_drops_every_box_fails_unless_it_is_meant_to(pipeline: bool) -> None:
+    ops = [Dropping(1), da.Resize((192, 256))]
+    with pytest.raises(
+        AssertionError, match=r"^none of the 24 painted boxes are left to check after \[Dropping.*such as 0$"
+    ):
+        assert_boxes_follow_pixels(ops, pipeline=pipeline)
+    assert assert_boxes_follow_pixels(ops, pipeline=pipeline, min_boxes=0) == 0
+
+
+def test_min_boxes_finds_an_op_that_drops_some_boxes() -> None:
+    assert assert_boxes_follow_pixels(Dropping(3)) == 16
+    with pytest.raises(
+        AssertionError, match=r"^only 16 of the 24 painted boxes are left .* but min_boxes is 24: correct"
+    ):
+        assert_boxes_follow_pixels(Dropping(3), min_boxes=24)
+    with pytest.raises(ValueError, match="min_boxes must be a whole number"):
+        assert_boxes_follow_pixels(Dropping(3), min_boxes=25)
 
 
 def test_pixel_ops_that_move_pixels_are_found() -> None:
