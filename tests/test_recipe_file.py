@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from command import usage_error
+from painted_files import paint_files
 
 import detaug as da
 from detaug.ops.recipe_file import library
@@ -77,6 +80,20 @@ def test_a_wrong_file_says_where(text: str, message: str, tmp_path: Path) -> Non
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(ValueError, match=rf"bad\.yaml: {message}"):
         da.load_recipe(tmp_path / "bad.yaml")
+
+
+@pytest.mark.parametrize(("name", "guess"), [("Own", "an"), ("RandomBlur", r"is it RandomCrop\? An")])
+def test_an_op_of_ones_own_is_loaded_in_python(name: str, guess: str, tmp_path: Path) -> None:
+    """Also where its name is near one of detaug's."""
+    own = type(name, (da.RandomVerticalFlip,), {})
+    path, images = tmp_path / "own.yaml", tmp_path / "images"
+    da.save_recipe([own()], path)
+    images.mkdir()
+    paint_files(images, 2)
+    error = usage_error("preview", images / "annotations.json", images, "-o", tmp_path / "a.png", "--recipe", path)
+    advice = rf"da.load_recipe\(FILE, ops=\[{name}\]\); no command can use it\n"
+    assert re.search(rf"entry 1: no op is called '{name}'; {guess} op of your own is loaded in Python: {advice}", error)
+    assert da.load_recipe(path, ops=[own]) == [own()]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

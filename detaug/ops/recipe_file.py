@@ -116,13 +116,19 @@ def _make_op(entry: Any, types: Types) -> Op:
         raise InputError(f"an op is a name, or {{name: {{argument: value, ...}}}}; got {entry!r}")
     ((name, arguments),) = named.items()
     if name not in types:
-        close = get_close_matches(str(name), types, 1)
-        raise InputError(f"no op is called {name!r}" + (f"; is it {close[0]}?" if close else ""))
+        raise InputError(_explain_unknown(str(name), types))
     known = _arguments(types[name])
     unknown = [argument for argument in arguments if argument not in known]
     if unknown:
         raise InputError(f"{name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return types[name](**{argument: _value(argument, value, types) for argument, value in arguments.items()})
+
+
+def _explain_unknown(name: str, types: Types) -> str:
+    close = get_close_matches(name, types, 1)
+    guess = f"is it {close[0]}? An" if close else "an"
+    own = f"op of your own is loaded in Python: da.load_recipe(FILE, ops=[{name}]); no command can use it"
+    return f"no op is called {name!r}; {guess} {own}"
 
 
 def _value(argument: str, value: Any, types: Types) -> Any:
