@@ -91,7 +91,7 @@ def assert_boxes_follow_pixels(
     check("min_boxes", min_boxes, is_whole(min_boxes, 0, 3 * images), "a whole number from 0 to 3 for each image")
     painted = paint(size, images, smallest, seed)
     settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
-    moving = tuple(_Unpainted(op) if _is_plain_pixel_op(op) else op for op in recipe)
+    moving = tuple(_without_pixels(op) if _is_plain_pixel_op(op) else op for op in recipe)
     result = run(moving, painted, **settings)
     compared, wrong = _compare(result, tolerance)
     if wrong:
@@ -245,8 +245,14 @@ def _magnification(matrix: Array, box: Array) -> float:
 # ----------------------------------------------------------------------------------------- pixel ops
 
 
+def _without_pixels(op: Op) -> Op:
+    """Return an op that draws as `op` does and leaves the pixels. It has the same name, for errors."""
+    named: type[_DrawsOnly] = type(type(op).__name__, (_DrawsOnly,), {})
+    return named(op)
+
+
 @dataclass(frozen=True)
-class _Unpainted(PixelOp):
+class _DrawsOnly(PixelOp):
     """Draws the numbers of a pixel op and leaves the pixels unchanged."""
 
     op: Op

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import detaug as da
+from detaug.converters import ConversionError
 
 GRAY = np.full((40, 50, 3), 100, np.uint8)
 BOX = [[1, 2, 30, 20]]
@@ -99,3 +102,16 @@ def test_whole_numbers_of_any_type_are_labels_and_seeds() -> None:
     for labels in ([[2]], [np.array([2.0])], [np.array([2], np.uint8)], np.array([[2]])):
         assert batch(labels=labels, seed=np.int64(3)).labels[0].tolist() == [2]
     assert da.batch([GRAY], [[]], [[]]).labels[0].tolist() == []
+
+
+@pytest.mark.parametrize("name", [name for name in da.__all__ if name.endswith("Error")])
+def test_a_traceback_shows_the_public_name_of_an_error(name: str) -> None:
+    """Also of one that came through pickle, as from another process."""
+    error = pickle.loads(pickle.dumps(getattr(da, name)("what to do")))
+    assert type(error) is getattr(da, name)
+    assert traceback.format_exception_only(error) == [f"detaug.{name}: what to do\n"]
+
+
+def test_a_traceback_shows_the_public_name_of_a_conversion_error() -> None:
+    error = pickle.loads(pickle.dumps(ConversionError("what to do")))
+    assert traceback.format_exception_only(error) == ["detaug.converters.ConversionError: what to do\n"]

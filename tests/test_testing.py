@@ -102,6 +102,16 @@ def test_pixel_ops_that_move_pixels_are_found() -> None:
     assert assert_boxes_follow_pixels([resize, da.RandomPhotometricDistort(), da.Normalize()]) == 24
 
 
+def test_an_error_names_the_pixel_op_that_failed() -> None:
+    @dataclass(frozen=True)
+    class Failing(da.PixelOp):
+        def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+            raise IndexError("no number")
+
+    with pytest.raises(RuntimeError, match=r"^Failing \(2nd op .*\) failed in draw: IndexError: no number$"):
+        assert_boxes_follow_pixels([da.Resize((192, 256)), Failing()])
+
+
 def test_presets_follow_pixels(device: str) -> None:
     ops = [replace(op, fill=(0.0, 0.0, 0.0)) if hasattr(op, "fill") else op for op in da.presets.ssd300()]
     for pipeline in (False, True):

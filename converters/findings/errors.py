@@ -19,6 +19,7 @@ class InputError(ValueError):
     max_ratio must be at least 1 (1 leaves the image as it is), got 0.5
     """
 
+    __module__ = "detaug"  # tracebacks show the public name
     ag_pass_through = True  # DALI with conditionals replaces an error without this attribute by one of its own
 
 
@@ -32,6 +33,8 @@ class ConversionError(InputError):
     ...     print(error)
     split 'test' is not in demo/VOC/ImageSets/Main; there are train, trainval, val
     """
+
+    __module__ = "detaug.converters"
 
     def __init__(self, message: str, findings: Iterable[Finding] = ()) -> None:
         super().__init__(message)
@@ -47,3 +50,5 @@ class AnnotationError(InputError):
     ...     print(error)
     no.json: no such file; detaug convert-voc makes one from Pascal VOC
     """
+
+    __module__ = "detaug"

@@ -45,7 +45,7 @@ class CocoReader(FolderSource):
     >>> da.CocoReader("demo", "train.json")
     Traceback (most recent call last):
         ...
-    detaug.converters.findings.errors.AnnotationError: train.json: 48 of 48 ...; demo/VOC/JPEGImages has it
+    detaug.AnnotationError: train.json: 48 of 48 ...; demo/VOC/JPEGImages has it
     """
 
     class_names: tuple[str, ...]

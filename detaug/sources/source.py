@@ -43,8 +43,10 @@ class DataError(InputError):
     >>> next(iter(loader))
     Traceback (most recent call last):
         ...
-    detaug.sources.source.DataError: .../broken/000001.jpg: does not decode (cannot identify ...); detaug check ...
+    detaug.DataError: .../broken/000001.jpg: does not decode (cannot identify ...); detaug check ...
     """
+
+    __module__ = "detaug"  # tracebacks show the public name
 
 
 class Source:
