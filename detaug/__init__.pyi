@@ -65,6 +65,7 @@ from detaug.ops.noise import SaltAndPepperNoise as SaltAndPepperNoise
 from detaug.ops.normalize import Normalize as Normalize
 from detaug.ops.op import GeometricOp as GeometricOp
 from detaug.ops.op import Op as Op
+from detaug.ops.op import OpError as OpError
 from detaug.ops.op import PixelOp as PixelOp
 from detaug.ops.optical_flow import OpticalFlow as OpticalFlow
 from detaug.ops.recipe_file import load_recipe as load_recipe

@@ -19,7 +19,6 @@ from test_geometric_ops import EXACT, GEOMETRIC, SIZES, WHOLE_PIXELS
 import detaug as da
 from detaug.dali.augment import augment
 from detaug.ops.filters import as_bytes
-from detaug.ops.op import OpError
 from detaug.testing import Painted, Result, assert_boxes_follow_pixels, paint
 
 
@@ -563,7 +562,7 @@ class Breaks(da.PixelOp):
 @pytest.mark.parametrize("where", ["draw", "cpu_kernel", "dali_graph"])
 def test_an_op_that_fails_is_named(where: str) -> None:
     pipe = wrong_pipeline(ops=[da.Resize((8, 8)), Breaks(where)])
-    with pytest.raises(OpError, match=rf"Breaks \(2nd op of the recipe\) failed in {where}") as error:
+    with pytest.raises(da.OpError, match=rf"Breaks \(2nd op of the recipe\) failed in {where}") as error:
         next(da.DaliIterator(pipe, NAMES))
     assert where == "dali_graph" or "no luck" in str(error.value)
 

@@ -17,7 +17,7 @@ from painted_files import Folder
 import detaug as da
 from detaug.boxes.views import Views
 from detaug.ops.cpu_kernels import CpuKernel
-from detaug.ops.op import Node, Nodes, OpError
+from detaug.ops.op import Node, Nodes
 
 GRAY = np.full((40, 50, 3), 100, np.uint8)
 
@@ -293,7 +293,7 @@ def recipe_with(op: da.Op) -> list[da.Op]:
 
 @pytest.mark.parametrize(("op", "message", "cause"), FAILING, ids=lambda each: type(each).__name__)
 def test_an_op_that_fails_names_itself(op: da.Op, message: str, cause: type[Exception]) -> None:
-    with pytest.raises(OpError, match=message) as caught:
+    with pytest.raises(da.OpError, match=message) as caught:
         _ = da.batch([GRAY] * 2).then(*recipe_with(op)).images
     assert isinstance(caught.value.__cause__, cause)
 
@@ -302,7 +302,7 @@ def test_an_op_that_fails_names_itself(op: da.Op, message: str, cause: type[Exce
 def test_an_op_that_fails_in_a_loader_blames_no_file(
     op: da.Op, message: str, cause: type[Exception], painted: Folder
 ) -> None:
-    with pytest.raises(OpError, match=message) as caught:
+    with pytest.raises(da.OpError, match=message) as caught:
         list(da.Loader(da.CocoReader(*painted), recipe_with(op), 4, device="cpu", on_error="skip", max_skipped=1))
     assert isinstance(caught.value.__cause__, cause)
     assert "detaug check" not in str(caught.value)
@@ -311,13 +311,13 @@ def test_an_op_that_fails_in_a_loader_blames_no_file(
 @pytest.mark.parametrize("op", [ReturnsNothing(), RunsPython()], ids=lambda op: type(op).__name__)
 def test_an_op_in_a_container_names_both(op: da.Op) -> None:
     message = rf"RandomApply \(\d\w+ op of the recipe\): {type(op).__name__} \(1st op in it\) failed in "
-    with pytest.raises(OpError, match=message):
+    with pytest.raises(da.OpError, match=message):
         _ = da.batch([GRAY] * 2).then(*recipe_with(da.RandomApply([op], p=1))).images
 
 
 def test_the_second_of_two_equal_ops_is_the_one_that_is_named() -> None:
     recipe = [da.RandomInvert(), da.RandomInvert(), Add(0)]
-    with pytest.raises(OpError, match=r"Add \(5th op of the recipe\) failed in cpu_kernel: ZeroDivisionError"):
+    with pytest.raises(da.OpError, match=r"Add \(5th op of the recipe\) failed in cpu_kernel: ZeroDivisionError"):
         _ = da.batch([GRAY]).then(da.Resize((9, 9)), Add(200), *recipe).images
 
 

@@ -37,7 +37,22 @@ _OLD_NAMES = {"paint": "dali_graph", "painter": "cpu_kernel", "draw_for": "adapt
 
 
 class OpError(RuntimeError):
-    """An op that failed. The message names the op, its place in the recipe and the method; the cause is its error."""
+    """An op that failed. The message names the op, its place in the recipe and the method; the cause is its error.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Broken(da.GeometricOp):
+    ...     def move(self, views, drawn):
+    ...         return views.no_such_method()
+    >>> samples = Broken()(da.batch([np.zeros((4, 4, 3), np.uint8)]))
+    >>> try:
+    ...     samples.boxes
+    ... except da.OpError as error:
+    ...     print(error)
+    Broken (1st op of the recipe) failed in move: AttributeError: 'Views' object has no attribute 'no_such_method'
+    """
+
+    __module__ = "detaug"  # tracebacks show the public name
 
 
 @contextmanager
