@@ -322,6 +322,13 @@ def test_the_index_of_documents_is_complete() -> None:
     assert {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"} <= named
 
 
+@pytest.mark.parametrize("path", [*GUIDES, *ROOT.glob("docs/trainers/*.md")], ids=name_of)
+def test_links_between_pages_have_titles(path: Path) -> None:
+    """A file name says nothing on the site. The README is called so on GitHub too."""
+    found = re.findall(r"\[([^]]+)\]\((?:[\w.-]+/)*([\w-]+)\.md(?:#[\w-]+)?\)", path.read_text())
+    assert [text for text, name in found if Path(text.strip("`")).stem == name != "README"] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_lines_of_prose_have_at_most_120_characters(path: Path) -> None:
     lines = prose(path.read_text()).splitlines()
