@@ -3,7 +3,7 @@
     python benchmarks/op_costs.py [--device cuda] [--json costs.json] [--only JPEG CLAHE]
 
 Each op runs in a recipe with Resize to 300 x 300, planning included, on an image of 500 x 375 in memory; every image
-draws the op (p=1). As in a loader, the fused kernel renders what it can on a GPU, marked with *, and DALI's operators
+draws the op (p=1). As in a loader, Triton's kernels render what they can on a GPU, marked with *, and DALI's operators
 the rest, in one pipeline. `images/s` is the recipe's rate. `op, us` is the additional time of an image over Resize
 alone, in microseconds: CPU time of all threads with --device cpu, which other programs disturb less, and wall time with
 cuda. Differences of a few percent of Resize's time are noise. A negative time is noise too, or the op leaves Resize
@@ -29,7 +29,7 @@ from PIL import Image
 
 import detaug as da
 from detaug.boxes.views import whole_images
-from detaug.gpu.fused_kernel import FusedKernel, kernel_for
+from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.pipeline import PipelineWorker
 from detaug.loading.planner import BLOCK_IMAGES
@@ -117,8 +117,8 @@ def plans(recipe: Recipe, batch_size: int, inputs_of: Callable[[Plan], Arrays]) 
 def timed(recipe: Recipe, source: Callable[[str], Node], options: argparse.Namespace) -> tuple[float, float]:
     """Return images per second and microseconds per image: CPU time, or wall time on a GPU."""
     device = resolve_device(options.device)
-    kernel = kernel_for(recipe, device) if source is array else None
-    batches = by_kernel(recipe, kernel, options) if kernel else by_dali(recipe, source, device, options)
+    kernels = chain_for(recipe, device) if source is array else None
+    batches = by_kernels(recipe, kernels, options) if kernels else by_dali(recipe, source, device, options)
     for _ in range(4):
         next(batches)
     images, start, cpu = 0, time.perf_counter(), time.process_time()
@@ -149,19 +149,19 @@ def by_dali(
         yield
 
 
-def by_kernel(recipe: Recipe, kernel: FusedKernel, options: argparse.Namespace) -> Iterator[None]:
-    """Render a batch with the fused kernel for each `next`, at most `PREFETCH` of them ahead."""
+def by_kernels(recipe: Recipe, kernels: KernelChain, options: argparse.Namespace) -> Iterator[None]:
+    """Render a batch with Triton's kernels for each `next`, at most `PREFETCH` of them ahead."""
 
     def inputs_of(plan: Plan) -> Arrays:
         sizes = np.tile(SOURCE, (len(plan.views), 1))
-        return {"tiles": kernel.tile_parameters(plan.views.slot, sizes, plan.inputs), "size": plan.views.size}
+        return kernels.parameters(plan.views, sizes, plan.inputs) | {"size": plan.views.size}
 
-    pixels = torch.from_numpy(np.array(Image.open(BytesIO(jpeg())))).to(kernel.device).view(-1)
+    pixels = torch.from_numpy(np.array(Image.open(BytesIO(jpeg())))).to(kernels.device).view(-1)
     ends: deque[torch.cuda.Event] = deque()
     for inputs in plans(recipe, options.batch_size, inputs_of):
-        (tiles,) = kernel.to_device([inputs["tiles"]], [np.zeros(options.batch_size, np.int64)])
-        height, width = inputs["size"].max(0).astype(int).tolist()
-        kernel.render(pixels, pixels, tiles, (height, width))
+        height, width = inputs.pop("size").max(0).astype(int).tolist()
+        (parameters,) = kernels.to_device([inputs], [np.zeros(options.batch_size, np.int64)])
+        kernels.render(pixels, pixels, parameters, (height, width))
         ends.append(torch.cuda.current_stream().record_event())
         if len(ends) > PREFETCH:
             ends.popleft().synchronize()
@@ -178,7 +178,7 @@ def measure(names: Iterable[str], options: argparse.Namespace) -> list[dict[str,
     rows = []
     for name, (rate, microseconds) in best.items():
         cost = microseconds - (0 if name in whole else best[RESIZE][1])
-        fused = name != DECODE and kernel_for(recipes[name][0], resolve_device(options.device)) is not None
+        fused = name != DECODE and chain_for(recipes[name][0], resolve_device(options.device)) is not None
         share = cost / best[DECODE][1]
         rows.append({"op": name, "fused": fused, "rate": rate, "microseconds": cost, "of_a_decode": share})
     return rows[:2] + sorted(rows[2:], key=lambda row: -row["microseconds"])

@@ -15,7 +15,7 @@ from detaug.boxes.views import Floats, Ints, Views, pad_arrays, start_offsets, w
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
-from detaug.gpu.fused_kernel import FusedKernel, kernel_for
+from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.array_pipeline import ArrayPipeline
 from detaug.loading.devices import resolve_device
 from detaug.ops.arguments import check, is_whole
@@ -121,21 +121,21 @@ class Samples:
     @cached_property
     def images(self) -> list[Array]:
         """Return N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
-        if kernel := kernel_for(self._recipe, self.device):
-            return self._render(kernel)
+        if kernels := chain_for(self._recipe, self.device):
+            return self._render(kernels)
         pipeline = ArrayPipeline(self._recipe, len(self), self.device)
         images = pipeline.run(self.source_images, self.plan.inputs)
         pipeline.close()
         return images
 
-    def _render(self, kernel: FusedKernel) -> list[Array]:
+    def _render(self, kernels: KernelChain) -> list[Array]:
         sources = torch.from_numpy(np.concatenate([image.ravel() for image in self.source_images]))
         shapes, sizes = np.array([image.shape for image in self.source_images]), self.plan.views.size.astype(int)
-        parameters = kernel.tile_parameters(np.arange(len(self)), shapes[:, :2], self.plan.inputs)
-        (on_gpu,) = kernel.to_device([parameters], [start_offsets(shapes.prod(1))])
+        parameters = kernels.parameters(self.plan.views, shapes[:, :2], self.plan.inputs)
+        (on_gpu,) = kernels.to_device([parameters], [start_offsets(shapes.prod(1))])
         height, width = sizes.max(0).tolist()
         memory = sources.to(self.device)
-        rendered = kernel.render(memory, memory, on_gpu, (height, width)).cpu()
+        rendered = kernels.render(memory, memory, on_gpu, (height, width)).cpu()
         images = [image[:, :h, :w] for image, (h, w) in zip(rendered, sizes.tolist(), strict=True)]
         channels_first = self._recipe.pixel_steps[-1].op.output_layout == "CHW"
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]

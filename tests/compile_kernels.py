@@ -13,20 +13,36 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from detaug.gpu import triton_kernel
-from detaug.gpu.fused_kernel import BLOCK, OPTIONS
+from detaug.gpu import pixel_kernels, triton_kernel
+from detaug.gpu.launching import BLOCK, OPTIONS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
-    "images_at": "*i64"
+    "images_at": "*i64",
+    "source": "*u8",
+    "numbers": "*fp32",
+    "counts": "*i32",
+    "tables": "*u8",
+    "seeds": "*i32",
+    "red": "fp32",
+    "green": "fp32",
+    "blue": "fp32",
 }
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
+VIEWS = triton_kernel.STRAIGHT, triton_kernel.TURNED, triton_kernel.READY
+
 KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     *(
-        (triton_kernel.render, {**IN_BLOCKS, "TURNED": turned, "IN_STEPS": steps}, out)
-        for turned, steps, out in product((0, 1), (0, 1), ("*fp32", "*u8"))
+        (triton_kernel.render, {**IN_BLOCKS, "VIEW": view, "IN_STEPS": steps}, out)
+        for view, steps, out in product(VIEWS, (0, 1), ("*fp32", "*u8"))
     ),
-    *((triton_kernel.sum_grays, {**IN_BLOCKS, "TURNED": turned}, "") for turned in (0, 1)),
+    *((triton_kernel.sum_grays, {**IN_BLOCKS, "VIEW": view}, "") for view in VIEWS),
+    (pixel_kernels.count_levels, IN_BLOCKS, ""),
+    (pixel_kernels.make_tables, {}, ""),
+    (pixel_kernels.change, IN_BLOCKS, "*u8"),
+    *((pixel_kernels.blur, {**IN_BLOCKS, "DOWN": down}, out) for down, out in ((0, "*fp32"), (1, "*u8"))),
+    *((pixel_kernels.add_noise, {**IN_BLOCKS, "SALT": salt}, "*u8") for salt in (0, 1)),
+    (pixel_kernels.fill_rectangles, IN_BLOCKS, "*u8"),
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),
 ]
 """Each kernel, its constants, and the type of `out`."""

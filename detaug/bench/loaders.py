@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from detaug.bench.jobs import Job, MadeBatch, new_images
-from detaug.gpu.fused_kernel import kernel_for
+from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.decoding import decoded, inputs
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
@@ -64,7 +64,7 @@ def decode(job: Job) -> Iterator[MadeBatch]:
     """Decode only, with the loader's pipelines, threads and way of feeding them: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(job.recipe())
-    settings = settings_for(reader, recipe, kernel_for(recipe, device), device, job.batch_size, job.settings)
+    settings = settings_for(reader, recipe, chain_for(recipe, device), device, job.batch_size, job.settings)
     order = np.random.default_rng(0).permutation(len(reader))
     steps = -(-len(order) // job.batch_size)
     batches = cycle(enumerate(np.resize(order, (steps, job.batch_size))))

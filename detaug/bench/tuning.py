@@ -15,7 +15,7 @@ from detaug.bench.jobs import Job
 from detaug.bench.loaders import make_loader
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.machine import available_cores
-from detaug.gpu.fused_kernel import kernel_for
+from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
 from detaug.loading.settings import Settings, can_group, write_settings
@@ -82,7 +82,7 @@ def tune(
         return rates.get(settings, 0.0)
 
     best = default
-    for name, values in _choices(chosen, can_group(loader.recipe, kernel_for(loader.recipe, chosen))).items():
+    for name, values in _choices(chosen, can_group(loader.recipe, chain_for(loader.recipe, chosen))).items():
         best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
     found = _interleaved_rates(loader, [default, best], each)
     loader.close()

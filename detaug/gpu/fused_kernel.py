@@ -1,4 +1,4 @@
-"""Render whole batches on a GPU in one kernel: Resize, a mosaic, colour, Normalize.
+"""Render whole batches on a GPU in one kernel: Resize, a mosaic, colour, Normalize; or the last two alone.
 
 DALI needs three or four kernels for this. Each reads and writes all pixels and takes the whole GPU, so decoding stops
 for as long.
@@ -6,11 +6,8 @@ for as long.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,23 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.boxes.views import Fill, Ints
+from detaug.gpu.launching import launch
 from detaug.gpu.streams import to_device
 from detaug.ops.arguments import FILL
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
-from detaug.ops.recipe import Recipe
+from detaug.ops.recipe import PixelStep
 from detaug.ops.resize import Render
-
-BLOCK = (8, 64)
-"""(rows, columns) of the output that a program of the kernel renders at once: the fastest of eight on an H200."""
-
-PROGRAMS_PER_PROCESSOR = 4
-"""Programs for each of the GPU's multiprocessors: few enough to leave room for the decoder's kernels."""
-
-OPTIONS = {"enable_fp_fusion": True}
-"""Triton 3.9 warns without it, because 3.10 changes the default."""
 
 _EVERYWHERE = 1e9
 """Pixels: larger than any image."""
@@ -45,8 +34,8 @@ _EVERYWHERE = 1e9
 class FusedKernel:
     """Renders what a recipe planned, from decoded images to a batch, in one pass over the output."""
 
-    region: str
-    """Name of the recipe's input with the regions that Resize renders."""
+    region: str | None
+    """Name of the recipe's input with the regions that Resize renders; None: the images are rendered already."""
     tiles: str | None
     """Name of the input with the tiles that are pasted, if the recipe pastes."""
     color: str | None
@@ -63,12 +52,20 @@ class FusedKernel:
     normalize: Normalize
     device: torch.device
 
+    @property
+    def view(self) -> int:
+        """Return how the images come to the kernel, see `triton_kernel`."""
+        from detaug.gpu.triton_kernel import READY, STRAIGHT, TURNED
+
+        return (TURNED if self.matrix else STRAIGHT) if self.region else READY
+
     def tile_parameters(self, slots: Ints, sizes: Ints, inputs: Arrays) -> Ints:
         """Return the kernel's parameters of N images with T tiles each, (N, T, C), without the starts of their bytes.
 
-        `slots` (N,): the position of each image in its group; `sizes` (N, 2): height, width; `inputs`: `Recipe.plan`'s.
+        `slots` (N,): the position of each image in its group; `sizes` (N, 2): height, width of the sources, or of the
+        images if they are rendered already; `inputs`: `Recipe.plan`'s.
         """
-        parameters = self._of_views(inputs)
+        parameters = self._of_views(inputs) if self.region else _of_whole_images(sizes)
         parameters["shown"][:, :, 1] = _EVERYWHERE
         parameters["size"][:, 0], parameters["start"][:, 0] = sizes, slots
         parameters["fill"] = np.round(self.fill)
@@ -83,6 +80,7 @@ class FusedKernel:
         """Return parameters (N, 1) of what is shown of the sources, and where."""
         from detaug.gpu.triton_kernel import tile_type  # Triton is installed where there is a GPU
 
+        assert self.region
         region, edges = inputs[self.region], inputs[self.edges].shape[2] if self.edges else 0
         parameters = np.zeros((len(region), 1), tile_type(edges if self.matrix else None))
         parameters["region"][:, 0, :3] = region[:, :3]
@@ -116,7 +114,7 @@ class FusedKernel:
         """Return (N, 3, *canvas): the images at the top left, zeros beside them.
 
         `decoded`, `copied`: bytes of source images, (height, width, 3) each. `parameters`: (N, T, C), as `to_device`
-        returns them.
+        returns them. If the images are rendered already, `decoded` has them, (N, *canvas, 3).
         """
         from detaug.gpu.triton_kernel import render, sum_grays
 
@@ -126,13 +124,10 @@ class FusedKernel:
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
         grays = torch.zeros(images if self.in_steps else 1, dtype=torch.int64, device=self.device)
         given = decoded, copied, parameters.view(torch.float32), parameters, grays
-        with as_current(self.device):
-            how = images, tiles, 2 * length, *canvas
-            if self.in_steps:
-                sum_grays[_programs(self.device),](*given, *how, bool(self.matrix), *BLOCK, **OPTIONS)
-            render[_programs(self.device),](
-                *given, out, *how, *out.stride(), bool(self.matrix), self.in_steps, *BLOCK, **OPTIONS
-            )
+        how = images, tiles, 2 * length, *canvas
+        if self.in_steps:
+            launch(sum_grays, self.device, *given, *how, VIEW=self.view)
+        launch(render, self.device, *given, out, *how, *out.stride(), VIEW=self.view, IN_STEPS=self.in_steps)
         return out
 
 
@@ -141,40 +136,43 @@ def in_copied(offsets: Ints) -> Ints:
     return -1 - offsets
 
 
-def kernel_for(recipe: Recipe, device: torch.device) -> FusedKernel | None:
-    """Return the kernel that renders all of the recipe on this device, if there is one."""
-    kernel = fuse(recipe, device) if device.type == "cuda" else None
-    return kernel if kernel and triton_works(kernel) else None
+def _of_whole_images(sizes: Ints) -> NDArray[Any]:
+    """Return parameters (N, 1) of images that are rendered already."""
+    from detaug.gpu.triton_kernel import tile_type
+
+    parameters = np.zeros((len(sizes), 1), tile_type())
+    parameters["region"][:, 0, 4] = sizes
+    return parameters
 
 
-def fuse(recipe: Recipe, device: torch.device) -> FusedKernel | None:
-    """Return the kernel that renders all of the recipe, if it can, whatever the device."""
-    kinds = [_known_kind(step.op) for step in recipe.pixel_steps]
-    steps: dict[Any, Any] = dict(zip(kinds, recipe.pixel_steps, strict=True))
-    if kinds != [kind for kind in _KNOWN_OPS if kind in steps]:
-        return None
-    tiles, color, normalize = (steps.get(kind) for kind in _KNOWN_OPS[1:])
+def fuse(steps: Sequence[PixelStep], normalize: Normalize, device: torch.device) -> FusedKernel:
+    """Return the kernel that renders these steps of a recipe: `known_kind`s in their order.
+
+    `normalize`: for steps without a Normalize.
+    """
+    by_kind: dict[Any, Any] = {known_kind(step.op): step for step in steps}
+    render, tiles, color, last = (by_kind.get(kind) for kind in KNOWN_OPS)
     return FusedKernel(
-        region=steps[Render].inputs["region"],
-        matrix=steps[Render].inputs.get("matrix"),
-        edges=steps[Render].inputs.get("edges"),
+        region=render.inputs["region"] if render else None,
+        matrix=render.inputs.get("matrix") if render else None,
+        edges=render.inputs.get("edges") if render else None,
         tiles=tiles.inputs["tiles"] if tiles else None,
         color=color.inputs.get("steps", color.inputs.get("color")) if color else None,
         in_steps="steps" in color.inputs if color else False,
         picture=color.inputs.get("picture") if color else None,
-        fill=steps[Render].op.fill_around(steps[Render].views) or FILL,
-        normalize=normalize.op if normalize else Normalize(dtype="uint8"),
+        fill=(render and render.op.fill_around(render.views)) or FILL,
+        normalize=last.op if last else normalize,
         device=device,
     )
 
 
-_KNOWN_OPS: tuple[type[Op], ...] = (Render, PasteTiles, ColorOp, Normalize)
+KNOWN_OPS: tuple[type[Op], ...] = (Render, PasteTiles, ColorOp, Normalize)
 """The ops that the kernel renders, in this order."""
 
 
-def _known_kind(op: Op) -> type[Op] | None:
+def known_kind(op: Op) -> type[Op] | None:
     """Return the op's class among the known ones; None for a subclass with a `dali_graph` of its own."""
-    return next((kind for kind in _KNOWN_OPS if type(op).dali_graph is kind.dali_graph), None)
+    return next((kind for kind in KNOWN_OPS if type(op).dali_graph is kind.dali_graph), None)
 
 
 def _pasted_tiles(parameters: NDArray[Any], slots: Ints, tiles: NDArray[Any]) -> NDArray[Any]:
@@ -188,59 +186,3 @@ def _pasted_tiles(parameters: NDArray[Any], slots: Ints, tiles: NDArray[Any]) ->
     pasted["region"][:, :, 3] += source - target
     pasted["shown"][:, :, 0], pasted["shown"][:, :, 1] = target, target + shape
     return pasted
-
-
-_works_on: set[tuple[torch.device, bool, bool]] = set()
-_reported: set[tuple[torch.device, type[Exception]]] = set()
-
-
-def triton_works(kernel: FusedKernel) -> bool:
-    """Return whether a kernel of this kind renders one pixel; without a C compiler Triton cannot build it.
-
-    A failure is tried again by the next loader, since a disk or a memory may be full for a while. It is a warning once
-    for each kind of error.
-    """
-    kind = kernel.device, kernel.in_steps, kernel.matrix is not None  # each of these is compiled by itself
-    if kind in _works_on:
-        return True
-    try:
-        _render_one_pixel(kernel)
-    except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
-        _warn_once(kernel.device, error)
-        return False
-    _works_on.add(kind)
-    return True
-
-
-def _render_one_pixel(kernel: FusedKernel) -> None:
-    kernel = replace(kernel, tiles=None, picture=None, edges=None)
-    pixel = torch.zeros(3, dtype=torch.uint8, device=kernel.device)
-    whole = np.array([[[0, 0], [1, 1], [1, 1], [0, 0], [1, 1]]])
-    inputs = {kernel.region: whole, kernel.color or "": np.zeros((1, 11)), kernel.matrix or "": np.eye(3)[None]}
-    parameters = kernel.tile_parameters(np.zeros(1, np.int64), np.ones((1, 2), np.int64), inputs)
-    (on_gpu,) = kernel.to_device([parameters], [np.zeros(1, np.int64)])
-    kernel.render(pixel, pixel, on_gpu, (1, 1))
-
-
-def _warn_once(device: torch.device, error: Exception) -> None:
-    if (device, type(error)) in _reported:
-        return
-    _reported.add((device, type(error)))
-    warnings.warn(
-        f"DALI's operators render, which is slower, because Triton does not work here ({error}); it needs a C compiler "
-        "and Python's headers (gcc and python3-dev, as Debian and Ubuntu call them), and room for its cache; the next "
-        "loader tries it again",
-        stacklevel=3,
-    )
-
-
-@cache
-def _programs(device: torch.device) -> int:
-    if device.type == "cpu":
-        return 1
-    return PROGRAMS_PER_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def as_current(device: torch.device) -> AbstractContextManager[object]:
-    """Make it torch's current device, where Triton runs kernels."""
-    return nullcontext() if device.type == "cpu" else torch.cuda.device(device.index)

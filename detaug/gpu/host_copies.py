@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from detaug.boxes.views import Ints, start_offsets
-from detaug.gpu.fused_kernel import as_current
+from detaug.gpu.launching import as_current
 from detaug.gpu.streams import StreamGuard, to_device
 
 PROGRAMS = 32

@@ -16,6 +16,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from detaug.gpu.triton_blocks import block_of, blocks, inside, load_pixels, map_channel, position, round_to_bytes
 from detaug.ops import color
 from detaug.ops.cpu_colors import TO_BYTES
 
@@ -53,6 +54,9 @@ SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, MATRIX, EDGES = (
     for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "matrix", "edges")
 )
 STEPS, CHANNELS = tl.constexpr(color.STEPS), tl.constexpr(COLOR.value + 2 * color.STEPS)
+STRAIGHT, TURNED, READY = range(3)
+"""How images come to the kernel: as sources, of which a view is rendered that is turned or not, or rendered already."""
+_TURNED, _READY = map(tl.constexpr, (TURNED, READY))
 CONTRAST, SATURATION, HUE = map(tl.constexpr, (color.CONTRAST, color.SATURATION, color.HUE))
 _TO_BYTES = tl.constexpr(TO_BYTES)
 
@@ -61,28 +65,27 @@ _TO_BYTES = tl.constexpr(TO_BYTES)
 def render(
     decoded, copied, parameters, starts, grays, out, images, tiles, length, height, width,
     image_stride, channel_stride, row_stride, pixel_stride,
-    TURNED: tl.constexpr, IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    VIEW: tl.constexpr, IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write `out`, (images, 3, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
-    `decoded`, `copied`: bytes of source images. `parameters`: a `tile_type` for each tile of each image, later ones
-    over earlier ones, as `length` float32; `starts`: the same memory as int64. Colour, picture, mean and scale are the
-    first tile's, and so is the fill where no tile is. `grays`: what `sum_grays` wrote, if colours change IN_STEPS.
+    `decoded`, `copied`: bytes of source images; `decoded` has (images, height, width, 3) if they are READY.
+    `parameters`: a `tile_type` for each tile of each image, later ones over earlier ones, as `length` float32;
+    `starts`: the same memory as int64. Colour, picture, mean and scale are the first tile's, and so is the fill where
+    no tile is. `grays`: what `sum_grays` wrote, if colours change IN_STEPS.
     """
-    down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
-    for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
-        image, y, x = (block // (down * across)).to(tl.int64), block // across % down * ROWS, block % across * COLUMNS
-        y, x = y + tl.arange(0, ROWS), x + tl.arange(0, COLUMNS)
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         whole = parameters + image * tiles * length
         first = starts + image * tiles * length // 2
-        r, g, b = _pasted(decoded, copied, whole, first, tiles, length, y, x, TURNED)
+        r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW)
         if IN_STEPS:
             red, green, blue = _stepped(whole, r, g, b, _mean_gray(whole, grays + image), STEPS)
             red, green, blue = _permuted(whole + CHANNELS, red, green, blue)
         else:
             red, green, blue = _mapped(whole + COLOR, r, g, b)
         changes, in_image = _in_picture(whole, y, x), _in_image(whole, y, x)
-        in_canvas = (y < height)[:, None] & (x < width)[None, :]
+        in_canvas = inside(y, x, height, width)
         to = out + image * image_stride + y[:, None] * row_stride + x[None, :] * pixel_stride
         _store(to, tl.where(changes, red, r), whole, in_image, in_canvas)
         _store(to + channel_stride, tl.where(changes, green, g), whole + 1, in_image, in_canvas)
@@ -92,22 +95,19 @@ def render(
 @triton.jit(do_not_specialize=["images", "length", "height"])
 def sum_grays(
     decoded, copied, parameters, starts, grays, images, tiles, length, height, width,
-    TURNED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    VIEW: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Add to `grays` (images,) the grey values of each picture before its contrast changes, in whole numbers.
 
     Images whose contrast stays are left out. The other arguments are those of `render`.
     """
-    down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
-    for block in range(tl.program_id(0), images * down * across, tl.num_programs(0)):
-        image = (block // (down * across)).to(tl.int64)
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         whole = parameters + image * tiles * length
         before = _steps_before_contrast(whole)
         if before < STEPS:
-            y = block // across % down * ROWS + tl.arange(0, ROWS)
-            x = block % across * COLUMNS + tl.arange(0, COLUMNS)
             first = starts + image * tiles * length // 2
-            r, g, b = _pasted(decoded, copied, whole, first, tiles, length, y, x, TURNED)
+            r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW)
             r, g, b = _stepped(whole, r, g, b, 0.0, before)
             counted = _in_picture(whole, y, x) & _in_image(whole, y, x)
             gray = tl.sum(tl.sum(tl.where(counted, _gray(r, g, b), 0.0), 1), 0)
@@ -115,13 +115,25 @@ def sum_grays(
 
 
 @triton.jit
-def _pasted(decoded, copied, whole, starts, tiles, length, y, x, TURNED: tl.constexpr):
+def _pixels(
+    decoded, copied, whole, starts, image, tiles, length, y, x, height, width, VIEW: tl.constexpr
+):  # fmt: skip
+    """Return R, G and B of an image before its colours change."""
+    if VIEW == _READY:
+        r, g, b = load_pixels(decoded, position(image, y, x, height, width), inside(y, x, height, width))
+    else:
+        r, g, b = _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW)
+    return r, g, b
+
+
+@triton.jit
+def _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW: tl.constexpr):
     """Return R, G and B of all tiles of an image, and of its fill."""
     fill = tl.zeros([y.shape[0], x.shape[0]], tl.float32)
     r, g, b = fill + tl.load(whole + FILL), fill + tl.load(whole + FILL + 1), fill + tl.load(whole + FILL + 2)
     for tile in range(tiles):
         source = _source(decoded, copied, tl.load(starts + (tile + 1) * length // 2 - 1))
-        if TURNED:
+        if VIEW == _TURNED:
             r, g, b = _paste_turned(whole + tile * length, (length - 2 - EDGES) // 3, source, y, x, r, g, b)
         else:
             r, g, b = _paste(whole + tile * length, source, y, x, r, g, b)
@@ -130,7 +142,7 @@ def _pasted(decoded, copied, whole, starts, tiles, length, y, x, TURNED: tl.cons
 
 @triton.jit
 def _in_image(whole, y, x):
-    return (y < tl.load(whole + 8))[:, None] & (x < tl.load(whole + 9))[None, :]
+    return inside(y, x, tl.load(whole + 8), tl.load(whole + 9))
 
 
 @triton.jit
@@ -205,7 +217,7 @@ def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted):
             g += weight * tl.load(pixel + 1).to(tl.float32)
             b += weight * tl.load(pixel + 2).to(tl.float32)
     share = 1 / tl.maximum(total_y[:, None] * total_x[None, :], 1e-9)
-    return _whole(r * share), _whole(g * share), _whole(b * share)
+    return round_to_bytes(r * share), round_to_bytes(g * share), round_to_bytes(b * share)
 
 
 # ------------------------------------------------------------------------------------- turned views
@@ -233,14 +245,14 @@ def _paste_turned(tile, edges, source, y, x, r, g, b):
 @triton.jit
 def _filled(tile, value, share, channel):
     """Return a channel of which the source gives a share."""
-    return _whole(value + (1 - share) * tl.load(tile + FILL + channel))
+    return round_to_bytes(value + (1 - share) * tl.load(tile + FILL + channel))
 
 
 @triton.jit
 def _mixed(tile, value, share, channel):
     """Return a share of a channel's value, and fill."""
     fill = tl.load(tile + FILL + channel)
-    return _whole(fill + (value - fill) * share)
+    return round_to_bytes(fill + (value - fill) * share)
 
 
 @triton.jit
@@ -353,13 +365,7 @@ def _inside(tap, low, high):
 @triton.jit
 def _mapped(color, r, g, b):
     """Apply a linear map."""
-    return _channel(color, r, g, b), _channel(color + 4, r, g, b), _channel(color + 8, r, g, b)
-
-
-@triton.jit
-def _channel(color, r, g, b):
-    red, green, blue, added = tl.load(color), tl.load(color + 1), tl.load(color + 2), tl.load(color + 3)
-    return _whole(red * r + green * g + blue * b + added)
+    return map_channel(color, r, g, b), map_channel(color + 4, r, g, b), map_channel(color + 8, r, g, b)
 
 
 @triton.jit
@@ -429,12 +435,6 @@ def _permuted(channels, r, g, b):
 def _of_channels(channel, r, g, b):
     number = tl.load(channel)
     return tl.where(number == 0, r, tl.where(number == 1, g, b))
-
-
-@triton.jit
-def _whole(value):
-    """Round, and clip to 0..255."""
-    return tl.minimum(tl.maximum(tl.floor(value + 0.5), 0.0), 255.0)
 
 
 @triton.jit(do_not_specialize=["images"])

@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from detaug.boxes.views import Floats, Ints
 from detaug.converters.findings.errors import InputError
-from detaug.gpu.fused_kernel import kernel_for
+from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import BatchStream, Position
@@ -131,10 +131,10 @@ class Loader(Generic[T]):
             raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
         self.device = resolve_device(device)
         frames = _check_clips(reader, self.recipe, self.device)
-        self._kernel = kernel_for(self.recipe, self.device)
+        self._kernels = chain_for(self.recipe, self.device)
         chosen = {"pipelines": pipelines, "threads": threads}
         self.settings = settings_for(
-            reader, self.recipe, self._kernel, self.device, self.batch_size * frames, settings, **chosen
+            reader, self.recipe, self._kernels, self.device, self.batch_size * frames, settings, **chosen
         )
         items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if self.recipe.mixing_op else 1
         self._order = EpochOrder(*items, self.batch_size, self.shard, int(seed), train, last_batch, smallest_batch)
@@ -315,7 +315,7 @@ class Loader(Generic[T]):
         every = self._order.images_of_shard()
         cache = make_cache(self.reader, every, self.cache, self.device) if cached else None
         feed = make_feed(self.reader, self.device, self.settings.hw_decoder_load, cache)
-        renderer = choose_renderer(self.recipe, self._kernel, feed, self.device)
+        renderer = choose_renderer(self.recipe, self._kernels, feed, self.device)
         planner = Planner(
             reader=self.reader,
             recipe=self.recipe,

@@ -1,4 +1,4 @@
-"""Renderers turn planned groups of images into batches of pixels: DALI's operators, or one fused kernel.
+"""Renderers turn planned groups of images into batches of pixels: DALI's operators, or Triton's kernels.
 
 The loader chooses one when it knows the recipe and the device. On the CPU the graph of the recipe contains the CPU
 kernels of the ops, so `GraphRenderer` serves both devices.
@@ -16,8 +16,9 @@ from nvidia.dali import fn
 from torch import Tensor
 
 from detaug.boxes.views import Ints
-from detaug.gpu.fused_kernel import FusedKernel
 from detaug.gpu.host_copies import Copies
+from detaug.gpu.kernel_chain import KernelChain
+from detaug.gpu.pixel_passes import Tensors
 from detaug.gpu.streams import StreamGuard
 from detaug.loading.image_feeds import Found, ImageFeed
 from detaug.loading.plans import GroupPlan
@@ -71,9 +72,9 @@ class Renderer(Protocol):
         ...
 
 
-def choose_renderer(recipe: Recipe, kernel: FusedKernel | None, feed: ImageFeed, device: torch.device) -> Renderer:
-    """Return the fused kernel if it can render the recipe, else the graph of the recipe."""
-    return KernelRenderer(kernel, feed, device) if kernel else GraphRenderer(recipe, feed, device)
+def choose_renderer(recipe: Recipe, kernels: KernelChain | None, feed: ImageFeed, device: torch.device) -> Renderer:
+    """Return Triton's kernels if they can render the recipe, else the graph of the recipe."""
+    return KernelRenderer(kernels, feed, device) if kernels else GraphRenderer(recipe, feed, device)
 
 
 class GraphRenderer:
@@ -150,23 +151,23 @@ class _GraphJob:
 
 
 class KernelRenderer:
-    """Renders images with the fused kernel, after the pipeline that decodes those that are not in the cache."""
+    """Renders images with Triton's kernels, after the pipeline that decodes those that are not in the cache."""
 
-    def __init__(self, kernel: FusedKernel, feed: ImageFeed, device: torch.device) -> None:
-        self.kernel, self.feed, self.device = kernel, feed, device
+    def __init__(self, kernels: KernelChain, feed: ImageFeed, device: torch.device) -> None:
+        self.kernels, self.feed, self.device = kernels, feed, device
 
     def graph(self) -> list[Node]:
         return [self.feed.decoded_node()]
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
-        return {"tiles": self.kernel.tile_parameters(plan.views.slot, sizes, plan.inputs)}
+        return self.kernels.parameters(plan.views, sizes, plan.inputs)
 
     def jobs(self, groups: list[GroupPlan]) -> list[Job]:
         """Copy the parameters of all groups to the device at once: a copy costs more than its bytes."""
         if not groups:
             return []
         found = [self.feed.find(group.indices) for group in groups]
-        parameters = self.kernel.to_device([group.inputs["tiles"] for group in groups], [each.starts for each in found])
+        parameters = self.kernels.to_device([group.inputs for group in groups], [each.starts for each in found])
         guard = StreamGuard(self.device)
         return [_KernelJob(self, *each, guard) for each in zip(groups, found, parameters, strict=True)]
 
@@ -176,12 +177,12 @@ class KernelRenderer:
 
 
 class _KernelJob:
-    """`tiles`: the kernel's parameters of all images, on the device; `guard` guards them."""
+    """`parameters`: the kernels' parameters of all images, on the device; `guard` guards them."""
 
     def __init__(
-        self, renderer: KernelRenderer, group: GroupPlan, found: Found, tiles: Tensor, guard: StreamGuard
+        self, renderer: KernelRenderer, group: GroupPlan, found: Found, parameters: Tensors, guard: StreamGuard
     ) -> None:
-        self.renderer, self.group, self._tiles, self._guard = renderer, group, tiles, guard
+        self.renderer, self.group, self._parameters, self._guard = renderer, group, parameters, guard
         self.decoded: Ints = group.indices[found.missing]
         self._on_host: Ints = group.indices[found.on_host]
         self._copies: Copies | None = None
@@ -194,14 +195,15 @@ class _KernelJob:
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
         """Render consecutive batches of one size at once."""
-        self._guard.wait(self._tiles)
+        self._guard.wait(*self._parameters.values())
         decoded = self.renderer.feed.decoded_memory(self.decoded, outputs or self._frames)
         copied = self.renderer.feed.copied_memory(self._copies)
         images: list[Tensor] = []
         for canvas, same_size in groupby(self.group.batches, lambda batch: batch.plan.canvas):
             slices = [batch.images for batch in same_size]
-            tiles = self._tiles[slices[0].start : slices[-1].stop]
-            rendered = self.renderer.kernel.render(decoded, copied, tiles, canvas)
+            together = slice(slices[0].start, slices[-1].stop)
+            parameters = {name: each[together] for name, each in self._parameters.items()}
+            rendered = self.renderer.kernels.render(decoded, copied, parameters, canvas)
             images += [each.data for each in rendered.split_with_sizes([at.stop - at.start for at in slices])]
         self.renderer.feed.keep_decoded(self.decoded, decoded)
         return images

@@ -13,7 +13,7 @@ import torch
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
-from detaug.gpu.fused_kernel import FusedKernel
+from detaug.gpu.kernel_chain import KernelChain
 from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.recipe import Recipe, draws_from
@@ -57,7 +57,7 @@ PIXELS_IN_FLIGHT = 350_000_000
 def settings_for(
     reader: Source,
     recipe: Recipe,
-    kernel: FusedKernel | None,
+    kernels: KernelChain | None,
     device: torch.device,
     batch_size: int,
     file: str | os.PathLike[str] | None = None,
@@ -69,27 +69,27 @@ def settings_for(
     return choose_settings(
         device,
         batch_size,
-        pixels_in_flight(reader, recipe, kernel),
+        pixels_in_flight(reader, recipe, kernels),
         file,
-        can_group=can_group(recipe, kernel),
+        can_group=can_group(recipe, kernels),
         pipelines=pipelines,
         threads=threads,
     )
 
 
-def can_group(recipe: Recipe, kernel: FusedKernel | None) -> bool:
+def can_group(recipe: Recipe, kernels: KernelChain | None) -> bool:
     """Return whether a pipeline can process batches as one: their images have one size, or are resized after it."""
-    return recipe.one_size or kernel is not None
+    return recipe.one_size or kernels is not None
 
 
-def pixels_in_flight(reader: Source, recipe: Recipe, kernel: FusedKernel | None) -> int:
+def pixels_in_flight(reader: Source, recipe: Recipe, kernels: KernelChain | None) -> int:
     """Estimate the number of pixels of an image after the recipe.
 
-    With a kernel, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory.
+    With kernels, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory.
     """
     some = reader.clip_views(reader.clips[np.arange(8) % len(reader.clips)].reshape(-1))
     rendered = int(recipe.plan(some, draws_from(np.random.default_rng(0))).views.size.prod(1).max())
-    return max(rendered, int(reader.pixels.mean()) // 4) if kernel else rendered
+    return max(rendered, int(reader.pixels.mean()) // 4) if kernels else rendered
 
 
 def choose_settings(

@@ -63,7 +63,7 @@ class _AutoAugment(GeometricOp):
 
     @property
     def after_resize(self) -> PixelOp:
-        return _ColorOps(self.num_ops)
+        return ColorSteps(self.num_ops)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
         """Draw (n, num_ops): the bin of each op's strength."""
@@ -166,7 +166,7 @@ class TrivialAugmentWide(_AutoAugment):
 
 
 @dataclass(frozen=True)
-class _ColorOps(PixelOp):
+class ColorSteps(PixelOp):
     """The colour ops that RandAugment or TrivialAugmentWide drew."""
 
     num_ops: int

@@ -20,7 +20,7 @@ from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_o
 T = TypeVar("T")
 
 
-class _Container(Op):
+class Container(Op):
     """Contains ops of one stage. They run as a sequence of steps; a subclass chooses the images of each step."""
 
     ops: Sequence[Op]
@@ -108,7 +108,7 @@ class _Container(Op):
 
 
 @dataclass(frozen=True)
-class RandomApply(_Container):
+class RandomApply(Container):
     """Run all of `ops` in order with probability `p`, else none of them (torchvision's `RandomApply`).
 
     The ops are either all geometric ops or all pixel ops.
@@ -134,7 +134,7 @@ class RandomApply(_Container):
 
 
 @dataclass(frozen=True)
-class RandomChoice(_Container):
+class RandomChoice(Container):
     """Run one of `ops`, drawn with the weights `probabilities`; None: equal ones (torchvision's `RandomChoice`).
 
     The ops are either all geometric ops or all pixel ops.
@@ -164,7 +164,7 @@ class RandomChoice(_Container):
 
 
 @dataclass(frozen=True)
-class RandomOrder(_Container):
+class RandomOrder(Container):
     """Run all of `ops` in a random order (torchvision's `RandomOrder`).
 
     The ops are either all geometric ops or all pixel ops.

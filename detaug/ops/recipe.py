@@ -190,7 +190,7 @@ class Recipe:
     @cached_property
     def pixel_steps(self) -> tuple[PixelStep, ...]:
         """Return the steps that change pixels."""
-        views, draws = _example_view(), draws_from(np.random.default_rng(0))
+        views, draws = example_view(), draws_from(np.random.default_rng(0))
         drawn: list[Arrays] = []
         steps = []
         for at, (op, _) in enumerate(self.steps):
@@ -367,7 +367,8 @@ def _check_overhang(label: str, op: Op, views: Views) -> None:
         raise InputError(f"{label} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 
-def _example_view() -> Views:
+def example_view() -> Views:
+    """Return the view of one image with a box."""
     return whole_images(np.array([[[0.25, 0.25, 0.75, 0.75]]]), np.ones((1, 1), np.int64), np.full((1, 2), 64.0))
 
 

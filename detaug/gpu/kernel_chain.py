@@ -1,0 +1,234 @@
+"""Choose the kernels that render a recipe on a GPU: the fused kernel, and passes for the ops that it does not know."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detaug.boxes.views import Ints, Views
+from detaug.gpu.fused_kernel import KNOWN_OPS, FusedKernel, fuse, known_kind
+from detaug.gpu.pixel_passes import Pass, Tensors, pass_of
+from detaug.gpu.streams import to_device
+from detaug.ops.color_ops import ColorOp
+from detaug.ops.containers import Container, values_of_step
+from detaug.ops.mixing import PasteTiles
+from detaug.ops.normalize import Normalize
+from detaug.ops.op import Arrays, Op
+from detaug.ops.recipe import PixelStep, Plan, Recipe, draws_from, example_view
+from detaug.ops.resize import Render
+
+_PLAIN = Normalize(dtype="uint8")
+"""The end of a recipe without a Normalize."""
+_TO_NEXT = Normalize(dtype="uint8", memory_format="channels_last")
+"""The end of what a pass follows."""
+
+
+@dataclass(frozen=True)
+class KernelChain:
+    """Renders what a recipe planned, from decoded images to a batch: the fused kernel, then passes over its output."""
+
+    first: FusedKernel
+    passes: tuple[Pass, ...]
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device on which it renders."""
+        return self.first.device
+
+    def parameters(self, views: Views, sizes: Ints, inputs: Arrays) -> Arrays:
+        """Return its parameters of N images, by name, without the starts of their bytes.
+
+        `sizes` (N, 2): height and width of the sources; `views`, `inputs`: those of `Recipe.plan`.
+        """
+        parameters = {"tiles": self.first.tile_parameters(views.slot, sizes, inputs)}
+        return parameters | _numbered([each.parameters(views, inputs) for each in self.passes])
+
+    def to_device(self, parameters: Sequence[Arrays], starts: Sequence[Ints]) -> list[Tensors]:
+        """Copy the parameters of several groups to the device at once; `starts`: see `FusedKernel.to_device`."""
+        tiles = self.first.to_device([each["tiles"] for each in parameters], starts)
+        lengths = [len(each) for each in tiles]
+        names = [name for name in parameters[0] if name != "tiles"]
+        others = {
+            name: to_device(np.concatenate([each[name] for each in parameters]), self.device).split_with_sizes(lengths)
+            for name in names
+        }
+        return [{"tiles": each} | {name: others[name][at] for name in names} for at, each in enumerate(tiles)]
+
+    def render(self, decoded: Tensor, copied: Tensor, parameters: Tensors, canvas: tuple[int, int]) -> Tensor:
+        """Return (N, 3, *canvas): the images at the top left, zeros beside them. See `FusedKernel.render`."""
+        images = self.first.render(decoded, copied, parameters["tiles"], canvas)
+        return _run(self.passes, images, parameters)
+
+
+def _numbered(parameters: Sequence[Arrays]) -> Arrays:
+    """Return the parameters of passes as one dict, as `values_of_step` takes it apart."""
+    return {f"{at}.{name}": array for at, each in enumerate(parameters) for name, array in each.items()}
+
+
+def _run(passes: Sequence[Pass], images: Tensor, parameters: Tensors) -> Tensor:
+    for at, each in enumerate(passes):
+        images = each.run(images, values_of_step(at, parameters))
+    return images
+
+
+# --------------------------------------------------------------------------------------------- passes
+
+
+@dataclass(frozen=True)
+class _FusedPass:
+    """The fused kernel on images that are rendered already: it changes their colours and normalises them."""
+
+    kernel: FusedKernel
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        return {"tiles": self.kernel.tile_parameters(views.slot, views.size.astype(np.int64), inputs)}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        height, width = images.shape[2:]
+        return self.kernel.render(images, images, parameters["tiles"], (height, width))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The passes of one step of a container, for the images that chose it."""
+
+    chosen: str
+    """Name of the recipe's input, (N, S)."""
+    at: int
+    """The step."""
+    passes: tuple[Pass, ...]
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        chosen = inputs[self.chosen][:, self.at] != 0
+        return {"chosen": chosen} | _numbered([each.parameters(views, inputs) for each in self.passes])
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        changed = _run(self.passes, images.clone(memory_format=torch.preserve_format), parameters)
+        return torch.where(parameters["chosen"].view(-1, 1, 1, 1), changed, images)
+
+
+# --------------------------------------------------------------------------------------- which kernels
+
+
+def chain_for(recipe: Recipe, device: torch.device) -> KernelChain | None:
+    """Return the kernels that render all of the recipe on this device, if there are any."""
+    chain = chain_of(recipe, device) if device.type == "cuda" else None
+    return chain if chain and triton_works(chain, recipe) else None
+
+
+def chain_of(recipe: Recipe, device: torch.device) -> KernelChain | None:
+    """Return the kernels that render all of the recipe, if they can, whatever the device."""
+    first, *others = _segments(recipe.pixel_steps) or [()]
+    if not first or known_kind(first[0].op) is not Render:
+        return None
+    if not others:
+        return KernelChain(fuse(first, _PLAIN, device), ())
+    *before_last, last = others if known_kind(others[-1][0].op) else [*others, ()]
+    passes = _passes(before_last, device)
+    if passes is None or (last and known_kind(last[0].op) is PasteTiles):
+        return None
+    return KernelChain(fuse(first, _TO_NEXT, device), (*passes, _FusedPass(fuse(last, _PLAIN, device))))
+
+
+def _segments(steps: Sequence[PixelStep]) -> list[tuple[PixelStep, ...]]:
+    """Split steps into runs that the fused kernel renders at once, and single steps of other ops."""
+    segments: list[tuple[PixelStep, ...]] = []
+    for step in steps:
+        if segments and _continues(segments[-1][-1].op, step.op):
+            segments[-1] = (*segments[-1], step)
+        else:
+            segments.append((step,))
+    return segments
+
+
+def _continues(before: Op, op: Op) -> bool:
+    """Return whether the fused kernel renders an op directly after the one before."""
+    kinds = [known_kind(before), known_kind(op)]
+    places = [KNOWN_OPS.index(kind) for kind in kinds if kind]
+    return len(places) == 2 and places[0] < places[1]
+
+
+def _passes(segments: Sequence[tuple[PixelStep, ...]], device: torch.device) -> tuple[Pass, ...] | None:
+    """Return the passes of segments after the first one; None if an op has no pass."""
+    found = [_passes_of(segment, device) for segment in segments]
+    return None if None in found else tuple(each for passes in found for each in passes or ())
+
+
+def _passes_of(segment: tuple[PixelStep, ...], device: torch.device) -> tuple[Pass, ...] | None:
+    step, kind = segment[0], known_kind(segment[0].op)
+    if kind:
+        return (_FusedPass(fuse(segment, _TO_NEXT, device)),) if kind is ColorOp else None
+    if isinstance(step.op, Container) and type(step.op).dali_graph is Container.dali_graph:
+        return _passes_of_container(step, step.op, device)
+    found = pass_of(step)
+    return (found,) if found else None
+
+
+def _passes_of_container(step: PixelStep, container: Container, device: torch.device) -> tuple[Pass, ...] | None:
+    chosen = []
+    for at, index in enumerate(container.sequence):
+        inner = PixelStep(container.ops[index], step.label, values_of_step(at, step.inputs), step.views)
+        passes = _passes([(inner,)], device)
+        if passes is None:
+            return None
+        chosen.append(_Chosen(step.inputs["chosen"], at, passes))
+    return tuple(chosen)
+
+
+# ------------------------------------------------------------------------------------ whether Triton works
+
+
+_works_on: set[tuple[torch.device, Any]] = set()
+_reported: set[tuple[torch.device, type[Exception]]] = set()
+
+
+def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
+    """Return whether these kernels render an image; without a C compiler Triton cannot build them.
+
+    A failure is tried again by the next loader, since a disk or a memory may be full for a while. It is a warning once
+    for each kind of error.
+    """
+    compiled = chain.device, (chain.first.view, chain.first.in_steps, *map(_variant, chain.passes))
+    if compiled in _works_on:
+        return True
+    plan = recipe.plan(example_view(), draws_from(np.random.default_rng(0)))
+    try:
+        _render_example(chain, plan)
+    except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
+        _warn_once(chain.device, error)
+        return False
+    _works_on.add(compiled)
+    return True
+
+
+def _variant(each: Pass) -> tuple[Any, ...]:
+    """Return which compiled kernels a pass needs."""
+    fused, passes = getattr(each, "kernel", None), getattr(each, "passes", ())
+    return type(each), fused and fused.in_steps, *map(_variant, passes)
+
+
+def _render_example(chain: KernelChain, plan: Plan) -> None:
+    size = plan.views.source_bounds[:, 1, ::-1].astype(np.int64)
+    parameters = chain.parameters(plan.views, size, plan.inputs)
+    (on_gpu,) = chain.to_device([parameters], [np.zeros(1, np.int64)])
+    pixels = torch.zeros(3 * int(size.prod()), dtype=torch.uint8, device=chain.device)
+    height, width = plan.views.size[0].astype(int).tolist()
+    chain.render(pixels, pixels, on_gpu, (height, width))
+
+
+def _warn_once(device: torch.device, error: Exception) -> None:
+    if (device, type(error)) in _reported:
+        return
+    _reported.add((device, type(error)))
+    warnings.warn(
+        f"DALI's operators render, which is slower, because Triton does not work here ({error}); it needs a C compiler "
+        "and Python's headers (gcc and python3-dev, as Debian and Ubuntu call them), and room for its cache; the next "
+        "loader tries it again",
+        stacklevel=3,
+    )

@@ -1,0 +1,237 @@
+"""Triton kernels of the ops that the fused kernel does not know: tables, filters, noise, rectangles.
+
+They change whole batches of rendered images, (N, H, W, 3) uint8, in which an image fills the top left of (H, W). Each
+has a row of numbers for every image that says what happens to it; the size of the image is at its start.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from detaug.gpu.pixel_changes import KINDS
+from detaug.gpu.triton_blocks import (
+    block_of,
+    blocks,
+    inside,
+    load_pixels,
+    map_channel,
+    position,
+    round_to_bytes,
+    store_pixels,
+)
+
+LEVELS = 256
+"""Values of a byte."""
+
+_, _LINEAR, _FILTER, _POSTERIZE, _SOLARIZE, _AUTOCONTRAST, _EQUALIZE = map(tl.constexpr, KINDS)
+_LEVELS = tl.constexpr(LEVELS)
+
+
+# --------------------------------------------------------------------------------- colours and filters
+
+
+@triton.jit(do_not_specialize=["images", "height"])
+def count_levels(
+    source, numbers, counts, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Add to `counts`, (images, 3, 256) int32, how many pixels have each level, for images that need tables."""
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own = numbers + image * length
+        if tl.load(own + 2) >= _AUTOCONTRAST:
+            at, counted = position(image, y, x, height, width), inside(y, x, tl.load(own), tl.load(own + 1))
+            beside = ROWS * COLUMNS - tl.sum(tl.sum(counted.to(tl.int32), 1), 0)  # they count as level 0
+            level = tl.arange(0, _LEVELS)
+            for number in range(3):
+                value = tl.load(source + at + number, counted, 0).to(tl.int32)
+                count = tl.histogram(tl.reshape(value, [ROWS * COLUMNS]), _LEVELS)
+                count -= tl.where(level == 0, beside, 0)
+                tl.atomic_add(counts + (image * 3 + number) * _LEVELS + level, count, count > 0)
+
+
+@triton.jit
+def make_tables(numbers, counts, tables, length):
+    """Write `tables`, (images, 3, 256) uint8: the new value of each level of a channel. A program for each table."""
+    table = tl.program_id(0)
+    level, count = tl.arange(0, _LEVELS), tl.load(counts + table * _LEVELS + tl.arange(0, _LEVELS))
+    first = tl.min(tl.where(count > 0, level, _LEVELS - 1), 0)
+    last = tl.max(tl.where(count > 0, level, 0), 0)
+    if tl.load(numbers + table // 3 * length + 2) == _EQUALIZE:
+        before = tl.sum(tl.where(level == first, count, 0), 0)
+        below, above = tl.cumsum(count, 0) - before, tl.sum(count, 0) - before
+    else:
+        below, above = level - first, last - first
+    value = round_to_bytes(below.to(tl.float32) * (255.0 / tl.maximum(above, 1).to(tl.float32)))
+    tl.store(tables + table * _LEVELS + level, tl.where(first < last, value, level.to(tl.float32)).to(tl.uint8))
+
+
+@triton.jit(do_not_specialize=["images", "height"])
+def change(
+    source, numbers, tables, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Write `out`: a linear map of colours, a filter of 3 x 3 pixels, fewer bits, inverted highlights, or tables.
+
+    A row of `numbers` has the image's height and width, the kind, and 12 numbers that depend on it. `tables`: see
+    `make_tables`.
+    """
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own = numbers + image * length
+        kind, given = tl.load(own + 2), own + 3
+        at, mask = position(image, y, x, height, width), inside(y, x, height, width)
+        r, g, b = load_pixels(source, at, mask)
+        if kind == _LINEAR:
+            r, g, b = map_channel(given, r, g, b), map_channel(given + 4, r, g, b), map_channel(given + 8, r, g, b)
+        elif kind == _FILTER:
+            r, g, b = _filtered(source, own, given, image, y, x, height, width)
+        elif kind == _POSTERIZE:
+            r, g, b = _posterized(r, given), _posterized(g, given), _posterized(b, given)
+        elif kind == _SOLARIZE:
+            r, g, b = _solarized(r, given), _solarized(g, given), _solarized(b, given)
+        elif kind >= _AUTOCONTRAST:
+            own_tables = tables + image * 3 * _LEVELS
+            r, g, b = _of(own_tables, r), _of(own_tables + _LEVELS, g), _of(own_tables + 2 * _LEVELS, b)
+        store_pixels(out, at, mask, r, g, b)
+
+
+@triton.jit
+def _posterized(value, mask):
+    return (value.to(tl.int32) & tl.load(mask).to(tl.int32)).to(tl.float32)
+
+
+@triton.jit
+def _solarized(value, threshold):
+    return tl.where(value >= tl.load(threshold), 255 - value, value)
+
+
+@triton.jit
+def _of(table, value):
+    return tl.load(table + value.to(tl.int32)).to(tl.float32)
+
+
+@triton.jit
+def _filtered(source, own, factors, image, y, x, height, width):
+    """Return R, G and B after a filter of 3 x 3 pixels; beyond the border the image is mirrored."""
+    mask = inside(y, x, height, width)
+    r = tl.zeros(mask.shape, tl.float32)
+    g, b = r, r
+    for down in range(3):
+        for across in range(3):
+            line = _mirrored(y + down - 1, tl.load(own).to(tl.int32))
+            column = _mirrored(x + across - 1, tl.load(own + 1).to(tl.int32))
+            red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
+            factor = tl.load(factors + 3 * down + across)
+            r, g, b = r + factor * red, g + factor * green, b + factor * blue
+    return round_to_bytes(r), round_to_bytes(g), round_to_bytes(b)
+
+
+@triton.jit
+def _mirrored(at, side):
+    """Return positions in 0..side - 1 for any, mirrored at the middles of the first and the last pixel."""
+    period = tl.maximum(2 * (side - 1), 1)
+    at = tl.abs(at) % period
+    return tl.minimum(tl.minimum(at, tl.abs(period - at)), tl.maximum(side - 1, 0))
+
+
+@triton.jit(do_not_specialize=["images", "height"])
+def blur(
+    source, numbers, out, images, length, height, width, DOWN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Write `out`: blurred along one axis. A row of `numbers`: height, width, the filter's reach in pixels, sigma."""
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own = numbers + image * length
+        reach, sigma = tl.load(own + 2).to(tl.int32), tl.load(own + 3)
+        mask = inside(y, x, height, width)
+        r = tl.zeros(mask.shape, tl.float32)
+        g, b, total = r, r, 0.0
+        for step in range(2 * reach + 1):
+            away = step - reach
+            weight = tl.exp(-0.5 * (away * away).to(tl.float32) / (sigma * sigma))
+            line = _mirrored(y + away, tl.load(own).to(tl.int32)) if DOWN else y
+            column = x if DOWN else _mirrored(x + away, tl.load(own + 1).to(tl.int32))
+            red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
+            r, g, b, total = r + weight * red, g + weight * green, b + weight * blue, total + weight
+        r, g, b = r / total, g / total, b / total
+        if out.dtype.element_ty == tl.uint8:
+            r, g, b = round_to_bytes(r), round_to_bytes(g), round_to_bytes(b)
+        store_pixels(out, position(image, y, x, height, width), mask, r, g, b)
+
+
+# ----------------------------------------------------------------------------------------------- noise
+
+
+@triton.jit(do_not_specialize=["images", "height"])
+def add_noise(
+    source, numbers, seeds, out, images, length, height, width, SALT: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Write `out`: with Gaussian noise, or with SALT and pepper.
+
+    A row of `numbers`: height, width, whether the image changes, then mean and standard deviation, or the share of the
+    pixels that change. `seeds`: (images, 2) int32, the bits of uint32, of which salt takes the first. The noise is that
+    of detaug/ops/noise.py.
+    """
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own, seed = numbers + image * length, seeds + 2 * image
+        at, mask = position(image, y, x, height, width), inside(y, x, height, width)
+        r, g, b = load_pixels(source, at, mask)
+        if tl.load(own + 2) > 0:
+            if SALT:
+                number, half = _uniform(_bits(seed, y, x, 0)), tl.load(own + 3) / 2
+                r, g, b = _salted(r, number, half), _salted(g, number, half), _salted(b, number, half)
+            else:
+                r, g, b = _noisy(r, own, seed, y, x, 0), _noisy(g, own, seed, y, x, 1), _noisy(b, own, seed, y, x, 2)
+        store_pixels(out, at, mask, r, g, b)
+
+
+@triton.jit
+def _noisy(value, own, seed, y, x, number):
+    """Return a channel with noise (Box, Muller 1958)."""
+    first, second = _uniform(_bits(seed, y, x, number)), _uniform(_bits(seed + 1, y, x, number))
+    normal = tl.sqrt(-2.0 * tl.log(first)) * tl.cos(second * 6.283185307179586)
+    return round_to_bytes(value + tl.load(own + 3) + tl.load(own + 4) * normal)
+
+
+@triton.jit
+def _salted(value, number, half):
+    return tl.where(number < half, 0.0, tl.where(number > 1 - half, 255.0, value))
+
+
+@triton.jit
+def _bits(seed, y, x, number):
+    """Return random bits of pixels, uint32."""
+    bits = y.to(tl.uint32)[:, None] * 0x9E3779B1 + x.to(tl.uint32)[None, :] * 0x85EBCA77
+    bits += tl.full([1, 1], number, tl.uint32) * 0xC2B2AE3D + tl.load(seed).to(tl.uint32, bitcast=True)
+    bits = (bits ^ (bits >> 16)) * 0x21F0AAAD
+    bits = (bits ^ (bits >> 15)) * 0x735A2D97
+    return bits ^ (bits >> 15)
+
+
+@triton.jit
+def _uniform(bits):
+    return ((bits >> 8).to(tl.int32).to(tl.float32) + 1.0) * (1.0 / (1 << 24))
+
+
+# ------------------------------------------------------------------------------------------ rectangles
+
+
+@triton.jit(do_not_specialize=["images", "length", "height"])
+def fill_rectangles(
+    out, numbers, images, length, height, width, red, green, blue, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Fill rectangles of `out` with a colour. A row of `numbers`: corners (y, x) of all, then their heights, widths."""
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own, covered = numbers + image * length, tl.zeros([ROWS, COLUMNS], tl.int32)
+        for number in range(length // 4):
+            corner, sides = own + 2 * number, own + length // 2 + 2 * number
+            down, across = y - tl.load(corner), x - tl.load(corner + 1)
+            rows, columns = (down >= 0) & (down < tl.load(sides)), (across >= 0) & (across < tl.load(sides + 1))
+            covered |= (rows[:, None] & columns[None, :]).to(tl.int32)
+        mask = inside(y, x, height, width) & (covered > 0)
+        value = tl.zeros(mask.shape, tl.float32)
+        at = position(image, y, x, height, width)
+        store_pixels(out, at, mask, value + red, value + green, value + blue)

@@ -1,0 +1,195 @@
+"""Passes of a GPU over rendered images: the ops that the fused kernel does not know, each in a kernel or two.
+
+A pass takes images (N, 3, H, W) uint8 with channels last, in which an image fills the top left of (H, W), and returns
+such images; it may change those that it got. What it does to each image is in its parameters: arrays, which go to the
+device with those of the fused kernel. `pass_of` finds the pass of an op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detaug.boxes.views import Floats, Views
+from detaug.gpu.launching import OPTIONS, as_current, launch
+from detaug.gpu.pixel_changes import CHANGES_OF
+from detaug.ops.auto_augment import ColorSteps
+from detaug.ops.erasing import Erasing
+from detaug.ops.filters import GaussianBlur, RandomAutocontrast, RandomEqualize
+from detaug.ops.mixing import MixUp
+from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
+from detaug.ops.op import Arrays, Op
+from detaug.ops.recipe import PixelStep
+
+Tensors = dict[str, Tensor]
+
+
+class Pass(Protocol):
+    """Changes the images of a batch."""
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        """Return arrays with a row for each image, by name. `inputs`: `Recipe.plan`'s."""
+        ...
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        """Return the images after it. `parameters`: those arrays, on the device."""
+        ...
+
+
+def _launch(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> None:
+    """Run a kernel on all pixels of the images. `numbers`: a row for each image; `more`: arguments by name."""
+    count, _, height, width = images.shape
+    launch(kernel, images.device, images, numbers, *tensors, count, numbers.shape[1], height, width, **more)
+
+
+def _own(step: PixelStep, inputs: Arrays) -> Arrays:
+    """Return what the op of a step planned, by the op's own names."""
+    return {name: inputs[each] for name, each in step.inputs.items()}
+
+
+def _numbers(views: Views, *columns: Any) -> Floats:
+    """Return (N, C) float32: heights and widths of the images, then the columns, (N,) or (N, K) each."""
+    return np.ascontiguousarray(np.column_stack([views.size, *columns]), np.float32)
+
+
+# --------------------------------------------------------------------------------- colours and filters
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Changes colours, or filters 3 x 3 pixels, in one or several steps."""
+
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        changes = next(each for kind, each in CHANGES_OF.items() if isinstance(self.step.op, kind))
+        kinds, numbers = changes(self.step.op, _own(self.step, inputs))
+        return {f"{at}": _numbers(views, kinds[:, at], numbers[:, at]) for at in range(kinds.shape[1])}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.pixel_kernels import change
+
+        for numbers in parameters.values():
+            tables, changed = self._tables(images, numbers), torch.empty_like(images)
+            _launch(change, images, numbers, tables, changed)
+            images = changed
+        return images
+
+    def _tables(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """Return the new values of all levels, (N, 3, 256) uint8, for the images that need them."""
+        from detaug.gpu.pixel_kernels import LEVELS, count_levels, make_tables
+
+        if not isinstance(self.step.op, ColorSteps | RandomAutocontrast | RandomEqualize):
+            return images  # never read
+        counts = torch.zeros((len(images), 3, LEVELS), dtype=torch.int32, device=images.device)
+        tables = torch.empty_like(counts, dtype=torch.uint8)
+        _launch(count_levels, images, numbers, counts)
+        with as_current(images.device):
+            make_tables[3 * len(images),](numbers, counts, tables, numbers.shape[1], **OPTIONS)
+        return tables
+
+
+@dataclass(frozen=True)
+class _Blur:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own, op = _own(self.step, inputs), cast(GaussianBlur, self.step.op)
+        sigma = own["sigma"].astype(np.float64).clip(1e-3)  # 0 where a container left it out
+        reach = np.ceil(3 * sigma) if op.kernel_size is None else np.full(len(sigma), op.kernel_size // 2)
+        return {"numbers": _numbers(views, reach * own["apply"], sigma)}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.pixel_kernels import blur
+
+        numbers, half, blurred = parameters["numbers"], torch.empty_like(images, dtype=torch.float32), images
+        _launch(blur, images, numbers, half, DOWN=False)
+        _launch(blur, half, numbers, blurred, DOWN=True)
+        return blurred
+
+
+# ----------------------------------------------------------------------------------------------- noise
+
+
+@dataclass(frozen=True)
+class _Noise:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own, op = _own(self.step, inputs), cast(Any, self.step.op)
+        seeds = own["seed"].reshape(len(views), -1).astype(np.uint32)[:, [0, -1]]
+        given = own["amount"] if "amount" in own else np.tile([op.mean * 255, op.sigma * 255], (len(views), 1))
+        return {"numbers": _numbers(views, own["apply"], given), "seeds": np.ascontiguousarray(seeds).view(np.int32)}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.pixel_kernels import add_noise
+
+        noisy = torch.empty_like(images)
+        salt = isinstance(self.step.op, SaltAndPepperNoise)
+        _launch(add_noise, images, parameters["numbers"], parameters["seeds"], noisy, SALT=salt)
+        return noisy
+
+
+# --------------------------------------------------------------------------- rectangles, other images
+
+
+@dataclass(frozen=True)
+class _FillRectangles:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        holes = _own(self.step, inputs)["holes"]
+        return {"holes": holes.reshape(len(holes), -1).astype(np.float32)}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.pixel_kernels import fill_rectangles
+
+        op: Any = self.step.op
+        red, green, blue = np.round(op.value).tolist()
+        _launch(fill_rectangles, images, parameters["holes"], red=red, green=green, blue=blue)
+        return images
+
+
+@dataclass(frozen=True)
+class _MixUp:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own = _own(self.step, inputs)
+        return {"away": own["partner"].astype(np.int64) - views.slot, "share": own["share"].astype(np.float32)}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        partner = torch.arange(len(images), device=images.device) + parameters["away"]
+        share = parameters["share"].view(-1, 1, 1, 1)
+        mixed = (images * share + images[partner] * (1 - share)).round_().to(torch.uint8)
+        return mixed.contiguous(memory_format=torch.channels_last)
+
+
+# ------------------------------------------------------------------------------------------ which pass
+
+
+_MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
+    **dict.fromkeys(CHANGES_OF, _Change),
+    GaussianBlur: _Blur,
+    GaussianNoise: _Noise,
+    SaltAndPepperNoise: _Noise,
+    Erasing: _FillRectangles,
+    MixUp: _MixUp,
+}
+
+
+def pass_of(step: PixelStep) -> Pass | None:
+    """Return the pass of a step's op, if it has one."""
+    found = [kind for kind in _MAKERS if _changes_pixels_as(step.op, kind)]
+    return _MAKERS[found[0]](step) if found else None
+
+
+def _changes_pixels_as(op: Op, kind: type[Op]) -> bool:
+    """Return whether an op is of this class, or of a subclass that changes pixels in the same way."""
+    methods = [(getattr(type(op), name, None), getattr(kind, name, None)) for name in ("dali_graph", "change")]
+    return isinstance(op, kind) and all(own is known for own, known in methods)
