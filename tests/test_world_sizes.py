@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, product, repeat, zip_longest
 from pathlib import Path
@@ -12,59 +15,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from painted_files import Folder, digests, write_coco
-from PIL import Image
+from benchmark_scripts import BENCHMARKS, load_script
+from painted_files import Folder, digests
 from seeds import slow
+from worlds import GLOBAL_BATCH, RECIPES, RESIZE, SAMPLERS, settings, write_images
 
 import detaug as da
-from detaug.loading.settings import Settings, write_settings
 
-GLOBAL_BATCH = 24
 WORLDS = (1, 2, 3, 4, 6, 8, 12, 24)
 BROKEN = (5, 23, 24, 40)
-
-FLIP, RESIZE, NORMALIZE = da.RandomHorizontalFlip(), da.Resize((64, 80)), da.Normalize()
-RECIPES: dict[str, list[da.Op]] = {
-    "ssd": [
-        da.RandomZoomOut(fill=(9, 9, 9)),
-        da.RandomIoUCrop(),
-        FLIP,
-        RESIZE,
-        da.RandomPhotometricDistort(),
-        NORMALIZE,
-    ],
-    "several sizes": [FLIP, da.RandomShortestSize((48, 60, 72), 96), da.RandomHSV(), NORMALIZE],
-    "affine": [da.RandomAffine(10, translate=(0.1, 0.1), scale=(0.8, 1.2)), da.RandomIoUCrop(p=0.5), RESIZE],
-    "resized crop": [da.RandAugment(), da.RandomResizedCrop((48, 64)), da.RandomErasing()],
-    "containers": [
-        da.RandomChoice([da.RandomRotation(10), da.RandomIoUCrop()]),
-        da.Resize([(48, 48), (64, 48)]),
-        da.RandomApply([da.ColorJitter(0.2, 0.2, 0.2, 0.1), da.GaussianBlur(5)]),
-        da.RandomOrder([da.GridMask(), da.RandomPosterize(4)]),
-    ],
-    "perspective": [da.RandomPerspective(), RESIZE, da.SanitizeBoundingBoxes(), da.GaussianNoise(), da.JPEG(p=1)],
-    "mosaic": [da.Resize((64, 64), letterbox="center"), da.Mosaic(until_epoch=1), da.MixUp(p=0.5), da.RandomHSV()],
-    "mixing": [FLIP, RESIZE, da.CutMix(p=0.7), da.CopyPaste(p=1), NORMALIZE],
-}
-SAMPLERS: dict[str, dict[str, Any]] = {
-    "once": {},
-    "repeated": {"sampler": da.RepeatFactorSampler(0.5), "last_batch": "drop"},
-    "grouped": {"sampler": da.ClassBalancedSampler(), "aspect_ratio_grouping": True},
-}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """61 JPEG and PNG files of noise and of three sizes, with none to five boxes each."""
-    path, rng, rows = tmp_path_factory.mktemp("worlds"), np.random.default_rng(0), []
-    for at in range(61):
-        height, width = [(60, 80), (80, 60), (72, 72)][at % 3]
-        small = rng.integers(0, 256, (height // 4, width // 4, 3), dtype=np.uint8)
-        name = f"{at}.{'png' if at % 5 else 'jpg'}"
-        Image.fromarray(small).resize((width, height)).save(path / name)
-        start = rng.integers(0, 30, (at % 6, 2))
-        rows.append((name, (height, width), np.concatenate([start, start + rng.integers(4, 30, start.shape)], axis=1)))
-    return write_coco(path, rows, classes=5)
+    return write_images(tmp_path_factory.mktemp("worlds"))
 
 
 class Shards:
@@ -94,12 +58,6 @@ class Shards:
         """Yield the digests of the images of each step, in the order of their slots."""
         for batches in zip(*(chain.from_iterable(repeat(loader, epochs)) for loader in self.loaders), strict=True):
             yield [digest for batch in batches for digest in digests(batch)]
-
-
-def settings(path: Path, rank: int) -> Path:
-    chosen = Settings(pipelines=1 + rank % 2, threads=1 + rank % 3, depth=1 + rank % 2, batches_per_group=1 + rank % 3)
-    write_settings(path / "settings.json", chosen)
-    return path / "settings.json"
 
 
 def worlds_of(recipe: str) -> tuple[int, ...]:
@@ -211,6 +169,28 @@ def test_stand_ins_are_the_same_on_any_number_of_shards(
     ids = {str(10 + at) for at in BROKEN}
     left = [{image for image in step if image.split()[0] not in ids} for step in whole]
     assert all(images <= set(step) for images, step in zip(left, found[0], strict=True))
+
+
+@pytest.mark.slow
+def test_the_same_images_in_other_processes(device: str) -> None:
+    """Two and four processes, beside one; the script takes all recipes and samplers, in a minute or two."""
+    command = [sys.executable, BENCHMARKS / "world_sizes.py", "--device", device, "--recipes", "several sizes"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr[-5000:]
+    assert re.findall(r"(\d) processes .*: 432 images compared, 0 differ\n", run.stdout)[-1] == "4"
+
+
+def test_the_script_tells_which_images_differ() -> None:
+    script = load_script("world_sizes")
+    one, other = {"ssd, once": [["1 a", "2 b"], ["3 c", "4 d"]]}, {"ssd, once": [["1 a", "2 B"], ["3 c"]]}
+    expected = [f"ssd, once, step {at}, slot 1" for at in (0, 1)]
+    assert script.compare(one, other) == (4, expected)
+    assert (
+        script.compare(one, script.joined([{"ssd, once": [[a], [b]]} for a, b in (("1 a", "3 c"), ("2 b", "4 d"))]))[1]
+        == []
+    )
+    devices = [layout.devices for layout in script.layouts("cuda", 2)]
+    assert devices == [("cuda:0",), ("cuda:0", "cuda:1"), ("cuda:0",) * 2, ("cuda:0", "cuda:1") * 2]
 
 
 # ------------------------------------------------------------------------------------------- elastic resume
