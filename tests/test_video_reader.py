@@ -217,6 +217,39 @@ def test_files_that_cannot_be_used(videos: Path, name: str, spoil: Callable[[Pat
         da.VideoReader([videos / "cat" / name], frames=4, cache=False)
 
 
+def jump_beyond_the_end(path: Path) -> None:
+    """Let the index of a Matroska file lead beyond its end for the key frame 6."""
+    content = path.read_bytes()
+    first = content.index(b"\xf1\x82", content.rindex(b"\x1c\x53\xbb\x6b"))  # the place of a cluster, in the cues
+    at = content.index(b"\xf1\x82", first + 2) + 2
+    path.write_bytes(content[:at] + b"\x7f\xff" + content[at + 2 :])
+
+
+def test_an_index_that_leads_beyond_the_end(tmp_path: Path) -> None:
+    jump_beyond_the_end(write_video(tmp_path / "a.mkv", 24, keys=6))
+    reader = da.VideoReader(tmp_path, frames=3, stride=5, step=2, cache=False)
+    assert numbers(take(reader)) == [[start, start + 5, start + 10] for start in range(0, 14, 2)]
+
+
+def playlist(path: Path) -> None:
+    path.write_text("ffconcat version 1.0\nfile b.mp4\n")
+
+
+def metadata_in_latin_1(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"Lavf", b"Lav\xec", 1))
+
+
+def test_a_video_opens_no_other_file(videos: Path) -> None:
+    playlist(videos / "cat/z.mp4")
+    with pytest.raises(da.InputError, match=r"the first is .*cat/z\.mp4, which is no video that can be read"):
+        take(da.VideoReader(videos, frames=4, cache=False))
+
+
+def test_metadata_in_another_encoding(tmp_path: Path) -> None:
+    metadata_in_latin_1(write_video(tmp_path / "a.mp4", 8))
+    assert numbers(take(da.VideoReader(tmp_path, frames=4, cache=False))) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
 def test_a_size_that_changes_midway(videos: Path) -> None:
     path = write_video(videos / "cat/z.mpg", 20, "mpeg2video", keys=5)
     change_size(path)

@@ -6,12 +6,16 @@ A frame has a number, from 0, in the order in which a player shows them; also wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from detaug.boxes.views import Bytes, Floats, Ints
 from detaug.converters.findings.errors import InputError
+
+FORMATS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,m4v,h264,hevc,obu,ivf,flv,asf,ogg"
+"""FFmpeg's formats that may be in a file. Others, such as playlists, name further files and addresses to read."""
 
 CUT_OFF = 1.0
 """Seconds by which the frames of a file that is not cut off may end before the duration that it states."""
@@ -62,11 +66,17 @@ def import_av() -> Any:
     return av
 
 
+def open_video(path: str) -> Any:
+    """Open a video file, and no other file that it names."""
+    only = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
+    return import_av().open(path, options=only, metadata_errors="replace")
+
+
 def read_index(path: str) -> VideoIndex:
     """Find the frames of a video file. Raises VideoError, and OSError where it cannot be read."""
     av = import_av()
     try:
-        with av.open(path) as container:
+        with open_video(path) as container:
             stream = _video_stream(container)
             packets = [each for each in container.demux(stream) if each.size and not each.is_discard]
             index = _index(container, stream, packets)
@@ -83,16 +93,27 @@ def decode_frames(path: str, index: VideoIndex, numbers: Sequence[int]) -> list[
 
     Raises VideoError, and OSError where the file cannot be read.
     """
+    av, wanted = import_av(), sorted({*numbers})
+    for seek in (True, False):
+        with suppress(av.FFmpegError):
+            if len(found := _decode(path, index, wanted, seek=seek)) == len(wanted):
+                return [found[number] for number in numbers]
+    alone = {number: _decode_alone(path, index, number) for number in wanted}
+    return [alone[number] for number in numbers]
+
+
+def _decode_alone(path: str, index: VideoIndex, number: int) -> Bytes:
+    """Return a frame of a file that cannot be decoded in one go, so that the frame that is at fault is named."""
     av = import_av()
     try:
-        found = _decode(path, index, sorted({*numbers}), seek=True) or _decode(path, index, sorted({*numbers}))
+        found = _decode(path, index, [number], seek=True) or _decode(path, index, [number])
     except FileNotFoundError:
         raise FileNotFoundError(path) from None
     except av.FFmpegError as error:
-        raise VideoError(f"does not decode around frame {numbers[0]} ({_reason(error)})") from None
-    if missing := [number for number in numbers if number not in found]:
-        raise VideoError(f"has no frame {missing[0]} any more: it is cut off, or has changed")
-    return [found[number] for number in numbers]
+        raise VideoError(f"does not decode around frame {number} ({_reason(error)})") from None
+    if not found:
+        raise VideoError(f"has no frame {number} any more: it is cut off, or has changed")
+    return found[number]
 
 
 def _video_stream(container: Any) -> Any:
@@ -132,7 +153,7 @@ def _check_whole(container: Any, stream: Any, index: VideoIndex) -> None:
 def _decode(path: str, index: VideoIndex, numbers: Sequence[int], *, seek: bool = False) -> dict[int, Bytes]:
     """Return the frames that are found, by number; none if a jump to a key frame led too far."""
     found: dict[int, Bytes] = {}
-    with import_av().open(path) as container:
+    with open_video(path) as container:
         stream = _video_stream(container)
         stream.thread_type = "NONE"  # several clips are decoded at once
         frames, at = container.decode(stream), -1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from detaug.boxes.views import Bytes, Ints
-from detaug.sources.video_files import VideoError, VideoIndex, import_av
+from detaug.sources.video_files import VideoError, VideoIndex, import_av, open_video
 
 RATE = 25
 """Frames a second of what is cut out; a player would see it, a decoder does not mind."""
@@ -24,7 +24,7 @@ def cut(path: str, index: VideoIndex, numbers: Sequence[int]) -> tuple[Bytes, In
     """
     av = import_av()
     try:
-        with av.open(path) as container:
+        with open_video(path) as container:
             packets = _packets(container, index, numbers)
             stamps = np.sort([each.pts for each in packets])
             content = _write(packets, container.streams.video[0], stamps)
