@@ -92,3 +92,14 @@ def test_mutated_images_kill_nothing() -> None:
     found = re.search(r"epoch: (\d+) of 200 images", run.stdout)
     assert found
     assert 30 < int(found[1]) < 150
+
+
+@pytest.mark.slow
+def test_mutated_videos_kill_nothing() -> None:
+    command = [sys.executable, BENCHMARKS / "mutated_videos.py", "--videos", "48", "--piece", "24", "--seed", "1"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr[-5000:]
+    found = re.findall(r"(\d+) of 24 videos have an index; (\d+) clips", run.stdout)
+    assert len(found) == 2
+    assert 12 < sum(int(videos) for videos, _ in found) < 36
+    assert sum(int(clips) for _, clips in found) > 40
