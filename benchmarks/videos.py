@@ -3,19 +3,26 @@
     python benchmarks/videos.py [--size 720 1280] [--frames 16] [--stride 1] [--keys 30] [--videos 4] [--turns 5]
 
 Makes H.264 videos of 300 frames of a moving picture. In each turn: PyAV decodes the clips of an epoch to RGB with as
-many threads as there are cores; on a GPU, NVDEC decodes all stretches, into memory and nothing else; a loader makes
-batches of clips, resized to 224 x 224, for `--epochs` epochs, its start included, and for as many again. Prints
-frames/s, medians of the turns and in brackets their range.
+many threads as there are cores; so does torchcodec on the CPU, if it is installed; on a GPU, NVDEC decodes all
+stretches, into memory and nothing else; a loader makes batches of clips, resized to 224 x 224, for `--epochs` epochs,
+its start included, and for as many again. Prints frames/s, medians of the turns and in brackets their range.
+
+torchcodec needs FFmpeg's shared libraries, in version 4 to 8. Where it finds none, the script starts itself again with
+those of PyAV, and both decode with the same ones. torchcodec 0.11.1 fits torch 2.11.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import sysconfig
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from time import perf_counter
 
 import av
@@ -30,6 +37,7 @@ from detaug.loading.nvdec_pipelines import NvdecPipelines
 from detaug.sources.video_files import read_index
 
 FRAMES = 300
+LINKED = "FFMPEG_OF_PYAV_IS_LINKED"
 
 
 def write_video(path: Path, size: tuple[int, int], keys: int, seed: int) -> None:
@@ -63,12 +71,45 @@ def decode(path: Path, first: int, last: int, stride: int) -> int:
     raise AssertionError(f"{path} has no frame {last}")
 
 
-def pyav_alone(reader: da.VideoReader, stride: int) -> int:
+def decode_with_torchcodec(path: Path, first: int, last: int, stride: int) -> int:
+    """Decode the frames of a clip to RGB with a decoder of its own, in one thread; return their number."""
+    from torchcodec.decoders import VideoDecoder
+
+    decoder = VideoDecoder(str(path), seek_mode="approximate", num_ffmpeg_threads=1)
+    return len(decoder.get_frames_at([*range(first, last + 1, stride)]))
+
+
+def alone(decode: Callable[[Path, int, int, int], int], reader: da.VideoReader, stride: int) -> int:
+    """Decode all clips in random order, with a thread for each core; return the number of frames."""
     numbers = reader.frames.frame_ids[reader.clips]
     order = np.random.default_rng(0).permutation(len(reader.clips))
     clips = [(reader.path(int(reader.clips[at, 0])), int(numbers[at, 0]), int(numbers[at, -1]), stride) for at in order]
     with ThreadPoolExecutor(available_cores()) as pool:
         return sum(pool.map(lambda clip: decode(*clip), clips))
+
+
+def why_no_torchcodec() -> str | None:
+    """Import torchcodec; return the reason if that is not possible."""
+    try:
+        import torchcodec.decoders  # noqa: F401
+    except ImportError:
+        return "it is not installed"
+    except (RuntimeError, OSError) as error:
+        return f"it does not load: {str(error).strip().splitlines()[0]}"
+    return None
+
+
+def start_again_with_libraries() -> None:
+    """Start this script again with PyAV's FFmpeg libraries, and Python's, under the names that torchcodec looks for."""
+    folder = Path(mkdtemp(prefix="ffmpeg-"))
+    for file in Path(av.__file__).parents[1].glob("av.libs/lib[as][vw]*-*.so.*"):
+        name, _, version = file.name.partition("-")
+        (folder / f"{name}.so.{version.partition('.so.')[2].partition('.')[0]}").symlink_to(file)
+    python = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
+    if ".so" in python.name and python.exists():
+        (folder / python.name).symlink_to(python)
+    path = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_LIBRARY_PATH": path, LINKED: "1"})
 
 
 def nvdec_alone(reader: da.VideoReader) -> float:
@@ -120,6 +161,12 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=4, help="clips")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
+    decoders = {"PyAV alone": decode, "torchcodec alone": decode_with_torchcodec}
+    if reason := why_no_torchcodec():
+        if reason.startswith("it does not load") and LINKED not in os.environ:
+            start_again_with_libraries()
+        print(f"without torchcodec: {reason}", flush=True)
+        del decoders["torchcodec alone"]
     with TemporaryDirectory() as folder:
         with ProcessPoolExecutor() as pool:
             for seed in range(options.videos):
@@ -127,7 +174,7 @@ def main() -> None:
         reader = da.VideoReader(folder, frames=options.frames, stride=options.stride, cache=False)
         columns: dict[str, list[float]] = {}
         for _ in range(options.turns):
-            found = {"PyAV alone": rate(lambda: pyav_alone(reader, options.stride))}
+            found = {name: rate(partial(alone, each, reader, options.stride)) for name, each in decoders.items()}
             if options.device != "cpu":
                 found["NVDEC alone"] = nvdec_alone(reader)
             found["VideoReader with its start"], found["VideoReader"] = through_loader(reader, options)
