@@ -6,8 +6,9 @@ A round is one of two. In the first, an epoch of training and one of evaluation 
 second, a training on random shards of a step ends in the middle of an epoch, half of them by an error or Ctrl-C at a
 random call that reads, allocates or starts a thread or a pipeline; it is resumed with another number of shards, which
 must yield the images that an undisturbed loader yields. The images are files, or parts of shards. Then all is closed,
-and memory, file descriptors, threads and GPU memory are read. Exits with 1 if an image differs, or if they grew after
-the warm-up.
+and memory, file descriptors, threads and GPU memory are read. Prints their medians every `--report` minutes, and at the
+end. SIGTERM, as `timeout` sends it, ends it after the round, as if the time was over. Exits with 1 if an image differs,
+or if they grew after the warm-up.
 
 It starts itself again with MALLOC_ARENA_MAX=2, unless the environment sets it: with an arena for each thread of each
 pipeline, glibc's memory wanders by more than 100 MB, whether something leaks or not.
@@ -19,6 +20,7 @@ import argparse
 import gc
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -61,6 +63,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=8, help="at least so many (default: 8)")
+    parser.add_argument("--report", type=float, default=3, help="minutes from a table to the next (default: 3)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -69,20 +72,43 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # each skipped file is one; they are counted
         rng = np.random.default_rng(options.seed)
-        rows, done = soak(Path(folder), 60 * options.minutes, options.rounds, options.device, rng)
-    print(", ".join(f"{count} {name}" for name, count in done.items()))
-    return print_table(rows)
+        clock = Clock(60 * options.minutes, 60 * options.report)
+        rows, done = soak(Path(folder), clock, options.rounds, options.device, rng)
+    return print_table(rows, done)
+
+
+class Clock:
+    """When a run ends, and when it prints a table. SIGTERM ends it."""
+
+    def __init__(self, seconds: float, report: float) -> None:
+        self._end, self._report, self._next = time.monotonic() + seconds, report, time.monotonic() + report
+        self.is_stopped = False
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def is_over(self) -> bool:
+        return self.is_stopped or time.monotonic() >= self._end
+
+    def must_report(self) -> bool:
+        """Return whether a table is due, once."""
+        due = time.monotonic() >= self._next
+        self._next += self._report * due
+        return due
+
+    def _stop(self, *_: Any) -> None:
+        self.is_stopped = True
 
 
 def soak(
-    folder: Path, seconds: float, rounds: int, device: str, rng: np.random.Generator
+    folder: Path, clock: Clock, rounds: int, device: str, rng: np.random.Generator
 ) -> tuple[list[dict[str, float]], Counter[str]]:
-    """Run rounds for so long, and at least so many; return what was held after each, and what was done."""
+    """Run rounds until the time is over, and at least so many; return what was held after each, and what was done."""
     make_data(folder)
-    rows, done, end = [], Counter[str](), time.monotonic() + seconds
-    while time.monotonic() < end or len(rows) < rounds:
+    rows, done = [], Counter[str]()
+    while not clock.is_over() or (len(rows) < rounds and not clock.is_stopped):
         run_round(folder, device, rng, done)
         rows.append(held(device))
+        if clock.must_report():
+            print_table(rows, done)
     return rows, done
 
 
@@ -218,16 +244,23 @@ def held(device: str) -> dict[str, float]:
     return row
 
 
-def print_table(rows: list[dict[str, float]]) -> int:
-    """Print the medians after the warm-up, a quarter of the rounds, and of the last quarter; return the exit code."""
+def print_table(rows: list[dict[str, float]], done: Counter[str]) -> int:
+    """Print what was done, the medians after the warm-up, a quarter of the rounds, and of the last quarter.
+
+    Returns the exit code.
+    """
+    print("\n" + ", ".join(f"{count} {name}" for name, count in done.items()), flush=True)
     quarter, failed = len(rows) // 4, False
+    if not quarter:
+        print("too few rounds for a table", flush=True)
+        return 0
     print(f"\n| | rounds {quarter + 1} to {2 * quarter} | the last {quarter} |\n|---|---|---|")
     for name in rows[0]:
         first = float(np.median([row[name] for row in rows[quarter : 2 * quarter]]))
         last = float(np.median([row[name] for row in rows[-quarter:]]))
         grew = last > first + ALLOWED_MB.get(name, 0)
         failed |= grew
-        print(f"| {name} | {first:.0f} | {last:.0f}{' GREW' if grew else ''} |")
+        print(f"| {name} | {first:.0f} | {last:.0f}{' GREW' if grew else ''} |", flush=True)
     return int(failed)
 
 

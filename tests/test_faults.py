@@ -9,6 +9,7 @@ import errno
 import faulthandler
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -335,6 +336,17 @@ def test_loaders_hold_no_more_after_many_faults_and_restarts() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "64 rounds" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_long_run_prints_tables_and_ends_when_it_is_told_to() -> None:
+    command = [sys.executable, BENCHMARKS / "soak.py", "--minutes", "60", "--report", "0.01", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        assert run.stdout
+        assert any(line.startswith("| threads") for line in run.stdout)
+        run.terminate()
+        rest = run.stdout.read()
+    assert re.search(r"\d+ rounds.*\| the last \d+ \|.*\| threads", rest, re.DOTALL)
 
 
 if __name__ == "__main__":
