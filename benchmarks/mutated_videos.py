@@ -2,7 +2,7 @@
 
     python benchmarks/mutated_videos.py [--videos 1000] [--first 0] [--piece 50] [--seed 0] [--keep FOLDER]
 
-Makes small MP4, MKV, WebM, AVI, MOV and MPEG files of nine codecs, some with sound, and changes each in one to three
+Makes small MP4, MKV, WebM, AVI, MOV and MPEG files of eight codecs, some with sound, and changes each in one to three
 ways: those of mutated_images.py, and in the headers other numbers, bytes, and parts at other places. Each piece runs in
 a process of its own, with 12 GB of address space at most: da.VideoReader of the folder, an epoch in order and one in
 random order, `detaug check` of a CocoVID json with the frames that the reader found, and an epoch of that json, all on
