@@ -69,7 +69,9 @@ def import_av() -> Any:
 def open_video(path: str) -> Any:
     """Open a video file, and no other file that it names."""
     only = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
-    return import_av().open(path, options=only, metadata_errors="replace")
+    av = import_av()
+    lenient = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}  # later ones always are
+    return av.open(path, options=only, **lenient)
 
 
 def read_index(path: str) -> VideoIndex:
