@@ -138,7 +138,7 @@ def main() -> int:
         one, *others = run_all(Path(folder), chosen, cases, options.seed)
     failed = False
     images = [digest for _, digest in positions(one)]
-    print(f"{chosen[0].name}: {len(images)} images, {len({*images})} of them different")
+    print(f"{chosen[0].name}: {len(images)} images with {len({*images})} different digests")
     for layout, other in zip(chosen[1:], others, strict=True):
         count, differing = compare(one, other)
         print(f"{layout.name}: {count} images compared, {len(differing)} differ")
