@@ -266,6 +266,12 @@ class Darker(da.RandomInvert):
         return image * 0.5
 
 
+@dataclass(frozen=True)
+class BlurDown(da.GaussianBlur):
+    def amounts(self, rng: np.random.Generator, n: int) -> dict[str, Any]:
+        return {"sigma": np.tile([2.0, 0.1], (n, 1))}  # DALI takes one for each axis
+
+
 @pytest.mark.parametrize(
     "ops",
     [
@@ -274,6 +280,7 @@ class Darker(da.RandomInvert):
         [da.Resize((30, 30)), da.ColorJitter(), da.Mosaic()],
         [da.Resize((30, 30)), Black(), da.Normalize()],
         [da.Resize((30, 30)), Darker(), da.Normalize()],
+        [da.Resize((30, 30)), BlurDown(), da.Normalize()],
         [da.Resize((30, 30)), da.RandomApply([da.GaussianBlur(), Darker()])],
     ],
     ids=repr,

@@ -19,7 +19,7 @@ from detaug.boxes.views import Floats, Views
 from detaug.gpu.launching import OPTIONS, as_current, launch
 from detaug.gpu.pixel_changes import CHANGES_OF
 from detaug.ops.auto_augment import ColorSteps
-from detaug.ops.erasing import Erasing
+from detaug.ops.erasing import GridMask, RandomErasing
 from detaug.ops.filters import GaussianBlur, RandomAutocontrast, RandomEqualize
 from detaug.ops.mixing import MixUp
 from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
@@ -178,7 +178,8 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
-    Erasing: _FillRectangles,
+    RandomErasing: _FillRectangles,
+    GridMask: _FillRectangles,
     MixUp: _MixUp,
 }
 
@@ -190,6 +191,12 @@ def pass_of(step: PixelStep) -> Pass | None:
 
 
 def _changes_pixels_as(op: Op, kind: type[Op]) -> bool:
-    """Return whether an op is of this class, or of a subclass that changes pixels in the same way."""
-    methods = [(getattr(type(op), name, None), getattr(kind, name, None)) for name in ("dali_graph", "change")]
+    """Return whether an op is of this class, or of a subclass that plans and changes pixels with the same methods.
+
+    Other plans may have inputs that only DALI's operators take, such as a sigma for each axis.
+    """
+    methods = [(getattr(type(op), name, None), getattr(kind, name, None)) for name in _METHODS]
     return isinstance(op, kind) and all(own is known for own, known in methods)
+
+
+_METHODS = ("draw", "amounts", "adapt_draw", "graph_inputs", "plan", "dali_graph", "change")
