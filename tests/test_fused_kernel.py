@@ -341,6 +341,25 @@ def test_a_failure_of_triton_is_said_once_and_tried_again(ops: list[da.Op]) -> N
     assert triton_works(kernels, recipe)
 
 
+@pytest.mark.usefixtures("untried")
+def test_kernels_of_another_op_are_tried() -> None:
+    """The histograms of equalisation, after a recipe of the same kind of pass has worked without them."""
+    inverts, equalizes = (Recipe((da.Resize((30, 30)), op)) for op in (da.RandomInvert(), da.RandomEqualize()))
+    kernels = [chain_of(recipe, DEVICE) for recipe in (inverts, equalizes)]
+    assert kernels[0]
+    assert kernels[1]
+    assert triton_works(kernels[0], inverts)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("no space left on the disk")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("detaug.gpu.kernel_chain.KernelChain.render", fails)
+        assert triton_works(kernels[0], inverts)
+        with pytest.warns(UserWarning, match="no space left"):
+            assert not triton_works(kernels[1], equalizes)
+
+
 CACHE = """
 import os, sys, warnings
 import torch

@@ -208,9 +208,9 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
 
 
 def _variant(each: Pass) -> tuple[Any, ...]:
-    """Return which compiled kernels a pass needs."""
-    fused, passes = getattr(each, "kernel", None), getattr(each, "passes", ())
-    return type(each), fused and fused.in_steps, *map(_variant, passes)
+    """Return which compiled kernels a pass needs: those of its op."""
+    fused, step, passes = getattr(each, "kernel", None), getattr(each, "step", None), getattr(each, "passes", ())
+    return type(each), fused and fused.in_steps, step and type(step.op), *map(_variant, passes)
 
 
 def _render_example(chain: KernelChain, plan: Plan) -> None:
