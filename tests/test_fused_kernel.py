@@ -209,6 +209,15 @@ def test_passes_change_images() -> None:
             assert (by_kernel(DULL, *ops) != unchanged).any((1, 2, 3)).sum() >= 2, name
 
 
+def test_colours_go_to_the_kernel_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton compiles a kernel anew for whole numbers that are 1 or multiples of 16."""
+    colours: list[Any] = []
+    monkeypatch.setattr("detaug.gpu.pixel_passes.launch", lambda *_, **more: colours.extend(more.values()))
+    by_kernel(IMAGES[:1], WHOLE, da.RandomErasing(value=(1, 16, 7)))
+    assert colours == [1, 16, 7]
+    assert {type(each) for each in colours} == {float}
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(5, 60), st.integers(5, 60), st.booleans())
 def test_any_window(seed: int, height: int, width: int, mirrored: bool) -> None:

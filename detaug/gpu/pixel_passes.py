@@ -150,7 +150,7 @@ class _FillRectangles:
         from detaug.gpu.pixel_kernels import fill_rectangles
 
         op: Any = self.step.op
-        red, green, blue = np.round(op.value).tolist()
+        red, green, blue = np.array(op.value, np.float64).round().tolist()  # as integers: a kernel for each colour
         _launch(fill_rectangles, images, parameters["holes"], red=red, green=green, blue=blue)
         return images
 
