@@ -28,7 +28,7 @@ class Found(NamedTuple):
     on_host: Ints
     """Positions of images that must be copied to the GPU."""
     starts: Ints
-    """(N,) where the fused kernel finds each image, see `triton_kernel.TILE`."""
+    """(N,) where the fused kernel finds each image, see `triton_kernel.tile_type`."""
 
 
 class ImageFeed:
