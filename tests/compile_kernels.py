@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from detaug.gpu import pixel_kernels, triton_kernel
+from detaug.gpu import clahe_kernels, pixel_kernels, triton_kernel
 from detaug.gpu.launching import BLOCK, OPTIONS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
@@ -22,6 +22,7 @@ POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": 
     "numbers": "*fp32",
     "counts": "*i32",
     "tables": "*u8",
+    "colors": "*i32",
     "seeds": "*i32",
     "red": "fp32",
     "green": "fp32",
@@ -43,6 +44,8 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     *((pixel_kernels.blur, {**IN_BLOCKS, "DOWN": down}, out) for down, out in ((0, "*fp32"), (1, "*u8"))),
     *((pixel_kernels.add_noise, {**IN_BLOCKS, "SALT": salt}, "*u8") for salt in (0, 1)),
     (pixel_kernels.fill_rectangles, IN_BLOCKS, "*u8"),
+    (clahe_kernels.make_tables, {"PIXELS": clahe_kernels.PIXELS}, ""),
+    (clahe_kernels.equalize, IN_BLOCKS, "*u8"),
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),
 ]
 """Each kernel, its constants, and the type of `out`."""

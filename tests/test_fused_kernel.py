@@ -182,6 +182,11 @@ PASSES = {
     "a wide policy": [da.TrivialAugmentWide(), WHOLE],
     "normalised": [WHOLE, da.RandomPosterize(4), da.Normalize(da.presets.IMAGENET_MEAN, memory_format="channels_last")],
     "several sizes": [da.Resize(50), da.RandomAutocontrast(1), da.GaussianBlur(p=1), da.RandomEqualize(1)],
+    "equalized in tiles": [WHOLE, da.CLAHE()],
+    "equalized in tiles that fit": [WHOLE, da.CLAHE(0.3, (5, 6))],
+    "equalized in tiles that fit one way": [WHOLE, da.CLAHE(40, (9, 7))],
+    "equalized in one tile": [WHOLE, da.CLAHE(2.5, (1, 1))],
+    "equalized after a pass": [WHOLE, da.RandomInvert(), da.RandomApply([da.CLAHE(p=1)]), da.RandomSolarize(100)],
 }  # fmt: skip
 """Recipes with ops that the fused kernel does not know."""
 
@@ -199,6 +204,28 @@ def test_passes_paint_what_the_cpu_paints(name: str) -> None:
         image = image.transpose(2, 0, 1) if ops[-1].output_layout == "HWC" else image
         off = np.abs(image - ours[:, : image.shape[1], : image.shape[2]]) / unit
         assert (off.mean() < 2 and np.median(off) <= 1) if moved else off.max() < most
+
+
+@pytest.mark.parametrize("tiles", [(8, 8), (3, 1), (45, 2)])
+def test_clahe_is_dalis_bit_by_bit(tiles: tuple[int, int]) -> None:
+    """On images of several sizes, some of which stay as they are; zeros stay beside them."""
+    images = [photograph(seed, *size) for seed, size in enumerate([(37, 60), (50, 37), (37, 37), (37, 64)])]
+    images.append(np.random.default_rng(0).integers(0, 256, (40, 37, 3), np.uint8))
+    samples = da.batch(images).then(da.Resize(37), da.CLAHE(4.1, tiles, p=0.7))
+    changed = [(image != before).any() for image, before in zip(samples.images, images, strict=True)]
+    assert 1 < sum(changed) < 5
+    for image, made in zip(samples.images, samples_by_kernel(samples, pad=3).transpose(0, 2, 3, 1), strict=True):
+        height, width = image.shape[:2]
+        assert (made[:height, :width] == image).all()
+        assert not made[height:].any()
+        assert not made[:, width:].any()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (5, 1)])
+def test_clahe_of_images_smaller_than_its_tiles(size: tuple[int, int]) -> None:
+    ops = [da.Resize(size), da.CLAHE(p=1)]
+    image = photograph(0, *size)
+    assert (by_kernel([image], *ops)[0].transpose(1, 2, 0) == da.batch([image]).then(*ops).images[0]).all()
 
 
 def test_passes_change_images() -> None:
@@ -285,7 +312,7 @@ class BlurDown(da.GaussianBlur):
     "ops",
     [
         [da.Resize((30, 30)), da.JPEG()],
-        [da.Resize((30, 30)), da.GaussianBlur(), da.CLAHE()],
+        [da.Resize((30, 30)), da.GaussianBlur(), da.JPEG()],
         [da.Resize((30, 30)), da.ColorJitter(), da.Mosaic()],
         [da.Resize((30, 30)), Black(), da.Normalize()],
         [da.Resize((30, 30)), Darker(), da.Normalize()],
@@ -593,4 +620,4 @@ def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), "75", "90"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
-    assert len(run.stdout.splitlines()) == 48
+    assert len(run.stdout.splitlines()) == 52

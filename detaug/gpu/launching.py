@@ -19,10 +19,13 @@ OPTIONS = {"enable_fp_fusion": True}
 
 
 def launch(kernel: Any, device: torch.device, *arguments: Any, **more: Any) -> None:
-    """Run a kernel on a device, in as many programs as fit, each of which takes one block after the other."""
+    """Run a kernel on a device, in as many programs as fit, each of which takes one block after the other.
+
+    `more`: arguments by name, and options other than OPTIONS.
+    """
     rows, columns = BLOCK
     with as_current(device):
-        kernel[programs(device),](*arguments, **more, ROWS=rows, COLUMNS=columns, **OPTIONS)
+        kernel[programs(device),](*arguments, **OPTIONS | more, ROWS=rows, COLUMNS=columns)
 
 
 @cache

@@ -16,6 +16,7 @@ from detaug.gpu.triton_blocks import (
     inside,
     load_pixels,
     map_channel,
+    mirrored,
     position,
     round_to_bytes,
     store_pixels,
@@ -118,20 +119,12 @@ def _filtered(source, own, factors, image, y, x, height, width):
     g, b = r, r
     for down in range(3):
         for across in range(3):
-            line = _mirrored(y + down - 1, tl.load(own).to(tl.int32))
-            column = _mirrored(x + across - 1, tl.load(own + 1).to(tl.int32))
+            line = mirrored(y + down - 1, tl.load(own).to(tl.int32))
+            column = mirrored(x + across - 1, tl.load(own + 1).to(tl.int32))
             red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
             factor = tl.load(factors + 3 * down + across)
             r, g, b = r + factor * red, g + factor * green, b + factor * blue
     return round_to_bytes(r), round_to_bytes(g), round_to_bytes(b)
-
-
-@triton.jit
-def _mirrored(at, side):
-    """Return positions in 0..side - 1 for any, mirrored at the middles of the first and the last pixel."""
-    period = tl.maximum(2 * (side - 1), 1)
-    at = tl.abs(at) % period
-    return tl.minimum(tl.minimum(at, tl.abs(period - at)), tl.maximum(side - 1, 0))
 
 
 @triton.jit(do_not_specialize=["images", "height"])
@@ -149,8 +142,8 @@ def blur(
         for step in range(2 * reach + 1):
             away = step - reach
             weight = tl.exp(-0.5 * (away * away).to(tl.float32) / (sigma * sigma))
-            line = _mirrored(y + away, tl.load(own).to(tl.int32)) if DOWN else y
-            column = x if DOWN else _mirrored(x + away, tl.load(own + 1).to(tl.int32))
+            line = mirrored(y + away, tl.load(own).to(tl.int32)) if DOWN else y
+            column = x if DOWN else mirrored(x + away, tl.load(own + 1).to(tl.int32))
             red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
             r, g, b, total = r + weight * red, g + weight * green, b + weight * blue, total + weight
         r, g, b = r / total, g / total, b / total

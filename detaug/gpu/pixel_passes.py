@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Floats, Views
+from detaug.boxes.views import Floats, Ints, Views
+from detaug.gpu.cielab_tables import color_tables_on
 from detaug.gpu.launching import OPTIONS, as_current, launch
 from detaug.gpu.pixel_changes import CHANGES_OF
 from detaug.ops.auto_augment import ColorSteps
 from detaug.ops.erasing import GridMask, RandomErasing
-from detaug.ops.filters import GaussianBlur, RandomAutocontrast, RandomEqualize
+from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize
 from detaug.ops.mixing import MixUp
 from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
 from detaug.ops.op import Arrays, Op
@@ -113,6 +114,46 @@ class _Blur:
         return blurred
 
 
+@dataclass(frozen=True)
+class _CLAHE:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        sides, limit = _tiles(views.size.astype(np.int64), cast(CLAHE, self.step.op))
+        area = sides.prod(1)
+        apply, one = _own(self.step, inputs)["apply"], np.float32(1)
+        return {"numbers": _numbers(views, apply, sides, limit, one / sides.astype(np.float32), 255 / area)}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.clahe_kernels import LEVELS, PIXELS, equalize, make_tables
+
+        numbers, colors = parameters["numbers"], color_tables_on(images.device)
+        rows, columns = cast(CLAHE, self.step.op).tiles
+        count, _, height, width = images.shape
+        tables = torch.empty((count, rows * columns, LEVELS), dtype=torch.uint8, device=images.device)
+        given = images, numbers, colors, tables
+        exact = {"enable_fp_fusion": False}  # products and sums round as on the CPU, else a lightness may differ by 1
+        with as_current(images.device):
+            sizes = numbers.shape[1], height, width, rows, columns
+            make_tables[count * rows * columns,](*given, *sizes, PIXELS=PIXELS, **exact)
+        launch(equalize, images.device, *given, count, *sizes, **exact)
+        return images
+
+
+def _tiles(sizes: Ints, op: CLAHE) -> tuple[Ints, Floats]:
+    """Return sides (N, 2) in pixels of CLAHE's tiles, and the most pixels (N,) of a level, as OpenCV chooses them.
+
+    If one side is no multiple of its tiles, OpenCV enlarges both, each by at least a pixel.
+    """
+    tiles = np.array(op.tiles)
+    beside = tiles - sizes % tiles
+    beside[(sizes % tiles == 0).all(1)] = 0
+    sides = (sizes + beside) // tiles
+    area = sides.prod(1)
+    limit = np.floor(np.float64(np.float32(op.clip_limit)) * area / 256)
+    return sides, limit.clip(1, area)
+
+
 # ----------------------------------------------------------------------------------------------- noise
 
 
@@ -175,6 +216,7 @@ class _MixUp:
 
 _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     **dict.fromkeys(CHANGES_OF, _Change),
+    CLAHE: _CLAHE,
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,

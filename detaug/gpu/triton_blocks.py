@@ -33,6 +33,14 @@ def inside(y, x, height, width):
 
 
 @triton.jit
+def mirrored(at, side):
+    """Return positions in 0..side - 1 for any, mirrored at the middles of the first and the last pixel."""
+    period = tl.maximum(2 * (side - 1), 1)
+    at = tl.abs(at) % period
+    return tl.minimum(tl.minimum(at, tl.abs(period - at)), tl.maximum(side - 1, 0))
+
+
+@triton.jit
 def load_pixels(images, at, mask):
     """Return R, G and B as float32."""
     r, g, b = tl.load(images + at, mask, 0), tl.load(images + at + 1, mask, 0), tl.load(images + at + 2, mask, 0)
