@@ -204,7 +204,8 @@ def slowly(function: Callable[..., Any]) -> Callable[..., Any]:
 def test_a_small_cache_keeps_what_is_needed_next(
     remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path
 ) -> None:
-    size = sum(path.stat().st_size for path in painted[0].glob("*.png"))
+    sizes = [path.stat().st_size for path in painted[0].glob("*.png")]
+    size = sum(sizes)
     reader = remote(cache_size=size // 2)
     most = [0]
     batches = loader(reader)
@@ -213,7 +214,7 @@ def test_a_small_cache_keeps_what_is_needed_next(
         for a, b in zip(files, batches, strict=True):
             assert same(a, b)
             most.append(cached_bytes(tmp_path / "cache"))
-    assert size // 4 < max(most) <= size // 2
+    assert size // 4 < max(most) <= size // 2 + max(sizes)  # with a piece that came while the others were counted
 
 
 @pytest.mark.slow
