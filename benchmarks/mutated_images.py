@@ -290,10 +290,10 @@ def run_piece(folder: Path, first: int, count: int, seed: int) -> None:
     list(da.Loader(reader, crops, 16, last_batch="partial", device="cpu", seed=seed))
 
 
-def _pieces(options: argparse.Namespace) -> Iterator[tuple[int, int]]:
-    end = options.first + options.images
-    for first in range(options.first, end, options.piece):
-        yield first, min(options.piece, end - first)
+def pieces(first: int, count: int, piece: int) -> Iterator[tuple[int, int]]:
+    """Yield the first mutation and the number of mutations of each piece."""
+    for start in range(first, first + count, piece):
+        yield start, min(piece, first + count - start)
 
 
 def main() -> None:
@@ -305,7 +305,7 @@ def main() -> None:
     parser.add_argument("--in-this-process", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     failed = 0
-    for first, count in _pieces(options):
+    for first, count in pieces(options.first, options.images, options.piece):
         with TemporaryDirectory() as folder:
             if options.in_this_process:
                 run_piece(Path(folder), first, count, options.seed)

@@ -21,13 +21,12 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from mutated_images import NUMBERS, WAYS, Rng
+from mutated_images import NUMBERS, WAYS, Rng, pieces
 
 import detaug as da
 from detaug.converters import check_coco
@@ -179,12 +178,6 @@ def blame(originals: Path, first: int, count: int, options: argparse.Namespace) 
                 write_videos(originals, options.keep, number, 1, options.seed)
 
 
-def _pieces(options: argparse.Namespace) -> Iterator[tuple[int, int]]:
-    end = options.first + options.videos
-    for first in range(options.first, end, options.piece):
-        yield first, min(options.piece, end - first)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--videos", type=int, default=1000)
@@ -210,7 +203,7 @@ def main() -> None:
 def run_pieces(originals: Path, options: argparse.Namespace) -> int:
     """Run all pieces; return the exit code."""
     failed = False
-    for first, count in _pieces(options):
+    for first, count in pieces(options.first, options.videos, options.piece):
         start = time.monotonic()
         wrong = run_alone(originals, first, count, options.seed, SECONDS)
         seconds = time.monotonic() - start
