@@ -24,8 +24,13 @@ def launch(kernel: Any, device: torch.device, *arguments: Any, **more: Any) -> N
     `more`: arguments by name, and options other than OPTIONS.
     """
     rows, columns = BLOCK
+    launch_programs(kernel, device, programs(device), *arguments, **more, ROWS=rows, COLUMNS=columns)
+
+
+def launch_programs(kernel: Any, device: torch.device, count: int, *arguments: Any, **more: Any) -> None:
+    """Run this many programs of a kernel on a device. `more`: see `launch`."""
     with as_current(device):
-        kernel[programs(device),](*arguments, **OPTIONS | more, ROWS=rows, COLUMNS=columns)
+        kernel[count,](*arguments, **OPTIONS | more)
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from detaug.boxes.views import Floats, Ints, Views
 from detaug.gpu.cielab_tables import color_tables_on
-from detaug.gpu.launching import OPTIONS, as_current, launch
-from detaug.gpu.pixel_changes import CHANGES_OF
+from detaug.gpu.launching import launch, launch_programs
+from detaug.gpu.pixel_changes import CHANGES_OF, Changes
 from detaug.ops.auto_augment import ColorSteps
 from detaug.ops.erasing import GridMask, RandomErasing
 from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize
@@ -65,11 +66,12 @@ def _numbers(views: Views, *columns: Any) -> Floats:
 class _Change:
     """Changes colours, or filters 3 x 3 pixels, in one or several steps."""
 
+    changes: Callable[[Any, Arrays], Changes]
+    """One of `CHANGES_OF`."""
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        changes = next(each for kind, each in CHANGES_OF.items() if isinstance(self.step.op, kind))
-        kinds, numbers = changes(self.step.op, _own(self.step, inputs))
+        kinds, numbers = self.changes(self.step.op, _own(self.step, inputs))
         return {f"{at}": _numbers(views, kinds[:, at], numbers[:, at]) for at in range(kinds.shape[1])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
@@ -90,8 +92,7 @@ class _Change:
         counts = torch.zeros((len(images), 3, LEVELS), dtype=torch.int32, device=images.device)
         tables = torch.empty_like(counts, dtype=torch.uint8)
         _launch(count_levels, images, numbers, counts)
-        with as_current(images.device):
-            make_tables[3 * len(images),](numbers, counts, tables, numbers.shape[1], **OPTIONS)
+        launch_programs(make_tables, images.device, 3 * len(images), numbers, counts, tables, numbers.shape[1])
         return tables
 
 
@@ -108,10 +109,10 @@ class _Blur:
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import blur
 
-        numbers, half, blurred = parameters["numbers"], torch.empty_like(images, dtype=torch.float32), images
+        numbers, half = parameters["numbers"], torch.empty_like(images, dtype=torch.float32)
         _launch(blur, images, numbers, half, DOWN=False)
-        _launch(blur, half, numbers, blurred, DOWN=True)
-        return blurred
+        _launch(blur, half, numbers, images, DOWN=True)
+        return images
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,9 @@ class _CLAHE:
         tables = torch.empty((count, rows * columns, LEVELS), dtype=torch.uint8, device=images.device)
         given = images, numbers, colors, tables
         exact = {"enable_fp_fusion": False}  # products and sums round as on the CPU, else a lightness may differ by 1
-        with as_current(images.device):
-            sizes = numbers.shape[1], height, width, rows, columns
-            make_tables[count * rows * columns,](*given, *sizes, PIXELS=PIXELS, **exact)
-        launch(equalize, images.device, *given, count, *sizes, **exact)
+        sizes, device = (numbers.shape[1], height, width, rows, columns), images.device
+        launch_programs(make_tables, device, count * rows * columns, *given, *sizes, PIXELS=PIXELS, **exact)
+        launch(equalize, device, *given, count, *sizes, **exact)
         return images
 
 
@@ -215,7 +215,7 @@ class _MixUp:
 
 
 _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
-    **dict.fromkeys(CHANGES_OF, _Change),
+    **{kind: partial(_Change, changes) for kind, changes in CHANGES_OF.items()},
     CLAHE: _CLAHE,
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,

@@ -87,7 +87,7 @@ def _ends(edges: Floats, wanted: Bools) -> tuple[Floats, Floats]:
 # -------------------------------------------------------------------------------------------------- ops
 
 
-class Erasing(PixelOp):
+class _Erasing(PixelOp):
     """Fills rectangles with `value`. A subclass plans "holes", (N, 2, 2 K): corners (y, x), and (height, width)."""
 
     value: RGB
@@ -98,7 +98,7 @@ class Erasing(PixelOp):
 
 
 @dataclass(frozen=True)
-class RandomErasing(Erasing):
+class RandomErasing(_Erasing):
     """Cover one random rectangle of the image, with probability `p` (Zhong et al. 2017; torchvision's RandomErasing).
 
     `scale`: its area, as a share of the image's. `ratio`: its height / width. The draw is torchvision's: up to ten
@@ -150,7 +150,7 @@ class RandomErasing(Erasing):
 
 
 @dataclass(frozen=True)
-class GridMask(Erasing):
+class GridMask(_Erasing):
     """Cover a grid of squares of the image, with probability `p` (Chen et al. 2020, GridMask; not turned).
 
     `size`: (smallest, largest) distance between the left sides of two squares, in whole output pixels. A square's side
