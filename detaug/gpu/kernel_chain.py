@@ -24,9 +24,9 @@ from detaug.ops.recipe import PixelStep, Plan, Recipe, draws_from, example_view
 from detaug.ops.resize import Render
 
 _PLAIN = Normalize(dtype="uint8")
-"""The end of a recipe without a Normalize."""
+"""What the last kernel writes if the recipe has no Normalize: bytes, channels first."""
 _TO_NEXT = Normalize(dtype="uint8", memory_format="channels_last")
-"""The end of what a pass follows."""
+"""What a kernel writes if a pass comes after it: bytes, channels last."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
 
 
 def _variant(each: Pass) -> tuple[Any, ...]:
-    """Return which compiled kernels a pass needs: those of its op."""
+    """Return what decides which kernels are compiled for a pass: its class, its op's class and its inner passes."""
     fused, step, passes = getattr(each, "kernel", None), getattr(each, "step", None), getattr(each, "passes", ())
     return type(each), fused and fused.in_steps, step and type(step.op), *map(_variant, passes)
 

@@ -65,4 +65,4 @@ CHANGES_OF: dict[type[Op], Callable[[Any, Arrays], Changes]] = {
     RandomPosterize: _of_one(POSTERIZE, lambda op, inputs: 256 - (1 << (8 - op.bits))),
     RandomSolarize: _of_one(SOLARIZE, lambda op, inputs: op.threshold),
 }
-"""For each op a function of it and what it planned."""
+"""For each class of ops, a function of the op and its planned inputs that returns its changes."""

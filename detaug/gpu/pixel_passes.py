@@ -1,8 +1,8 @@
 """Passes of a GPU over rendered images: the ops that the fused kernel does not know, each in a kernel or two.
 
 A pass takes images (N, 3, H, W) uint8 with channels last, in which an image fills the top left of (H, W), and returns
-such images; it may change those that it got. What it does to each image is in its parameters: arrays, which go to the
-device with those of the fused kernel. `pass_of` finds the pass of an op.
+such images; it may overwrite its input. Its parameters are arrays with a row for each image, which say what happens to
+it; they go to the device with those of the fused kernel. `pass_of` finds the pass of an op.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def open_video(path: str) -> Any:
     """Open a video file, and no other file that it names."""
     only = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
     av = import_av()
-    lenient = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}  # later ones always are
+    has_option = int(av.__version__.split(".")[0]) < 19  # PyAV 19 accepts any bytes in metadata
+    lenient = {"metadata_errors": "replace"} if has_option else {}
     return av.open(path, options=only, **lenient)
 
 
