@@ -7,11 +7,13 @@ import gc
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -407,6 +409,18 @@ def test_a_missing_package_is_named(remote: Callable[..., da.CocoReader], monkey
 
 
 # ------------------------------------------------------------------------------------------- the cache
+
+
+def test_the_proxy_says_nothing_of_a_client_that_is_gone(capfd: pytest.CaptureFixture[str]) -> None:
+    """As a loader that is dropped with requests on their way; what it says would be in the output of a later test."""
+    before = {*threading.enumerate()}
+    with closing(FaultyProxy(0)) as proxy:
+        proxy.fault = lambda _: Fault(status=500, message="x" * 5_000_000)
+        with socket.create_connection(("127.0.0.1", int(proxy.address.rpartition(":")[2]))) as client:
+            client.sendall(b"GET /bucket/name HTTP/1.1\r\n\r\n")
+            until(lambda: bool(proxy.requests))
+        until(lambda: not any("process_request" in each.name for each in {*threading.enumerate()} - before))
+    assert capfd.readouterr().err == ""
 
 
 def cached_bytes(folder: Path) -> int:
