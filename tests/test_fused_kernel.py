@@ -418,6 +418,41 @@ def test_a_cache_that_could_not_be_written_is_tried_again(tmp_path: Path) -> Non
     assert done.stdout.splitlines() == ["False 1", "False 0", "True 0"], done.stderr
 
 
+GROUPS = """
+import sys
+from pathlib import Path
+import numpy as np
+import torch
+import detaug as da
+from detaug.gpu.kernel_chain import chain_of
+from detaug.ops.recipe import draws_from, example_view, make_recipe
+
+noise = [da.GaussianNoise(p=1), da.SaltAndPepperNoise(p=1), da.RandomEqualize(p=1), da.CLAHE(p=1)]
+recipe = make_recipe([da.Resize((64, 64)), *noise, da.RandomErasing(p=1), da.Normalize()])
+device = torch.device("cuda", 0)
+chain = chain_of(recipe, device)
+plan = recipe.plan(example_view(), draws_from(np.random.default_rng(0)))
+height, width = plan.views.source_bounds[0, 1, ::-1].astype(int)
+parameters = chain.parameters(plan.views, np.array([[height, width]]), plan.inputs)
+pixels = torch.zeros(3 * height * width, dtype=torch.uint8, device=device)
+for on_device in chain.to_device([parameters] * 4, [np.zeros(1, np.int64)] * 4):
+    chain.render(pixels, pixels, on_device, (64, 64))
+    print(len(list(Path(sys.argv[1]).glob("*/*.cubin"))))
+"""
+
+
+@pytest.mark.gpu
+def test_groups_take_the_same_kernels_wherever_their_parameters_are(tmp_path: Path) -> None:
+    """Triton would compile them again, in the middle of an epoch, for a row that is not at a multiple of 16 bytes."""
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", GROUPS, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    compiled = done.stdout.split()
+    assert len(compiled) == 4, done.stderr
+    assert int(compiled[0]) > 4
+    assert len({*compiled}) == 1
+
+
 # ------------------------------------------------------------------------------------------- in the loader
 
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from detaug.gpu import cielab_tables
-from detaug.gpu.triton_blocks import block_of, blocks, inside, mirrored, position
+from detaug.gpu.triton_blocks import batch_kernel, block_of, blocks, inside, mirrored, position
 
 LEVELS = 256
 """Values of a lightness."""
@@ -34,7 +34,7 @@ _RX, _RY, _RZ, _GX, _GY, _GZ, _BX, _BY, _BZ = map(tl.constexpr, cielab_tables.XY
 # ---------------------------------------------------------------------------------------------- tables
 
 
-@triton.jit(do_not_specialize=["height", "rows", "columns"])
+@batch_kernel
 def make_tables(source, numbers, colors, tables, length, height, width, rows, columns, PIXELS: tl.constexpr):
     """Write `tables`, (images, rows * columns, 256) uint8: the new lightness of each. A program for each tile."""
     table = tl.program_id(0)
@@ -88,7 +88,7 @@ def _round_to_even(value):
 # ---------------------------------------------------------------------------------------------- images
 
 
-@triton.jit(do_not_specialize=["images", "height", "rows", "columns"])
+@batch_kernel
 def equalize(
     out, numbers, colors, tables, images, length, height, width, rows, columns, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,

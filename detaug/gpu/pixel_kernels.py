@@ -11,6 +11,7 @@ import triton.language as tl
 
 from detaug.gpu.pixel_changes import KINDS
 from detaug.gpu.triton_blocks import (
+    batch_kernel,
     block_of,
     blocks,
     inside,
@@ -32,7 +33,7 @@ _LEVELS = tl.constexpr(LEVELS)
 # --------------------------------------------------------------------------------- colours and filters
 
 
-@triton.jit(do_not_specialize=["images", "height"])
+@batch_kernel
 def count_levels(
     source, numbers, counts, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
@@ -51,7 +52,7 @@ def count_levels(
                 tl.atomic_add(counts + (image * 3 + number) * _LEVELS + level, count, count > 0)
 
 
-@triton.jit
+@batch_kernel
 def make_tables(numbers, counts, tables, length):
     """Write `tables`, (images, 3, 256) uint8: the new value of each level of a channel. A program for each table."""
     table = tl.program_id(0)
@@ -67,7 +68,7 @@ def make_tables(numbers, counts, tables, length):
     tl.store(tables + table * _LEVELS + level, tl.where(first < last, value, level.to(tl.float32)).to(tl.uint8))
 
 
-@triton.jit(do_not_specialize=["images", "height"])
+@batch_kernel
 def change(
     source, numbers, tables, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
@@ -127,7 +128,7 @@ def _filtered(source, own, factors, image, y, x, height, width):
     return round_to_bytes(r), round_to_bytes(g), round_to_bytes(b)
 
 
-@triton.jit(do_not_specialize=["images", "height"])
+@batch_kernel
 def blur(
     source, numbers, out, images, length, height, width, DOWN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
@@ -155,7 +156,7 @@ def blur(
 # ----------------------------------------------------------------------------------------------- noise
 
 
-@triton.jit(do_not_specialize=["images", "height"])
+@batch_kernel
 def add_noise(
     source, numbers, seeds, out, images, length, height, width, SALT: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -211,7 +212,7 @@ def _uniform(bits):
 # ------------------------------------------------------------------------------------------ rectangles
 
 
-@triton.jit(do_not_specialize=["images", "length", "height"])
+@batch_kernel
 def fill_rectangles(
     out, numbers, images, length, height, width, red, green, blue, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip

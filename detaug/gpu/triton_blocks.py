@@ -5,6 +5,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+batch_kernel = triton.jit(
+    do_not_specialize=["images", "length", "height", "rows", "columns", "image_stride"],
+    do_not_specialize_on_alignment=["parameters", "starts", "numbers", "seeds"],
+)
+"""For kernels of a batch: else Triton compiles them again for other sizes, or rows of parameters at other addresses."""
+
 
 @triton.jit
 def blocks(images, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):

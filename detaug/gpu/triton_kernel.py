@@ -16,7 +16,16 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from detaug.gpu.triton_blocks import block_of, blocks, inside, load_pixels, map_channel, position, round_to_bytes
+from detaug.gpu.triton_blocks import (
+    batch_kernel,
+    block_of,
+    blocks,
+    inside,
+    load_pixels,
+    map_channel,
+    position,
+    round_to_bytes,
+)
 from detaug.ops import color
 from detaug.ops.cpu_colors import TO_BYTES
 
@@ -61,7 +70,7 @@ CONTRAST, SATURATION, HUE = map(tl.constexpr, (color.CONTRAST, color.SATURATION,
 _TO_BYTES = tl.constexpr(TO_BYTES)
 
 
-@triton.jit(do_not_specialize=["images", "length", "height", "image_stride"])  # else it is compiled for each value
+@batch_kernel
 def render(
     decoded, copied, parameters, starts, grays, out, images, tiles, length, height, width,
     image_stride, channel_stride, row_stride, pixel_stride,
@@ -92,7 +101,7 @@ def render(
         _store(to + 2 * channel_stride, tl.where(changes, blue, b), whole + 2, in_image, in_canvas)
 
 
-@triton.jit(do_not_specialize=["images", "length", "height"])
+@batch_kernel
 def sum_grays(
     decoded, copied, parameters, starts, grays, images, tiles, length, height, width,
     VIEW: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -437,7 +446,7 @@ def _of_channels(channel, r, g, b):
     return tl.where(number == 0, r, tl.where(number == 1, g, b))
 
 
-@triton.jit(do_not_specialize=["images"])
+@batch_kernel
 def copy_images(images_at, out, images, BLOCK: tl.constexpr):
     """Copy images to `out`, in numbers of 8 bytes: all programs copy a part of each.
 
