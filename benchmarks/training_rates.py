@@ -1,20 +1,24 @@
 """Does loading slow training down? Train on the loader and on fixed batches, interleaved: images a second.
 
-    python benchmarks/training_rates.py [FILE.json IMAGES] [--models ssd300 detr] [--turns 5] [--compile]
+    python benchmarks/training_rates.py [FILE.json IMAGES] [--models ssd300 detr] [--turns 5] [--compile] [--workers 16]
 
 Each detector trains in bfloat16 from random weights, on batches that stay on the device and on those of the loader. The
 waiting is the time in `next`. "detr" is a ResNet-50 with a transformer of 6 + 6 layers and 100 queries; its loss takes
 the boxes in their order, since matching them on the CPU would wait for the GPU. Prints medians of the turns, in
 brackets their range, and the memory that was in use on the device at most, of all programs. With --compile the backbone
-is compiled. Under torchrun each process trains on a GPU of its own, and the first one prints its numbers.
+is compiled. With --workers all but "detr" also train on torchvision's transforms (v2) in a DataLoader. Under torchrun
+each process trains on a GPU of its own, and the first one prints its numbers. The energy is what NVML reads, if
+`nvidia-ml-py` is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +32,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torchvision.models import detection, resnet50
 
 import detaug as da
+from detaug.bench.jobs import Job
+from detaug.bench.torchvision_loader import torchvision
 
 Batches = Iterator[tuple[Tensor, list[dict[str, Tensor]]]]
 
@@ -87,11 +93,12 @@ SETUPS = {
 
 
 class Trained(NamedTuple):
-    """Images a second; the share of the time in which the loop waited for a batch; CPU seconds for 1,000 images."""
+    """Images a second; share of the time in which the loop waited for a batch; CPU seconds and joules of an image."""
 
     rate: float
     waiting: float
     cpu: float
+    energy: float
 
 
 class Trainer:
@@ -119,7 +126,7 @@ class Trainer:
         for images, targets in islice(batches, 2):
             self.step(images, targets)
         self._wait()
-        start, cpu, waited, count = time.perf_counter(), time.process_time(), 0.0, 0
+        start, cpu, used, waited, count = time.perf_counter(), time.process_time(), joules(self._device), 0.0, 0
         for _ in range(steps):
             before = time.perf_counter()
             images, targets = next(batches)
@@ -128,11 +135,23 @@ class Trainer:
             count += len(images)
         self._wait()
         took = time.perf_counter() - start
-        return Trained(count / took, waited / took, (time.process_time() - cpu) / count * 1000)
+        used = joules(self._device) - used
+        return Trained(count / took, waited / took, (time.process_time() - cpu) / count, used / count)
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+
+def joules(device: torch.device) -> float:
+    """Return what the GPU used since its driver started; NaN if there is no GPU or no `pynvml`."""
+    if device.type == "cpu" or not find_spec("pynvml"):
+        return math.nan
+    import pynvml
+
+    pynvml.nvmlInit()
+    gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+    return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1000
 
 
 def loaded(loader: da.Loader) -> Batches:
@@ -142,13 +161,25 @@ def loaded(loader: da.Loader) -> Batches:
             yield batch.images, batch.targets()
 
 
-def compare(name: str, reader: da.CocoReader, options: argparse.Namespace) -> None:
-    """Train one detector on both kinds of batches in turns, and print a line for each."""
+def of_torchvision(job: Job) -> Batches:
+    """Yield batches of torchvision's transforms for the job's preset, in a DataLoader."""
+    for batch in torchvision(job):
+        assert batch.images is not None
+        columns = zip(batch.boxes, batch.labels, strict=True)
+        yield batch.images, [{"boxes": boxes, "labels": labels} for boxes, labels in columns]
+
+
+def compare(name: str, annotations: str, images: str, options: argparse.Namespace) -> None:
+    """Train one detector on each kind of batches in turns, and print a line for each."""
     setup, device = SETUPS[name], torch.device(options.device)
-    loader = da.Loader(reader, setup.recipe(), options.batch_size or setup.batch_size, device=device)
+    batch_size = options.batch_size or setup.batch_size
+    loader = da.Loader(da.CocoReader(images, annotations), setup.recipe(), batch_size, device=device)
     trainer, batches = Trainer(setup, device, options.compile), loaded(loader)
     fixed = cycle([(images.clone(), targets) for images, targets in islice(batches, options.fixed)])
     sources = {"fixed batches": fixed, "loader": batches}
+    if options.workers and setup.recipe is not detr_recipe:
+        job = Job(annotations, images, setup.recipe.__name__, batch_size, options.device, workers=options.workers)
+        sources["torchvision v2"] = of_torchvision(job)
     found: dict[str, list[Trained]] = {each: [] for each in sources}
     for each in sources:
         trainer.train(sources[each], 3)
@@ -166,7 +197,8 @@ def print_lines(name: str, found: dict[str, list[Trained]]) -> None:
         ratios = [turn.rate / other.rate for turn, other in zip(turns, found["fixed batches"], strict=True)]
         print(f"{name}, {each}: {text(rates, '.1f')} images/s, {text(ratios, '.3f')} of fixed batches", end="")
         print(f", waits {text([turn.waiting for turn in turns], '.1%')}", end="")
-        print(f", {text([turn.cpu for turn in turns], '.2f')} CPU s for 1,000", flush=True)
+        print(f", {text([turn.cpu * 1000 for turn in turns], '.2f')} CPU s for 1,000", end="")
+        print(f", {text([turn.energy for turn in turns], '.3f')} J of the GPU for each", flush=True)
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         print(f"{name}: {(total - free) / 1e9:.1f} GB in use on the device")
@@ -182,6 +214,7 @@ def main() -> None:
     parser.add_argument("--fixed", type=int, default=24, help="fixed batches")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--workers", type=int, default=0, help="of torchvision's loader; 0: it is left out")
     options = parser.parse_args()
     if "RANK" in os.environ:
         options.device = f"cuda:{os.environ['LOCAL_RANK']}"
@@ -192,7 +225,7 @@ def main() -> None:
             write_data(Path(folder), 2000)
         annotations, images = options.data or (f"{folder}/train.json", folder)
         for name in options.models:
-            compare(name, da.CocoReader(images, annotations), options)
+            compare(name, annotations, images, options)
 
 
 if __name__ == "__main__":
