@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Thread
+from threading import Thread, active_count
 
 import numpy as np
 import pytest
 import torch
+from faults import Faults
 from painted_files import Folder, same
 
 import detaug as da
@@ -106,3 +107,13 @@ def test_a_subclass_with_its_own_dali_graph_does_not_inherit_the_cpu_kernel(devi
 
     white = da.batch([np.full((4, 4, 3), 255, np.uint8)], device=device).then(da.Resize((4, 4)), Black())
     assert white.images[0].max() == 0
+
+
+@pytest.mark.parametrize(("kind", "error"), [("Ctrl-C", KeyboardInterrupt), ("thread", RuntimeError)])
+@pytest.mark.parametrize("at", [0, 1, 2, 7])
+def test_no_thread_is_left_where_one_does_not_start(at: int, kind: str, error: type[BaseException]) -> None:
+    """Those that started before it must not wait for it: the process could not end."""
+    threads, of_torch = active_count(), torch.get_num_threads()
+    with Faults(at, kind).active(), pytest.raises(error):
+        make_thread_pool(8)
+    assert (active_count(), torch.get_num_threads()) == (threads, of_torch)

@@ -89,8 +89,14 @@ def make_thread_pool(count: int) -> ThreadPoolExecutor:
 
     with _torch_threads_lock:
         before = torch.get_num_threads()
-        list(pool.map(set_to_one, range(count)))
-        torch.set_num_threads(before)
+        try:
+            list(pool.map(set_to_one, range(count)))
+        except BaseException:  # Ctrl-C: threads that wait for each other would keep the process from ending
+            all_started.abort()
+            pool.shutdown(cancel_futures=True)
+            raise
+        finally:
+            torch.set_num_threads(before)
     return pool
 
 
