@@ -194,7 +194,7 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
     A failure is tried again by the next loader, since a disk or a memory may be full for a while. It is a warning once
     for each kind of error.
     """
-    compiled = chain.device, (chain.first.view, chain.first.in_steps, *map(_variant, chain.passes))
+    compiled = chain.device, (*_variant_of(chain.first), *map(_variant, chain.passes))
     if compiled in _works_on:
         return True
     plan = recipe.plan(example_view(), draws_from(np.random.default_rng(0)))
@@ -210,7 +210,11 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
 def _variant(each: Pass) -> tuple[Any, ...]:
     """Return what decides which kernels are compiled for a pass: its class, its op's class and its inner passes."""
     fused, step, passes = getattr(each, "kernel", None), getattr(each, "step", None), getattr(each, "passes", ())
-    return type(each), fused and fused.in_steps, step and type(step.op), *map(_variant, passes)
+    return type(each), fused and _variant_of(fused), step and type(step.op), *map(_variant, passes)
+
+
+def _variant_of(kernel: FusedKernel) -> tuple[Any, ...]:
+    return kernel.view, kernel.in_steps, kernel.normalize.torch_dtype
 
 
 def _render_example(chain: KernelChain, plan: Plan) -> None:
