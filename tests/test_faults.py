@@ -339,6 +339,14 @@ def test_loaders_hold_no_more_after_many_faults_and_restarts() -> None:
 
 
 @pytest.mark.slow
+def test_nothing_is_left_of_loaders_that_ctrl_c_meets_anywhere() -> None:
+    """By real signals at random moments: those of the other tests come at the calls that they know."""
+    command = [sys.executable, BENCHMARKS / "interrupts.py", "--interrupts", "100", "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+@pytest.mark.slow
 def test_a_long_run_prints_tables_and_ends_when_it_is_told_to() -> None:
     command = [sys.executable, BENCHMARKS / "soak.py", "--minutes", "60", "--report", "0.01", "--device", "cpu"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
