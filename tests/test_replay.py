@@ -27,6 +27,13 @@ def shapes(demo_folder: Path) -> da.CocoReader:
     return da.CocoReader(demo_folder / "demo/VOC/JPEGImages", demo_folder / "train.json")
 
 
+@pytest.mark.parametrize("other", [RECIPE[1:], [da.RandomVerticalFlip(), *RECIPE[1:]]])
+def test_a_batch_of_another_recipe_is_refused(other: list[da.Op], shapes: da.CocoReader) -> None:
+    batch = next(iter(da.Loader(shapes, RECIPE, 2, device="cpu", return_params=True)))
+    with pytest.raises(da.InputError, match="params are those of another recipe: replay with the ops that drew them"):
+        da.Loader(shapes, other, 2, device="cpu").replay(batch)
+
+
 def test_a_batch_is_made_again(shapes: da.CocoReader, device: str) -> None:
     loader = da.Loader(shapes, RECIPE, 8, device=device, return_params=True)
     for batch in loader:

@@ -17,7 +17,7 @@ from detaug.compose.targets import Target, like_target, read_boxes
 from detaug.converters.findings.errors import InputError
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe, draws_from, make_rendering_recipe
+from detaug.ops.recipe import Recipe, draws_from, listed, make_rendering_recipe
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Compose:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "ops", listed(self.ops))  # what was given may be an iterator, or a list that changes
         known = self.seed is None or is_whole(self.seed, 0)
         check("seed", self.seed, known, "None, or a whole number of at least 0: the same one gives the same draws")
         if op := self._recipe.mixing_op:

@@ -142,7 +142,8 @@ class Recipe:
         used: list[Arrays] = []
         inputs: Arrays = {}
         for step in range(len(self.steps)):
-            used.append(self._draw(step, views, draws, used) if drawn is None else drawn[step])
+            draws_now = self._draw(step, views, draws, used)
+            used.append(draws_now if drawn is None else self._checked(step, drawn, draws_now))
             views, planned = self._plan_step(step, views, used[-1])
             _check_overhang(self.labels[step], self.steps[step][0], views)
             inputs |= {f"{step}.{name}": array for name, array in planned.items()}
@@ -160,6 +161,12 @@ class Recipe:
         with name_op_in_errors(self.labels[step], "adapt_draw"):
             drawn = check_drawn(op.adapt_draw(clips, drawn), len(clips), "adapt_draw")
         return drawn if views.frames == 1 else draw_for_frames(op, drawn, views.frames)
+
+    def _checked(self, step: int, drawn: Sequence[Arrays], like: Arrays) -> Arrays:
+        """Return the numbers of a step that were drawn before. Raises InputError if another recipe drew them."""
+        if len(drawn) != len(self.steps) or drawn[step].keys() != like.keys():
+            raise InputError("the params are those of another recipe: replay with the ops that drew them")
+        return drawn[step]
 
     def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views after the op of a step, and its inputs."""
@@ -267,7 +274,7 @@ class Plan:
 
 def make_recipe(ops: Iterable[Op]) -> Recipe:
     """Return a recipe whose images make a batch: it has a Resize. Raises InputError for an order that cannot work."""
-    recipe = Recipe(_listed(ops))
+    recipe = Recipe(listed(ops))
     if "render" not in recipe.stages:
         raise InputError(f"the recipe needs a Resize, so that its images make a batch; got {_names(recipe.ops)}")
     return recipe
@@ -275,7 +282,7 @@ def make_recipe(ops: Iterable[Op]) -> Recipe:
 
 def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
     """Return a recipe that renders: without a Resize, each image keeps the size of its view."""
-    ops = _listed(ops)
+    ops = listed(ops)
     if any(isinstance(op, OpticalFlow) for op in ops):
         raise InputError("OpticalFlow needs a Loader of clips on a GPU: leave it out here")
     if any(op.stage == "render" for op in ops if isinstance(op, Op)):
@@ -284,7 +291,8 @@ def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
     return Recipe((*ops[:at], OwnSize(), *ops[at:]))
 
 
-def _listed(ops: Iterable[Op]) -> tuple[Op, ...]:
+def listed(ops: Iterable[Op]) -> tuple[Op, ...]:
+    """Return the ops of a recipe. Raises TypeError for what is no list of them."""
     if isinstance(ops, str) or not isinstance(ops, Iterable):
         raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
     ops = tuple(ops)
