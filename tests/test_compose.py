@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +21,8 @@ from seeds import slow
 from torch.utils.data import DataLoader, Dataset
 
 import detaug as da
+from detaug.boxes.views import Views
+from detaug.ops.op import Node, Nodes
 
 GEOMETRY = [da.RandomIoUCrop(), da.RandomHorizontalFlip()]
 RECIPES = {
@@ -281,6 +284,33 @@ def test_it_can_be_sent_to_a_worker_that_is_spawned() -> None:
     assert torch.equal(Examples(copy)[0], expected)
 
 
+def test_ops_are_kept_as_they_are_given() -> None:
+    flip = da.RandomHorizontalFlip(p=1)
+    ops: list[da.Op] = [flip]
+    of_list, of_iterator = da.Compose(ops), da.Compose(iter(ops))  # type: ignore[arg-type]
+    ops.append(da.Resize((9, 9)))
+    for transform in (of_list, of_iterator):
+        assert transform.ops == pickle.loads(pickle.dumps(transform)).ops == (flip,)
+        assert hash(transform)
+
+
+@dataclass(frozen=True)
+class Brighter(da.PixelOp):
+    """Leaves floats beyond 255, as the ops of users may."""
+
+    def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
+        return image * 3.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_op_of_a_user_leaves_the_kind_of_the_image(kind: str) -> None:
+    (make, white), light = KINDS[kind], np.full((60, 80, 3), 200, np.uint8)
+    changed, _ = da.Compose([da.Resize((60, 80)), Brighter()])(make(light), target_of(np.zeros((0, 4))))
+    assert_same_kind(make(light), changed, white, np.full_like(light, 255))
+    (image,) = da.batch([light]).then(da.Resize((60, 80)), Brighter()).images
+    assert (image.dtype, image.min()) == (np.uint8, 255)
+
+
 # ------------------------------------------------------------------------------------------------ errors
 
 IMAGE, BOXES = np.zeros((60, 80, 3), np.uint8), torch.tensor([[10.0, 10, 20, 20]])
@@ -291,6 +321,7 @@ GOOD = {"boxes": BOXES, "labels": torch.tensor([1])}
     ("image", "message"),
     [
         (Image.new("L", (8, 8)), r"mode RGB, got L: give image\.convert\('RGB'\)"),
+        (Image.new("I;16", (8, 8)), r"mode RGB, got I;16: scale it to 8 bits before image\.convert\('RGB'\)"),
         (IMAGE[..., 0], r"must be \(H, W, 3\), uint8 or floats in 0\.\.1, got \(60, 80\) uint8"),
         (IMAGE.astype(np.int64), r"got \(60, 80, 3\) int64"),
         (IMAGE[:0], r"got \(0, 80, 3\) uint8"),

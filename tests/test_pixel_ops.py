@@ -83,14 +83,15 @@ class AsFloats(da.PixelOp):
 def test_odd_sizes_and_both_types(op: da.Op, size: tuple[int, int], device: str) -> None:
     photo = np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8)
     always = type(op)(**{**vars(op), "p": 1.0}) if hasattr(op, "p") else op
-    for before in ([], [AsFloats()]):
-        image = da.batch([photo] * 2, device=device).then(da.Resize(size), *before, always).images[0]
-        assert image.shape == ((3, *size) if isinstance(op, da.Normalize) else (*size, 3))
+    last = [] if isinstance(op, da.Normalize) else [da.Normalize()]
+    for others in ([always], [AsFloats(), always], [AsFloats(), always, *last]):
+        normalized = isinstance(others[-1], da.Normalize)
+        image = da.batch([photo] * 2, device=device).then(da.Resize(size), *others).images[0]
+        assert image.shape == ((3, *size) if normalized else (*size, 3))
+        assert image.dtype == (np.float32 if normalized else np.uint8)
         assert np.isfinite(image).all()
-        floats = isinstance(op, da.Normalize) or (before and not isinstance(op, LINEAR))
-        assert image.dtype == (np.float32 if floats else np.uint8)
         assert image.min() >= 0
-        assert image.max() <= (1 if isinstance(op, da.Normalize) else 255)
+        assert image.max() <= (1 if normalized else 255)
 
 
 def pillow(image: np.ndarray) -> Image.Image:

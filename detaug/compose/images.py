@@ -25,7 +25,8 @@ def read_image(image: Any) -> Pixels:
     """
     if isinstance(image, Image.Image):
         if image.mode != "RGB":
-            raise InputError(f"the image must be of mode RGB, got {image.mode}: give image.convert('RGB')")
+            remedy = "scale it to 8 bits before" if image.mode[0] in "IF" else "give"  # Pillow would clip at 255
+            raise InputError(f"the image must be of mode RGB, got {image.mode}: {remedy} image.convert('RGB')")
         return np.array(image)
     if isinstance(image, np.ndarray):
         return _read_array(image, "(H, W, 3)", image.shape[2:] == (3,) and image.ndim == 3)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn
 
 from detaug.loading.pipeline import PipelineWorker
+from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node
 from detaug.ops.recipe import Recipe
 
@@ -34,4 +35,5 @@ class ArrayPipeline:
 
     def _graph(self) -> list[Node]:
         image = fn.external_source(name="image", layout="HWC")
-        return [self._recipe.dali_graph(image.gpu() if self._device.type == "cuda" else image)]
+        rendered = self._recipe.dali_graph(image.gpu() if self._device.type == "cuda" else image)
+        return [rendered if "output" in self._recipe.stages else as_bytes(rendered)]
