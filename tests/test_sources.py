@@ -346,6 +346,29 @@ def test_columns_that_do_not_fit() -> None:
         da.Source([(9, 9)], ["a"], counts=[0, 0])
 
 
+TWO: dict[str, Any] = {"boxes": [[0, 0, 1, 1], [0, 0, 2, 2]], "counts": [1, 1], "labels": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"labels": [0, 1]}, r"labels must be whole numbers in 1\.\.2, the number of class_names, got 0 in row 0"),
+        ({"labels": [1, 7]}, "labels must be .* got 7 in row 1"),
+        ({"labels": [1.9, 1]}, "labels must be whole numbers .* got 1.9 in row 0"),
+        ({"boxes": [[0, 0, 1, 1], [0, 0, np.nan, 2]]}, "boxes must be finite numbers, got .* in row 1"),
+        ({"relative": True}, r"boxes must be in 0\.\.1, since relative=True, got .* in row 1"),
+        ({"counts": [3, -1]}, "counts must be at least 0, got -1 in row 1"),
+        ({"classes": [0, 2]}, r"classes must be in 0\.\.1, for 2 class_names, got 2 in row 1"),
+        ({"image_ids": [4, 4]}, "image_ids must be different for each image, got 4 in row 0"),
+        ({"category_ids": [5]}, "category_ids must have a number for each of 2 classes, got 1"),
+    ],
+)
+def test_values_that_do_not_fit(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(da.InputError, match=f"the source: {message}"):
+        da.Source([(9, 9), (9, 9)], ["a", "b"], **{**TWO, **given})
+    da.Source([(9, 9), (9, 9)], ["a", "b"], **TWO)
+
+
 def test_the_class_of_each_image(tmp_path: Path, device: str) -> None:
     class Squares(da.Source):
         def path(self, index: int) -> Path:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from detaug.boxes.views import Bools, Bytes, Floats, Ints, Views, padded, pairs, whole_images
 from detaug.converters.files.digests import short_digest
@@ -108,14 +108,15 @@ class Source:
         n = len(self.sizes)
         self.image_ids: Ints = np.arange(1, n + 1) if image_ids is None else np.asarray(image_ids, np.int64)
         self.class_names = ("background", *class_names)
-        self.category_ids = (-1, *(category_ids or range(1, len(self.class_names))))
+        self.category_ids = (-1, *(range(1, len(self.class_names)) if category_ids is None else category_ids))
         self.classes: Ints | None = None if classes is None else np.asarray(classes, np.int64)
         self.origin = origin
         counts = np.zeros(n, np.int64) if counts is None else np.asarray(counts, np.int64)
         self._box_offsets: Ints = np.concatenate([[0], np.cumsum(counts)])
         self._labels: Ints = np.asarray(labels, np.int64)
         given = np.asarray(boxes, np.float64).reshape(-1, 4)
-        _check_columns(self, counts, given)
+        _check_lengths(self, counts, given)
+        _check_values(self, counts, np.asarray(labels), given, relative)
         self._boxes: Floats = given if relative else given / np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
 
     def __len__(self) -> int:
@@ -228,7 +229,7 @@ def path_table(paths: Sequence[str]) -> Bytes:
     return np.frombuffer(encoded.tobytes(), np.uint8).reshape(len(paths), -1)
 
 
-def _check_columns(source: Source, counts: Ints, boxes: Floats) -> None:
+def _check_lengths(source: Source, counts: Ints, boxes: Floats) -> None:
     n, rows = len(source), int(counts.sum())
     of_images = {"counts": counts, "image_ids": source.image_ids, "classes": source.classes}
     of_boxes = {"boxes": boxes, "labels": source._labels}
@@ -236,3 +237,29 @@ def _check_columns(source: Source, counts: Ints, boxes: Floats) -> None:
     for name, column in {**of_images, **of_boxes}.items():
         if column is not None and len(column) != lengths[name]:
             raise InputError(f"{source.origin}: {name} must have {lengths[name]} rows, got {len(column)}")
+    if len(source.category_ids) != len(source.class_names):
+        names, ids = len(source.class_names) - 1, len(source.category_ids) - 1
+        raise InputError(f"{source.origin}: category_ids must have a number for each of {names} classes, got {ids}")
+
+
+def _check_values(source: Source, counts: Ints, labels: NDArray[Any], boxes: Floats, relative: bool) -> None:
+    classes = len(source.class_names) - 1
+    _, first, repeats = np.unique(source.image_ids, return_index=True, return_counts=True)
+    unique = np.isin(np.arange(len(source)), first[repeats == 1])
+    _check_rows(source, "counts", counts, counts >= 0, "at least 0")
+    _check_rows(source, "image_ids", source.image_ids, unique, "different for each image")
+    in_names = (labels >= 1) & (labels <= classes) & np.equal(labels, source._labels)
+    _check_rows(source, "labels", labels, in_names, f"whole numbers in 1..{classes}, the number of class_names")
+    if source.classes is not None:
+        in_names = (source.classes >= 0) & (source.classes < classes)
+        _check_rows(source, "classes", source.classes, in_names, f"in 0..{classes - 1}, for {classes} class_names")
+    _check_rows(source, "boxes", boxes, np.isfinite(boxes).all(1), "finite numbers")
+    if relative:
+        _check_rows(source, "boxes", boxes, (abs(boxes - 0.5) < 0.51).all(1), "in 0..1, since relative=True")
+
+
+def _check_rows(source: Source, name: str, column: NDArray[Any], good: Any, rule: str) -> None:
+    """Raise InputError for the first row of a column that is not good."""
+    if not good.all():
+        row = int(np.argmin(good))
+        raise InputError(f"{source.origin}: {name} must be {rule}, got {column[row]} in row {row}")
