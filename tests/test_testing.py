@@ -64,6 +64,13 @@ def test_boxes_that_are_off_are_found_and_drawn(pipeline: bool, tmp_path: Path) 
     assert {(0, 255, 0), (255, 0, 0)} <= colors
 
 
+def test_a_box_smaller_than_a_pixel_is_drawn(tmp_path: Path) -> None:
+    tiny = [da.RandomAffine(degrees=0, scale=(0.02, 0.02), fill=(0, 0, 0)), Shifted(2)]
+    with pytest.raises(AssertionError, match="boxes are not where their pixels are"):
+        assert_boxes_follow_pixels(tiny, seed=1, min_boxes=0, picture=tmp_path / "wrong.png")
+    assert (tmp_path / "wrong.png").exists()
+
+
 def test_half_a_pixel_is_found_when_asked_for() -> None:
     assert assert_boxes_follow_pixels(Shifted(0.4)) == 24
     with pytest.raises(AssertionError):
