@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from dali_pipelines import make
-from nvidia.dali import Pipeline, fn
+from nvidia.dali import Pipeline, fn, pipeline_def
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator, DALIRaggedIterator
 from painted_files import Folder
@@ -591,3 +591,19 @@ def test_a_pipeline_that_failed_may_be_garbage_in_a_thread_of_dali() -> None:
     """The garbage collector may run in DALI's own code there."""
     done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
+def test_sizes_may_have_channels_and_an_evaluator_needs_ids(painted: Folder) -> None:
+    """`fn.peek_image_shape` returns (height, width, channels)."""
+    files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+
+    @pipeline_def(batch_size=4, num_threads=1, device_id=None)
+    def decoded() -> Any:
+        encoded, _ = fn.readers.file(files=files, name="files")
+        return fn.resize(fn.decoders.image(encoded), size=(8, 8)), fn.peek_image_shape(encoded)
+
+    batch = next(iter(da.DaliIterator(decoded(), ("images", "size"), reader_name="files")))
+    assert batch.size.tolist() == da.CocoReader(*painted).sizes[:4].tolist()
+    found = [{"boxes": torch.zeros(0, 4), "scores": torch.zeros(0), "labels": torch.zeros(0, dtype=torch.int64)}] * 4
+    with pytest.raises(da.InputError, match="the batch has no image_id or no size: return both from the pipeline"):
+        da.CocoEvaluator(painted[1]).update(batch, found)

@@ -29,14 +29,16 @@ def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Bat
     images, image_size = _images(outputs["images"], count, copy=copy)
     rows = {name: _rows(each, count) for name, each in outputs.items() if name != "images"}
     boxes, labels, counts = _boxes(rows.get("boxes", []), rows.get("labels", []), count)
-    device = images.device
+    device, size = images.device, _stacked(rows, "size", (count, -1), np.int64)
+    if size is not None:
+        size = size[:, :2]  # fn.peek_image_shape has the channels too
     return Batch(
         images=images,
         boxes=boxes.to(device),
         labels=labels.to(device),
         mask=(torch.arange(labels.shape[1]) < torch.from_numpy(counts)[:, None]).to(device),
         image_id=_stacked(rows, "image_id", (count,), np.int64),
-        size=_stacked(rows, "size", (count, 2), np.int64),
+        size=size,
         image_size=image_size,
         matrix=_stacked(rows, "matrix", (count, -1, 3), np.float32),
         counts=tuple(counts.tolist()),

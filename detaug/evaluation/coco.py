@@ -109,6 +109,8 @@ class CocoEvaluator:
         them stays, without area, a wrong detection. An image counts once: if it is updated again, as by samplers that
         fill up shards, the first detections stay and `Metrics.repeated` counts it.
         """
+        if batch.image_id is None or batch.size is None:  # of a DALI pipeline
+            raise InputError("the batch has no image_id or no size: return both from the pipeline, named in output_map")
         for image_id, found in zip(batch.image_id.tolist(), self._in_source(batch, predictions), strict=True):
             if image_id not in self._known:
                 raise InputError(f"image_id {image_id} is not in {self.annotations}; evaluate with the loader's json")
