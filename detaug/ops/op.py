@@ -229,6 +229,7 @@ class GeometricOp(Op):
 
     A subclass defines `move`, and `draw` if it draws. In the `Views` of N images, boxes are (N, M, 4) XYXY relative to
     the view and labels (N, M); a label of -1 marks padding or a dropped box, whose coordinates mean nothing.
+    In `Compose` and `da.fn.augment` the other labels are numbers of rows, not classes.
     `crop_to` takes a window of the view, `warp` turns it, `clip` cuts boxes off at its border.
 
     >>> from dataclasses import dataclass
