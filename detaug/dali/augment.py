@@ -17,7 +17,6 @@ from nvidia.dali.pipeline import do_not_convert
 from detaug.converters.findings.errors import InputError
 from detaug.dali.batch_planner import BatchPlanner, Units
 from detaug.ops.arguments import check, is_whole
-from detaug.ops.filters import as_bytes
 from detaug.ops.op import Node, Op
 from detaug.ops.recipe import Recipe, make_rendering_recipe
 
@@ -99,7 +98,7 @@ def augment_to(
     )
     inputs = dict(zip(recipe.input_names, planned[planner.box_outputs :], strict=True))
     image = recipe.dali_graph(images, feed=inputs.__getitem__)
-    image = image if "output" in recipe.stages else fn.reshape(as_bytes(image), layout="HWC")
+    image = image if "output" in recipe.stages else fn.reshape(image, layout="HWC")
     return (image, *planned[: planner.box_outputs])
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from nvidia.dali import fn
 
 from detaug.loading.pipeline import PipelineWorker
-from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node
 from detaug.ops.recipe import Recipe
 
@@ -35,5 +34,4 @@ class ArrayPipeline:
 
     def _graph(self) -> list[Node]:
         image = fn.external_source(name="image", layout="HWC")
-        rendered = self._recipe.dali_graph(image.gpu() if self._device.type == "cuda" else image)
-        return [rendered if "output" in self._recipe.stages else as_bytes(rendered)]
+        return [self._recipe.dali_graph(image.gpu() if self._device.type == "cuda" else image)]

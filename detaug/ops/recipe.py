@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -17,6 +17,7 @@ from detaug.boxes.views import Views, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
+from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
 from detaug.ops.optical_flow import OpticalFlow
 from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
@@ -139,11 +140,12 @@ class Recipe:
 
     def plan_by_op(self, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None) -> Iterator[Plan | None]:
         """Plan one op at a time, as `plan` does: yield None after each op, then the plan."""
+        if drawn is not None and [each.keys() for each in drawn] != self._drawn_names:
+            raise InputError("the params are those of another recipe: replay with the ops that drew them")
         used: list[Arrays] = []
         inputs: Arrays = {}
         for step in range(len(self.steps)):
-            draws_now = self._draw(step, views, draws, used)
-            used.append(draws_now if drawn is None else self._checked(step, drawn, draws_now))
+            used.append(self._draw(step, views, draws, used) if drawn is None else drawn[step])
             views, planned = self._plan_step(step, views, used[-1])
             _check_overhang(self.labels[step], self.steps[step][0], views)
             inputs |= {f"{step}.{name}": array for name, array in planned.items()}
@@ -162,11 +164,10 @@ class Recipe:
             drawn = check_drawn(op.adapt_draw(clips, drawn), len(clips), "adapt_draw")
         return drawn if views.frames == 1 else draw_for_frames(op, drawn, views.frames)
 
-    def _checked(self, step: int, drawn: Sequence[Arrays], like: Arrays) -> Arrays:
-        """Return the numbers of a step that were drawn before. Raises InputError if another recipe drew them."""
-        if len(drawn) != len(self.steps) or drawn[step].keys() != like.keys():
-            raise InputError("the params are those of another recipe: replay with the ops that drew them")
-        return drawn[step]
+    @cached_property
+    def _drawn_names(self) -> list[Set[str]]:
+        """Return the names of what each step draws."""
+        return [each.keys() for each in self.plan(example_view(), draws_from(np.random.default_rng(0))).drawn]
 
     def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views after the op of a step, and its inputs."""
@@ -178,7 +179,7 @@ class Recipe:
     def dali_graph(
         self, image: Node, canvas: Node | None = None, *, feed: Callable[[str], Node] = external_source
     ) -> Node:
-        """Return the image after all ops: (H, W, 3), or (3, H, W) after Normalize.
+        """Return the image after all ops: (H, W, 3) uint8, or (3, H, W) after Normalize.
 
         `canvas`: (height, width) to which Normalize, as the last op, pads with zeros at the right and the bottom.
         `feed`: a function that returns the node of an input by its name, see `input_names`.
@@ -192,7 +193,7 @@ class Recipe:
         on_cpu = image.device == "cpu"
         for with_kernels, group in groupby(steps, lambda step: on_cpu and _cpu_kernel(step) is not None):
             image = (_apply_cpu_kernels if with_kernels else _apply_dali_graphs)(image, list(group))
-        return image
+        return image if "output" in self.stages else as_bytes(image)
 
     @cached_property
     def pixel_steps(self) -> tuple[PixelStep, ...]:
