@@ -369,6 +369,13 @@ def test_values_that_do_not_fit(given: dict[str, Any], message: str) -> None:
     da.Source([(9, 9), (9, 9)], ["a", "b"], **TWO)
 
 
+def test_a_box_that_a_source_took_may_be_joined() -> None:
+    """The check of boxes that are relative is for those that a user gives."""
+    beyond = da.Source([(9, 9)], ["a"], boxes=[[-3, 0, 12, 9]], counts=[1], labels=[1])
+    boxes, _, _ = da.ConcatReader([beyond, beyond]).objects()
+    assert np.array_equal(boxes, np.tile(beyond.objects()[0], (2, 1)))
+
+
 def test_the_class_of_each_image(tmp_path: Path, device: str) -> None:
     class Squares(da.Source):
         def path(self, index: int) -> Path:

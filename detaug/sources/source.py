@@ -116,8 +116,23 @@ class Source:
         self._labels: Ints = np.asarray(labels, np.int64)
         given = np.asarray(boxes, np.float64).reshape(-1, 4)
         _check_lengths(self, counts, given)
-        _check_values(self, counts, np.asarray(labels), given, relative)
+        self._check_values(counts, np.asarray(labels), given, relative)
         self._boxes: Floats = given if relative else given / np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
+
+    def _check_values(self, counts: Ints, labels: NDArray[Any], boxes: Floats, relative: bool) -> None:
+        classes = len(self.class_names) - 1
+        _, at, times = np.unique(self.image_ids, return_inverse=True, return_counts=True)
+        in_names = (labels >= 1) & (labels <= classes) & np.equal(labels, self._labels)
+        _check_rows(self, "counts", counts, counts >= 0, "at least 0")
+        _check_rows(self, "image_ids", self.image_ids, times[at] == 1, "different for each image")
+        _check_rows(self, "labels", labels, in_names, f"whole numbers in 1..{classes}, the number of class_names")
+        if self.classes is not None:
+            in_names = (self.classes >= 0) & (self.classes < classes)
+            _check_rows(self, "classes", self.classes, in_names, f"in 0..{classes - 1}, for {classes} class_names")
+        _check_rows(self, "boxes", boxes, np.isfinite(boxes).all(1), "finite numbers")
+        if relative:
+            inside = ((boxes > -0.01) & (boxes < 1.01)).all(1)
+            _check_rows(self, "boxes", boxes, inside, "in 0..1, since relative=True")
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -240,22 +255,6 @@ def _check_lengths(source: Source, counts: Ints, boxes: Floats) -> None:
     if len(source.category_ids) != len(source.class_names):
         names, ids = len(source.class_names) - 1, len(source.category_ids) - 1
         raise InputError(f"{source.origin}: category_ids must have a number for each of {names} classes, got {ids}")
-
-
-def _check_values(source: Source, counts: Ints, labels: NDArray[Any], boxes: Floats, relative: bool) -> None:
-    classes = len(source.class_names) - 1
-    _, first, repeats = np.unique(source.image_ids, return_index=True, return_counts=True)
-    unique = np.isin(np.arange(len(source)), first[repeats == 1])
-    _check_rows(source, "counts", counts, counts >= 0, "at least 0")
-    _check_rows(source, "image_ids", source.image_ids, unique, "different for each image")
-    in_names = (labels >= 1) & (labels <= classes) & np.equal(labels, source._labels)
-    _check_rows(source, "labels", labels, in_names, f"whole numbers in 1..{classes}, the number of class_names")
-    if source.classes is not None:
-        in_names = (source.classes >= 0) & (source.classes < classes)
-        _check_rows(source, "classes", source.classes, in_names, f"in 0..{classes - 1}, for {classes} class_names")
-    _check_rows(source, "boxes", boxes, np.isfinite(boxes).all(1), "finite numbers")
-    if relative:
-        _check_rows(source, "boxes", boxes, (abs(boxes - 0.5) < 0.51).all(1), "in 0..1, since relative=True")
 
 
 def _check_rows(source: Source, name: str, column: NDArray[Any], good: Any, rule: str) -> None:
