@@ -600,9 +600,12 @@ def test_sizes_may_have_channels_and_an_evaluator_needs_ids(painted: Folder) -> 
     @pipeline_def(batch_size=4, num_threads=1, device_id=None)
     def decoded() -> Any:
         encoded, _ = fn.readers.file(files=files, name="files")
-        return fn.resize(fn.decoders.image(encoded), size=(8, 8)), fn.peek_image_shape(encoded)
+        shape = fn.peek_image_shape(encoded)
+        return fn.resize(fn.decoders.image(encoded), size=(8, 8)), shape, fn.cat(shape, shape)
 
-    batch = next(iter(da.DaliIterator(decoded(), ("images", "size"), reader_name="files")))
+    with pytest.raises(da.InputError, match=r"output 'size' must be \(height, width\) of each image, got 6 numbers"):
+        next(iter(da.DaliIterator(decoded(), ("images", "shape", "size"), reader_name="files")))
+    batch = next(iter(da.DaliIterator(decoded(), ("images", "size", "twice"), reader_name="files")))
     assert batch.size.tolist() == da.CocoReader(*painted).sizes[:4].tolist()
     found = [{"boxes": torch.zeros(0, 4), "scores": torch.zeros(0), "labels": torch.zeros(0, dtype=torch.int64)}] * 4
     with pytest.raises(da.InputError, match="the batch has no image_id or no size: return both from the pipeline"):

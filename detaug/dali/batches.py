@@ -29,16 +29,14 @@ def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Bat
     images, image_size = _images(outputs["images"], count, copy=copy)
     rows = {name: _rows(each, count) for name, each in outputs.items() if name != "images"}
     boxes, labels, counts = _boxes(rows.get("boxes", []), rows.get("labels", []), count)
-    device, size = images.device, _stacked(rows, "size", (count, -1), np.int64)
-    if size is not None:
-        size = size[:, :2]  # fn.peek_image_shape has the channels too
+    device = images.device
     return Batch(
         images=images,
         boxes=boxes.to(device),
         labels=labels.to(device),
         mask=(torch.arange(labels.shape[1]) < torch.from_numpy(counts)[:, None]).to(device),
         image_id=_stacked(rows, "image_id", (count,), np.int64),
-        size=size,
+        size=_sizes(rows, count),
         image_size=image_size,
         matrix=_stacked(rows, "matrix", (count, -1, 3), np.float32),
         counts=tuple(counts.tolist()),
@@ -87,6 +85,16 @@ def _boxes(boxes: Rows, labels: Rows, n: int) -> tuple[Tensor, Tensor, Ints]:
 def _stacked(rows: dict[str, Rows], name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> Any:
     """Return an output with equal shapes as a tensor; None if the pipeline does not have it."""
     return torch.from_numpy(np.stack(rows[name]).reshape(shape).astype(dtype)) if name in rows else None
+
+
+def _sizes(rows: dict[str, Rows], count: int) -> Any:
+    """Return the output "size" as (N, 2). It may be that of fn.peek_image_shape, which has the channels too."""
+    size = _stacked(rows, "size", (count, -1), np.int64)
+    if size is None:
+        return None
+    if size.shape[1] not in (2, 3):
+        raise InputError(f"output 'size' must be (height, width) of each image, got {size.shape[1]} numbers")
+    return size[:, :2]
 
 
 def _extra(name: str, rows: Rows, counts: Ints) -> Tensor:
