@@ -11,7 +11,6 @@ sent again after ten seconds, and counted.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -20,15 +19,16 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread, active_count
+from threading import Event, Thread
 
 import numpy as np
 import torch
-from soak import make_data
+from soak import held, make_data
 from videos import write_video
 
 import detaug as da
 
+SOURCES = ["files", "shards", "videos"]
 AGAIN = 10.0
 """Seconds after which an ignored Ctrl-C is sent again."""
 
@@ -94,12 +94,11 @@ def interrupt(make: Callable[[], da.Loader], times: int, rng: np.random.Generato
     return ignored
 
 
-def held(before: tuple[int, int] | None = None) -> tuple[int, int]:
+def left(device: str, before: dict[str, float] | None = None) -> dict[str, float]:
     """Return the numbers of threads and of file descriptors; wait up to a minute until they are those of `before`."""
     for _ in range(30):
-        gc.collect()
         time.sleep(2)
-        now = active_count(), len(os.listdir("/proc/self/fd"))
+        now = {name: number for name, number in held(device).items() if name in ("threads", "file descriptors")}
         if now == (before or now):
             break
     return now
@@ -108,21 +107,21 @@ def held(before: tuple[int, int] | None = None) -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--interrupts", type=int, default=200)
-    parser.add_argument("--source", nargs="+", default=["files", "shards", "videos"])
+    parser.add_argument("--source", nargs="+", choices=SOURCES, default=SOURCES)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     failed, rng = False, np.random.default_rng(options.seed)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a video on a GPU may be decoded by PyAV, which is one
-        for name, make in makers(Path(folder), options.device).items():
-            if name in options.source:
-                expected, before = epoch(make), held()
-                ignored, after = interrupt(make, options.interrupts, rng), held(before)
-                same = all(map(torch.equal, epoch(make), expected))
-                failed |= not same or after != before
-                print(f"{name}: {options.interrupts} interrupts, {ignored} ignored by Python; threads and file", end="")
-                print(f" descriptors {before} before, {after} after; same images: {same}", flush=True)
+        every = makers(Path(folder), options.device)
+        for name in options.source:
+            expected, before = epoch(every[name]), left(options.device)
+            ignored, after = interrupt(every[name], options.interrupts, rng), left(options.device, before)
+            same = all(map(torch.equal, epoch(every[name]), expected))
+            failed |= not same or after != before
+            print(f"{name}: {options.interrupts} interrupts, {ignored} ignored by Python; before {before}", end="")
+            print(f", after {after}; same images: {same}", flush=True)
     return failed
 
 
