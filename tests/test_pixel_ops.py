@@ -78,20 +78,31 @@ class AsFloats(da.PixelOp):
         return fn.cast(image, dtype=types.FLOAT)
 
 
+@dataclass(frozen=True)
+class AreFloats(da.PixelOp):
+    """Writes 1 if the pixels are floats, and 0 if they are bytes, to which a quarter is rounded."""
+
+    def dali_graph(self, image: Any, planned: Any, views: Any) -> Any:
+        return 4 * fn.cast_like(0 * fn.cast(image, dtype=types.FLOAT) + 0.25, image)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (7, 300), (301, 9)])
 @pytest.mark.parametrize("op", OPS, **ids)
 def test_odd_sizes_and_both_types(op: da.Op, size: tuple[int, int], device: str) -> None:
     photo = np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8)
     always = type(op)(**{**vars(op), "p": 1.0}) if hasattr(op, "p") else op
-    last = [] if isinstance(op, da.Normalize) else [da.Normalize()]
-    for others in ([always], [AsFloats(), always], [AsFloats(), always, *last]):
-        normalized = isinstance(others[-1], da.Normalize)
-        image = da.batch([photo] * 2, device=device).then(da.Resize(size), *others).images[0]
-        assert image.shape == ((3, *size) if normalized else (*size, 3))
-        assert image.dtype == (np.float32 if normalized else np.uint8)
+    normalizes = isinstance(op, da.Normalize)
+    for before in ([], [AsFloats()]):
+        after = [da.Normalize()] if before and not normalizes else []  # shows floats that are not in 0..255
+        image = da.batch([photo] * 2, device=device).then(da.Resize(size), *before, always, *after).images[0]
+        assert image.shape == ((3, *size) if normalizes or after else (*size, 3))
         assert np.isfinite(image).all()
+        assert image.dtype == (np.float32 if normalizes or after else np.uint8)
         assert image.min() >= 0
-        assert image.max() <= (1 if normalized else 255)
+        assert image.max() <= (1 if normalizes or after else 255)
+        if not normalizes:
+            seen = da.batch([photo] * 2, device=device).then(da.Resize(size), *before, always, AreFloats()).images[0]
+            assert (seen == (1 if before and not isinstance(op, LINEAR) else 0)).all()
 
 
 def pillow(image: np.ndarray) -> Image.Image:
