@@ -311,10 +311,9 @@ def _too_few(compared: int, painted: int, min_boxes: int, ops: tuple[Op, ...]) -
     )
 
 
-def _inner(box: NDArray[Any]) -> NDArray[Any]:
-    """Return a box whose outline is inside of it, of at least a pixel."""
-    inner: NDArray[Any] = np.maximum(box - (0, 0, 1, 1), np.tile(box[:2], 2))
-    return inner
+def _outline(box: NDArray[Any]) -> list[float]:
+    """Return the first and the last pixel of a box (x, y, x, y), which are the same in one smaller than a pixel."""
+    return list(np.maximum(box - (0, 0, 1, 1), np.tile(box[:2], 2)))
 
 
 def _drawn(result: Result, wrong: list[Misplaced], picture: str | Path | None) -> Path:
@@ -322,9 +321,9 @@ def _drawn(result: Result, wrong: list[Misplaced], picture: str | Path | None) -
     image = Image.fromarray(np.clip(result.images[wrong[0].image] // 2, 0, 255).astype(np.uint8))
     draw = ImageDraw.Draw(image)
     for each in (each for each in wrong if each.image == wrong[0].image):
-        draw.rectangle(_inner(each.box).tolist(), outline=(0, 255, 0))
+        draw.rectangle(_outline(each.box), outline=(0, 255, 0))
         if each.seen is not None:
-            draw.rectangle(_inner(each.seen).tolist(), outline=(255, 0, 0))
+            draw.rectangle(_outline(each.seen), outline=(255, 0, 0))
     path = Path(picture or tempfile.mkstemp(prefix="misplaced_", suffix=".png")[1])
     image.save(path)
     return path
