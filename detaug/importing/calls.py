@@ -10,6 +10,8 @@ Library = Literal["albumentations", "torchvision"]
 
 COMPOSE = ("Compose", "ReplayCompose")
 """The names of what a pipeline is made with."""
+UNPACKED = "**"
+"""The key, in a dict or the arguments of a call, of what an unknown dict may have brought."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,24 @@ class Call:
         return self.name if self.line is None else f"{self.name} (line {self.line})"
 
 
-class Unknown(NamedTuple):
+@dataclass(frozen=True)
+class Unknown:
     """A value that the file alone does not give."""
 
     text: str
-    """The code of the value, or of the condition that decides."""
+    """The code of the value, or of the condition or statement that decides."""
     line: int
-    setting: str
+    setting: str = ""
     """The name that --set can give it; "" if none can."""
+    arguments: tuple[Any, ...] = field(default=(), compare=False)
+    """For the value of a call: its arguments, in which pipelines may be."""
+    may_be: tuple[Any, ...] = field(default=(), compare=False)
+    """Lists and dicts that it may stand for, or that its value may hold: a change of it may be one of them."""
+
+
+@dataclass(frozen=True)
+class Changed(Unknown):
+    """An item at the end of a list for what an unknown change did to it: neither length nor places are known."""
 
 
 class Pipeline(NamedTuple):
@@ -79,7 +91,7 @@ def calls_in(value: Any) -> Iterator[Call]:
     """Yield the calls in a list, tuple or dict, at any depth, without those within calls."""
     if isinstance(value, Call):
         yield value
-    elif isinstance(value, list | tuple) and not isinstance(value, Unknown):
+    elif isinstance(value, list | tuple):
         for each in value:
             yield from calls_in(each)
     elif isinstance(value, dict):

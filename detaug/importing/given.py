@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from detaug.converters.findings.errors import InputError
-from detaug.importing.calls import Call, Unknown
+from detaug.importing.calls import UNPACKED, Call, Unknown
 from detaug.ops.arguments import RGB, Range, is_number, is_numbers
 from detaug.ops.containers import RandomApply
 from detaug.ops.erasing import RandomErasing
@@ -116,7 +116,8 @@ HARMLESS = {
 class Given:
     """The arguments of a call, by name. Those that a rule does not read, and that are set, are differences.
 
-    `parameters`: the names of positional arguments, in order. `forced`: the op runs with probability 1.
+    `parameters`: the names of positional arguments, in order. `forced`: the op runs with probability 1. Raises
+    InputError for an unknown `**dict`.
     """
 
     def __init__(self, call: Call, parameters: Sequence[str], entry: Entry, *, forced: bool = False) -> None:
@@ -126,6 +127,8 @@ class Given:
         self._values = {**dict(zip(parameters, call.positional, strict=False)), **call.named}
         self._read: set[str] = {"p"}
         self._unnamed = call.positional[len(parameters) :]
+        if isinstance(unpacked := call.named.get(UNPACKED), Unknown):
+            raise unknown_error(call, "an argument", unpacked)
 
     def has(self, name: str) -> bool:
         """Return whether the argument is given, and not None."""
@@ -215,7 +218,7 @@ def unknown_error(call: Call, name: str, value: Unknown) -> InputError:
 
 
 def _flat(value: Any) -> list[Any]:
-    if isinstance(value, list | tuple) and not isinstance(value, Unknown):
+    if isinstance(value, list | tuple):
         return [inner for each in value for inner in _flat(each)]
     return [inner for each in value.values() for inner in _flat(each)] if isinstance(value, dict) else [value]
 

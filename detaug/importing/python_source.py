@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from detaug.converters.findings.errors import InputError
 from detaug.importing.calls import COMPOSE, Call, Pipeline, Unknown, calls_in, unique
-from detaug.importing.expressions import Scope
+from detaug.importing.expressions import Scope, forget, may_be
+from detaug.importing.functions import Calls, Defined, Function, called, defaults
+from detaug.importing.targets import assign, change, delete
+from detaug.importing.uncertain import Fork, Snapshot, snapshot
 
 _ALBU = ("Albu", "Albumentations")
 """MMDetection's names of the step that runs a list of Albumentations' ops."""
+_OF_A_LIBRARY = re.compile("albu|torchvision|transforms|Sequential", re.IGNORECASE)
+"""What is in each file with a pipeline: others are not read further, which may take long."""
+_SHOWING = ("print", "pprint", "debug", "info", "log")
+"""Functions that change none of their arguments."""
+_SETTING = ("delattr", "setattr", "shuffle")
+"""Functions that change their first argument."""
 
 
 def read_python(text: str, settings: Mapping[str, Any]) -> list[Pipeline]:
@@ -22,13 +32,13 @@ def read_python(text: str, settings: Mapping[str, Any]) -> list[Pipeline]:
     try:
         tree = ast.parse(text)
         _check_names(settings, tree)
-        reader = _Reader()
-        reader.run(tree.body, Scope(settings), "")
+        if not _OF_A_LIBRARY.search(text):
+            return []
+        return _pipelines(_Reader(Calls(tree)).read(tree, settings))
     except SyntaxError as error:
         raise InputError(f"line {error.lineno}: not Python ({error.msg})") from None
     except (RecursionError, MemoryError, ValueError) as error:
         raise InputError(f"not Python that can be read ({error or 'too deep'})") from None
-    return unique(reader.pipelines or reader.lists)
 
 
 def _check_names(settings: Mapping[str, Any], tree: ast.Module) -> None:
@@ -41,139 +51,200 @@ def _check_names(settings: Mapping[str, Any], tree: ast.Module) -> None:
 
 
 class _Reader:
-    """Walks through statements, keeps the values of names, and collects the pipelines."""
+    """Walks through statements, keeps the values of names, and collects those that may hold pipelines."""
 
-    def __init__(self) -> None:
-        self.pipelines: list[Pipeline] = []
-        self.lists: list[Pipeline] = []
-        """Lists of MMDetection's configs, which are pipelines where no step names them."""
+    def __init__(self, calls: Calls, *, in_loop: bool = False, running: tuple[Function, ...] = ()) -> None:
+        self.found: list[tuple[str, Any]] = []
+        self._calls, self._in_loop, self._running = calls, in_loop, running
+        self._later: list[tuple[Defined, Snapshot]] = []
+        """Functions, which are read after the module, when what they see has its last value."""
 
-    def run(self, body: Iterable[ast.stmt], scope: Scope, function: str) -> bool:
+    def read(self, tree: ast.Module, settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Return the values of a file that may hold pipelines, by name."""
+        shared = (each.names for each in ast.walk(tree) if isinstance(each, ast.Global | ast.Nonlocal))
+        scope = Scope(settings)
+        scope.unsteady = frozenset(name for names in shared for name in names)
+        self._run(tree.body, scope, "")
+        while self._later:
+            self._run_function(*self._later.pop(0))
+        return self.found
+
+    def _run(self, body: Iterable[ast.stmt], scope: Scope, function: str) -> bool:
         """Run statements. `function`: the name of the function around them. Returns whether one returned."""
         return any(self._run_one(each, scope, function) for each in body)
 
     def _run_one(self, node: ast.stmt, scope: Scope, function: str) -> bool:
+        for each, call in called(node, scope):
+            self._run_called(each, call, scope)
+        if isinstance(node, ast.Raise):
+            return bool(function)
         if isinstance(node, ast.Return):
-            self._collect(function, scope.value(node.value))
+            self.found.append((function, scope.value(node.value)))
             return True
         if isinstance(node, ast.If):
             return self._branch(node, scope, function)
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.With | ast.AsyncWith | ast.Try):
+            return self._block(node, scope, function)
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            self._loop(node, scope, function)
+        elif isinstance(node, ast.Match):
+            self._run_uncertain([each.body for each in node.cases], scope, function, _unknown(node))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
             _import(node, scope)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            self._assign(node, scope)
-        elif isinstance(node, ast.AugAssign):
-            _extend(scope, ast.unparse(node.target), scope.value(node.value))
-        elif isinstance(node, ast.Expr):
-            self._expression(node.value, scope, function)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            self._function(node, scope)
         elif isinstance(node, ast.ClassDef):
-            inner = Scope(scope.settings, scope)
-            scope.values[node.name] = inner
-            self.run(node.body, inner, node.name)
-        elif isinstance(node, ast.For | ast.While):
-            head = ast.unparse(node).partition("\n")[0].rstrip(":")
-            self._run_uncertain((node.body,), scope, function, Unknown(head, node.lineno, ""))
-        elif isinstance(node, ast.Try | ast.With):
-            return self.run(node.body, scope, function)
+            self._class(node, scope)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._define(node, scope)
+        else:
+            self._change(node, scope, function)
         return False
 
+    def _change(self, node: ast.stmt, scope: Scope, function: str) -> None:
+        """Run a statement without others in it."""
+        if isinstance(node, ast.Assign):
+            value = scope.value(node.value)
+            self.found += [pair for target in node.targets for pair in assign(target, value, scope)]
+        elif isinstance(node, ast.AnnAssign) and node.value:
+            self.found += assign(node.target, scope.value(node.value), scope)
+        elif isinstance(node, ast.AugAssign):
+            self.found += change(node, scope)
+        elif isinstance(node, ast.Delete):
+            for target in node.targets:
+                delete(target, scope)
+        elif isinstance(node, ast.Expr):
+            self._call(node.value, scope, function)
+
+    def _call(self, node: ast.expr, scope: Scope, function: str) -> None:
+        """Run a call for what it does: a function may change the ops that it gets."""
+        value = scope.value(node)
+        if isinstance(value, Unknown) and isinstance(node, ast.Call):
+            self.found.append((function or "pipeline", value))
+            name = ast.unparse(node.func).rpartition(".")[2]
+            for each in value.arguments if name not in _SHOWING and not name[:1].isupper() else ():
+                if name in _SETTING or (isinstance(each, list) and any(calls_in(each))):
+                    forget(each, Unknown(ast.unparse(node), node.lineno))
+
     def _branch(self, node: ast.If, scope: Scope, function: str) -> bool:
-        """Run the branch that the condition selects; if it is unknown, both, and what they add to lists is unknown."""
-        test = scope.value(node.test)
+        """Run the branch that the condition selects; if it is unknown, both, and what they change is unknown."""
+        test = scope.truth(node.test)
         if not isinstance(test, Unknown):
-            return self.run(node.body if test else node.orelse, scope, function)
+            return self._run(node.body if test else node.orelse, scope, function)
         setting = test.setting or _first_name(node.test)
-        self._run_uncertain(
-            (node.body, node.orelse), scope, function, Unknown(ast.unparse(node.test), node.lineno, setting)
-        )
+        condition = Unknown(ast.unparse(node.test), node.lineno, setting)
+        self._run_uncertain([node.body, node.orelse], scope, function, condition)
         return False
+
+    def _block(self, node: ast.With | ast.AsyncWith | ast.Try, scope: Scope, function: str) -> bool:
+        """Run what always runs of `with` and `try`; what an error leads to is unknown."""
+        if isinstance(node, ast.Try):
+            returned = self._run([*node.body, *node.orelse], scope, function)
+            self._run_uncertain([each.body for each in node.handlers], scope, function, _unknown(node))
+            return self._run(node.finalbody, scope, function) or returned
+        for each in node.items:
+            value = scope.value(each.context_expr)
+            self.found += assign(each.optional_vars, value, scope) if each.optional_vars else []
+        return self._run(node.body, scope, function)
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, scope: Scope, function: str) -> None:
+        """Run the body once; what it changes is unknown in it too, since it may run again."""
+        body, unknown = [*node.body, *node.orelse], _unknown(node)
+        self.found += [] if isinstance(node, ast.While) else assign(node.target, unknown, scope)
+        if not self._in_loop:
+            first = _Reader(self._calls, in_loop=True, running=self._running)
+            first._run_uncertain([body], scope, function, unknown)
+        self._run_uncertain([body], scope, function, unknown)
 
     def _run_uncertain(
         self, branches: Iterable[list[ast.stmt]], scope: Scope, function: str, condition: Unknown
     ) -> None:
-        """Run each branch by itself; what it adds to lists is unknown."""
-        before = {name: list(each) for name, each in scope.values.items() if isinstance(each, list)}
-        for branch in branches:
-            inner = Scope(scope.settings, scope)
-            inner.values |= {name: list(each) for name, each in before.items()}
-            self.run(branch, inner, function)
-            for name, each in inner.values.items():
-                if name in before and each != before[name]:
-                    scope.values[name] = [*before[name], condition]
+        """Run each branch by itself; what it changes is unknown after it."""
+        forks = [(branch, Fork(scope)) for branch in branches]
+        for branch, fork in forks:
+            self._run(branch, fork.scope, function)
+        for _, fork in forks:
+            fork.join(condition)
 
-    def _assign(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
-        value = scope.value(node.value)
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            pairs = [(target, value)]
-            if isinstance(target, ast.Tuple) and isinstance(value, list) and len(value) == len(target.elts):
-                pairs = list(zip(target.elts, value, strict=True))
-            for each, part in pairs:
-                name = ast.unparse(each)
-                scope.values[name] = part
-                self._collect(name.removeprefix("self."), part)
-            if isinstance(node.value, ast.Call) and isinstance(value, Unknown):
-                self._collect_arguments(ast.unparse(target).removeprefix("self."), node.value, scope)
+    def _class(self, node: ast.ClassDef, scope: Scope) -> None:
+        inner = Scope(scope.settings, scope, node.name)
+        self._run(node.body, inner, node.name)
+        scope.bind(node.name, inner)
 
-    def _collect_arguments(self, name: str, node: ast.Call, scope: Scope) -> None:
-        """Collect pipelines that are arguments of another call, such as `Data(root, transform=A.Compose([...]))`."""
-        self._collect(name, [scope.value(each) for each in [*node.args, *(each.value for each in node.keywords)]])
+    def _define(self, node: Function, scope: Scope) -> None:
+        """Note a function, to be run later."""
+        function = Defined(node, scope, defaults(node, scope, self._calls.of(node, scope.class_name)))
+        scope.bind(node.name, function)
+        self._later.append((function, snapshot(scope)))
 
-    def _expression(self, node: ast.expr, scope: Scope, function: str) -> None:
-        """Run `ops.append(op)` or `ops.extend(ops)`; collect pipelines that are arguments of other calls."""
-        if not isinstance(node, ast.Call):
+    def _run_function(self, function: Defined, before: Snapshot) -> None:
+        """Collect what a function makes; what changed of the names around it since it was defined is unknown in it."""
+        fork = Fork(function.scope)
+        fork.note(before)
+        inner = function.inside(fork.scope, function.arguments)
+        self._run(function.node.body, inner, function.node.name)
+        fork.join(_unknown(function.node))
+
+    def _run_called(self, function: Defined, call: ast.Call, scope: Scope) -> None:
+        """Run a function of the file for what it changes, which is unknown after it."""
+        if function.node in self._running:
             return
-        method = node.func
-        if isinstance(method, ast.Attribute) and method.attr in ("append", "extend") and len(node.args) == 1:
-            added = scope.value(node.args[0])
-            _extend(scope, ast.unparse(method.value), [added] if method.attr == "append" else added)
-        else:
-            self._collect_arguments(function or "pipeline", node, scope)
-
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-        inner = Scope(scope.settings, scope)
-        given = [*node.args.posonlyargs, *node.args.args]
-        defaults = zip(given[len(given) - len(node.args.defaults) :], node.args.defaults, strict=True)
-        every = [*given, *node.args.kwonlyargs]
-        for argument in every:
-            inner.values.pop(argument.arg, None)
-        for argument, default in [*defaults, *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]:
-            if default is not None:
-                inner.values[argument.arg] = scope.value(default)
-        self.run(node.body, inner, node.name)
-
-    def _collect(self, name: str, value: Any) -> None:
-        """Collect the pipelines of a value that has this name; those in a dict have their keys as names."""
-        if isinstance(value, dict) and value.get("type") in _ALBU:
-            step = {key: value[key] for key in ("transforms", "bbox_params") if key in value}
-            self.pipelines.append(Pipeline(name, Call("albumentations", "Compose", (), step)))
-        elif isinstance(value, dict):
-            for key, each in value.items():
-                self._collect(key, each)
-        elif isinstance(value, list) and value and all(isinstance(each, dict) and "type" in each for each in value):
-            if "albu" in name.lower():
-                self.lists.append(Pipeline(name, Call("albumentations", "Compose", (value,))))
-            for each in value:
-                self._collect(name, each)
-        else:
-            self.pipelines += [Pipeline(name, call) for call in calls_in(value) if call.name in COMPOSE]
+        self._calls.count()
+        names = (each for each in ast.walk(call) if isinstance(each, ast.Name))
+        given = tuple(each for name in names for each in may_be(scope.value(name)))
+        arguments = {name: Unknown(name, 0, name, (), given) for name in function.arguments}
+        fork = Fork(function.inside(function.scope, arguments))
+        reader = _Reader(self._calls, running=(*self._running, function.node))
+        reader._run(function.node.body, fork.scope, function.node.name)
+        fork.join(Unknown(ast.unparse(call), call.lineno))
 
 
-def _extend(scope: Scope, name: str, added: Any) -> None:
-    """Add to the list of this name, if it is one."""
-    if isinstance(scope.values.get(name), list):
-        scope.values[name] = [*scope.values[name], *(added if isinstance(added, list) else [added])]
+def _pipelines(found: list[tuple[str, Any]]) -> list[Pipeline]:
+    """Return the pipelines in values; if none is a Compose, the lists of MMDetection's configs."""
+    pipelines = [pipeline for name, value in found for pipeline in _within(name, value)]
+    lists = [pipeline for name, value in found for pipeline in _lists(name, value)]
+    return unique(pipelines or lists)
+
+
+def _within(name: str, value: Any) -> Iterable[Pipeline]:
+    """Yield the pipelines of a value that has this name; those in a dict have their keys as names."""
+    if isinstance(value, Unknown):
+        yield from _within(name, [*value.arguments])
+    elif isinstance(value, dict) and value.get("type") in _ALBU:
+        step = {key: value[key] for key in ("transforms", "bbox_params") if key in value}
+        yield Pipeline(name, Call("albumentations", "Compose", (), step))
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _within(key, each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _within(name, each)
+    elif isinstance(value, Call) and value.name in COMPOSE:
+        yield Pipeline(name, value)
+
+
+def _lists(name: str, value: Any) -> Iterable[Pipeline]:
+    """Yield the lists of steps that are called "albu_..."."""
+    if isinstance(value, dict) and "type" not in value:
+        for key, each in value.items():
+            yield from _lists(key, each)
+    elif "albu" in name.lower() and isinstance(value, list) and value and all(map(_is_step, value)):
+        yield Pipeline(name, Call("albumentations", "Compose", (value,)))
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, dict) and "type" in value
 
 
 def _import(node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
     for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            scope.modules[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
-        elif alias.asname:
-            scope.modules[alias.asname] = alias.name
-        else:
-            scope.modules[alias.name.partition(".")[0]] = alias.name.partition(".")[0]
+        name = alias.asname or alias.name.partition(".")[0]
+        module = f"{node.module or ''}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        scope.bind(name, Unknown(name, 0, name))
+        scope.modules[name] = module if alias.asname or isinstance(node, ast.ImportFrom) else name
+
+
+def _unknown(node: ast.stmt) -> Unknown:
+    """Return the unknown value that a statement leaves, named by its first line."""
+    return Unknown(ast.unparse(node).partition("\n")[0].rstrip(":"), node.lineno)
 
 
 def _first_name(test: ast.expr) -> str:

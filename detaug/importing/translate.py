@@ -73,14 +73,17 @@ class Translator:
         """Return the pieces of a whole pipeline, with those of its `bbox_params`."""
         self.old = call.library == "albumentations" and (call.version < 2 or is_old(call))
         pieces = self._child(call, forced=False).pieces
-        params = call.named.get("bbox_params")
-        named = params.named if isinstance(params, Call) else params
-        return pieces + (self._box_params(Call(call.library, "BboxParams", (), named)) if named else [])
+        params = call.named.get("bbox_params", call.positional[1] if len(call.positional) > 1 else None)
+        return pieces + self._box_params(Call(call.library, "BboxParams"), params)
 
-    def _box_params(self, call: Call) -> list[Piece]:
-        if isinstance(call.named, Unknown):
+    def _box_params(self, call: Call, params: Any) -> list[Piece]:
+        if isinstance(params, Unknown):
+            reason = f"{params.text!r} is no constant: the rules for boxes are lost"
+            self.entries.append(Entry(call, "nothing", [reason]))
+        named = params.named if isinstance(params, Call) else params
+        if not isinstance(named, dict) or not named:
             return []
-        found = self._op(call, forced=True).pieces
+        found = self._op(replace(call, named=named), forced=True).pieces
         if not found and not self.entries[-1].reasons:
             self.entries.pop()  # no rule for boxes
         return found
@@ -165,6 +168,7 @@ class Translator:
 
 
 _PARAMETERS = {
+    **dict.fromkeys(COMPOSE, ("transforms", "bbox_params", "keypoint_params", "additional_targets", "p")),
     **dict.fromkeys(_SOME, ("transforms", "n", "replace", "p")),
     "OneOrOther": ("first", "second", "transforms", "p"),
 }
