@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from coco_files import Document, document, write, write_images
 from command import detaug, usage_error
@@ -89,6 +91,37 @@ def test_voc_to_coco_to_voc_gives_every_value_back(tmp_path: Path, origin: str) 
     assert set(summary.kind_counts) == {"class-unused"}
 
 
+@few_or_many(60)
+def test_any_box_comes_back_from_voc(examples: int) -> None:
+    """Boxes narrower than a pixel end before they start, where corners are counted from 1."""
+
+    def check(boxes: list[tuple[float, float, float, float]]) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            content = document()
+            content["annotations"] = [
+                {"id": at, "image_id": 1, "category_id": 1, "bbox": list(box), "area": 1, "iscrowd": 0}
+                for at, box in enumerate(boxes, 1)
+            ]
+            images = write_images(Path(name) / "images")
+            coco_to_voc(write(Path(name) / "train.json", content), Path(name) / "voc", images=images)
+            back, summary = convert(Path(name) / "voc", split="train", images=images)
+        assert np.allclose([row["bbox"] for row in back["annotations"]], boxes, rtol=0, atol=1e-5)
+        assert "box-reversed" not in summary.kind_counts
+
+    side, start = st.floats(0.01, 20), st.floats(0, 59)
+    check_examples(examples, check, st.lists(st.tuples(start, start, side, side), min_size=1, max_size=4))
+
+
+def test_the_way_back_keeps_the_json_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_images(tmp_path / "images")
+    before = write(tmp_path / "train.json", document()).read_bytes()
+    summary = coco_to_voc("train.json", "a folder", images="images")
+    assert detaug(*shlex.split(summary.next_step.removeprefix("and back: detaug "))).code == 0
+    assert (tmp_path / "train.json").read_bytes() == before
+    assert (tmp_path / "train-again.json").exists()
+
+
 coordinate = st.one_of(
     st.integers(1, 79), st.decimals(1, 79, places=6).map(str), st.sampled_from(["1.000001", "33.3", "79.999999"])
 )
@@ -169,7 +202,7 @@ def test_images_stay_or_are_brought(tmp_path: Path, with_images: Any) -> None:
         assert (made / name).read_bytes() == (folder / name).read_bytes()
         assert (made / name).is_symlink() == (with_images == "link")
     converted(document(), tmp_path, images=folder, with_images=with_images)
-    arguments = summary.next_step.split("detaug ")[1].split()
+    arguments = shlex.split(summary.next_step.removeprefix("and back: detaug "))
     arguments[arguments.index("-o") + 1] = str(tmp_path / "back.json")
     assert detaug(*arguments).code == 0
     back = json.loads((tmp_path / "back.json").read_bytes())

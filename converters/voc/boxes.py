@@ -27,11 +27,9 @@ def to_coco_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> Coco
     """
     xmin, ymin, xmax, ymax = corners
     height, width = size
-    kinds = []
-    if xmin > xmax or ymin > ymax:
-        kinds.append("box-reversed")
-        xmin, xmax, ymin, ymax = min(xmin, xmax), max(xmin, xmax), min(ymin, ymax), max(ymin, ymax)
     first = 1 if origin == "one" else 0
+    (xmin, xmax), (ymin, ymax) = _in_order(xmin, xmax, first), _in_order(ymin, ymax, first)
+    kinds = [] if (xmin, ymin, xmax, ymax) == corners else ["box-reversed"]
     edges = (xmin - first, ymin - first, xmax, ymax)
     left, top, right, bottom = max(edges[0], 0), max(edges[1], 0), min(xmax, width), min(ymax, height)
     if right - left < THIN or bottom - top < THIN:
@@ -39,6 +37,11 @@ def to_coco_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> Coco
     if (left, top, right, bottom) != edges:
         kinds.append("box-clipped")
     return CocoBox((left, top, right - left, bottom - top), tuple(kinds))
+
+
+def _in_order(low: float, high: float, first: int) -> tuple[float, float]:
+    """Return the two corners of an axis, the lower one first; a box narrower than a pixel may end before its start."""
+    return (high, low) if low > high and low - high >= first else (low, high)
 
 
 def _is_outside(edges: Corners, size: tuple[int, int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -69,7 +70,7 @@ def coco_to_voc(
       mug           27
       tree          24
     written: voc-again
-    and back: detaug convert-voc voc-again -o train.json --split train --classes voc-again/classes.txt
+    and back: detaug convert-voc voc-again -o train-again.json --split train --classes voc-again/classes.txt
     """
     export = folder_export(annotations, output, images, with_images, on_error, report)
     split = export.source.stem if split is None else split
@@ -82,13 +83,11 @@ def coco_to_voc(
     image_folder = export.folder / "JPEGImages"
     with reported(findings, export.report):
         export.write(rows, texts, image_folder, progress)
-    next_step = (
-        f"and back: detaug convert-voc {export.folder} -o {split}.json --split {split} "
-        f"--classes {export.folder / 'classes.txt'}"
-    )
+    command: list[object] = ["detaug", "convert-voc", export.folder, "-o", f"{split}-again.json", "--split", split]
+    command += ["--classes", export.folder / "classes.txt"]
     if export.images is not None and not export.brings_images:
-        image_folder, next_step = export.images, f"{next_step} --images {export.images}"
-    return export.summary(rows, findings, image_folder, next_step)
+        image_folder, command = export.images, [*command, "--images", export.images]
+    return export.summary(rows, findings, image_folder, f"and back: {shlex.join(map(str, command))}")
 
 
 def _check_split(split: str) -> None:

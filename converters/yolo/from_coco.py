@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -86,7 +87,8 @@ def coco_to_yolo(
         export.write(rows, labels, image_folder, progress)
         write_atomically(yaml_file, [yaml_text])
     put = "" if export.brings_images else f", after putting the images into {image_folder} (or --with-images link)"
-    return export.summary(rows, findings, image_folder, f"train with it: yolo detect train data={yaml_file}{put}")
+    train = f"yolo detect train data={shlex.quote(str(yaml_file))}"
+    return export.summary(rows, findings, image_folder, f"train with it: {train}{put}")
 
 
 def _read(export: FolderExport) -> tuple[CocoRows, list[Finding]]:
