@@ -115,6 +115,23 @@ def test_file_names_of_several_folders(tmp_path: Path) -> None:
     assert str(summary).splitlines()[-1] == f'load it: da.CocoReader("{tmp_path / "data"}", "{summary.output}")'
 
 
+def test_folders_may_be_given_by_way_of_others(tmp_path: Path) -> None:
+    folders = [write_images(tmp_path / "data" / name) for name in ("one", "two")]
+    roundabout = [tmp_path / "data" / "two" / ".." / "one", folders[1]]
+    _, summary = merged(tmp_path, document(), document(), images=roundabout)
+    assert check_coco(summary.output, summary.image_folder).errors == 0
+    (tmp_path / "link").symlink_to(folders[0] / "sub")
+    _, summary = merged(tmp_path, document(), document(), images=[tmp_path / "link" / "..", folders[1]])
+    assert check_coco(summary.output, summary.image_folder).errors == 0
+
+
+def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
+    first = document()
+    first["annotations"][0]["score"] = float("nan")
+    content, _ = merged(tmp_path, first, renamed("x"))
+    assert content["annotations"][0]["score"] is None
+
+
 def test_a_folder_in_the_other(tmp_path: Path) -> None:
     outer = write_images(tmp_path / "images")
     write_images(outer / "more")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from detaug.converters.coco.rows import CocoRows, read_coco_rows
-from detaug.converters.coco.writer import write_coco
+from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.choices import OnError, check_choice
 from detaug.converters.conversion.classes import alike_classes
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
-from detaug.converters.files.paths import PathLike
+from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.paths import PathLike, absolute
 from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 
@@ -80,10 +81,8 @@ def merge_coco(
     merged.findings += alike_classes(merged.categories)
     stop_on_errors(merged.findings, on_error, paths.get("report"))
     refuse_nothing_left(len(merged.images), ", ".join(map(str, sources)), merged.findings, paths.get("report"))
-    info = {"description": f"{len(sources)} COCO json files, merged by detaug"}
     with reported(merged.findings, paths.get("report")):
-        lists = merged.images.values(), merged.annotations, merged.categories.values()
-        write_coco(paths["output"], *lists, info, merged.videos)
+        write_atomically(paths["output"], merged.text(f"{len(sources)} COCO json files, merged by detaug"))
     return merged.summary(paths, folder)
 
 
@@ -98,8 +97,9 @@ def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, l
     for folder in folders:
         if not folder.is_dir():
             raise ConversionError(f"images {folder} is not a folder; give the folder that file_name is relative to")
-    top = os.path.commonpath([folder.absolute() for folder in folders])
-    return Path(top), [Path(os.path.relpath(folder, top)).as_posix() for folder in folders]
+    whole = [absolute(folder) for folder in folders]
+    top = os.path.commonpath(whole)
+    return Path(top), [Path(os.path.relpath(folder, top)).as_posix() for folder in whole]
 
 
 def _refuse_other_folder(rows: CocoRows, folder: Path) -> None:
@@ -142,6 +142,13 @@ class _Merged:
                 ids = {"id": len(self.annotations) + 1, "image_id": image_id, "category_id": category_id}
                 self.annotations.append(rows.table.row("annotations", box_at) | ids)
         self._note_losses(str(rows.table.path), lost, licences)
+
+    def text(self, description: str) -> Iterator[str]:
+        """Yield the text of the json."""
+        rows: dict[str, Iterable[_Entry]] = {"videos": self.videos} if self.videos else {}
+        rows |= {"images": self.images.values(), "annotations": self.annotations}
+        rows["categories"] = self.categories.values()
+        return document_text({"info": {"description": description}, **dict.fromkeys(rows)}, rows)
 
     def _note_losses(self, file: str, boxes: int, licences: int) -> None:
         if boxes:

@@ -15,6 +15,12 @@ _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 """Errors of os.stat that say that a path leads to no file."""
 
 
+def absolute(path: PathLike) -> Path:
+    """Return a path from the root on, without ".."; links in it stay, unless a ".." behind one leads elsewhere."""
+    plain, real = os.path.abspath(path), os.path.realpath(path)
+    return Path(plain if os.path.realpath(plain) == real else real)
+
+
 def list_files(folder: Path, extensions: Iterable[str], *, regular: bool = True) -> list[str]:
     """Return the files below a folder with one of the extensions, in any case: relative paths, sorted.
 

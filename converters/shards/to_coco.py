@@ -17,7 +17,7 @@ from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.checksums import load_crc32c
-from detaug.converters.files.paths import PathLike
+from detaug.converters.files.paths import PathLike, absolute
 from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.machine import available_cores
 from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord
@@ -212,5 +212,7 @@ def find_shards(given: Sequence[PathLike]) -> tuple[Path, list[Shard]]:
         repeated = next(path for path, count in Counter(real).items() if count > 1)
         raise InputError(f"shards must be different files, got {repeated} twice")
     parents = {path.parent for path in paths}
-    top = parents.pop() if len(parents) == 1 else Path(os.path.commonpath([path.parent.absolute() for path in paths]))
-    return top, [Shard(str(path), Path(os.path.relpath(path.absolute(), top.absolute())).as_posix()) for path in paths]
+    whole = [absolute(path.parent) / path.name for path in paths]
+    top = parents.pop() if len(parents) == 1 else Path(os.path.commonpath([path.parent for path in whole]))
+    names = [Path(os.path.relpath(path, absolute(top))).as_posix() for path in whole]
+    return top, [Shard(str(path), name) for path, name in zip(paths, names, strict=True)]
