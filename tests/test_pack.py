@@ -29,7 +29,7 @@ from shard_files import crc32c, example_class, flip_a_bit, masked_crc
 from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
 
 from detaug import CocoReader
-from detaug.converters import InputError, pack_coco
+from detaug.converters import ConversionError, InputError, pack_coco
 from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.files.threads import map_ahead
 from detaug.converters.shards import pack, write_sample
@@ -370,6 +370,26 @@ def test_names_that_are_not_utf8_come_back(tmp_path: Path, shard_format: Format)
         feature = example_class().FromString(record).features.feature
         assert values(feature["image/filename"]) == [b"caf\xe9.jpg"]
         assert json.loads(values(feature["image/coco"])[0])["image"]["file_name"] == name
+
+
+def test_a_class_whose_name_is_no_text(tmp_path: Path, shard_format: Format) -> None:
+    """An empty name becomes that of its number; half of a surrogate pair is no UTF-8, as TensorFlow's features are."""
+    images = write_images(tmp_path / "images")
+    content = document()
+    content["categories"][0]["name"] = ""
+    pack_coco(write(tmp_path / "x.json", content), images, tmp_path / "out", format=shard_format, on_error="skip")
+    back = tmp_path / "back.json"
+    files = sorted((tmp_path / "out").glob(f"x-*.{EXTENSIONS[shard_format]}"))
+    assert detaug(f"convert-{shard_format}", *files, "-o", back).code == 0
+    assert [each["name"] for each in load(back)["categories"]] == ["category 1", "dog"]
+    content["categories"][0]["name"] = "\ud800"
+    path = write(tmp_path / "y.json", content)
+    if shard_format == "tfrecord":
+        with pytest.raises(ConversionError, match=r"'\\ud800' cannot be UTF-8: it has half of a surrogate pair"):
+            pack_coco(path, images, tmp_path / "other", format=shard_format)
+        assert not (tmp_path / "other").exists()
+    else:
+        pack_coco(path, images, tmp_path / "other", format=shard_format)
 
 
 @pytest.mark.parametrize(

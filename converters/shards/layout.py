@@ -49,8 +49,9 @@ class Layout:
     @cached_property
     def _dataset(self) -> bytes:
         """The end of the json text of a shard's first sample."""
-        document = self.rows.table.coco.document
+        document, names = self.rows.table.coco.document, self.rows.table.categories
         rest = {key: value for key, value in document.items() if key not in ("images", "annotations")}
+        rest["categories"] = [row | {"name": names.get(row["id"], "")} for row in document["categories"]]
         return b',"dataset":' + _encoded(rest) + b"}"
 
     def _source(self, at: int, boxes: list[int], keys: set[str]) -> Source:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from detaug.converters.findings.errors import ConversionError
 from detaug.converters.shards.write_sample import Sample, ShardFormat, Source, masked_crc
 
 _IMAGE = "image/encoded"
@@ -59,7 +60,11 @@ def _area(row: dict[str, object], box: Sequence[float]) -> float:
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")  # file names that are not UTF-8 as on the disk
+    """Return text in UTF-8; file names that are not UTF-8 as on the disk."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ConversionError(f"{text!r} cannot be UTF-8: it has half of a surrogate pair; correct it") from None
 
 
 def _image_head(length: int) -> bytes:
