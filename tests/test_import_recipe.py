@@ -267,6 +267,27 @@ def test_an_op_that_never_runs_is_not_in_the_recipe(tmp_path: Path) -> None:
     assert imported.left_out == imported.differing == 0
 
 
+@pytest.mark.parametrize(
+    ("ops", "fill"),
+    [
+        ("v2.RandomErasing(1.0), v2.Resize((8, 8))", (0, 0, 0)),
+        ("v2.Resize((8, 8)), v2.Normalize((0.2, 0.4, 0.6), (1, 1, 1)), v2.RandomErasing(1.0)", (51, 102, 153)),
+        ("v2.RandomErasing(1.0), v2.Resize((8, 8)), v2.Normalize((0.2, 0.4, 0.6), (1, 1, 1))", (0, 0, 0)),
+    ],
+)
+def test_erasing_leaves_the_colour_that_0_has_there(ops: str, fill: tuple[int, int, int], tmp_path: Path) -> None:
+    imported = import_ops(f"[{ops}]", tmp_path, "torchvision")
+    (erasing,) = (op for op in imported.ops if isinstance(op, da.RandomErasing))
+    assert erasing.value == fill
+
+
+@pytest.mark.parametrize("op", ["A.Normalize(p=0.5)", "A.ToFloat(p=0.5)"])
+def test_what_runs_on_each_image_here_is_told(op: str, tmp_path: Path) -> None:
+    (entry,) = import_ops(f"[{op}]", tmp_path).entries
+    assert entry.reasons == ["it runs on each image: sizes and Normalize are no matter of chance"]
+    assert import_ops(f"[{op.replace('0.5', '1.0')}]", tmp_path).differing == 0
+
+
 def test_a_recipe_has_one_fill(tmp_path: Path) -> None:
     ops = "[v2.RandomZoomOut(fill=9), v2.RandomRotation(5, fill=(1, 2, 3)), v2.Resize((8, 8))]"
     imported = import_ops(ops, tmp_path, "torchvision")
@@ -424,6 +445,17 @@ def test_the_exit_code_says_whether_all_means_the_same(ops: str, code: int, tmp_
     result = detaug("import-recipe", tmp_path / "a.py", "-o", tmp_path / "a.json", "--size", "64x32", "-q")
     assert (result.code, result.out) == (code, "")
     assert da.Resize((64, 32)) in da.load_recipe(tmp_path / "a.json")
+
+
+def test_the_output_is_another_file_and_a_recipe(tmp_path: Path) -> None:
+    source = tmp_path / "a.json"
+    text = '{"transform": {"__class_fullname__": "Compose", "transforms": []}}'
+    source.write_text(text)
+    (tmp_path / "link.json").symlink_to(source)
+    for output in (source, tmp_path / "link.json"):
+        assert "output must be another file than" in usage_error("import-recipe", source, "-o", output)
+    assert "must end in .yaml, .yml or .json" in usage_error("import-recipe", source, "-o", tmp_path / "a.py")
+    assert source.read_text() == text
 
 
 def test_a_pipeline_without_a_size_says_how_to_give_one(tmp_path: Path) -> None:

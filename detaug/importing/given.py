@@ -116,16 +116,18 @@ HARMLESS = {
 class Given:
     """The arguments of a call, by name. Those that a rule does not read, and that are set, are differences.
 
-    `parameters`: the names of positional arguments, in order. `forced`: the op runs with probability 1. Raises
-    InputError for an unknown `**dict`.
+    `parameters`: the names of positional arguments, in order. `forced`: the op runs with probability 1. `zero`: the
+    colour in 0..255 of pixels that are 0 where the op runs. Raises InputError for an unknown `**dict`.
     """
 
-    def __init__(self, call: Call, parameters: Sequence[str], entry: Entry, *, forced: bool = False) -> None:
-        self.call, self.entry, self._forced = call, entry, forced
+    def __init__(
+        self, call: Call, parameters: Sequence[str], entry: Entry, *, forced: bool = False, zero: RGB = (0, 0, 0)
+    ) -> None:
+        self.call, self.entry, self._forced, self.zero = call, entry, forced, zero
         self.weight = 1.0
         """The op's own probability, once the rule has read it."""
         self._values = {**dict(zip(parameters, call.positional, strict=False)), **call.named}
-        self._read: set[str] = {"p"}
+        self._read: set[str] = set()
         self._unnamed = call.positional[len(parameters) :]
         if isinstance(unpacked := call.named.get(UNPACKED), Unknown):
             raise unknown_error(call, "an argument", unpacked)
@@ -176,8 +178,19 @@ class Given:
 
     def probability(self, default: float) -> float:
         """Return `p`, or 1 with Albumentations' `always_apply` and in a container that has drawn the op."""
-        self.weight = 1.0 if self.get("always_apply") is True else self.number("p", default)
+        p = self.number("p", default)
+        self.weight = 1.0 if self.get("always_apply") is True else p
         return 1.0 if self._forced else self.weight
+
+    @property
+    def drawn(self) -> bool:
+        """Return whether the rule has read `p`."""
+        return "p" in self._read
+
+    def always(self) -> None:
+        """Read `p` for an op that runs on each image here; another probability is a difference."""
+        if self.probability(1.0) != 1:
+            self.differs("it runs on each image: sizes and Normalize are no matter of chance")
 
     def color(self, *names: str, default: float = 0) -> RGB:
         """Return the first of these arguments as RGB in 0..255; another kind of fill is a difference, and black."""

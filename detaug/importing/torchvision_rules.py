@@ -255,12 +255,12 @@ def _jpeg(given: Given) -> Op:
 
 @rule(TORCHVISION, "RandomErasing", "p scale ratio value")
 def _erasing(given: Given) -> Op:
-    """Return RandomErasing. torchvision erases the normalised image, where 0 is the mean colour."""
+    """Return RandomErasing; behind Normalize the value 0 is its mean colour, else black."""
     given.differs(BOXES)
     if given.get("value", 0) != 0:
-        given.differs("the rectangle has the mean colour")
+        given.differs(f"the rectangle has the colour {given.zero}")
     scale, ratio = _pair(given.get("scale", (0.02, 0.33))), _pair(given.get("ratio", (0.3, 3.3)))
-    return RandomErasing(given.number("p", 0.5), scale, ratio)
+    return RandomErasing(given.number("p", 0.5), scale, ratio, given.zero)
 
 
 @rule(TORCHVISION, "RandAugment", "num_ops magnitude num_magnitude_bins interpolation fill")

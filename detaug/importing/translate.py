@@ -12,7 +12,9 @@ from detaug.importing import albumentations_geometry, albumentations_pixels, tor
 from detaug.importing.albumentations_geometry import maybe
 from detaug.importing.calls import COMPOSE, Call, Unknown, is_old
 from detaug.importing.given import CropSize, Entry, Given, Holes, LeftOut, PadTo, Rules, Step, unknown_error
+from detaug.ops.arguments import RGB
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
+from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.resize import Render, Resize
 from detaug.ops.resized_crop import RandomResizedCrop
@@ -66,6 +68,7 @@ class Translator:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self._zero: RGB = (0, 0, 0)
         self.old = False
         """Whether the pipeline is of Albumentations 1.x, and has its defaults."""
 
@@ -107,7 +110,7 @@ class Translator:
             if call.library == "albumentations":
                 given.probability(0.5)
             return self._made(entry, [], given, forced=forced)
-        given = Given(call, found.parameters, entry, forced=forced)
+        given = Given(call, found.parameters, entry, forced=forced, zero=self._zero)
         try:
             made = found.translate(given)
         except LeftOut as left_out:
@@ -118,6 +121,9 @@ class Translator:
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{call}: an argument is missing or of a wrong kind ({error})") from None
         steps = made if isinstance(made, list) else [made]
+        if call.library == "albumentations" and not given.drawn and not entry.left_out:
+            given.always()
+        self._zero = next((_mean_color(step) for step in steps if isinstance(step, Normalize)), self._zero)
         if not entry.left_out:
             given.check_all_read()
             entry.became = ", ".join(dict.fromkeys(name_of(step) for step in steps))
@@ -184,6 +190,12 @@ def _as_call(container: Call, value: Any) -> Call:
     if not isinstance(value, Call):
         raise InputError(f"{container}: transforms must be ops, got {value!r}")
     return value
+
+
+def _mean_color(normalize: Normalize) -> RGB:
+    """Return the colour in 0..255 that becomes 0."""
+    red, green, blue = (round(255 * each) for each in normalize.mean)
+    return red, green, blue
 
 
 def name_of(step: Step) -> str:
