@@ -212,6 +212,26 @@ def test_entries_with_a_row_for_each_box_lose_those_of_dropped_boxes() -> None:
     assert len(given["labels"]) == len(given["names"]) == 3
 
 
+@dataclass(frozen=True)
+class DropClass(da.GeometricOp):
+    """Drops the boxes of one class."""
+
+    label: int
+
+    def move(self, views: da.Views, drawn: Any) -> da.Views:
+        return views.keep(views.labels != self.label)
+
+
+def test_an_op_sees_the_labels_that_were_given() -> None:
+    image, labels = np.zeros((40, 40, 3), np.uint8), torch.tensor([5, 0, 2, 5])
+    boxes = torch.tensor([[float(at), at, at + 9, at + 9] for at in range(4)])
+    _, target = da.Compose([DropClass(5)])(image, {"boxes": boxes, "labels": labels, "area": torch.arange(4)})
+    assert (target["labels"].tolist(), target["area"].tolist()) == ([0, 2], [1, 2])
+    assert torch.equal(target["boxes"], boxes[1:3])
+    _, target = da.Compose([DropClass(0)])(image, {"boxes": boxes, "labels": ["a", "b", "c", "d"]})
+    assert target["labels"] == []
+
+
 def test_labels_may_be_any() -> None:
     image, boxes = example()
     for labels in (torch.tensor([0, -5, 91]), np.array(["a", "b", "c"]), ["a", "b", "c"]):
@@ -339,6 +359,8 @@ def test_wrong_images_are_refused(image: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
+        (GOOD | {"labels": None}, r"target\['labels'\] must be a tensor, an array or a list, got NoneType"),
+        (GOOD | {"labels": torch.tensor(3)}, r"target\['labels'\] must be a tensor, an array or a list, got Tensor"),
         ({}, "the target must have boxes and labels, got no boxes and no labels"),
         ({"boxes": BOXES}, "got no labels"),
         ({**GOOD, "boxes": [[1, 2, 3, 4]]}, r"target\['boxes'\] must be a tensor or an array, got list"),

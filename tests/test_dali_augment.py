@@ -286,6 +286,27 @@ def test_without_boxes(device: str) -> None:
     assert np.allclose(matrix[0], [[9 / 50, 0, 0], [0, 8 / 40, 0]])
 
 
+@dataclass(frozen=True)
+class DropClass(da.GeometricOp):
+    """Drops the boxes of one class."""
+
+    label: int
+
+    def move(self, views: da.Views, drawn: Any) -> da.Views:
+        return views.keep(views.labels != self.label)
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_an_op_sees_the_labels_that_were_given(mixes: bool) -> None:
+    images = [np.zeros((40, 40, 3), np.uint8)] * 2
+    boxes = [np.array([[0, 0, 1, 1], [0, 0, 0.5, 1]], np.float32), np.array([[0, 0, 1, 0.5]], np.float32)]
+    labels, tracks = [np.array([5, 2], np.int32), np.array([5], np.int32)], [np.array([7, 8]), np.array([9])]
+    ops = [DropClass(5), da.Resize((20, 20)), *([da.MixUp(p=1)] if mixes else [])]
+    _, _, left, kept = run_augment(ops, images, boxes, labels, tracks)
+    assert [each.tolist() for each in left] == ([[2], [2]] if mixes else [[2], []])
+    assert [each.tolist() for each in kept] == ([[8], [8]] if mixes else [[8], []])
+
+
 def test_boxes_without_labels_get_1() -> None:
     boxes = [np.zeros((0, 4), np.float32), np.float32([[0, 0, 1, 1]]), np.zeros(0, np.float32).reshape(0, 4)]
     _, _, labels = run_augment([], [np.zeros((9, 9, 3), np.uint8)] * 3, boxes)

@@ -86,6 +86,8 @@ class Views:
     """The number of the epoch, from 0."""
     tracks: Ints | None = None
     """(N, M): for frames of clips the object of each box, which has the same place in all frames; -1 for padding."""
+    rows: Ints | None = None
+    """(N, M): the place of each box in what was given, for columns that go along with the boxes; -1 for padding."""
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
 
@@ -103,7 +105,7 @@ class Views:
         if self.frames == 1:
             return self
         clips, columns = len(self) // self.frames, self.frames * self.labels.shape[1]
-        names = ("boxes", "labels", "visible", "outlines", "tracks")
+        names = ("boxes", "labels", "visible", "outlines", "tracks", "rows")
         arrays = {name: each for name in names if (each := getattr(self, name)) is not None}
         joined = {name: each.reshape(clips, columns, *each.shape[2:]) for name, each in arrays.items()}
         return replace(self[:: self.frames], frames=1, **joined)
@@ -265,18 +267,12 @@ class Views:
 
     def with_boxes_of(self, *others: Views) -> Views:
         """Return these views with the boxes of `others`, N views each, added. For ops after `Resize`."""
-        named = {name: [getattr(each, name) for each in (self, *others)] for name in ("boxes", "labels", "visible")}
-        boxes, labels, visible = (np.concatenate(arrays, axis=1) for arrays in named.values())
-        real = labels >= 0
+        fills = {"boxes": 0, "labels": -1, "visible": 1} | ({} if self.rows is None else {"rows": -1})
+        joined = {name: np.concatenate([getattr(each, name) for each in (self, *others)], axis=1) for name in fills}
+        real = joined["labels"] >= 0
         count = real.sum(1)
-        return replace(
-            self,
-            boxes=padded(boxes[real], count, 0),
-            labels=padded(labels[real], count, -1),
-            visible=padded(visible[real], count, 1),
-            fill=None,
-            outlines=None,
-        )
+        columns: dict[str, Any] = {name: padded(joined[name][real], count, fill) for name, fill in fills.items()}
+        return replace(self, **columns, fill=None, outlines=None)
 
     def pixel_boxes(self) -> Floats:
         """Return (N, M, 4) XYXY, in pixels of the view."""
@@ -299,6 +295,11 @@ class Views:
         boxes, labels, count = self.unpadded()
         return padded(boxes, count, 0), padded(labels, count, -1), count
 
+    def rows_left(self) -> Ints:
+        """Return the `rows` (B,) of the boxes that are left, in the order of `unpadded`."""
+        assert self.rows is not None
+        return self.rows[self.labels >= 0]
+
     def unpadded(self) -> tuple[Floats, Ints, Ints]:
         """Return boxes (B, 4) in pixels of the view and labels (B,), concatenated, and the images' counts (N,)."""
         real = self.labels >= 0
@@ -315,6 +316,13 @@ def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
     matrix = view_matrix(bounds[:, 0], bounds[:, 1])
     batch, slot = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
     return Views(boxes, labels, np.ones(labels.shape), matrix, size, bounds, batch, slot)
+
+
+def class_labels(labels: Any, count: int) -> Ints:
+    """Return labels as ops see them, (M,): whole numbers of at least 0; 0 for all others."""
+    array = np.asarray(labels)
+    whole = array.dtype.kind in "iu" and array.size == count
+    return np.maximum(array.reshape(-1).astype(np.int64), 0) if whole else np.zeros(count, np.int64)
 
 
 def pad_arrays(arrays: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from detaug.boxes.views import Floats, Views, whole_images
+from detaug.boxes.views import Floats, Views, class_labels, whole_images
 from detaug.compose.images import like_image, read_image
 from detaug.compose.rendering import ImageRenderer
 from detaug.compose.targets import Target, like_target, read_boxes
@@ -59,11 +59,11 @@ class Compose:
         pixels = read_image(image)
         size = pixels.shape[0], pixels.shape[1]
         draws = draws_from(np.random.default_rng(self._next_seed()))
-        plan = self._recipe.plan(_view(read_boxes(target, size), size), draws)
+        plan = self._recipe.plan(_view(read_boxes(target, size), target["labels"], size), draws)
         rendered = self._renderer.render(pixels, plan)
-        boxes, numbers, _ = plan.views.packed()
+        boxes, _, _ = plan.views.unpadded()
         height, width = rendered.shape[1:]
-        changed = like_target(target, boxes[0] + 0.0, numbers[0] - 1, (height, width))  # -0.0 + 0.0 is 0.0
+        changed = like_target(target, boxes + 0.0, plan.views.rows_left(), (height, width))  # -0.0 + 0.0 is 0.0
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,7 +82,9 @@ class Compose:
         return int(torch.randint(2**63 - 1, ())) if self.seed is None else self.seed
 
 
-def _view(boxes: Floats, size: tuple[int, int]) -> Views:
-    """Return the view of one image. Its boxes, (M, 4) XYXY pixels, have their numbers, 1..M, as labels."""
-    sides = np.array(size, np.float64)
-    return whole_images((boxes / np.tile(sides[::-1], 2))[None], np.arange(1, len(boxes) + 1)[None], sides[None])
+def _view(boxes: Floats, labels: Any, size: tuple[int, int]) -> Views:
+    """Return the view of one image with its boxes, (M, 4) XYXY pixels."""
+    sides, count = np.array(size, np.float64), len(boxes)
+    relative = boxes / np.tile(sides[::-1], 2)
+    views = whole_images(relative[None], class_labels(labels, count)[None], sides[None])
+    return replace(views, rows=np.arange(count)[None])

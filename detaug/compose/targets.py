@@ -58,6 +58,9 @@ def _check_entries(target: Any) -> None:
         raise InputError(f"the target must have boxes and labels, got no {' and no '.join(missing)}")
     if not isinstance(target["boxes"], Tensor | np.ndarray):
         raise InputError(f"target['boxes'] must be a tensor or an array, got {type(target['boxes']).__name__}")
+    labels = target["labels"]
+    if not isinstance(labels, Tensor | np.ndarray | list | tuple) or (hasattr(labels, "ndim") and labels.ndim == 0):
+        raise InputError(f"target['labels'] must be a tensor, an array or a list, got {type(labels).__name__}")
     for name, entry in target.items():
         if name in ("masks", "keypoints") or (name != "boxes" and is_tv_tensor(entry)):
             raise InputError(f"target[{name!r}] would stay behind: Compose moves boxes only, so leave it out")

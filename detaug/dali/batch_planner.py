@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, count
 from typing import Any, Literal, NamedTuple
 from weakref import ReferenceType
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import Pipeline
 
-from detaug.boxes.views import Bools, Floats, Ints, Views, padded, whole_images
+from detaug.boxes.views import Bools, Floats, Ints, Views, class_labels, padded, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.ops.op import OpError
 from detaug.ops.python_functions import current_pipeline, running_in
@@ -95,18 +95,21 @@ class BatchPlanner:
 
     def _outputs(self, views: Views, rows: BatchBoxes) -> list[Samples]:
         """Return boxes, labels, the matrix if wanted, and the other columns, of the boxes that are left."""
-        boxes, positions, counts = views.unpadded()
+        boxes, _, counts = views.unpadded()
         boxes = boxes / np.tile(views.size[:, ::-1], 2).repeat(counts, 0) if self.output_units == "relative" else boxes
-        columns = [column[positions - 1] for column in rows.columns]
+        columns = [column[views.rows_left()] for column in rows.columns]
         matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
         first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
         return [first, labels, *matrix, *others]
 
 
 def _views(rows: BatchBoxes, size: Floats) -> Views:
-    """Return the whole images. Labels are positions in the batch's list of boxes, plus 1: so columns stay in step."""
-    positions = np.arange(len(rows.boxes)) + 1
-    return whole_images(padded(rows.boxes, rows.counts, 0), padded(positions, rows.counts, -1), size)
+    """Return the whole images, with the place of each box in the batch's list: so columns stay in step."""
+    count = len(rows.boxes)
+    labels, places = (
+        padded(each, rows.counts, -1) for each in (class_labels(rows.columns[0], count), np.arange(count))
+    )
+    return replace(whole_images(padded(rows.boxes, rows.counts, 0), labels, size), rows=places)
 
 
 def _rows(given: tuple[Samples, ...]) -> BatchBoxes:

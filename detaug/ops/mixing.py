@@ -241,6 +241,7 @@ def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_
         boxes=padded(moved, count, 0),
         labels=padded(views.labels[real][box], count, -1),
         visible=padded(views.visible[real][box] * share, count, 1),
+        rows=None if views.rows is None else padded(views.rows[real][box], count, -1),
         matrix=part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0]),
         fill=None,
         outlines=None,

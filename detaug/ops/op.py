@@ -229,7 +229,7 @@ class GeometricOp(Op):
 
     A subclass defines `move`, and `draw` if it draws. In the `Views` of N images, boxes are (N, M, 4) XYXY relative to
     the view and labels (N, M); a label of -1 marks padding or a dropped box, whose coordinates mean nothing.
-    In `Compose` and `da.fn.augment` the other labels are numbers of rows, not classes.
+    In `Compose` and `da.fn.augment`, labels that are no whole numbers of at least 0 are seen as 0.
     `crop_to` takes a window of the view, `warp` turns it, `clip` cuts boxes off at its border.
 
     >>> from dataclasses import dataclass
