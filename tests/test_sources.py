@@ -356,6 +356,8 @@ TWO: dict[str, Any] = {"boxes": [[0, 0, 1, 1], [0, 0, 2, 2]], "counts": [1, 1], 
         ({"labels": [1, 7]}, "labels must be .* got 7 in row 1"),
         ({"labels": [1.9, 1]}, "labels must be whole numbers .* got 1.9 in row 0"),
         ({"boxes": [[0, 0, 1, 1], [0, 0, np.nan, 2]]}, "boxes must be finite numbers, got .* in row 1"),
+        ({"boxes": [[0, 0, 1, 1], [0, 0, 9, 11]]}, "boxes must be in their images' pixels, got .* in row 1"),
+        ({"boxes": [[0, 0, 1, 1], [5, 0, 2, 3]]}, "boxes must be XYXY with x0 <= x1 and y0 <= y1, got .* in row 1"),
         ({"relative": True}, r"boxes must be in 0\.\.1, since relative=True, got .* in row 1"),
         ({"counts": [3, -1]}, "counts must be at least 0, got -1 in row 1"),
         ({"classes": [0, 2]}, r"classes must be in 0\.\.1, for 2 class_names, got 2 in row 1"),
@@ -369,11 +371,13 @@ def test_values_that_do_not_fit(given: dict[str, Any], message: str) -> None:
     da.Source([(9, 9), (9, 9)], ["a", "b"], **TWO)
 
 
-def test_a_box_that_a_source_took_may_be_joined() -> None:
-    """The check of boxes that are relative is for those that a user gives."""
-    beyond = da.Source([(9, 9)], ["a"], boxes=[[-3, 0, 12, 9]], counts=[1], labels=[1])
-    boxes, _, _ = da.ConcatReader([beyond, beyond]).objects()
-    assert np.array_equal(boxes, np.tile(beyond.objects()[0], (2, 1)))
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_box_may_reach_out_by_a_pixel(relative: bool) -> None:
+    sides = np.array([9, 4] * 2) if relative else 1
+    boxes = np.array([[-0.9, 0, 9.5, 4.9]]) / sides
+    source = da.Source([(4, 9)], ["a"], boxes=boxes, counts=[1], labels=[1], relative=relative)
+    assert source.objects()[0].tolist() == [[0, 0, 1, 1]]
+    assert da.ConcatReader([source, source]).objects()[0].tolist() == [[0, 0, 1, 1]] * 2
 
 
 def test_the_class_of_each_image(tmp_path: Path, device: str) -> None:

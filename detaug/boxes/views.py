@@ -295,11 +295,6 @@ class Views:
         boxes, labels, count = self.unpadded()
         return padded(boxes, count, 0), padded(labels, count, -1), count
 
-    def rows_left(self) -> Ints:
-        """Return the `rows` (B,) of the boxes that are left, in the order of `unpadded`."""
-        assert self.rows is not None
-        return self.rows[self.labels >= 0]
-
     def unpadded(self) -> tuple[Floats, Ints, Ints]:
         """Return boxes (B, 4) in pixels of the view and labels (B,), concatenated, and the images' counts (N,)."""
         real = self.labels >= 0
@@ -316,6 +311,12 @@ def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
     matrix = view_matrix(bounds[:, 0], bounds[:, 1])
     batch, slot = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
     return Views(boxes, labels, np.ones(labels.shape), matrix, size, bounds, batch, slot)
+
+
+def rows_left(views: Views) -> Ints:
+    """Return the `rows` (B,) of the boxes that are left, in the order of `Views.unpadded`."""
+    assert views.rows is not None
+    return views.rows[views.labels >= 0]
 
 
 def class_labels(labels: Any, count: int) -> Ints:

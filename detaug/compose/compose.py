@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from detaug.boxes.views import Floats, Views, class_labels, whole_images
+from detaug.boxes.views import Floats, Views, class_labels, rows_left, whole_images
 from detaug.compose.images import like_image, read_image
 from detaug.compose.rendering import ImageRenderer
 from detaug.compose.targets import Target, like_target, read_boxes
@@ -63,7 +63,7 @@ class Compose:
         rendered = self._renderer.render(pixels, plan)
         boxes, _, _ = plan.views.unpadded()
         height, width = rendered.shape[1:]
-        changed = like_target(target, boxes + 0.0, plan.views.rows_left(), (height, width))  # -0.0 + 0.0 is 0.0
+        changed = like_target(target, boxes + 0.0, rows_left(plan.views), (height, width))  # -0.0 + 0.0 is 0.0
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import Pipeline
 
-from detaug.boxes.views import Bools, Floats, Ints, Views, class_labels, padded, whole_images
+from detaug.boxes.views import Bools, Floats, Ints, Views, class_labels, padded, rows_left, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.ops.op import OpError
 from detaug.ops.python_functions import current_pipeline, running_in
@@ -97,7 +97,7 @@ class BatchPlanner:
         """Return boxes, labels, the matrix if wanted, and the other columns, of the boxes that are left."""
         boxes, _, counts = views.unpadded()
         boxes = boxes / np.tile(views.size[:, ::-1], 2).repeat(counts, 0) if self.output_units == "relative" else boxes
-        columns = [column[views.rows_left()] for column in rows.columns]
+        columns = [column[rows_left(views)] for column in rows.columns]
         matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
         first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
         return [first, labels, *matrix, *others]

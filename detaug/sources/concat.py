@@ -57,9 +57,6 @@ class ConcatReader(Source):
         self.missing = np.concatenate([each.missing + at for each, at in zip(self.sources, self._first, strict=False)])
         self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
 
-    def _check_values(self, *_: object) -> None:
-        """Do nothing: each source has checked its own."""
-
     def source_of(self, index: int) -> tuple[int, int]:
         """Return the position of an image's source in `sources`, and the position of the image in it."""
         at = int(np.searchsorted(self._first, index, side="right")) - 1

@@ -60,7 +60,7 @@ class Source:
     each image has; `labels`: (A,) 1..K. `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by
     default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `origin`: what errors
     say where this comes from.
-    Raises InputError where these do not fit.
+    Raises InputError where these do not fit. Boxes that reach out of their image by less than a pixel are clipped.
 
     >>> from pathlib import Path
     >>> class Photos(da.Source):
@@ -116,10 +116,12 @@ class Source:
         self._labels: Ints = np.asarray(labels, np.int64)
         given = np.asarray(boxes, np.float64).reshape(-1, 4)
         _check_lengths(self, counts, given)
-        self._check_values(counts, np.asarray(labels), given, relative)
-        self._boxes: Floats = given if relative else given / np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
+        self._check_values(counts, np.asarray(labels))
+        sides = np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
+        self._check_boxes(given, given * sides if relative else given, sides, relative=relative)
+        self._boxes: Floats = (given if relative else given / sides).clip(0, 1)
 
-    def _check_values(self, counts: Ints, labels: NDArray[Any], boxes: Floats, relative: bool) -> None:
+    def _check_values(self, counts: Ints, labels: NDArray[Any]) -> None:
         classes = len(self.class_names) - 1
         _, at, times = np.unique(self.image_ids, return_inverse=True, return_counts=True)
         in_names = (labels >= 1) & (labels <= classes) & np.equal(labels, self._labels)
@@ -129,10 +131,14 @@ class Source:
         if self.classes is not None:
             in_names = (self.classes >= 0) & (self.classes < classes)
             _check_rows(self, "classes", self.classes, in_names, f"in 0..{classes - 1}, for {classes} class_names")
-        _check_rows(self, "boxes", boxes, np.isfinite(boxes).all(1), "finite numbers")
-        if relative:
-            inside = ((boxes > -0.01) & (boxes < 1.01)).all(1)
-            _check_rows(self, "boxes", boxes, inside, "in 0..1, since relative=True")
+
+    def _check_boxes(self, given: Floats, pixels: Floats, sides: Ints, *, relative: bool) -> None:
+        """Raise InputError for boxes that are not inside of their images, give or take a pixel, as in a json."""
+        unit = "0..1, since relative=True" if relative else "their images' pixels"
+        inside = ((pixels >= -1) & (pixels <= sides + 1)).all(1)
+        _check_rows(self, "boxes", given, np.isfinite(given).all(1), "finite numbers")
+        _check_rows(self, "boxes", given, inside, f"in {unit}")
+        _check_rows(self, "boxes", given, (given[:, :2] <= given[:, 2:]).all(1), "XYXY with x0 <= x1 and y0 <= y1")
 
     def __len__(self) -> int:
         return len(self.sizes)
