@@ -21,7 +21,7 @@ from detaug.loading.devices import resolve_device
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
-from detaug.ops.recipe import Plan, Recipe, draws_from, make_rendering_recipe
+from detaug.ops.recipe import Plan, Recipe, check_size, draws_from, make_rendering_recipe
 
 Array = NDArray[Any]
 
@@ -126,6 +126,9 @@ class Samples:
         pipeline = ArrayPipeline(self._recipe, len(self), self.device)
         images = pipeline.run(self.source_images, self.plan.inputs)
         pipeline.close()
+        channels_first = "output" in self._recipe.stages and not self._recipe.channels_last
+        for image, size in zip(images, self.plan.views.size.astype(int).tolist(), strict=True):
+            check_size(image.shape[1:] if channels_first else image.shape[:2], size)
         return images
 
     def _render(self, kernels: KernelChain) -> list[Array]:

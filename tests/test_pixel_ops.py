@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from nvidia.dali import fn, types
+from painted_files import Folder
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from reference import v2functional as tv
 from seeds import slow
@@ -70,6 +71,28 @@ def test_images_that_did_not_draw_it_are_bit_equal(op: da.Op, device: str) -> No
     assert (0 if isinstance(op, da.RandomPhotometricDistort) else 8) <= same <= 40
     never = changed(type(op)(**{**arguments, "p": 0.0}), dull, n=3, device=device)
     assert all(np.array_equal(image, dull) for image in never)
+
+
+@dataclass(frozen=True)
+class ToSize(da.PixelOp):
+    """What no pixel op may do: boxes would stay behind."""
+
+    size: int
+
+    def dali_graph(self, image: Any, planned: Any, views: Any) -> Any:
+        return fn.resize(image, size=[self.size, self.size])
+
+
+@pytest.mark.parametrize("size", [5, 13])
+def test_a_pixel_op_keeps_the_size(size: int, painted: Folder, device: str) -> None:
+    ops = [da.Resize((8, 8)), ToSize(size)]
+    message = rf"a pixel op changed the size of images to \({size}, {size}\), but their boxes are in \(8, 8\)"
+    with pytest.raises(da.InputError, match=message):
+        _ = da.batch([PHOTO], device=device).then(*ops).images
+    with pytest.raises(da.InputError, match=message):
+        da.Compose(ops)(PHOTO, {"boxes": np.zeros((0, 4)), "labels": []})
+    with pytest.raises(da.InputError, match=message):
+        next(iter(da.Loader(da.CocoReader(*painted), ops, 4, device=device)))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from detaug.compose.targets import Target, like_target, read_boxes
 from detaug.converters.findings.errors import InputError
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe, draws_from, listed, make_rendering_recipe
+from detaug.ops.recipe import Recipe, check_size, draws_from, listed, make_rendering_recipe
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Compose:
         rendered = self._renderer.render(pixels, plan)
         boxes, _, _ = plan.views.unpadded()
         height, width = rendered.shape[1:]
+        check_size((height, width), plan.views.size[0].astype(int).tolist())
         changed = like_target(target, boxes + 0.0, rows_left(plan.views), (height, width))  # -0.0 + 0.0 is 0.0
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 

@@ -24,6 +24,7 @@ from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
 from detaug.ops.op import Arrays, select
+from detaug.ops.recipe import check_size
 
 
 class Position(NamedTuple):
@@ -167,17 +168,22 @@ class BatchStream:
         """Build the batch, without stand-ins; None if it has no other images."""
         indices, params, targets = plan.indices, plan.params, plan.targets
         targets.wait()
+        check_size(images.shape[-2:], self._canvas(targets.size))
         if not plan.wanted.all():
             wanted = np.flatnonzero(plan.wanted)
             if not len(wanted):
                 return None
             indices, targets = indices[wanted], targets[wanted]
             params = tuple(select(wanted, drawn) for drawn in params)
-            height, width = pad_to(targets.size.amax(0).tolist(), self._planner.pad_multiple)
+            height, width = self._canvas(targets.size)
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
         flow = self._flow(images) if self._flow else None
         drawn = params if self._planner.return_params else None
         return make_batch(self._planner.reader, indices, images, targets, drawn, flow)
+
+    def _canvas(self, size: Tensor) -> tuple[int, int]:
+        """Return the height and width of a batch of images of these sizes, (N, 2)."""
+        return pad_to(size.amax(0).tolist(), self._planner.pad_multiple)
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:

@@ -376,6 +376,15 @@ def _check_overhang(label: str, op: Op, views: Views) -> None:
         raise InputError(f"{label} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 
+def check_size(rendered: Sequence[int], shown: Sequence[int]) -> None:
+    """Raise InputError if images (height, width) have another size than their boxes are for."""
+    if tuple(rendered) != tuple(shown):
+        raise InputError(
+            f"a pixel op changed the size of images to {tuple(rendered)}, but their boxes are in {tuple(shown)}: "
+            "a pixel op keeps the size; Resize sets it, and a GeometricOp moves boxes too"
+        )
+
+
 def example_view() -> Views:
     """Return the view of one image with a box."""
     return whole_images(np.array([[[0.25, 0.25, 0.75, 0.75]]]), np.ones((1, 1), np.int64), np.full((1, 2), 64.0))
