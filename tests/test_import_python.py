@@ -94,6 +94,7 @@ def run(text: str, known: dict[str, Any]) -> Any:
         "if (n := 3) > 2:\n    pass\nt = A.Compose([A.Blur(n)])",
         "import contextlib\nwith contextlib.suppress(ValueError):\n    S = 5\nt = A.Compose([A.Blur(S)])",
         "t = A.Compose([A.Blur(3)], {'format': 'coco'})",
+        "ops = [A.Blur(3)]\ndef show(ops):\n    for op in ops: print(op)\nshow(ops)\nt = A.Compose(ops)",
     ],
 )
 def test_what_is_read_is_what_runs(text: str) -> None:

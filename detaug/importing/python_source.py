@@ -120,7 +120,8 @@ class _Reader:
         if isinstance(value, Unknown) and isinstance(node, ast.Call):
             self.found.append((function or "pipeline", value))
             name = ast.unparse(node.func).rpartition(".")[2]
-            for each in value.arguments if name not in _SHOWING and not name[:1].isupper() else ():
+            harmless = name in _SHOWING or name[:1].isupper() or isinstance(scope.value(node.func), Defined)
+            for each in () if harmless else value.arguments:
                 if name in _SETTING or (isinstance(each, list) and any(calls_in(each))):
                     forget(each, Unknown(ast.unparse(node), node.lineno))
 
