@@ -153,8 +153,8 @@ def _map_boxes(side: int, step: int, ratios: tuple[int, ...], scale: float, next
     for ratio in ratios:
         long, short = scale * sqrt(ratio), scale / sqrt(ratio)
         pairs += [(long, short), (short, long)]
-    half = torch.tensor(pairs).clamp(max=1) * 150
-    at = (torch.arange(side) + 0.5) * step
+    half = torch.tensor(pairs, dtype=torch.float32, device="cpu").clamp(max=1) * 150
+    at = (torch.arange(side, dtype=torch.float32, device="cpu") + 0.5) * step
     y, x = torch.meshgrid(at, at, indexing="ij")
     centers = torch.stack([x, y], -1).reshape(-1, 1, 2)
     return torch.cat([centers - half, centers + half], 2).flatten(0, 1)

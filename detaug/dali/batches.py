@@ -34,7 +34,7 @@ def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Bat
         images=images,
         boxes=boxes.to(device),
         labels=labels.to(device),
-        mask=(torch.arange(labels.shape[1]) < torch.from_numpy(counts)[:, None]).to(device),
+        mask=(torch.arange(labels.shape[1], device="cpu") < torch.from_numpy(counts)[:, None]).to(device),
         image_id=_stacked(rows, "image_id", (count,), np.int64),
         size=_sizes(rows, count),
         image_size=image_size,
@@ -51,10 +51,10 @@ def _images(output: TensorList, count: int, *, copy: bool) -> tuple[Tensor, Tens
         tensor = from_dlpack(output.as_tensor())[:count]
         images = tensor.clone() if copy else tensor
         images = images.permute(0, 3, 1, 2) if channels_last else images
-        return images, torch.tensor([images.shape[2:]] * count)
+        return images, torch.tensor([images.shape[2:]] * count, device="cpu")
     each = [from_dlpack(output[at]) for at in range(count)]
     each = [image.permute(2, 0, 1) if channels_last else image for image in each]
-    sizes = torch.tensor([image.shape[1:] for image in each])
+    sizes = torch.tensor([image.shape[1:] for image in each], device="cpu")
     canvas = each[0].new_zeros((count, 3, *sizes.amax(0).tolist()))
     for at, image in enumerate(each):
         canvas[at, :, : image.shape[1], : image.shape[2]] = image

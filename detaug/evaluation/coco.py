@@ -164,7 +164,8 @@ class CocoEvaluator:
         moved = batch.to_source(columns.boxes)
         each = zip(batch.size.tolist(), moved, columns.scores, columns.labels, strict=True)
         for (height, width), box, score, label in each:
-            inside = box.double().clamp(min=0).minimum(torch.tensor([width, height, width, height]))
+            limit = torch.tensor([width, height] * 2, dtype=torch.float64, device="cpu")
+            inside = box.double().clamp(min=0).minimum(limit)
             yield ImageDetections(inside.numpy(), score.double().numpy(), self._category_ids[label.numpy() - 1])
 
     def _rows(self) -> Iterator[dict[str, Any]]:

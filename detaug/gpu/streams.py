@@ -19,7 +19,7 @@ def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(array)
     if device.type == "cpu":
         return tensor
-    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
     np.copyto(pinned.numpy(), array)
     return pinned.to(device, non_blocking=True)
 

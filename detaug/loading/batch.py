@@ -119,7 +119,7 @@ class Batch:
         image, as those of transformers' image processors are since 4.37 (huggingface/transformers#28363). So the boxes
         that a model predicts, times `size`, are in output pixels, which `to_source` takes.
         """
-        padded_size = torch.tensor([self.images.shape[-2:]] * len(self))
+        padded_size = torch.tensor([self.images.shape[-2:]] * len(self), device="cpu")
         return {
             "pixel_values": self.images,
             "pixel_mask": (~padding_mask(self.images, self.image_size)).long(),
@@ -134,7 +134,7 @@ class Batch:
         recipe ends without `Normalize`, or with `Normalize(dtype="uint8")`. A model that is called directly takes 0..1.
         """
         real = real_rows(self.counts, self.boxes.shape[1], self.boxes.device)
-        boxes = relative_to(center_and_size(self.boxes), torch.tensor([self.images.shape[-2:]]))
+        boxes = relative_to(center_and_size(self.boxes), torch.tensor([self.images.shape[-2:]], device="cpu"))
         return {
             "img": self.images,
             "cls": self.labels.flatten()[real][:, None].float() - 1,
@@ -187,17 +187,20 @@ class Batch:
         return Batch(**{**values, **changed, "extra": extra})
 
     def _to_source(self) -> Tensor:
-        return torch.from_numpy(invert(self.matrix.cpu().double().numpy())).float()
+        return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
 
 
 def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:
-    """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3)."""
-    if not boxes.is_floating_point() or boxes.element_size() < 4:
-        boxes = boxes.float()
-    matrix = matrix.to(boxes)
-    x0, y0, x1, y1 = boxes.unbind(-1)
-    points = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], 1)  # (N, 2, K, 4)
-    moved = torch.einsum("nij,njkc->nikc", matrix[:, :, :2], points) + matrix[:, :, 2, None, None]
-    if matrix.shape[1] == 3:
-        moved = moved[:, :2] / moved[:, 2:]
-    return torch.cat([moved.amin(-1), moved.amax(-1)], 1).transpose(1, 2)
+    """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3).
+
+    It adds and multiplies element by element in double precision: autocast and TF32 round products of matrices, by
+    several pixels.
+    """
+    matrix = matrix.to(boxes.device, torch.float64)[..., None, None]
+    x0, y0, x1, y1 = boxes.double().unbind(-1)
+    x, y = torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)  # (N, K, 4)
+    moved = [row[:, 0] * x + row[:, 1] * y + row[:, 2] for row in matrix.unbind(1)]
+    if len(moved) == 3:
+        moved = [each / moved[2] for each in moved[:2]]
+    hulls = torch.stack([*(each.amin(-1) for each in moved), *(each.amax(-1) for each in moved)], -1)
+    return hulls.to(torch.promote_types(boxes.dtype, torch.float32))

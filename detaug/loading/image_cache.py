@@ -107,7 +107,7 @@ class _Memory:
     def __init__(self, left: int, device: torch.device, *, pinned: bool = False) -> None:
         self._left, self._device, self._pinned = left, device, pinned
         self.chunks: list[Tensor] = []
-        self._rest = torch.empty(0, dtype=torch.uint8)  # of the last chunk
+        self._rest = torch.empty(0, dtype=torch.uint8, device="cpu")  # of the last chunk
         self._unpin = finalize(self, _unpin, self.chunks) if pinned else None
         if left and device.type == "cuda":
             self._allocate()
@@ -129,7 +129,7 @@ class _Memory:
         if self._unpin:
             self._unpin()
         self.chunks.clear()
-        self._left, self._rest = 0, torch.empty(0, dtype=torch.uint8)
+        self._left, self._rest = 0, torch.empty(0, dtype=torch.uint8, device="cpu")
 
     def _allocate(self) -> None:
         size = self._left if self._device.type == "cuda" else min(self._left, CHUNK)

@@ -57,7 +57,7 @@ def real_rows(counts: Sequence[int], room: int, device: torch.device) -> Tensor:
 
     They are computed on the CPU: asking the device would wait for it.
     """
-    rows = torch.arange(room) < torch.tensor(counts)[:, None]
+    rows = torch.arange(room, device="cpu") < torch.tensor(counts, device="cpu")[:, None]
     return rows.flatten().nonzero()[:, 0].to(device)
 
 

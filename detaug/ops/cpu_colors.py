@@ -16,7 +16,7 @@ from detaug.ops.cpu_kernels import Array, round_to_bytes
 TO_BYTES = 255.999 / 255
 """torchvision converts 0..1 to uint8 times 255.999, cut off: whole numbers in 0..255 stay."""
 
-_GRAY = torch.tensor([[0.2989, 0.587, 0.114]])  # as torchvision's rgb_to_grayscale has it
+_GRAY = torch.tensor([[0.2989, 0.587, 0.114]], dtype=torch.float32, device="cpu")  # as torchvision's rgb_to_grayscale
 
 
 def change_colors(image: Tensor, picture: Array | None = None, **numbers: Array) -> Tensor:

@@ -51,8 +51,9 @@ def apply_kernels(
 def run_kernels(pixels: Array, kernels: Sequence[tuple[CpuKernel, dict[str, Array]]], *, as_is: bool = False) -> Tensor:
     """Return an image (H, W, 3) as (3, H, W) after all kernels, each with its inputs; `as_is`: see `apply_kernels`."""
     image = torch.from_numpy(pixels).permute(2, 0, 1)
-    for kernel, inputs in kernels:
-        image = kernel(image, **inputs)
+    with torch.autocast("cpu", enabled=False):  # it rounds products of matrices, such as colours, to 8 bits
+        for kernel, inputs in kernels:
+            image = kernel(image, **inputs)
     return image if as_is else image.to(torch.uint8)
 
 
@@ -147,7 +148,7 @@ def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> T
     outside = y >= height or x >= width
     if not outside and (region[2] == region[4]).all():
         return resize(image, region)
-    row = torch.tensor(fill).round().byte().repeat(width)
+    row = torch.tensor(fill, dtype=torch.float32, device="cpu").round().byte().repeat(width)
     canvas = row.expand(height, -1).contiguous().view(height, width, 3).permute(2, 0, 1)
     if not outside:
         window = resize(image, region)
