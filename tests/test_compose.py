@@ -200,13 +200,15 @@ def test_entries_with_a_row_for_each_box_lose_those_of_dropped_boxes() -> None:
         orig_size=[1, 2, 3],
         file_name="abc",
         camera=torch.tensor([1.0, 2.0]),
+        mean=torch.tensor([0.4, 0.5, 0.6]),
         weather=None,
+        difficult=None,
     )
     image = np.zeros((150, 200, 3), np.uint8)
-    _, target = da.Compose([da.CenterCrop((60, 60))])(image, given)
+    _, target = da.Compose([da.CenterCrop((60, 60))], columns=["names", "corners"])(image, given)
     kept = {name: np.asarray(target[name]).tolist() for name in ("labels", "area", "iscrowd", "names", "corners")}
     assert kept == {"labels": [2], "area": [2], "iscrowd": [1], "names": ["b"], "corners": [list(range(8, 16))]}
-    for name in ("image_id", "orig_size", "file_name", "camera", "weather"):
+    for name in ("image_id", "orig_size", "file_name", "camera", "mean", "weather", "difficult"):
         assert target[name] is given[name]
     assert list(target) == list(given)
     assert len(given["labels"]) == len(given["names"]) == 3
@@ -223,22 +225,33 @@ class DropClass(da.GeometricOp):
 
 
 def test_an_op_sees_the_labels_that_were_given() -> None:
-    image, labels = np.zeros((40, 40, 3), np.uint8), torch.tensor([5, 0, 2, 5])
+    image, labels = np.zeros((40, 40, 3), np.uint8), torch.tensor([5, 1, 2, 5])
     boxes = torch.tensor([[float(at), at, at + 9, at + 9] for at in range(4)])
     _, target = da.Compose([DropClass(5)])(image, {"boxes": boxes, "labels": labels, "area": torch.arange(4)})
-    assert (target["labels"].tolist(), target["area"].tolist()) == ([0, 2], [1, 2])
+    assert (target["labels"].tolist(), target["area"].tolist()) == ([1, 2], [1, 2])
     assert torch.equal(target["boxes"], boxes[1:3])
     _, target = da.Compose([DropClass(0)])(image, {"boxes": boxes, "labels": ["a", "b", "c", "d"]})
     assert target["labels"] == []
 
 
-def test_labels_may_be_any() -> None:
+def test_labels_are_whole_numbers_from_1_or_names() -> None:
     image, boxes = example()
-    for labels in (torch.tensor([0, -5, 91]), np.array(["a", "b", "c"]), ["a", "b", "c"]):
+    for labels in (torch.tensor([1, 5, 91]), np.array([1.0, 2, 3]), np.array(["a", "b", "c"]), ["a", "b", "c"]):
         _, target = da.Compose([da.Resize((90, 120))])(image, {"boxes": boxes, "labels": labels})
         assert type(target["labels"]) is type(labels)
         assert list(target["labels"]) == list(labels)
         assert target["boxes"].dtype == np.float32
+
+
+def test_an_array_that_cannot_be_written_is_no_reason_for_a_warning() -> None:
+    image = np.zeros((40, 60, 3), np.uint8)
+    image.flags.writeable = False
+    torch.set_warn_always(True)  # torch warns of it once in a process
+    try:
+        for ops in ([], [da.Resize((30, 30))], [da.RandomHorizontalFlip(p=1)], [da.RandomRotation(9)]):
+            da.Compose(ops)(image, {"boxes": np.zeros((0, 4)), "labels": []})
+    finally:
+        torch.set_warn_always(False)
 
 
 @pytest.mark.parametrize("name", ["kernels", "in a pipeline"])
@@ -367,9 +380,15 @@ def test_wrong_images_are_refused(image: Any, message: str) -> None:
         ({**GOOD, "boxes": torch.zeros(1, 5)}, r"must be \(M, 4\), got shape \(1, 5\)"),
         ({**GOOD, "boxes": BOXES[0]}, r"must be \(M, 4\), got shape \(4,\)"),
         (
-            {**GOOD, "labels": torch.tensor([1, 2])},
-            r"target\['labels'\] must hold one label for each of 1 boxes, got 2",
+            GOOD | {"labels": torch.tensor([1, 2])},
+            r"target\['labels'\] must have a row for each of 1 boxes, got 2 rows",
         ),
+        (GOOD | {"area": torch.zeros(3)}, r"target\['area'\] must have a row for each of 1 boxes, got 3 rows"),
+        (GOOD | {"difficult": 1}, r"target\['difficult'\] must have a row for each of 1 boxes, got int"),
+        (GOOD | {"labels": [0]}, r"target\['labels'\]\[0\] must be a whole number from 1, or a name, got 0: .* add 1"),
+        (GOOD | {"labels": torch.tensor([-1])}, "from 1, or a name, got -1"),
+        (GOOD | {"labels": np.array([1.5])}, r"from 1, or a name, got 1\.5"),
+        (GOOD | {"labels": [float("nan")]}, "from 1, or a name, got nan"),
         (
             {**GOOD, "boxes": torch.tensor([[10.0, 10, 81, 20]])},
             r"\['boxes'\]\[0\] must lie in the image of 80 x 60 .* got XYXY \[10\.0, 10\.0, 81\.0, 20\.0\]",
@@ -418,6 +437,8 @@ def test_wrong_recipes_are_refused_at_once() -> None:
         da.Compose(da.presets.yolo640())
     with pytest.raises(da.InputError, match="seed must be None, or a whole number of at least 0"):
         da.Compose([da.Resize((30, 30))], seed=-1)
+    with pytest.raises(da.InputError, match="columns must be a list of names"):
+        da.Compose([da.Resize((30, 30))], columns="pose")
     with pytest.raises(TypeError, match="a recipe is a list of ops"):
         da.Compose(da.Resize((30, 30)))  # type: ignore[arg-type]
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from detaug.boxes.views import Floats, Views, class_labels, rows_left, whole_images
+from detaug.boxes.views import Floats, Ints, Views, rows_left, whole_images
 from detaug.compose.images import like_image, read_image
 from detaug.compose.rendering import ImageRenderer
-from detaug.compose.targets import Target, like_target, read_boxes
+from detaug.compose.targets import COLUMNS, Target, like_target, read_boxes
 from detaug.converters.findings.errors import InputError
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.op import Op
@@ -27,13 +27,15 @@ class Compose:
     `ops`: a recipe; a `Resize` is not needed. Ops that combine images of a batch, such as `Mosaic`, are refused.
     `seed`: None draws from torch's global generator, so that `torch.manual_seed` repeats, and each worker of a
     `DataLoader` draws other numbers. A number draws the same in each call, and the same as `da.batch` with this seed.
+    `columns`: the names of further entries of the target that have a row for each box.
 
     The image is a PIL image (RGB), an array (H, W, 3), or a tensor or tv_tensors.Image (3, H, W), uint8 or floats in
     0..1. It comes back as what it was; after `Normalize` it is a tensor (3, H, W). Pixels are computed in 256 levels.
     The target is a dict for torchvision's detectors: `boxes` (M, 4) XYXY pixels, or BoundingBoxes in their format, and
-    `labels`. Other entries with a row for each box, such as `area`, `iscrowd` or track ids, lose the rows of dropped
-    boxes; their values stay. All others stay; so do `image_id`, `size` and `orig_size`. Raises InputError for images
-    and targets of another shape or type, for boxes outside of the image, and for masks and keypoints.
+    `labels`, whole numbers from 1, or names. `area`, `iscrowd`, `difficult`, `truncated`, `occluded`, `category_id`,
+    `track_id`, `track_ids` and `scores` have a row for each box, and lose those of dropped boxes; their values stay.
+    All other entries stay whole. Raises InputError for images and targets of another shape or type, for boxes outside
+    of the image, and for masks and keypoints.
 
     >>> transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((300, 300))])
     >>> image = np.zeros((100, 200, 3), np.uint8)
@@ -45,11 +47,15 @@ class Compose:
 
     ops: Sequence[Op]
     seed: int | None = None
+    columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", listed(self.ops))  # what was given may be an iterator, or a list that changes
         known = self.seed is None or is_whole(self.seed, 0)
         check("seed", self.seed, known, "None, or a whole number of at least 0: the same one gives the same draws")
+        names = isinstance(self.columns, list | tuple) and all(isinstance(name, str) for name in self.columns)
+        check("columns", self.columns, names, "a list of names of the target's entries with a row for each box")
+        object.__setattr__(self, "columns", tuple(self.columns))
         if op := self._recipe.mixing_op:
             name = type(op).__name__
             raise InputError(f"{name} combines images of a batch, and Compose has one: use a Loader, or da.batch")
@@ -59,17 +65,18 @@ class Compose:
         pixels = read_image(image)
         size = pixels.shape[0], pixels.shape[1]
         draws = draws_from(np.random.default_rng(self._next_seed()))
-        plan = self._recipe.plan(_view(read_boxes(target, size), target["labels"], size), draws)
+        columns = (*COLUMNS, *self.columns)
+        plan = self._recipe.plan(_view(*read_boxes(target, size, columns), size), draws)
         rendered = self._renderer.render(pixels, plan)
         boxes, _, _ = plan.views.unpadded()
         height, width = rendered.shape[1:]
         check_size((height, width), plan.views.size[0].astype(int).tolist())
-        changed = like_target(target, boxes + 0.0, rows_left(plan.views), (height, width))  # -0.0 + 0.0 is 0.0
+        changed = like_target(target, boxes + 0.0, rows_left(plan.views), (height, width), columns)  # no -0.0
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process, for workers that are spawned."""
-        return {"ops": self.ops, "seed": self.seed}
+        return {"ops": self.ops, "seed": self.seed, "columns": self.columns}
 
     @cached_property
     def _recipe(self) -> Recipe:
@@ -83,9 +90,9 @@ class Compose:
         return int(torch.randint(2**63 - 1, ())) if self.seed is None else self.seed
 
 
-def _view(boxes: Floats, labels: Any, size: tuple[int, int]) -> Views:
-    """Return the view of one image with its boxes, (M, 4) XYXY pixels."""
-    sides, count = np.array(size, np.float64), len(boxes)
+def _view(boxes: Floats, labels: Ints, size: tuple[int, int]) -> Views:
+    """Return the view of one image with its boxes, (M, 4) XYXY pixels, and labels (M,)."""
+    sides = np.array(size, np.float64)
     relative = boxes / np.tile(sides[::-1], 2)
-    views = whole_images(relative[None], class_labels(labels, count)[None], sides[None])
-    return replace(views, rows=np.arange(count)[None])
+    views = whole_images(relative[None], labels[None], sides[None])
+    return replace(views, rows=np.arange(len(boxes))[None])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.boxes.views import Floats, Ints
@@ -15,17 +15,21 @@ from detaug.converters.findings.errors import InputError
 
 Target = dict[str, Any]
 
-OF_THE_IMAGE = ("image_id", "size", "orig_size")
-"""Entries that are no rows of boxes, whatever their length."""
+COLUMNS = (
+    "labels", "area", "iscrowd", "difficult", "truncated", "occluded", "category_id", "track_id", "track_ids", "scores"
+)  # fmt: skip
+"""Entries of a target with a row for each box."""
 
 _ROUNDING = 0.01
 """Pixels by which a box may be outside of the image: float32, and formats with centres, are not exact."""
 
 
-def read_boxes(target: Target, size: tuple[int, int]) -> Floats:
-    """Return the boxes of a target, (M, 4) XYXY pixels in an image of `size` (height, width).
+def read_boxes(target: Target, size: tuple[int, int], columns: Sequence[str]) -> tuple[Floats, Ints]:
+    """Return the boxes of a target, (M, 4) XYXY pixels in an image of `size` (height, width), and labels (M,).
 
-    Raises InputError for a target without boxes or labels, of other shapes, or with boxes outside of the image.
+    Labels that are text are 0 for ops. `columns`: the names of entries with a row for each box.
+    Raises InputError for a target without boxes or labels, of other shapes, with boxes outside of the image, or labels
+    that are no whole numbers from 1.
     """
     _check_entries(target)
     boxes = target["boxes"]
@@ -36,18 +40,20 @@ def read_boxes(target: Target, size: tuple[int, int]) -> Floats:
     if array.size and (array.ndim != 2 or array.shape[1] != 4):
         raise InputError(f"target['boxes'] must be (M, 4), got shape {array.shape}")
     xyxy = _to_xyxy(array.reshape(-1, 4), form)
-    if (count := len(target["labels"])) != len(xyxy):
-        raise InputError(f"target['labels'] must hold one label for each of {len(xyxy)} boxes, got {count}")
-    return _inside(xyxy, size)
+    for name in columns:
+        rows = target.get(name)
+        if rows is not None and (not hasattr(rows, "__len__") or len(rows) != len(xyxy)):
+            got = f"{len(rows)} rows" if hasattr(rows, "__len__") else type(rows).__name__
+            raise InputError(f"target[{name!r}] must have a row for each of {len(xyxy)} boxes, got {got}")
+    return _inside(xyxy, size), _labels(target["labels"])
 
 
-def like_target(target: Target, boxes: Floats, rows: Ints, size: tuple[int, int]) -> Target:
+def like_target(target: Target, boxes: Floats, rows: Ints, size: tuple[int, int], columns: Sequence[str]) -> Target:
     """Return the target with other boxes. `boxes`: (K, 4) XYXY pixels in an image of `size`; `rows`: (K,) those before.
 
-    Other entries with a row for each box lose the rows of dropped boxes; all others are the same objects.
+    The entries named in `columns` lose the rows of dropped boxes; all others are the same objects.
     """
-    count = len(target["labels"])
-    entries = {name: _rows_of(entry, rows, count) for name, entry in target.items() if name not in OF_THE_IMAGE}
+    entries = {name: _select(target[name], rows) for name in columns if target.get(name) is not None}
     return {**target, **entries, "boxes": _like_boxes(target["boxes"], boxes, size)}
 
 
@@ -114,14 +120,23 @@ def _like_boxes(given: Any, boxes: Floats, size: tuple[int, int]) -> Any:
     return wrap_like(given, tensor, canvas_size=size) if is_tv_tensor(given) else tensor
 
 
-def _rows_of(entry: Any, rows: Ints, count: int) -> Any:
-    """Return the rows of an entry that has `count` of them; other entries stay."""
-    if isinstance(entry, Tensor | np.ndarray):
-        return _select(entry, rows) if entry.ndim and len(entry) == count else entry
-    if isinstance(entry, list | tuple) and len(entry) == count:
-        return type(entry)([entry[row] for row in rows])
-    return entry
+def _labels(labels: Any) -> Ints:
+    """Return labels (M,) as ops see them; names are 0. Raises InputError for numbers that are not whole, or below 1."""
+    array = np.asarray(labels).reshape(-1)
+    if array.dtype.kind not in "iuf":
+        return np.zeros(len(array), np.int64)
+    wrong = ~((array >= 1) & (array == np.floor(array)))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            f"target['labels'][{row}] must be a whole number from 1, or a name, got {array[row]}: for torchvision's "
+            "detectors 0 is the background, so add 1 to labels that start at 0"
+        )
+    return array.astype(np.int64)
 
 
-def _select(entry: Tensor | NDArray[Any], rows: Ints) -> Tensor | NDArray[Any]:
-    return entry[torch.from_numpy(rows)] if isinstance(entry, Tensor) else entry[rows]
+def _select(entry: Any, rows: Ints) -> Any:
+    """Return some of the rows of a tensor, an array, or a list or tuple."""
+    if isinstance(entry, Tensor):
+        return entry[torch.from_numpy(rows)]
+    return entry[rows] if isinstance(entry, np.ndarray) else type(entry)([entry[row] for row in rows])
