@@ -70,7 +70,7 @@ def _read_array(array: NDArray[Any], layout: str, fits: bool) -> Pixels:
         shape = array.shape if layout.startswith("(H") or array.ndim != 3 else (array.shape[2], *array.shape[:2])
         raise InputError(f"the image must be {layout}, uint8 or floats in 0..1, got {shape} {array.dtype}")
     if kind != "f":
-        return np.require(array, requirements="CW")  # torch warns of arrays that cannot be written, as of a PIL image
+        return np.require(array, requirements=["C", "W"])  # torch warns of arrays that cannot be written
     low, high = array.min(), array.max()
     if not (low >= 0 and high <= 1):
         raise InputError(f"an image of floats must be in 0..1, got {low:g}..{high:g}: divide by 255, or give uint8")

@@ -16,8 +16,9 @@ T = TypeVar("T")
 class EpochIterator(Iterator[T], Generic[T]):
     """Yields the batches of one epoch from a position on, each through `collate`.
 
-    `position` is the one after the last yielded batch. `batches`: of an epoch, on this shard; `steps`: on the shard
-    that has most. An error ends it. Several threads may take its batches: `lock` lets one at a time use the stream.
+    `position` is the one after the last yielded batch; until the first one, `go_to` changes it. `batches`: of an epoch,
+    on this shard; `steps`: on the shard that has most. An error ends it. Several threads may take its batches: `lock`
+    lets one at a time use the stream.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class EpochIterator(Iterator[T], Generic[T]):
         collate: Callable[[Any], T],
         lock: RLock,
     ) -> None:
-        self.position = position
+        self.position, self.started = position, False
         self._stream, self._batches, self._steps, self._collate, self._lock = stream, batches, steps, collate, lock
         self._claim = stream.claim(position)
         self._failed = False
@@ -38,7 +39,12 @@ class EpochIterator(Iterator[T], Generic[T]):
         with self._lock:
             return self._next()
 
+    def go_to(self, position: Position) -> None:
+        """Begin at another position. For an iterator that has not yielded a batch."""
+        self.position, self._claim = position, self._stream.claim(position)
+
     def _next(self) -> T:
+        self.started = True
         while self.position.step < self._batches and not self._failed:
             self._failed = True  # until this step has succeeded
             self._stream.check_claim(self._claim)

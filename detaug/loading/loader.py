@@ -207,6 +207,15 @@ class Loader(Generic[T]):
     def __getitem__(self, _: object) -> NoReturn:
         raise TypeError("a Loader is no Dataset, it yields batches itself: write `for batch in loader`")
 
+    @property
+    def dataset(self) -> NoReturn:
+        """Raise AttributeError. Accelerate's `skip_first_batches`, and so the Trainer of transformers, asks for it."""
+        raise AttributeError(
+            "a Loader has no data set to skip batches of: to resume the Trainer of Hugging Face's transformers in the "
+            "middle of an epoch, give it callbacks=[LoaderState()] of detaug.trainers.huggingface; in a loop with "
+            "Accelerate, load the loader's state instead"
+        )
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Loader belongs to its process: save loader.state_dict(), and make a loader where it is used")
 
@@ -222,7 +231,24 @@ class Loader(Generic[T]):
         if self._epoch is None:
             return self._start
         epoch, step = self._epoch.position
-        return Position(epoch + 1, 0) if step else Position(epoch, 0)
+        return Position(epoch + 1, 0) if step and self._epoch.started else Position(epoch, step)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next `for` be this epoch, from 0. In the middle of it, as after `load_state_dict`, it goes on there.
+
+        Trainers that resume, such as that of Hugging Face's transformers, call it before each epoch.
+        """
+        check("epoch", epoch, is_whole(epoch, 0), "a whole number of at least 0")
+        with self._lock:
+            if self._next_epoch().epoch != epoch:
+                self._go_to(Position(int(epoch), 0))
+
+    def _go_to(self, position: Position) -> None:
+        self._start = position
+        if self._epoch and not self._epoch.started and self._stream:
+            self._epoch.go_to(position)
+        else:
+            self._epoch = None
 
     def schedule(self, epoch: int) -> list[Ints]:
         """Return the ids of the images of each batch of an epoch on this shard, (N,) each, without reading a file.
@@ -283,6 +309,7 @@ class Loader(Generic[T]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to the position of `state`: the next `for` yields the batches that came after it.
 
+        An iterator that has not yielded a batch goes there too: some trainers make it before they load states.
         Raises InputError if it was saved with other data, another recipe, sampler, seed or global batch (batch size x
         shards), or by a version that draws other random numbers.
         """
@@ -292,7 +319,7 @@ class Loader(Generic[T]):
             if self._stream:
                 self._stream.discard()  # batches in flight may hold images that the state skips
             self._skipped.restore(skipped)
-            self._start, self._epoch = position, None
+            self._go_to(position)
 
     @cached_property
     def _identity(self) -> dict[str, Any]:

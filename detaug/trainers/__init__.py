@@ -1,0 +1,1 @@
+"""Resume the trainers of other libraries exactly: their checkpoints, and the state of a `Loader`."""

@@ -1,0 +1,46 @@
+"""A callback of Lightning that loads the states of loaders from a checkpoint.
+
+Lightning itself does not load them from a checkpoint of the end of an epoch, nor where `configure_optimizers` reads
+`trainer.estimated_stepping_batches` (Lightning#20550): the training would go on with the images of epoch 0. It finds
+the callback by the entry points of the installed package, and gives it to every Trainer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+
+def callbacks() -> list[Any]:
+    """Return the callback for `lightning.pytorch.Trainer`."""
+    return [_loader_states("lightning.pytorch")]
+
+
+def callbacks_of_pytorch_lightning() -> list[Any]:
+    """Return the callback for `pytorch_lightning.Trainer`."""
+    return [_loader_states("pytorch_lightning")]
+
+
+def _loader_states(package: str) -> Any:
+    class LoaderStates(import_module(package).Callback):  # type: ignore[misc]
+        """Goes to the position of a checkpoint before the first batch is taken."""
+
+        states: list[Mapping[str, Any]] = []  # noqa: RUF012
+
+        def on_load_checkpoint(self, _trainer: Any, _module: Any, checkpoint: Mapping[str, Any]) -> None:
+            fit_loop = checkpoint.get("loops", {}).get("fit_loop", {})
+            self.states = fit_loop.get("state_dict", {}).get("combined_loader", [])
+
+        def on_train_start(self, trainer: Any, _module: Any) -> None:
+            if not self.states or "detaug.loading.loader" not in sys.modules:
+                return
+            every = import_module(f"{package}.utilities").CombinedLoader(trainer.train_dataloader).flattened
+            with_state = [loader for loader in every if hasattr(loader, "load_state_dict")]
+            for loader, state in zip(with_state, self.states, strict=True):
+                if isinstance(loader, sys.modules["detaug.loading.loader"].Loader):
+                    loader.load_state_dict(state)
+            self.states = []
+
+    return LoaderStates()
