@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coded import NOWHERE, Piece, coded, coded_batch, origins, pieces
-from painted_files import write_coco
+from painted_files import paint_files, write_coco
 from PIL import Image
 from seeds import seeds, slow
 
@@ -413,3 +413,17 @@ def test_recipes_and_batches_that_cannot_be_mixed_are_refused(op: da.Op, painted
 def test_wrong_arguments_are_refused(wrong: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         wrong()
+
+
+@pytest.mark.filterwarnings("ignore:.*another number of shards gives other pixels")
+@pytest.mark.parametrize("op", [da.MixUp(), da.CutMix(), da.CopyPaste(p=1, max_hidden=1, min_visibility=0)])
+def test_an_image_alone_is_not_mixed_with_itself(op: da.Op, tmp_path: Path, device: str) -> None:
+    """The last batch of evaluation has two of 20 images, one on each shard; each box came twice."""
+    reader, options = da.CocoReader(*paint_files(tmp_path, 20)), {"device": device, "train": False, "shard": (0, 2)}
+    for seed in range(5):
+        loader, plain = (da.Loader(reader, [RESIZE, *more], 3, seed=seed, **options) for more in ([op], []))
+        alone, expected = list(loader)[-1], list(plain)[-1]
+        assert len(alone) == 1
+        assert len(expected.boxes[0]) > 0
+        assert alone.boxes.equal(expected.boxes)
+        assert alone.images.equal(expected.images)

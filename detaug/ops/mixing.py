@@ -297,8 +297,9 @@ class MixUp(PixelOp):
         return {"share": share, "partner": rng.random(n)}
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        mixed = drawn["share"] < 1
-        images = np.where(mixed, partner_of_each(views, drawn["partner"]), np.arange(len(views)))
+        own, partner = np.arange(len(views)), partner_of_each(views, drawn["partner"])
+        mixed = (drawn["share"] < 1) & (partner != own)
+        images = np.where(mixed, partner, own)
         other = views[images]
         planned = {"partner": views.slot[images], "share": drawn["share"]}
         return views.with_boxes_of(other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))), planned
@@ -328,7 +329,8 @@ class _Overlay(PasteTiles):
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         partner_index = partner_of_each(views, drawn["partner"])
         partner = views[partner_index]
-        pasted = self.rectangles(views, partner, drawn)
+        alone = partner_index == np.arange(len(views))
+        pasted = np.where(alone[:, None, None], 0, self.rectangles(views, partner, drawn))
         added = partner.shrink_boxes(*covered_parts(partner, pasted, inside=True), self.min_visibility)
         source = np.concatenate([_whole_rectangles(views)[:, None], pasted], axis=1)
         own, other = np.arange(len(views))[:, None], np.tile(partner_index[:, None], (1, pasted.shape[1]))
