@@ -580,6 +580,26 @@ def test_an_image_outside_the_folder_is_not_found(tmp_path: Path, filename: str)
     assert [finding.kind for finding in refused(root).findings] == ["image-missing"]
 
 
+@pytest.mark.parametrize("names", [("a.jpg", "a.jpg.jpg", "a.JPG"), ("a.jpg", "a.jpg", "a.png")])
+def test_an_xml_may_have_the_whole_name_of_its_image(tmp_path: Path, names: tuple[str, str, str]) -> None:
+    xml, meant, other = names
+    root = devkit(tmp_path / "voc", {xml: voc_xml(box_xml(1, 1, 9, 9), filename="")}, {meant: image_bytes()})
+    (root / "JPEGImages" / other).write_bytes(rotated_jpeg(1))
+    content, _ = convert(root)
+    names_of_ids = {row["id"]: row["file_name"] for row in content["images"]}
+    assert [names_of_ids[row["image_id"]] for row in content["annotations"]] == [meant]
+
+
+def test_an_image_of_nearly_the_name_is_named(tmp_path: Path) -> None:
+    images = {"IMG_001.jpg": image_bytes(), "b.jpg": rotated_jpeg(1)}
+    root = devkit(tmp_path / "voc", {"IMG-1": voc_xml(filename=""), "b": voc_xml(filename="b.jpg")}, images)
+    (finding,) = refused(root).findings
+    assert str(finding).startswith("Annotations/IMG-1.xml: no image in ")
+    assert "; IMG_001.jpg has nearly its name and no XML: rename one of them [image-missing]" in str(finding)
+    (root / "JPEGImages/IMG_001.jpg").rename(root / "JPEGImages/IMG-1.jpg")
+    assert len(convert(root)[0]["images"]) == 2
+
+
 def test_a_filename_shared_by_several_xml(tmp_path: Path) -> None:
     xmls = {stem: voc_xml(box_xml(n, 1, 9, 9), filename="a.jpg") for n, stem in enumerate(["a", "b", "c"], 1)}
     images = {name: with_segment(image_bytes(), name.encode(), 0xFE) for name in ("a.jpg", "b.jpg")}
@@ -764,9 +784,12 @@ def test_one_folder_of_a_data_set_names_the_data_set(tmp_path: Path, folder: str
         assert str(refused(root / folder, **options)) == message
 
 
-def test_a_split_keeps_its_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r"])
+def test_a_split_keeps_its_order(tmp_path: Path, end: str) -> None:
     xmls = {stem: voc_xml(box_xml(n, 1, 9, 9)) for n, stem in enumerate("abcd", 1)}
-    root = devkit(tmp_path / "voc", xmls, splits={"train": "\ufeffc\r\n\r\n# a comment\r\na \r\nb.jpg\r\nc\r\n"})
+    root = devkit(
+        tmp_path / "voc", xmls, splits={"train": "\ufeff" + end.join(["c", "", "# a comment", "a ", "b.jpg", "c", ""])}
+    )
     document, summary = convert(root, split="train")
     assert [image["file_name"] for image in document["images"]] == ["c.jpg", "a.jpg", "b.jpg"]
     assert [row["image_id"] for row in document["annotations"]] == [1, 2, 3]

@@ -21,7 +21,7 @@ from detaug.converters import ConversionError, InputError, Summary, coco_to_yolo
 from detaug.converters.coco.rows import read_coco_rows
 from detaug.converters.yolo.files import label_file
 from detaug.converters.yolo.from_coco import label_text
-from detaug.converters.yolo.labels import LabelLog, box_in_image, read_boxes
+from detaug.converters.yolo.labels import LabelLog, RowForm, box_in_image, read_boxes
 
 YAML = "train: images/train\nval: images/val\nnames: [cat, dog]\n"
 
@@ -129,6 +129,52 @@ def test_bad_rows_stop_or_cost_their_image(tmp_path: Path, row: str | bytes, kin
     content, summary = converted(root, on_error="skip")
     assert [image["file_name"] for image in content["images"]] == ["b.jpg"]
     assert counts(summary) == {kind: 1}
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n", "\x0b", "\u2028", "\u0085"])
+def test_rows_end_as_python_and_ultralytics_see_it(tmp_path: Path, end: str) -> None:
+    boxes, summary = one(tmp_path, end.join(["0 0.1 0.125 0.2 0.25", "1\t0.5 0.5 0.2 0.25", "0 0.8 0.5 0.2 0.25", ""]))
+    assert boxes == [[0, 0, 20, 20], [40, 30, 20, 20], [70, 30, 20, 20]]
+    assert (summary.class_counts, counts(summary)) == ({"cat": 2, "dog": 1}, {})
+
+
+@pytest.mark.parametrize("first", ["0", "0.0"])
+def test_rows_that_share_a_line_are_no_polygon(tmp_path: Path, first: str) -> None:
+    rows = [f"{first} 0.1 0.1 0.2 0.2", f"{first} 0.5 0.5 0.2 0.2", f"{first} 0.8 0.8 0.2 0.2"]
+    with pytest.raises(ConversionError, match=r"a\.txt:1: has 15 numbers that look like 3 rows of a class") as raised:
+        one(tmp_path, " ".join(rows))
+    assert "put each on its own line, or in a polygon write the class as 0 and coordinates as 0.0" in str(raised.value)
+    assert len(one(tmp_path, "\n".join(rows))[0]) == 3
+    polygon = " ".join(rows).replace("0.0 ", "0 ").replace(" 0 ", " 0.0 ")
+    assert counts(one(tmp_path, polygon)[1]) == {"polygon-boxed": 1}
+
+
+def test_a_polygon_of_seven_points_at_an_edge_stays_a_polygon(tmp_path: Path) -> None:
+    boxes, summary = one(tmp_path, "0 0.5 0.25 0.25 0.5 0 0.6 0.3 0.9 0.5 1 0.7 0.9 0.6 0.5")
+    assert (boxes, counts(summary)) == ([[0, 20, 70, 60]], {"polygon-boxed": 1})
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 3)])
+def test_key_points_are_left_out_and_counted(tmp_path: Path, shape: tuple[int, int]) -> None:
+    points = " ".join(["0.1", "0.3", "2"][: shape[1]] * shape[0])
+    rows = {"a": f"0 0.25 0.5 0.3 0.25 {points}\n1 0.5 0.5 0.2 0.25\n1 0.5 0.5 0.4 0.25 {points}\n", "b": ""}
+    root = data_set(tmp_path / "yolo", rows, f"{YAML}kpt_shape: {list(shape)}\n")
+    content, summary = converted(root)
+    boxes = [row["bbox"] for row in content["annotations"]]
+    assert (boxes, counts(summary)) == (
+        [[10, 30, 30, 20], [40, 30, 20, 20], [30, 30, 40, 20]],
+        {"key-points-dropped": 2},
+    )
+    write_files(root, {"labels/train/b.txt": "0 0.1 0.1 0.1 0.1 0.5 0.5"})
+    rule = r"4 numbers and \d key points of \d numbers \(kpt_shape of data\.yaml\), \d+ numbers; got 7 numbers"
+    with pytest.raises(ConversionError, match=rf"b\.txt:1: must be a class, {rule}"):
+        converted(root)
+
+
+@pytest.mark.parametrize("shape", ["17", "[17]", "[0, 3]", "[17, 4]", "[a, 2]"])
+def test_kpt_shape_that_cannot_be_used(tmp_path: Path, shape: str) -> None:
+    with pytest.raises(ConversionError, match=r"kpt_shape must be \[number of key points, 2 or 3\], got"):
+        converted(data_set(tmp_path / "yolo", {"a": ""}, f"{YAML}kpt_shape: {shape}\n"))
 
 
 def test_every_bad_row_is_listed(tmp_path: Path) -> None:
@@ -318,6 +364,128 @@ def test_where_labels_are(image: str, label: str) -> None:
     assert label_file(image) == label
 
 
+# ----------------------------------------------------------------------------------------------------------
+# Names of labels
+
+ROW = "0 0.5 0.5 1 1"
+
+
+@pytest.mark.parametrize(
+    ("image", "label", "kinds"),
+    [
+        ("images/train/a.jpg", "labels/train/a.TXT", {}),
+        ("images/train/a.JPG", "labels/train/a.txt", {}),
+        ("images/train/IMG_1.jpg", "labels/train/img_1.txt", {"label-name": 1}),
+        ("images/train/caf\u00e9.jpg", "labels/train/cafe\u0301.txt", {"label-name": 1}),
+        ("images/train/cafe\u0301.jpg", "labels/train/caf\u00e9.txt", {"label-name": 1}),
+        ("images/train/a.jpg", "labels/train/a.jpg.txt", {"label-name": 1}),
+        ("images/train/a.JPG", "labels/train/A.jpg.TXT", {"label-name": 1}),
+        ("images/train/x/a.jpg", "labels/train/a.txt", {"label-elsewhere": 1}),
+        ("images/train/x/a.jpg", "labels/train/y/A.txt", {"label-elsewhere": 1}),
+        ("images/train/a.jpg", "images/train/a.txt", {"label-elsewhere": 1}),
+        ("images/train/x/a.jpg", "images/train/x/A.TXT", {"label-elsewhere": 1}),
+        ("images/train/a.jpg", "Labels/Train/a.txt", {}),
+        ("images/train/x/a.jpg", "labels/Train/X/a.txt", {}),
+    ],
+)
+def test_a_label_is_found_by_the_rules_of_names(tmp_path: Path, image: str, label: str, kinds: dict[str, int]) -> None:
+    root = write_files(tmp_path / "yolo", {"data.yaml": YAML, image: jpeg("a"), label: ROW})
+    content, summary = converted(root)
+    assert (len(content["images"]), len(content["annotations"]), counts(summary)) == (1, 1, kinds)
+
+
+def test_folders_in_another_case(tmp_path: Path) -> None:
+    files = {
+        "Train/Images/a.jpg": jpeg("a"),
+        "Train/Labels/a.txt": ROW,
+        "data.yaml": "train: Train/Images\nnames: [cat]",
+    }
+    _, summary = converted(write_files(tmp_path / "yolo", files))
+    assert (summary.boxes, counts(summary)) == (1, {})
+
+
+def test_labels_below_a_hidden_folder_and_of_a_hidden_image(tmp_path: Path) -> None:
+    files = {"images/.a.jpg": jpeg("a"), "labels/.a.txt": ROW, "images/b.jpg": jpeg("b"), "labels/b.txt": ROW}
+    files |= {"data.yaml": "train: train.txt\nnames: [cat]", "train.txt": "images/.a.jpg\nimages/b.jpg\n"}
+    _, summary = converted(write_files(tmp_path / ".cache/yolo", files), output=tmp_path / "out.json")
+    assert (summary.boxes, counts(summary)) == (2, {})
+
+
+def test_hidden_labels_of_macos_and_jupyter_are_no_labels(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "yolo", {"a": ROW})
+    write_files(root, {"labels/train/._a.txt": "x", "labels/train/.ipynb_checkpoints/a-checkpoint.txt": ROW})
+    assert counts(converted(root)[1]) == {}
+
+
+def test_two_images_do_not_share_a_label_file(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "yolo", {"a": ROW, "b": ROW})
+    (root / "images/train/a.png").write_bytes(jpeg("c"))
+    shared = "shares its label file labels/train/a.txt with images/train/a"
+    with pytest.raises(ConversionError, match="2 problems") as raised:
+        converted(root)
+    assert f"images/train/a.jpg: {shared}.png" in str(raised.value)
+    assert f"images/train/a.png: {shared}.jpg" in str(raised.value)
+    content, summary = converted(root, on_error="skip")
+    assert [row["file_name"] for row in content["images"]] == ["b.jpg"]
+    assert counts(summary)["label-shared"] == 2
+    for name in ("a.jpg", "a.png"):
+        write_files(root, {f"labels/train/{name}.txt": ROW})
+    (root / "labels/train/a.txt").unlink()
+    assert converted(root)[1].boxes == 3
+
+
+def test_two_label_files_of_one_image(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "yolo", {"a": ROW})
+    write_files(root, {"labels/train/a.jpg.txt": ROW, "labels/train/old/a.txt": ROW, "images/train/a.txt": ROW})
+    message = "labels/train/a.jpg.txt: its image images/train/a.jpg has the label file labels/train/a.txt .image-shared"
+    with pytest.raises(ConversionError, match=message):
+        converted(root)
+    _, summary = converted(root, on_error="skip")
+    assert (summary.boxes, counts(summary)) == (1, {"image-shared": 1, "label-unused": 1})
+
+
+def test_labels_of_another_split_are_not_unused(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "yolo", {"a": ROW, "A": ROW, "b": ROW}, "train: train.txt\nnames: [cat]")
+    write_files(root, {"train.txt": "images/train/a.jpg\rimages\\train\\b.jpg\r"})
+    assert counts(converted(root)[1]) == {}
+
+
+@pytest.mark.parametrize("label", ["IMG-1", "img_001", "IMG 1"])
+def test_nearly_the_same_name_is_one_finding(tmp_path: Path, label: str) -> None:
+    root = data_set(tmp_path / "yolo", {"IMG_1": "", "b": ROW})
+    (root / "labels/train/IMG_1.txt").rename(root / f"labels/train/{label}.txt")
+    message = f"labels/train/{label}.txt: has no image, and images/train/IMG_1.jpg has no labels; rename one"
+    with pytest.raises(ConversionError, match=message):
+        converted(root)
+    content, summary = converted(root, on_error="skip")
+    assert [row["file_name"] for row in content["images"]] == ["b.jpg"]
+    assert counts(summary) == {"label-similar": 1}
+    (root / f"labels/train/{label}.txt").rename(root / "labels/train/IMG_1.txt")
+    assert counts(converted(root)[1]) == {}
+
+
+def test_numbers_that_differ_are_other_names(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "yolo", {"1_1": "", "b": ROW})
+    (root / "labels/train/1_1.txt").rename(root / "labels/train/11.txt")
+    assert counts(converted(root)[1]) == {"label-missing": 1, "label-unused": 1}
+
+
+@pytest.mark.parametrize(
+    ("yaml", "listed"),
+    [
+        ("train: images\\train", ""),
+        ("train: [images/train/a.jpg, images/train/b.jpg]", ""),
+        ("train: train.txt", "images\\train\\a.jpg\r\nimages\\train\\b.jpg\r\n"),
+        ("train: train.txt", "data/images/train/a.jpg\ndata/images/train/b.jpg\n"),
+    ],
+)
+def test_paths_as_windows_cvat_and_datumaro_write_them(tmp_path: Path, yaml: str, listed: str) -> None:
+    root = data_set(tmp_path / "yolo", {"a": ROW, "b": ROW}, f"{yaml}\nnames: [cat]")
+    write_files(root, {"train.txt": listed})
+    _, summary = converted(root)
+    assert (summary.images, summary.boxes, counts(summary)) == (2, 2, {})
+
+
 def test_outputs_that_are_refused(tmp_path: Path) -> None:
     root = data_set(tmp_path / "yolo", {"a": "0 0.5 0.5 1 1"})
     with pytest.raises(ConversionError, match=r"data\.yaml has the extension of an input file"):
@@ -382,7 +550,7 @@ def test_whole_pixels_come_back_from_every_size(examples: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             rows, _ = read_coco_rows(write(Path(folder) / "a.json", content))
         log = LabelLog("a.txt", [])
-        ((number, back),) = read_boxes(label_text(rows, 0, [0]).split("\n"), 2, (height, width), log)
+        ((number, back),) = read_boxes(label_text(rows, 0, [0]), RowForm(2), (height, width), log)
         assert (number, list(back), log.findings) == (1, box, [])
 
     check_examples(examples, check, st.data(), sides, sides)

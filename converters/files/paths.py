@@ -106,3 +106,16 @@ def last_part(path: str) -> str:
 def folded(name: str) -> str:
     """Return a name for comparison without case, the same for composed and decomposed letters."""
     return name.casefold() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
+
+
+def in_any_case(path: PathLike) -> Path:
+    """Return the existing path that differs from this one at most in case or Unicode form; without one, the path."""
+    wanted = Path(path)
+    if os.path.lexists(wanted) or wanted == wanted.parent:
+        return wanted
+    parent = in_any_case(wanted.parent)
+    try:
+        found = sorted(name for name in os.listdir(parent) if folded(name) == folded(wanted.name))
+    except OSError:  # no folder, or one that may not be listed
+        found = []
+    return parent / found[0] if found else wanted

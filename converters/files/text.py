@@ -27,6 +27,11 @@ def read_text(path: Path) -> str:
         raise InputError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, which end with LF, CRLF or CR: unlike str.splitlines, names may contain U+2028."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
 def is_plain(text: str) -> bool:
     """Return whether text fits on one line of UTF-8 and XML: no control or line break, no lone surrogate."""
     return not _CONTROL.search(text)

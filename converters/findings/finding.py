@@ -16,7 +16,8 @@ class Finding:
 
     file: path relative to the data set's root. kind: a key of KINDS. object_index: position of the object among the
     XML's <object> elements, from 0. line: in the file, from 1. before: as found; for boxes [xmin, ymin, xmax, ymax] as
-    in the XML. after: as written; for boxes COCO's [x, y, width, height]. note: replaces the kind's meaning.
+    in the XML. after: as written; for boxes COCO's [x, y, width, height]. note: replaces the kind's meaning. count: how
+    many things it is about, where these are counted, not listed.
 
     >>> from detaug.converters import Finding
     >>> finding = Finding("Annotations/7.xml", "box-empty", object_index=2, line=31, before=[5, 5, 5, 9])
@@ -31,6 +32,7 @@ class Finding:
     before: object = None
     after: object = None
     note: str = ""
+    count: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -58,8 +60,10 @@ def has_error(findings: Iterable[Finding]) -> bool:
 
 
 def count_kinds(findings: Iterable[Finding]) -> dict[str, int]:
-    """Count the findings of each kind that occurs, in the order of KINDS."""
-    counts = Counter(finding.kind for finding in findings)
+    """Count what the findings of each kind that occurs are about, in the order of KINDS."""
+    counts = Counter[str]()
+    for finding in findings:
+        counts[finding.kind] += finding.count
     return {kind: counts[kind] for kind in KINDS if kind in counts}
 
 

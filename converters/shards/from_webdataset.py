@@ -31,7 +31,7 @@ from detaug.converters.shards.samples import (
     shifted,
 )
 from detaug.converters.shards.tar import Member, read_members
-from detaug.converters.yolo.labels import LabelLog, read_boxes
+from detaug.converters.yolo.labels import LabelLog, RowForm, read_boxes
 
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")  # webdataset's rule: the key ends at the first dot of the file name
 _IMAGES = frozenset(extension[1:] for extension in IMAGE_EXTENSIONS)
@@ -177,7 +177,7 @@ def _class(text: str, first_label: int) -> Label:
 
 def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, content: ShardContent) -> list[Annotation]:
     log = LabelLog(f"{content.shard.name} {group.key}.txt", [])
-    boxes = [*read_boxes(text.split("\n"), _MOST_CLASSES, (header.height, header.width), log)]
+    boxes = [*read_boxes(text, RowForm(_MOST_CLASSES), (header.height, header.width), log)]
     if has_error(log.findings):
         first = next(finding for finding in log.findings if finding.effect == "error")
         raise SampleError(first.kind, f".txt line {first.line}: {first.note}")

@@ -12,11 +12,19 @@ from detaug.converters.conversion.jobs import map_in_jobs
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.digests import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.matching import (
+    BY_FILENAME,
+    SAME_STEM,
+    ImageNames,
+    Pair,
+    pair_by_stem,
+    settle_claims,
+    similar_names,
+)
 from detaug.converters.files.paths import list_files, stem_of
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.folders import Folders
-from detaug.converters.voc.matching import BY_FILENAME, SAME_STEM, ImageNames, Pair, pair_by_stem, settle_claims
 from detaug.converters.voc.pairs import PairResult, VocRules, read_pair
 from detaug.converters.voc.splits import find_split, known_stem, pair_split, read_split
 
@@ -60,9 +68,10 @@ def read_data_set(reader: PairReader, split: str | None) -> tuple[list[PairResul
     if not xmls:
         raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC data set")
     pairs, findings = _pairs(folders, split, xmls, images)
-    results = _find_by_filename(reader.read(pairs), images, reader)
+    all_pairs = pair_by_stem(xmls, images)
+    results = _find_by_filename(reader.read(pairs), all_pairs, images, reader)
     _refuse_other_folder(results, folders)
-    results = _refuse_shared_images(results, pairs, pair_by_stem(xmls, images), folders)
+    results = _refuse_shared_images(results, pairs, all_pairs, folders)
     if split is None:
         results += _read_unlabelled(results, pairs, images, reader)
         results.sort(key=lambda result: (result.image or "", result.xml or ""))
@@ -89,23 +98,31 @@ def _pairs(
     return pair_split(entries, f"ImageSets/Main/{path.name}", by_stem, images)
 
 
-def _find_by_filename(results: list[PairResult], images: ImageNames, reader: PairReader) -> list[PairResult]:
+def _find_by_filename(
+    results: list[PairResult], all_pairs: list[Pair], images: ImageNames, reader: PairReader
+) -> list[PairResult]:
     """Find the images of the XML whose stem no image has (decision 3)."""
-    found = {}
+    found, missing = {}, {}
     for result in results:
         if result.image is None and result.xml is not None:
             candidates = images.with_filename(result.filename, result.xml.rpartition("/")[0])
-            pair = Pair(result.xml, candidates, BY_FILENAME)
-            found[result.xml] = (
-                read_pair(pair, reader.folders, reader.rules) if candidates else _missing(result, reader.folders)
-            )
+            if candidates:
+                found[result.xml] = read_pair(Pair(result.xml, candidates, BY_FILENAME), reader.folders, reader.rules)
+            else:
+                missing[result.xml] = result
+    claimed = {result.image for result in (*results, *found.values())}
+    claimed |= {image for pair in all_pairs for image in pair.images}
+    nearest = similar_names(missing, (name for name in images.names if name not in claimed)) if missing else {}
+    nearest = {xml: image for image, xml in nearest.items()}
+    found |= {xml: _missing(result, nearest.get(xml), reader.folders) for xml, result in missing.items()}
     return [found.get(result.xml or "", result) for result in results]
 
 
-def _missing(result: PairResult, folders: Folders) -> PairResult:
+def _missing(result: PairResult, nearest: str | None, folders: Folders) -> PairResult:
     assert result.xml is not None
     label = folders.xml_prefix + result.xml
     note = f"no image in {folders.images} has its stem or its <filename> {result.filename!r}"
+    note += f"; {nearest} has nearly its name and no XML: rename one of them" if nearest else ""
     finding = Finding(label, "image-missing", before=result.filename, note=note)
     return result._replace(image="", findings=(finding,))
 
@@ -125,11 +142,11 @@ def _refuse_shared_images(
     results: list[PairResult], pairs: list[Pair], all_pairs: list[Pair], folders: Folders
 ) -> list[PairResult]:
     """Add an error to XML files whose image belongs to another XML, in the split or not."""
-    ranks = {pair.xml: pair.rank if pair.images else BY_FILENAME for pair in pairs}
+    ranks = {pair.label: pair.rank if pair.images else BY_FILENAME for pair in pairs}
     claims = [
         Pair(each.xml, (each.image,), ranks.get(each.xml, SAME_STEM)) for each in results if each.xml and each.image
     ]
-    losers = settle_claims([*claims, *(pair for pair in all_pairs if pair.xml not in ranks)])
+    losers = settle_claims([*claims, *(pair for pair in all_pairs if pair.label not in ranks)])
     return [_with_shared_image(result, folders) if result.xml in losers else result for result in results]
 
 

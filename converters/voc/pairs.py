@@ -12,13 +12,13 @@ from detaug.converters.coco.writer import Box, whole
 from detaug.converters.conversion.choices import OnError, check_choice
 from detaug.converters.conversion.images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
+from detaug.converters.files.matching import BY_FILENAME, OTHER_FOLDER, Pair
 from detaug.converters.files.paths import folded, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.voc.boxes import Origin, to_coco_box
 from detaug.converters.voc.folders import Folders
-from detaug.converters.voc.matching import BY_FILENAME, OTHER_FOLDER, Pair
 from detaug.converters.voc.xml import VocAnnotation, VocObject, XmlError, read_voc_xml
 
 Difficult = Literal["keep", "crowd", "drop"]
@@ -96,37 +96,37 @@ class _Log:
 def read_pair(pair: Pair, folders: Folders, rules: VocRules) -> PairResult:
     """Read one XML and the header of its image. Errors in them are findings of the result."""
     annotation = None
-    if pair.xml is not None:
+    if pair.label is not None:
         try:
-            annotation = read_voc_xml(os.path.join(folders.annotations, pair.xml))
+            annotation = read_voc_xml(os.path.join(folders.annotations, pair.label))
         except XmlError as error:
             return _unusable_xml(pair, error, folders)
         if not pair.images:
-            return PairResult(pair.xml, None, annotation.filename)
+            return PairResult(pair.label, None, annotation.filename)
     return _read_image(pair, annotation, folders, rules)
 
 
 def _unusable_xml(pair: Pair, error: XmlError, folders: Folders) -> PairResult:
-    file = folders.xml_prefix + (pair.xml or "")
+    file = folders.xml_prefix + (pair.label or "")
     finding = Finding(file, error.kind, error.object_index, error.line, error.before, note=str(error))
-    return PairResult(pair.xml, pair.images[0] if pair.images else "", findings=(finding,))
+    return PairResult(pair.label, pair.images[0] if pair.images else "", findings=(finding,))
 
 
 def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, rules: VocRules) -> PairResult:
     image = _choose_image(pair.images, annotation)
     file = folders.image_prefix + image
     if not is_utf8(image):
-        return PairResult(pair.xml, image, findings=(Finding(file, "file-name-not-utf8"),))
+        return PairResult(pair.label, image, findings=(Finding(file, "file-name-not-utf8"),))
     try:
         header = read_image_header(os.path.join(folders.images, image))
     except ImageError as error:
-        return PairResult(pair.xml, image, findings=(Finding(file, error.kind, note=str(error)),))
+        return PairResult(pair.label, image, findings=(Finding(file, error.kind, note=str(error)),))
     findings = [*header_findings(image, file, header)]
-    result = PairResult(pair.xml, image, "", header.width, header.height, header.fingerprint)
+    result = PairResult(pair.label, image, "", header.width, header.height, header.fingerprint)
     if annotation is None:
         findings.append(Finding(file, "unlabelled-kept" if rules.unlabelled == "keep" else "unlabelled-skipped"))
         return result._replace(findings=tuple(findings))
-    log = _Log(folders.xml_prefix + (pair.xml or ""))
+    log = _Log(folders.xml_prefix + (pair.label or ""))
     _compare_names(pair, image, annotation, log)
     _compare_sizes(annotation, header, log)
     result = _with_boxes(result, annotation, rules, log)
@@ -146,7 +146,7 @@ def _compare_names(pair: Pair, image: str, annotation: VocAnnotation, log: _Log)
     elif meant and meant not in (name, stem_of(name)):
         log.add("filename-differs", before=annotation.filename, after=image)
     if pair.rank == OTHER_FOLDER:
-        log.add("image-elsewhere", before=pair.xml, after=image)
+        log.add("image-elsewhere", before=pair.label, after=image)
     if len(pair.images) > 1:
         log.add("image-ambiguous", before=list(pair.images), after=image)
 

@@ -9,11 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.matching import ImageNames, Pair
 from detaug.converters.files.paths import stem_of
+from detaug.converters.files.text import lines_of
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.folders import Folders
-from detaug.converters.voc.matching import ImageNames, Pair
 
 _MARKED_ENTRY = re.compile(r"(.*\S)\s+(-1|0|1)")
 _MOST_SHOWN = 20
@@ -78,7 +79,7 @@ def read_split(path: Path, is_known: Callable[[str], bool]) -> Split:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_bytes().decode("utf-8-sig").split("\n")
+        return lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConversionError(f"{path} must be UTF-8 text, got byte {error.object[error.start]:#x}") from error
 

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import PathLike, list_files, regular_status
-from detaug.converters.files.text import is_plain, joined_spaces, read_text
+from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 
-_NOT_LABELS = ("classes.txt", "README.txt", "README.dataset.txt", "README.roboflow.txt")
 _OTHER_NAMES = {"val": ("val", "validation", "valid")}  # Ultralytics takes "validation" for val as well
 
 
@@ -27,6 +26,8 @@ class DataYaml(NamedTuple):
     class_names: tuple[str, ...]
     """By class number, from 0."""
     splits: dict[str, tuple[str, ...]]
+    key_points: tuple[int, int] | None
+    """kpt_shape: (number of key points, numbers of each) of pose labels."""
 
 
 class SplitImages(NamedTuple):
@@ -60,7 +61,8 @@ def read_data_yaml(path: Path) -> DataYaml:
     named = content.get("path")
     # Ultralytics takes a relative path from its own settings' folder, then from the working directory.
     root = folder / named if isinstance(named, str) else folder
-    return DataYaml(path, root if root.is_dir() else folder, _class_names(content, path), _splits(content, path))
+    root = root if root.is_dir() else folder
+    return DataYaml(path, root, _class_names(content, path), _splits(content, path), _key_points(content, path))
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -106,6 +108,16 @@ def _class_name(name: Any, path: Path) -> str:
     return spaced
 
 
+def _key_points(content: Mapping[str, Any], path: Path) -> tuple[int, int] | None:
+    shape = content.get("kpt_shape")
+    if shape is None:
+        return None
+    whole = isinstance(shape, list) and len(shape) == 2 and all(type(number) is int for number in shape)
+    if not whole or shape[0] < 1 or shape[1] not in (2, 3):
+        raise ConversionError(f"{path}: kpt_shape must be [number of key points, 2 or 3], got {str(shape)[:60]}")
+    return shape[0], shape[1]
+
+
 def _splits(content: Mapping[str, Any], path: Path) -> dict[str, tuple[str, ...]]:
     splits = {}
     for key, value in content.items():
@@ -147,8 +159,8 @@ def _without_repeats(files: Sequence[str], folder: str, findings: list[Finding])
 
 def _resolve(data: DataYaml, entry: str) -> Path:
     """Return the path of an entry as Ultralytics does: below the root, and ../train/images also as train/images."""
-    candidates = [data.root / entry, *([data.root / entry[3:]] if entry.startswith("../") else [])]
-    found = next((path for path in candidates if path.exists()), None)
+    entries = [entry, entry.removeprefix("../"), entry.replace("\\", "/")]  # the last one: as Windows writes it
+    found = next((path for path in (data.root / each for each in entries) if path.exists()), None)
     if found is None:
         raise ConversionError(f"{data.path}: {entry} is not in {data.root}; correct path: or choose another split")
     return Path(os.path.normpath(found))
@@ -157,8 +169,10 @@ def _resolve(data: DataYaml, entry: str) -> Path:
 def _images_of(source: Path, data: DataYaml, findings: list[Finding]) -> list[str]:
     if source.is_dir():
         return [os.path.join(source, name) for name in list_files(source, IMAGE_EXTENSIONS)]
+    if source.name.lower().endswith(IMAGE_EXTENSIONS):
+        return [str(source)]
     try:
-        lines = read_text(source).split("\n")
+        lines = lines_of(read_text(source))
     except ValueError as error:
         raise ConversionError(f"{source} {error}; a split is a folder or a text file with an image a line") from None
     return [*_listed(source, lines, data, findings)]
@@ -167,12 +181,14 @@ def _images_of(source: Path, data: DataYaml, findings: list[Finding]) -> list[st
 def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[Finding]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if entry := line.strip():
-            candidates = [os.path.normpath(folder / entry) for folder in (source.parent, data.root)]
-            found = next((path for path in candidates if regular_status(path)), None)
+            # Windows writes backslashes, and CVAT data/ in front of each path.
+            entries = [entry, entry.replace("\\", "/"), entry.removeprefix("data/")]
+            paths = [os.path.normpath(folder / each) for each in entries for folder in (source.parent, data.root)]
+            found = next((path for path in paths if regular_status(path)), None)
             if found:
                 yield found
             else:
-                note = f"{entry} is not a file below {source.parent}"
+                note = f"{entry} is not a file below {source.parent}; write paths relative to this folder"
                 findings.append(Finding(str(source), "split-entry-missing", line=number, before=entry, note=note))
 
 
@@ -180,11 +196,3 @@ def label_file(image: PathLike) -> str:
     """Return the label file of an image, by Ultralytics' rule: the last /images/ of its path becomes /labels/."""
     stem = os.path.splitext(os.path.abspath(image))[0]
     return re.sub(r"^(.*)/images/", r"\1/labels/", stem, count=1, flags=re.DOTALL) + ".txt"
-
-
-def unused_labels(folder: Path, images: Sequence[str]) -> list[str]:
-    """Return the label files without an image, in the folders with label files of these images."""
-    used = {label_file(folder / name) for name in images}
-    folders = sorted(filter(os.path.isdir, {os.path.dirname(path) for path in used}))
-    found = [os.path.join(top, name) for top in folders for name in sorted(os.listdir(top))]
-    return [path for path in found if path.endswith(".txt") and path not in used and not path.endswith(_NOT_LABELS)]

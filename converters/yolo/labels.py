@@ -39,18 +39,30 @@ class _RowError(ValueError):
         self.kind = kind
 
 
-def read_boxes(lines: Sequence[str], classes: int, size: tuple[int, int], log: LabelLog) -> Iterator[LabelBox]:
-    """Yield the boxes of a label file, in pixels of an image of size (H, W). classes: how many there are."""
+class RowForm(NamedTuple):
+    """What the rows of a data set may be."""
+
+    classes: int
+    """How many there are."""
+    key_points: tuple[int, int] | None = None
+    """(number of key points, numbers of each) of pose labels: kpt_shape of data.yaml."""
+
+
+def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -> Iterator[LabelBox]:
+    """Yield the boxes of a label file, in pixels of an image of size (H, W)."""
     seen = set()
-    for line, text in enumerate(lines, 1):
-        if not text.strip():
+    poses = 0
+    for line, row in enumerate(text.splitlines(), 1):  # as Ultralytics does: rows may end with CR only
+        if not row.strip():
             continue
         try:
-            number, coordinates = _row(text.split(), classes)
+            number, coordinates = _row(row.split(), form)
         except _RowError as error:
-            log.add(error.kind, line, text[:60], note=str(error))
+            log.add(error.kind, line, row[:60], note=str(error))
             continue
-        if len(coordinates) > 4:
+        if form.key_points and len(coordinates) > 4:
+            poses, coordinates = poses + 1, coordinates[:4]
+        elif len(coordinates) > 4:
             log.add("polygon-boxed", line, before=len(coordinates) // 2)
         box = box_in_image(coordinates, size, line, log)
         if box is None:
@@ -59,26 +71,61 @@ def read_boxes(lines: Sequence[str], classes: int, size: tuple[int, int], log: L
             log.add("box-repeated", line, coordinates, list(box))
         seen.add((number, box))
         yield LabelBox(number, box)
+    if poses:
+        log.findings.append(Finding(log.file, "key-points-dropped", count=poses))
 
 
-def _row(words: Sequence[str], classes: int) -> tuple[int, list[float]]:
-    """Return (class number, coordinates) of a row. Raises _RowError."""
+def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
+    """Return (class number, coordinates, or the box and the key points) of a row. Raises _RowError."""
     try:
         numbers = [float(word) for word in words]
     except ValueError:
         raise _RowError("row-invalid", f"must be numbers, got {' '.join(words)[:60]!r}") from None
     if "_" in "".join(words) or not all(map(math.isfinite, numbers)):  # float() accepts 1_000
         raise _RowError("row-invalid", f"must be finite numbers, got {' '.join(words)[:60]!r}")
-    if len(numbers) != 5 and (len(numbers) < 7 or len(numbers) % 2 == 0):
-        rule = "must be a class and 4 numbers, or a class and 3 points or more"
-        raise _RowError("row-invalid", f"{rule}, got {len(numbers)} numbers")
+    _check_length(words, numbers, form)
     number, coordinates = numbers[0], numbers[1:]
-    if number != int(number) or not 0 <= number < classes:
-        raise _RowError("class-unknown", f"class must be a whole number from 0 to {classes - 1}, got {words[0][:20]}")
-    if not all(1 - _LARGEST <= coordinate <= _LARGEST for coordinate in coordinates):
+    if number != int(number) or not 0 <= number < form.classes:
+        rule = f"class must be a whole number from 0 to {form.classes - 1}"
+        raise _RowError("class-unknown", f"{rule}, got {words[0][:20]}")
+    if not all(map(_is_relative, coordinates[: 4 if form.key_points else None])):
         rule = "coordinates must be relative to the image, from 0 to 1"
         raise _RowError("row-not-relative", f"{rule}, got {max(coordinates, key=abs):g}; divide pixels by its size")
     return int(number), coordinates
+
+
+def _is_relative(coordinate: float) -> bool:
+    return 1 - _LARGEST <= coordinate <= _LARGEST
+
+
+def _check_length(words: Sequence[str], numbers: Sequence[float], form: RowForm) -> None:
+    """Raise _RowError for a row of a wrong number of numbers, or of several rows without a line end between them."""
+    count = len(numbers)
+    if form.key_points:
+        points, each = form.key_points
+        if count not in (5, 5 + points * each):
+            rule = f"must be a class, 4 numbers and {points} key points of {each} numbers (kpt_shape of data.yaml)"
+            raise _RowError("row-invalid", f"{rule}, {5 + points * each} numbers; got {count} numbers")
+        return
+    if count > 5 and count % 5 == 0 and _are_rows(words, numbers):
+        rule = f"has {count} numbers that look like {count // 5} rows of a class and 4 numbers"
+        remedy = "put each on its own line, or in a polygon write the class as 0 and coordinates as 0.0 and 1.0"
+        raise _RowError("row-invalid", f"{rule}; {remedy}")
+    if count != 5 and (count < 7 or count % 2 == 0):
+        rule = "must be a class and 4 numbers, or a class and 3 points or more"
+        raise _RowError("row-invalid", f"{rule}, got {count} numbers")
+
+
+def _are_rows(words: Sequence[str], numbers: Sequence[float]) -> bool:
+    """Return whether every fifth number may be a class, written as the first one is, and the others boxes."""
+    classes_fit = all(number == int(number) for number in numbers[::5])
+    forms = {word.isdecimal() for word in words[::5]}
+    edges = [_edges([*numbers[start + 1 : start + 5]]) for start in range(0, len(numbers), 5)]
+    return classes_fit and len(forms) == 1 and all(_is_area(each) and all(map(_is_relative, each)) for each in edges)
+
+
+def _is_area(edges: tuple[float, float, float, float]) -> bool:
+    return edges[0] < edges[2] and edges[1] < edges[3]
 
 
 def box_in_image(coordinates: list[float], size: tuple[int, int], line: int, log: LabelLog) -> Box | None:

@@ -27,9 +27,9 @@ from detaug.converters.yolo.files import (
     find_images,
     label_file,
     read_data_yaml,
-    unused_labels,
 )
-from detaug.converters.yolo.labels import LabelBox, LabelLog, read_boxes
+from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, read_boxes
+from detaug.converters.yolo.pairing import Labels, find_labels, relative_to
 
 
 def yolo_to_coco(
@@ -46,8 +46,9 @@ def yolo_to_coco(
     data: a data.yaml, or the folder that holds it: path (relative to the yaml's folder; the yaml's folder itself if it
     does not exist), train, val, test (each a folder, a .txt with an image on each line, or a list of these) and names
     (a list, or a mapping from 0). The labels of images/a/b.jpg are labels/a/b.txt, by Ultralytics' rule that the last
-    /images/ of a path becomes /labels/; without an /images/ they are beside the image. An image without a label file,
-    or with an empty one, has no boxes.
+    /images/ of a path becomes /labels/; without an /images/ they are beside the image. Names of labels may differ in
+    case or Unicode form, end in .jpg.txt, or be beside their images, and it is noted. An image without a label file, or
+    with an empty one, has no boxes.
 
     A row is "class cx cy w h", relative to the image as displayed, EXIF orientation applied. A row of a class and at
     least three points is a polygon: its box is the smallest that holds its points. Anything else is an error, such as 6
@@ -80,12 +81,13 @@ def yolo_to_coco(
     paths = output_files({"output": output, "report": report}, source)
     dataset = read_data_yaml(source)
     images = find_images(dataset, split)
-    results = [_read_image(dataset, images.folder, name) for name in with_progress(images.names, progress)]
+    labels = find_labels(images, dataset.root)
+    results = [_read_image(dataset, images.folder, name, labels) for name in with_progress(images.names, progress)]
     _refuse_no_labels(images, results)
     usable = [result for result in results if result.header and not result.failed]
     counts = Counter(box.number for result in usable for box in result.boxes)
     class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
-    findings = [*_findings(images, results, class_counts)]
+    findings = [*_findings(images, results, labels, class_counts)]
     stop_on_errors(findings, on_error, paths.get("report"))
     refuse_nothing_left(len(usable), source, findings, paths.get("report"))
     info = {"description": "YOLO labels, converted by detaug", "split": split}
@@ -115,13 +117,12 @@ class _LabelledImage(NamedTuple):
 
 
 def _findings(
-    images: SplitImages, results: Sequence[_LabelledImage], class_counts: dict[str, int]
+    images: SplitImages, results: Sequence[_LabelledImage], labels: Labels, class_counts: dict[str, int]
 ) -> Iterator[Finding]:
     yield from images.findings
     for result in results:
         yield from result.findings
-    for path in unused_labels(images.folder, images.names):
-        yield Finding(path, "label-unused")
+    yield from labels.others
     for name, count in class_counts.items():
         if not count:
             yield Finding("", "class-unused", before=name)
@@ -137,7 +138,7 @@ def _refuse_no_labels(images: SplitImages, results: Sequence[_LabelledImage]) ->
         )
 
 
-def _read_image(dataset: DataYaml, folder: Path, name: str) -> _LabelledImage:
+def _read_image(dataset: DataYaml, folder: Path, name: str, labels: Labels) -> _LabelledImage:
     path = os.path.join(folder, name)
     if not is_utf8(name):
         return _LabelledImage(name, None, [], [Finding(name, "file-name-not-utf8")])
@@ -146,29 +147,28 @@ def _read_image(dataset: DataYaml, folder: Path, name: str) -> _LabelledImage:
     except ImageError as error:
         return _LabelledImage(name, None, [], [Finding(name, error.kind, note=str(error))])
     findings = [*header_findings(name, name, header)]
-    return _LabelledImage(name, header, _read_labels(label_file(path), dataset, header, findings), findings)
+    path = os.path.join(os.path.abspath(folder), name)
+    about_label = labels.findings.get(path, [])
+    findings += about_label
+    if label := labels.of_image.get(path):
+        return _LabelledImage(name, header, _read_labels(label, dataset, header, findings), findings)
+    if not about_label:
+        findings.append(Finding(labels.name(label_file(path)), "label-missing"))
+    return _LabelledImage(name, header, [], findings)
 
 
 def _read_labels(path: str, dataset: DataYaml, header: ImageHeader, findings: list[Finding]) -> list[LabelBox]:
-    label = _relative_to(dataset.root, path)
+    label = relative_to(dataset.root, path)
     try:
-        lines = read_text(Path(path)).split("\n")
+        text = read_text(Path(path))
     except OSError as error:
-        missing = isinstance(error, (FileNotFoundError, NotADirectoryError)) and not os.path.lexists(path)
-        fault = Finding(label, "label-unreadable", note=f"cannot be read: {error.strerror}")
-        findings.append(Finding(label, "label-missing") if missing else fault)
+        findings.append(Finding(label, "label-unreadable", note=f"cannot be read: {error.strerror}"))
         return []
     except InputError as error:
         findings.append(Finding(label, "label-unreadable", note=str(error)))
         return []
-    log = LabelLog(label, findings)
-    return [*read_boxes(lines, len(dataset.class_names), (header.height, header.width), log)]
-
-
-def _relative_to(root: Path, path: str) -> str:
-    """Return a path relative to the data set's root, if below it."""
-    relative = os.path.relpath(path, root)
-    return path if relative.startswith("..") else Path(relative).as_posix()
+    form = RowForm(len(dataset.class_names), dataset.key_points)
+    return [*read_boxes(text, form, (header.height, header.width), LabelLog(label, findings))]
 
 
 def _image_rows(results: Sequence[_LabelledImage]) -> Iterator[Row]:

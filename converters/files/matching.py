@@ -1,36 +1,37 @@
-"""Find the image that belongs to each XML (decision 3)."""
+"""Find the image that belongs to each label file, such as an XML, by their names (decision 3)."""
 
 from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import folded, stem_of
+from detaug.converters.files.paths import folded, last_part, stem_of
 
 _PREFERENCE = {extension: rank for rank, extension in enumerate(IMAGE_EXTENSIONS)}
 
 SAME_STEM, OTHER_CASE, OTHER_FOLDER, BY_FILENAME = range(4)
-"""How the images of a pair were found, best first: by the stem, the stem in another case, the stem in another folder,
-<filename>."""
+"""How the images of a pair were found, best first: by the stem; the stem in another case or Unicode form, or the whole
+name of the image; the stem in another folder; <filename>."""
 
 
 class Pair(NamedTuple):
-    """An XML and the images that may belong to it, best first; names relative to their folders.
+    """A label file and the images that may belong to it, best first; names relative to their folders.
 
-    An image without XML has xml None.
+    An image without labels has label None.
     """
 
-    xml: str | None
+    label: str | None
     images: tuple[str, ...]
     rank: int = SAME_STEM
 
 
 class ImageNames:
-    """The image files of one folder, found by stem or by file name; no path in an XML is ever opened."""
+    """The image files of a data set, found by stem or by file name; no path in a label file is ever opened."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = sorted(names)
@@ -50,7 +51,13 @@ class ImageNames:
             return found, SAME_STEM
         if found := self._by_folded_stem.get(folded(stem)):
             return found, OTHER_CASE
+        if stem.lower().endswith(IMAGE_EXTENSIONS) and (found := self._with_name(stem)):  # a.jpg.txt of a.jpg
+            return found, OTHER_CASE
         return self._by_bare_stem.get(folded(stem.rpartition("/")[2]), ()), OTHER_FOLDER
+
+    def _with_name(self, name: str) -> tuple[str, ...]:
+        found = self._by_folded_stem.get(folded(stem_of(name)), ())
+        return tuple(image for image in found if folded(image) == folded(name))
 
     def with_filename(self, filename: str, folder: str) -> tuple[str, ...]:
         """Return the images that an XML in this folder may mean by <filename>, of which only the last part counts."""
@@ -73,16 +80,36 @@ def _preference(name: str) -> tuple[int, str]:
     return _PREFERENCE.get(os.path.splitext(name)[1].lower(), len(_PREFERENCE)), name
 
 
-def pair_by_stem(xmls: Iterable[str], images: ImageNames) -> list[Pair]:
-    """Return each XML with the images of its stem, which may be none."""
-    return [Pair(xml, *images.with_stem(stem_of(xml))) for xml in xmls]
+def pair_by_stem(labels: Iterable[str], images: ImageNames) -> list[Pair]:
+    """Return each label file with the images of its stem, which may be none."""
+    return [Pair(label, *images.with_stem(stem_of(label))) for label in labels]
 
 
 def settle_claims(pairs: Iterable[Pair]) -> set[str]:
-    """Return the XML files whose image belongs to an XML that found it in a better way."""
+    """Return the label files whose image belongs to a label file that found it in a better way."""
     owner: dict[str, str] = {}
     losers = set()
-    for pair in sorted(pairs, key=lambda pair: (pair.rank, pair.xml or "")):
-        if pair.xml and pair.images and owner.setdefault(pair.images[0], pair.xml) != pair.xml:
-            losers.add(pair.xml)
+    for pair in sorted(pairs, key=lambda pair: (pair.rank, pair.label or "")):
+        if pair.label and pair.images and owner.setdefault(pair.images[0], pair.label) != pair.label:
+            losers.add(pair.label)
     return losers
+
+
+def similar_names(labels: Iterable[str], images: Iterable[str]) -> dict[str, str]:
+    """Return image -> label file for those that have no partner, where the names are the same but for signs and zeros.
+
+    Such as IMG_1.jpg and IMG-001.txt, in one folder or in two. A name that several have is left out: it tells nothing.
+    """
+    by_key = _unique(labels)
+    return {image: by_key[key] for key, image in _unique(images).items() if key in by_key}
+
+
+def _unique(names: Iterable[str]) -> dict[str, str]:
+    groups = _grouped(names, lambda name: _loose(stem_of(last_part(name))))
+    return {key: found[0] for key, found in groups.items() if key and len(found) == 1}
+
+
+def _loose(stem: str) -> str:
+    """Return the letters and the numbers of a name, without case, signs, and zeros in front of numbers."""
+    runs = re.findall(r"\d+|[^\W\d_]+", unicodedata.normalize("NFKC", stem).casefold())
+    return "-".join(run.lstrip("0") or "0" if run.isdigit() else run for run in runs)
