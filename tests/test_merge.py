@@ -153,7 +153,7 @@ def test_an_image_in_two_files(tmp_path: Path) -> None:
     assert kinds(summary) == {"image-joined": 3}
     assert sorted(objects(content)) == sorted(objects(document(), document()))
     content, summary = merged(tmp_path, document(), document(), on_error="skip")
-    assert kinds(summary) == {"image-in-two-files": 3, "boxes-without-image": 1}
+    assert kinds(summary) == {"image-in-two-files": 3, "boxes-without-image": 5}
     assert objects(content) == objects(document())
     folder = write_images(tmp_path / "images")
     with pytest.raises(ConversionError, match="image-in-two-files"):

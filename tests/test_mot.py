@@ -125,7 +125,7 @@ def test_ignored_entries(mot: Path) -> None:
     before = len(converted(mot)[0]["annotations"])
     add(mot, "1,50,10,10,20,20,0,1,0.5", "2,50,10,10,20,20,0,1,0.5")
     content, summary = converted(mot)
-    assert (len(content["annotations"]), kinds(summary)) == (before, {"entry-ignored": 1})
+    assert (len(content["annotations"]), kinds(summary)) == (before, {"entry-ignored": 2})
     assert "v0/gt/gt.txt: 2 entries with the flag 0 left out" in str(summary.findings[0])
     kept = [row["iscrowd"] for row in converted(mot, ignored="keep")[0]["annotations"] if row["track_id"] == 50]
     crowds = [row["iscrowd"] for row in converted(mot, ignored="crowd")[0]["annotations"] if row["track_id"] == 50]

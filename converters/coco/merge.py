@@ -152,7 +152,7 @@ class _Merged:
 
     def _note_losses(self, file: str, boxes: int, licences: int) -> None:
         if boxes:
-            self.findings.append(Finding(file, "boxes-without-image", before=boxes))
+            self.findings.append(Finding(file, "boxes-without-image", before=boxes, count=boxes))
         if licences:
             note = f"the licences of {licences:,} images were left out"
             self.findings.append(Finding(file, "key-dropped", before=["images.license", licences], note=note))

@@ -92,7 +92,7 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
     orphans = int((boxes & ~np.append(images, False)[table.image_index]).sum())
     findings = [_finding(table, found, row) for found in errors for row in found.rows.tolist()]
     if orphans:
-        findings.append(Finding(str(path), "boxes-without-image", before=orphans))
+        findings.append(Finding(str(path), "boxes-without-image", before=orphans, count=orphans))
     return _group_by_image(table, np.flatnonzero(images), np.flatnonzero(boxes)), findings
 
 
@@ -175,7 +175,7 @@ def leave_out(rows: CocoRows, faults: Sequence[tuple[int, Finding]]) -> tuple[Co
     left = rows.without({at for at, _ in faults})
     findings = [finding for _, finding in faults]
     if orphans := len(rows.boxes) - len(left.boxes):
-        findings.append(Finding(str(rows.table.path), "boxes-without-image", before=orphans))
+        findings.append(Finding(str(rows.table.path), "boxes-without-image", before=orphans, count=orphans))
     return left, findings
 
 

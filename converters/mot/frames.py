@@ -86,10 +86,12 @@ class _Log:
         """Append the findings about what was counted."""
         if self.ignored:
             note = f"{counted(self.ignored, 'entry', 'entries')} with the flag 0 left out"
-            self.findings.append(Finding(self.file, "entry-ignored", before=self.ignored, note=note))
+            self.findings.append(
+                Finding(self.file, "entry-ignored", before=self.ignored, note=note, count=self.ignored)
+            )
         for name, count in self.not_listed.items():
             note = f"{counted(count, 'object')} of {name}, which is not among the classes"
-            self.findings.append(Finding(self.file, "class-not-listed", before=name, note=note))
+            self.findings.append(Finding(self.file, "class-not-listed", before=name, note=note, count=count))
 
 
 class _Truth(NamedTuple):
@@ -144,7 +146,7 @@ def _notes(file: str, info: SequenceInfo, names: Mapping[int, str]) -> Iterator[
     missing = [*missing_numbers(names, info.frames)]
     if missing:
         note = f"{counted(len(missing), 'frame')} have no image, the first is frame {missing[0]}"
-        yield Finding(file, "frame-gap", before=len(missing), note=note)
+        yield Finding(file, "frame-gap", before=len(missing), note=note, count=len(missing))
 
 
 def _note_frames_without_image(truth: _Truth, names: Mapping[int, str], folder: str, log: _Log) -> None:
@@ -165,7 +167,7 @@ def _read_frame(root: Path, name: str, number: int, truth: _Truth, rules: Rules,
         boxes = [*_boxes(lines, (header.height, header.width), rules, log)]
     if number in truth.bad_frames or has_error(log.findings[before:]):
         if lines:
-            log.findings.append(Finding(name, "boxes-without-image", before=len(lines)))
+            log.findings.append(Finding(name, "boxes-without-image", before=len(lines), count=len(lines)))
         return None
     return TrackedFrame(number, name, header, boxes)
 

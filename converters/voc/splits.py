@@ -99,7 +99,7 @@ def pair_split(split: Split, label: str, xmls: dict[str, str], images: ImageName
             xml = xmls.get(stem)
             pairs.append(Pair(xml, *images.with_stem(stem)) if xml else Pair(None, images.by_stem[stem][:1]))
     if split.negatives:
-        findings.append(Finding(label, "split-negative", before=split.negatives))
+        findings.append(Finding(label, "split-negative", before=split.negatives, count=split.negatives))
     return pairs, findings
 
 
