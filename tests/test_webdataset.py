@@ -25,6 +25,7 @@ from detaug.converters.shards.errors import ShardError
 from detaug.converters.shards.tar import Member, read_members
 
 LABELS = {"annotations": [{"bbox": [10, 10, 20, 30], "category": "cat"}, {"bbox": [1.5, 2, 3, 4], "category": "dog"}]}
+LABELS_TEXT = json.dumps(LABELS).encode()
 
 
 def convert(shards: Any, **options: Any) -> tuple[Document, Summary]:
@@ -143,13 +144,51 @@ def test_boxes_at_the_edge(tmp_path: Path, box: Any, expected: Any, kinds: dict[
 
 def test_members_that_are_not_read_are_counted(tmp_path: Path) -> None:
     samples = {name: {"jpg": jpeg(name), "seg.png": b"x", "cls": "1"} for name in "ab"}
-    path = write_wds(tmp_path / "a.tar", {**samples, "c": {"001.png": b"x", "002.png": b"y"}})
+    path = write_wds(tmp_path / "a.tar", {**samples, "c": {"001.npy": b"x", "002.npy": b"y"}})
     with tarfile.open(path, "a") as archive:
         _add(archive, "README", b"text")
+        _add(archive, "./._a.jpg", b"of macOS")
     document, summary = convert(path)
     assert len(document["images"]) == 2
-    expected = [("member-unused", ["", 1]), ("member-unused", ["png", 4])]
-    assert [(each.kind, each.before) for each in summary.findings] == expected
+    expected = [("README", ["", 1]), ("._a.jpg", [".", 1]), ("c.001.npy", ["npy", 2]), ("a.seg.png", ["png", 2])]
+    assert [(each.file.removeprefix("a.tar "), each.before) for each in summary.findings] == expected
+    assert summary.kind_counts == {"member-unused": 6}
+    assert "dropped       6  member-unused: " in str(summary)
+    assert "a key ends at the first dot of a name's last part; the first is a.tar README" in str(summary)
+
+
+@pytest.mark.parametrize("key", ["", "d.v1/"])
+def test_images_with_dots_in_their_names_are_not_lost(tmp_path: Path, key: str) -> None:
+    names = [f"{key}22.{number:02}" for number in range(12)]
+    members = [(f"{name}.{kind}", data) for name in names for kind, data in (("jpg", jpeg(name)), ("json", b"{}"))]
+    others = [("train.v1/3.jpg", jpeg("x")), ("train.v1/3.json", LABELS_TEXT)]
+    path = write_tar(tmp_path / "one.tar", [*members, *others])
+    error = f"one.tar {key}22: 12 images are not read, such as {key}22.00.jpg; a key ends at the first dot of a name's"
+    with pytest.raises(ConversionError, match=f"{error} last part, here 22: write - for the dots in names"):
+        convert(path)
+    document, summary = convert(path, on_error="skip")
+    assert contents(document, tmp_path) == {"train.v1/3.jpg": jpeg("x")}
+    assert summary.kind_counts == {"member-dots": 12}
+    renamed = [(f"{key}{name[len(key) :].replace('.', '-', 1)}", data) for name, data in members]
+    assert len(convert(write_tar(path, [*renamed, *others]))[0]["images"]) == 13
+
+
+def test_labels_with_the_whole_name_of_their_image(tmp_path: Path) -> None:
+    members = [("a.jpg", jpeg("a")), ("a.jpg.json", LABELS_TEXT), ("b.JPG", jpeg("b")), ("b.JPG.TXT", b"0 .5 .5 1 1")]
+    document, summary = convert(write_tar(tmp_path / "one.tar", members), first_label=0)
+    assert ([len(document["annotations"]), *summary.kind_counts]) == [3]
+    beside = [*members[:2], ("a.json", b'{"annotations": []}')]
+    document, summary = convert(write_tar(tmp_path / "two.tar", beside))
+    assert (document["annotations"], summary.kind_counts) == ([], {"member-unused": 1})
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\u2028"])
+def test_rows_of_yolo_end_as_in_yolo(tmp_path: Path, end: str) -> None:
+    rows = ["0 0.1 0.1 0.2 0.2", "0 0.5 0.5 0.2 0.2", "0 0.8 0.8 0.2 0.2"]
+    document, summary = one(tmp_path, {"txt": end.join(rows).encode()}, first_label=0)
+    assert (len(document["annotations"]), summary.kind_counts) == (3, {})
+    with pytest.raises(ConversionError, match=r"a: .txt line 1: has 15 numbers that look like 3 rows"):
+        one(tmp_path, {"txt": " ".join(rows).encode()}, first_label=0)
 
 
 def test_png_and_other_formats(tmp_path: Path) -> None:
@@ -300,9 +339,6 @@ def test_samples_that_cannot_be_used_are_named(tmp_path: Path, members: Any, mes
     yolo = {".txt line 1: must be numbers": "row-invalid", "coordinates must be relative": "row-not-relative"}
     others = {"one image": "sample-no-image", "is not an image": "image-unreadable", **yolo}
     assert kind == next((kind for words, kind in others.items() if words in message), "sample-invalid")
-
-
-LABELS_TEXT = json.dumps(LABELS).encode()
 
 
 @pytest.mark.parametrize(

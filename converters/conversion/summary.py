@@ -106,7 +106,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield from (f"  {name:<{width}}  {count:>9,}" for name, count in summary.image_class_counts.items())
     for kind, count in summary.kind_counts.items():
         effect = KINDS[kind].effect.replace("error", "skipped")  # a summary with errors is one of --on-error skip
-        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_class_names(summary, kind)}"
+        yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_examples(summary, kind)}"
     if "coordinate-zero" in summary.kind_counts:
         yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
     if summary.findings and not summary.report:
@@ -115,8 +115,10 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield summary.next_step or f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
 
 
-def _class_names(summary: Summary, kind: str) -> str:
-    """Return the names of classes where a misspelt one would show."""
+def _examples(summary: Summary, kind: str) -> str:
+    """Return one of the members that are not read, and the names of classes where a misspelt one would show."""
+    if kind == "member-unused":
+        return "; the first is " + next(finding.file for finding in summary.findings if finding.kind == kind)
     if kind not in ("class-not-listed", "class-unused"):
         return ""
     return ": " + listed_names(finding for finding in summary.findings if finding.kind == kind)

@@ -36,6 +36,7 @@ from detaug.converters.yolo.labels import LabelLog, RowForm, read_boxes
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")  # webdataset's rule: the key ends at the first dot of the file name
 _IMAGES = frozenset(extension[1:] for extension in IMAGE_EXTENSIONS)
 _LABELS = frozenset(("json", "cls", "txt"))
+_RULE = "a key ends at the first dot of a name's last part"
 _MOST_CLASSES = 1_000_000
 
 
@@ -51,25 +52,47 @@ class _Group(NamedTuple):
         return next((member for each, member in self.members if each == extension), None)
 
 
+class _Unused:
+    """The members that are not read, counted by their extension, with one of each as an example."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._examples: dict[str, str] = {}
+
+    def add(self, member: Member) -> None:
+        """Count a member."""
+        name = member.name.rpartition("/")[2]
+        extension = "." if name[0] == "." else name.rpartition(".")[2] if "." in name else ""
+        self._counts[extension] += 1
+        self._examples.setdefault(extension, member.name)
+
+    def note(self, content: ShardContent) -> None:
+        """Append a finding for each extension."""
+        special = {"": "members without an extension", ".": "hidden members"}
+        for extension, count in sorted(self._counts.items()):
+            example, which = self._examples[extension], special.get(extension, f"members .{extension}")
+            note = f"{count:,} {which} are not read, such as {example}; {_RULE}"
+            content.note("member-unused", example, note, [extension, count], count=count)
+
+
 def read_webdataset(first_label: int, shard: Shard) -> ShardContent:
     """Read all samples of a shard. What cannot be used becomes a finding."""
     content = ShardContent(shard)
     positions: dict[str, int | None] = {}
-    unused: Counter[str] = Counter()
+    unused = _Unused()
     with noted(content), _opened(shard.path) as file:
         for group in _groups(file, unused):
             with noted(content, group.key):
                 _check_group(group, positions, content)
-                used = _used(group)
-                if len(used) < len(group.members):
-                    unused.update(each.rpartition(".")[2] for each, _ in group.members if each not in used)
-                if used:
-                    content.add(_sample(file, group, first_label, content))
-                    positions[group.key] = len(content.samples) - 1
+                if not _has_dots_in_names(group, content):
+                    for extension, member in group.members:
+                        if extension not in _IMAGES and extension not in _LABELS:
+                            unused.add(member)
+                    if _is_used(group):
+                        content.add(_sample(file, group, first_label, content))
+                        positions[group.key] = len(content.samples) - 1
     content.samples = [sample for sample in content.samples if sample.length]
-    for name, count in sorted(unused.items()):
-        which = f"members .{name} are not read" if name else "members without an extension are not read"
-        content.note("member-unused", "", f"{count:,} {which}; a key ends at the first dot of a name", [name, count])
+    unused.note(content)
     return content
 
 
@@ -83,7 +106,7 @@ def _opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
-def _groups(file: int, unused: Counter[str]) -> Iterator[_Group]:
+def _groups(file: int, unused: _Unused) -> Iterator[_Group]:
     """Yield the samples in the tar: consecutive members with the same key."""
 
     def keyed() -> Iterator[tuple[str, str, Member]]:
@@ -91,20 +114,41 @@ def _groups(file: int, unused: Counter[str]) -> Iterator[_Group]:
             found = _NAME.fullmatch(member.name)
             if found:
                 extension = found[2].lower()
-                is_read = extension in _IMAGES or extension in _LABELS
+                is_read = extension.rpartition(".")[2] in _IMAGES | _LABELS
                 yield found[1], extension, member if is_read else member._replace(head=b"")
             elif member.fault:
                 yield member.name, "", member
             else:
-                unused[""] += 1
+                unused.add(member)
 
     for key, members in groupby(keyed(), key=lambda each: each[0]):
-        yield _Group(key, [(extension, member) for _, extension, member in members])
+        by_extension = [(extension, member) for _, extension, member in members]
+        extensions = {extension for extension, _ in by_extension}
+        yield _Group(key, [(_label_extension(each, extensions), member) for each, member in by_extension])
 
 
-def _used(group: _Group) -> set[str]:
-    """Return the extensions that are read; none where the group has neither image nor labels."""
-    return {extension for extension, _ in group.members if extension in _IMAGES or extension in _LABELS}
+def _label_extension(extension: str, extensions: set[str]) -> str:
+    """Return json for jpg.json beside jpg, unless there is a json too: labels with the whole name of their image."""
+    image, _, label = extension.rpartition(".")
+    is_label = label in _LABELS and label not in extensions and image in _IMAGES and image in extensions
+    return label if is_label else extension
+
+
+def _is_used(group: _Group) -> bool:
+    """Return whether the group has an image or labels that are read."""
+    return any(extension in _IMAGES or extension in _LABELS for extension, _ in group.members)
+
+
+def _has_dots_in_names(group: _Group, content: ShardContent) -> bool:
+    """Return whether a group without a member to read has images, with a finding: they are samples of their own."""
+    images = [member.name for extension, member in group.members if extension.rpartition(".")[2] in _IMAGES]
+    if not images or _is_used(group):
+        return False
+    which = "an image is" if len(images) == 1 else f"{len(images):,} images are"
+    name = group.key.rpartition("/")[2]
+    note = f"{which} not read, such as {images[0]}; {_RULE}, here {name}: write - for the dots in names"
+    content.note("member-dots", group.key, note, images[0], count=len(images))
+    return True
 
 
 def _check_group(group: _Group, positions: dict[str, int | None], content: ShardContent) -> None:

@@ -99,10 +99,12 @@ class ShardContent:
     parts: Counter[str] = field(default_factory=Counter)
     """How often each feature, or each extension of a member, occurs."""
 
-    def note(self, kind: str, where: str, note: str = "", before: object = None, after: object = None) -> None:
+    def note(
+        self, kind: str, where: str, note: str = "", before: object = None, after: object = None, *, count: int = 1
+    ) -> None:
         """Append a finding about a record or a member; where "": about the shard."""
         file = f"{self.shard.name} {where}" if where else self.shard.name
-        self.findings.append(Finding(file, kind, before=before, after=after, note=note))
+        self.findings.append(Finding(file, kind, before=before, after=after, note=note, count=count))
 
     def add(self, sample: Sample) -> None:
         """Append a sample. Raises SampleError for values that json does not have."""
