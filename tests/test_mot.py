@@ -166,6 +166,100 @@ def test_pixels_from_zero(mot: Path) -> None:
     assert zero == [one[0] + 1, one[1] + 1, *one[2:]]
 
 
+@pytest.mark.parametrize(
+    ("lines", "labels", "found"),
+    [
+        (["1,60,0.0,0.0,30,20,1,1,1", "2,60,50,0.5,30,20,1,1,1"], True, {"coordinate-zero": 2}),
+        (["1,60,0.0,0.0,30,20,1,1,1", "2,60,50,0.5,30,20,1,1,1"], False, {"coordinate-zero": 2}),
+        (["1,60,0.0,0.0,30,20,1,1,1", "2,60,-1,2,30,20,1,1,1"], False, {}),
+        (["1,60,1,1,30,20,1,1,1"], False, {}),
+        (["1,60,1,1,30,20,1,1,1"], True, {"origin-unclear": 1}),
+    ],
+)
+def test_pixels_that_seem_to_count_from_zero(mot: Path, lines: list[str], labels: bool, found: dict[str, int]) -> None:
+    add(mot, *lines)
+    if labels:
+        (mot / "v0/gt/labels.txt").write_text("pedestrian\nperson on vehicle\ncar\n")
+    _, summary = converted(mot, sequences=["v0"])
+    assert {kind: count for kind, count in kinds(summary).items() if kind != "box-clipped"} == found
+    assert ("run again with --origin zero" in str(summary)) == ("coordinate-zero" in found)
+    assert ("give --origin zero" in str(summary)) == ("origin-unclear" in found)
+    content, summary = converted(mot, sequences=["v0"], origin="zero")
+    assert {"coordinate-zero", "origin-unclear"}.isdisjoint(summary.kind_counts)
+    boxes = [row["bbox"] for row in content["annotations"] if row["track_id"] == 60]
+    assert boxes[0] == [*map(float, lines[0].split(",")[2:6])]
+
+
+def rename_frames(folder: Path, name: str, first: int = 0, step: int = 1) -> None:
+    for number, path in enumerate(sorted((folder / "img1").iterdir())):
+        path.rename(path.with_name(name.format(first + step * number)))
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "step"),
+    [("frame_{:06}.PNG", 0, 1), ("{:06}.png", 0, 1), ("frame_{}.png", 7, 1), ("f{:03}.png", 0, 5), ("v2-{}.png", 9, 1)],
+)
+def test_frames_whose_names_are_no_numbers_from_one(mot: Path, name: str, first: int, step: int) -> None:
+    expected, _ = converted(mot)
+    rename_frames(mot / "v0", name, first, step)
+    content, summary = converted(mot)
+    assert kinds(summary) == {"frames-by-order": 1}
+    assert content["annotations"] == expected["annotations"]
+    assert [row["frame_id"] for row in content["images"]] == [row["frame_id"] for row in expected["images"]]
+    assert content["images"][0]["file_name"] == "v0/img1/" + name.format(first)
+    da.ClipReader(mot, summary.output, frames=2)
+
+
+def test_frames_with_gaps_in_names_that_are_no_numbers(mot: Path) -> None:
+    rename_frames(mot / "v0", "frame_{:06}.png")
+    (mot / "v0/img1/frame_000003.png").unlink()
+    message = r"v0/img1: names of frames must be numbers from 1, or without gaps; they are frame_000000 to frame_000005"
+    with pytest.raises(ConversionError, match=message):
+        converted(mot)
+    assert len(converted(mot, on_error="skip")[0]["videos"]) == 2
+
+
+def test_images_that_are_no_frames_are_counted(mot: Path) -> None:
+    for name in ("thumb.png", "cover.PNG", "1.png", ".hidden.png"):
+        shutil.copy(mot / "v0/img1/000001.png", mot / "v0/img1" / name)
+    content, summary = converted(mot)
+    assert kinds(summary) == {"frame-unnumbered": 2, "image-ambiguous": 1}
+    assert "2 images left out, such as v0/img1/cover.PNG: the name is no number of a frame" in str(summary.findings[1])
+    assert len(content["images"]) == 15
+
+
+def test_boxes_of_no_track(mot: Path) -> None:
+    add(mot, "1,-1,10,10,20,20,1,1,0.5", "1,-1,30,30,20,20,1,1,0.5", "2,-1,10,10,20,20,1,1,0.5")
+    content, summary = converted(mot)
+    assert kinds(summary) == {"track-none": 3}
+    tracks = [row["track_id"] for row in content["annotations"]]
+    assert [tracks.count(track) for track in range(max(tracks) - 2, max(tracks) + 1)] == [1, 1, 1]
+    assert not {"track-id", "track-repeated"} & set(check_coco(summary.output, mot).kind_counts)
+    (mot / "v0/gt/gt.txt").write_text("1,-1,10,10,20,20,1,1,1\n1,-1,30,30,20,20,1,1,1\n")
+    content, summary = converted(mot, sequences=["v0"])
+    assert [row["bbox"] for row in content["annotations"]] == [[9, 9, 20, 20], [29, 29, 20, 20]]
+    assert not any("track_id" in row for row in content["annotations"])
+    da.ClipReader(mot, summary.output, frames=2)
+
+
+def test_names_of_folders_and_files_in_another_case(mot: Path) -> None:
+    before = converted(mot)[0]["annotations"]
+    (mot / "v0/gt/gt.txt").rename(mot / "v0/gt/GT.TXT")
+    (mot / "v0/gt").rename(mot / "v0/Gt")
+    (mot / "v0/seqinfo.ini").rename(mot / "v0/SeqInfo.ini")
+    (mot / "v0/img1").rename(mot / "v0/Img1")
+    content, summary = converted(mot)
+    assert (content["annotations"], kinds(summary)) == (before, {})
+    assert content["images"][0]["file_name"] == "v0/Img1/000001.png"
+
+
+def test_one_sequence_has_the_name_of_its_folder(mot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(mot / "v1")
+    assert [row["name"] for row in converted(mot / "v1")[0]["videos"]] == ["v1"]
+    mot_to_coco(".", "../out.json")
+    assert [row["name"] for row in json.loads((mot / "out.json").read_bytes())["videos"]] == ["v1"]
+
+
 def test_boxes_at_the_edge(mot: Path) -> None:
     add(mot, "1,50,-9,-19,30,40,1,1,1", "1,51,500,10,5,5,1,1,1", "1,52,5,10,0,5,1,1,1")
     content, summary = converted(mot)
@@ -182,7 +276,7 @@ def test_windows_line_ends_a_mark_and_empty_lines(mot: Path) -> None:
 
 BAD_LINES = [
     ("0,1,1,1,5,5,1,1,1", "row-invalid", "frame must be a whole number of at least 1"),
-    ("2,-1,1,1,5,5,1,1,1", "row-invalid", "id one of at least 0"),
+    ("2,-2,1,1,5,5,1,1,1", "row-invalid", "id one of at least 0, or -1 for a box of no track"),
     ("2,1.5,1,1,5,5,1,1,1", "row-invalid", "id one of at least 0"),
     ("2,1,nan,1,5,5,1,1,1", "row-invalid", "must be finite numbers, got '2,1,nan"),
     ("2,1,x,1,5,5,1,1,1", "row-invalid", "must be numbers"),
@@ -217,6 +311,7 @@ FAULTS: list[tuple[Change, str, str, int]] = [
     (lambda v: (v / "seqinfo.ini").write_text("[Other]\n"), "sequence-info", "cannot be read: 'Sequence'", 9),
     (lambda v: (v / "seqinfo.ini").write_bytes(b"\xff"), "sequence-info", "cannot be read: must be UTF-8", 9),
     (lambda v: write_info(v, imDir="../v1/img1"), "sequence-info", "imDir must be a folder below", 9),
+    (lambda v: write_info(v, imDir="/tmp"), "sequence-info", "imDir must be a folder below", 9),
     (lambda v: write_info(v, imDir="frames"), "frames-missing", "no images with numbers as names", 9),
     (lambda v: write_info(v, seqLength=8), "frame-gap", "2 frames have no image, the first is frame 7", 15),
     (lambda v: write_info(v, imWidth=1, imHeight=2), "size-conflict", "in the XML or seqinfo.ini is not that", 15),

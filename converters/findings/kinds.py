@@ -63,6 +63,7 @@ KINDS: dict[str, Kind] = {
     "member-repeated": Kind("error", "a tar has two members of one name, or a sample's members are not in a row"),
     "member-name": Kind("error", "a tar's member has a name that is absolute, leads outside with '..' or is not text"),
     "member-no-file": Kind("error", "a tar's member is a link, a sparse file or a device, not plain content"),
+    "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
     "member-dots": Kind(
         "error", "images of a tar are in no sample, since a key ends at the first dot of a name's last part"
     ),
@@ -105,6 +106,13 @@ KINDS: dict[str, Kind] = {
     "ground-truth-missing": Kind("noted", "a sequence has no gt/gt.txt, so its frames have no boxes"),
     "sequence-info-missing": Kind("noted", "a sequence has no seqinfo.ini, so its frames a second are not known"),
     "frame-gap": Kind("noted", "frames of a sequence have no image"),
+    "frames-by-order": Kind(
+        "noted", "names of frames are no numbers from 1, so frames were numbered in the order of their names"
+    ),
+    "track-none": Kind("noted", "boxes with the id -1 are of no track; each got one of its own if others have one"),
+    "origin-unclear": Kind(
+        "noted", "gt/labels.txt is CVAT's, which counts pixels from 0: if the boxes are too, give --origin zero"
+    ),
     "coordinate-zero": Kind("noted", "coordinates of 0 occur, though pixels count from 1 (--origin one)"),
     "box-repeated": Kind("noted", "an object has the class and the box of an earlier one in its image"),
     "class-unused": Kind("noted", "a class that is listed has no object"),
@@ -120,7 +128,9 @@ KINDS: dict[str, Kind] = {
     "filename-differs": Kind("noted", "<filename> names another file than the image found by the stem"),
     "filename-used": Kind("noted", "the image was found by <filename>, not by the XML's stem"),
     "image-elsewhere": Kind("noted", "the image was found by its stem in another folder than expected"),
-    "image-ambiguous": Kind("noted", "several images have the XML's stem; one was used, the others were left out"),
+    "image-ambiguous": Kind(
+        "noted", "several images have the XML's stem or a frame's number; one was used, the others were left out"
+    ),
     "image-extension": Kind("noted", "the image's format is not that of its extension"),
     "image-identical": Kind("noted", "the image has the same bytes as an earlier one"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from detaug.converters.coco.cutting import cut_to_image
-from detaug.converters.coco.writer import Box, whole_box
+from detaug.converters.coco.writer import Box, whole, whole_box
 from detaug.converters.conversion.images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.findings.finding import Finding, has_error
@@ -20,6 +21,7 @@ from detaug.converters.mot.sequences import (
     INFO,
     LABELS,
     SequenceInfo,
+    file_of,
     find_frames,
     missing_numbers,
     read_info,
@@ -41,7 +43,8 @@ class TrackedBox(NamedTuple):
     """A box in a frame, and the object's number in the sequence."""
 
     class_name: str
-    track: int
+    track: int | None
+    """None for a box of no track."""
     box: Box
     visibility: float | None
     is_crowd: bool
@@ -76,7 +79,12 @@ class _Log:
     file: str
     findings: list[Finding]
     ignored: int = 0
+    no_track: int = 0
     not_listed: Counter[str] = field(default_factory=Counter)
+    first_edge: float = math.inf
+    """The smallest left or top."""
+    below_one: list[TruthLine] = field(default_factory=list)
+    """The lines with a left or top under 1."""
 
     def add(self, kind: str, line: int, before: object = None, after: object = None, note: str = "") -> None:
         """Append a finding about one line."""
@@ -89,9 +97,22 @@ class _Log:
             self.findings.append(
                 Finding(self.file, "entry-ignored", before=self.ignored, note=note, count=self.ignored)
             )
+        if self.no_track:
+            self.findings.append(Finding(self.file, "track-none", before=-1, count=self.no_track))
         for name, count in self.not_listed.items():
             note = f"{counted(count, 'object')} of {name}, which is not among the classes"
             self.findings.append(Finding(self.file, "class-not-listed", before=name, note=note, count=count))
+
+    def add_origin(self, *, has_labels: bool) -> None:
+        """Append a finding where pixels seem to count from 0. A box that reaches past its image tells nothing."""
+        if self.below_one and self.first_edge >= 0:
+            first, count = self.below_one[0], len(self.below_one)
+            boxes = counted(count, "box", "boxes")
+            note = f"{boxes} with a left or top under 1, though pixels count from 1 (--origin one)"
+            edges = [whole(edge) for edge in first.edges]
+            self.findings.append(Finding(self.file, "coordinate-zero", None, first.line, edges, None, note, count))
+        elif has_labels and self.first_edge < math.inf:
+            self.findings.append(Finding(self.file, "origin-unclear"))
 
 
 class _Truth(NamedTuple):
@@ -104,28 +125,30 @@ class _Truth(NamedTuple):
 
 def read_sequence(root: Path, name: str, rules: Rules) -> TrackedSequence:
     """Read the frames of a sequence that can be used; none, with a finding, if the sequence cannot."""
-    log = _Log(Path(name, GROUND_TRUTH).as_posix(), [])
+    log = _Log(file_of(root, name, GROUND_TRUTH), [])
     info = read_info(root, name, log.findings)
-    folder = Path(name, info.image_folder).as_posix()
-    names = find_frames(root, folder)
-    if not names:
+    folder = file_of(root, name, info.image_folder)
+    names = find_frames(root, folder, log.findings)
+    if not names and not has_error(log.findings):
         log.findings.append(Finding(folder, "frames-missing"))
     unusable = has_error(log.findings)
     truth = _read_truth(root, name, log)
     if unusable or truth is None:
         return TrackedSequence(name, info, [], (), log.findings)
-    log.findings += _notes(Path(name, INFO).as_posix(), info, names)
+    log.findings += _notes(file_of(root, name, INFO), info, names)
     _note_frames_without_image(truth, names, folder, log)
     frames = [_read_frame(root, file, number, truth, rules, log) for number, file in names.items()]
     usable = [*_of_one_size([frame for frame in frames if frame], info, log)]
     log.add_counts()
+    if rules.first_pixel == 1:
+        log.add_origin(has_labels=(root / file_of(root, name, LABELS)).is_file())
     return TrackedSequence(name, info, usable, truth.class_names, log.findings)
 
 
 def _read_truth(root: Path, name: str, log: _Log) -> _Truth | None:
     """Read a gt.txt; None, with a finding, if it or the frame of one of its lines cannot be read."""
     lines, bad = defaultdict[int, list[TruthLine]](list), set[int]()
-    labels = root / name / LABELS
+    labels = root / file_of(root, name, LABELS)
     class_names = read_labels(labels)
     try:
         for each in read_truth(root / log.file, class_names, has_labels=labels.is_file()):
@@ -174,17 +197,20 @@ def _read_frame(root: Path, name: str, number: int, truth: _Truth, rules: Rules,
 
 def _boxes(lines: Iterable[TruthLine], size: tuple[int, int], rules: Rules, log: _Log) -> Iterator[TrackedBox]:
     """Yield the boxes to keep of a frame of size (H, W)."""
-    seen = set[int]()
+    seen = set[int | None]()
     for each in lines:
         name = each.class_name
         if rules.classes is not None and name not in rules.classes:
             log.not_listed[name] += 1
         elif each.is_ignored and rules.ignored == "drop":
             log.ignored += 1
-        elif each.track in seen:
+        elif each.track in seen and each.track is not None:
             log.add("track-repeated", each.line, each.track)
         else:
             seen.add(each.track)
+            log.no_track += each.track is None
+            log.first_edge = min(log.first_edge, *each.edges[:2])
+            log.below_one += [each] if min(each.edges[:2]) < 1 else []
             left, top, right, bottom = (edge - rules.first_pixel for edge in each.edges)
             box, kind = cut_to_image((left, top, right, bottom), size)
             if kind:

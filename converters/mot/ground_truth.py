@@ -35,7 +35,8 @@ class TruthLine(NamedTuple):
     """In the file, from 1."""
     frame: int
     """From 1."""
-    track: int
+    track: int | None
+    """None for a box of no track: CVAT writes -1."""
     edges: Edges
     """Left, top, right, bottom in pixels, as in the file but for the width and height."""
     is_ignored: bool
@@ -107,8 +108,9 @@ def _numbers(words: Sequence[str]) -> list[float]:
         raise _LineError("row-invalid", "must be finite numbers")
     if not 7 <= len(numbers) <= 10:
         raise _LineError("row-invalid", "must be frame, id, left, top, width, height, flag, class, visibility")
-    if any(number != int(number) or number < least for number, least in zip(numbers[:2], (1, 0), strict=True)):
-        raise _LineError("row-invalid", "frame must be a whole number of at least 1, id one of at least 0")
+    if any(number != int(number) or number < least for number, least in zip(numbers[:2], (1, -1), strict=True)):
+        rule = "frame must be a whole number of at least 1, id one of at least 0, or -1 for a box of no track"
+        raise _LineError("row-invalid", rule)
     return numbers
 
 
@@ -121,4 +123,5 @@ def _parse(line: int, numbers: Sequence[float], class_names: Sequence[str], has_
         raise _LineError("class-unknown", f"class must be a whole number from 1 to {len(class_names)}")
     edges = left, top, left + width, top + height
     visibility = of_class[1] if len(of_class) > 1 else None
-    return TruthLine(line, int(frame), int(track), edges, flag == 0, class_names[int(number) - 1], visibility)
+    name = class_names[int(number) - 1]
+    return TruthLine(line, int(frame), None if track < 0 else int(track), edges, flag == 0, name, visibility)

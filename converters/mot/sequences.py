@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as IniError
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import is_below, stem_of
+from detaug.converters.files.paths import in_any_case, is_below, stem_of
 from detaug.converters.files.text import read_text
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.text import counted
 
 INFO, GROUND_TRUTH, LABELS = "seqinfo.ini", "gt/gt.txt", "gt/labels.txt"
 
@@ -47,12 +50,19 @@ def find_sequences(root: Path, patterns: Sequence[str]) -> list[str]:
 
 
 def _is_sequence(folder: Path) -> bool:
-    return not folder.name.startswith(".") and any((folder / name).is_file() for name in (INFO, GROUND_TRUTH))
+    return not folder.name.startswith(".") and any(
+        in_any_case(folder / name).is_file() for name in (INFO, GROUND_TRUTH)
+    )
+
+
+def file_of(root: Path, name: str, file: str) -> str:
+    """Return a file or folder of a sequence relative to the root, in the case in which it is there."""
+    return in_any_case(root / name / file).relative_to(root).as_posix()
 
 
 def read_info(root: Path, name: str, findings: list[Finding]) -> SequenceInfo:
     """Read a seqinfo.ini; a missing or damaged one is a finding."""
-    file = Path(name, INFO).as_posix()
+    file = file_of(root, name, INFO)
     try:
         parser = ConfigParser(interpolation=None)
         parser.read_string(read_text(root / file))
@@ -66,6 +76,7 @@ def read_info(root: Path, name: str, findings: list[Finding]) -> SequenceInfo:
     folder = values.get("imdir", SequenceInfo().image_folder).strip()
     if not is_below(folder):
         findings.append(Finding(file, "sequence-info", note=f"imDir must be a folder below the sequence's: {folder!r}"))
+        folder = SequenceInfo().image_folder
     width, height = (_number(values, key) for key in ("imwidth", "imheight"))
     frames = _number(values, "seqlength")
     size = (int(width), int(height)) if width and height else None
@@ -81,17 +92,57 @@ def _number(values: dict[str, str], key: str) -> float | None:
     return number if 0 < number < 1e9 else None
 
 
-def find_frames(root: Path, folder: str) -> dict[int, str]:
-    """Return the images whose name is a number, by that number: paths relative to the root, in the order of numbers.
+def find_frames(root: Path, folder: str, findings: list[Finding]) -> dict[int, str]:
+    """Return the images of a sequence by the number of their frame: paths relative to the root, in their order.
 
-    Of two images with one number, such as 1.jpg and 000001.jpg, the first by name is taken.
+    The number is the name. Where names are no numbers or count from 0, as CVAT's frame_000000.PNG, it is the position
+    in the order of names, from 1. Images that are left out are findings: other names, and a second image of a frame.
     """
-    found: dict[int, str] = {}
+    files = _by_stem(root, folder, findings)
+    numbers = {stem for stem in files if _is_number(stem)}
+    others = sorted(files.keys() - numbers, key=_by_value)
+    if numbers and others:
+        note = f"{counted(len(others), 'image')} left out, such as {files[others[0]]}: the name is no number of a frame"
+        findings.append(Finding(folder, "frame-unnumbered", note=note, count=len(others)))
+    stems = sorted(numbers or others, key=_by_value)
+    if numbers and "0" not in numbers:
+        return {int(stem): files[stem] for stem in stems}
+    if _has_gaps(stems):
+        note = f"names of frames must be numbers from 1, or without gaps; they are {stems[0]} to {stems[-1]}"
+        findings.append(Finding(folder, "frames-missing", note=f"{note}: name the first frame 000001 and so on"))
+        return {}
+    if stems:
+        findings.append(Finding(folder, "frames-by-order", before=files[stems[0]], after=1))
+    return {number: files[stem] for number, stem in enumerate(stems, 1)}
+
+
+def _by_stem(root: Path, folder: str, findings: list[Finding]) -> dict[str, str]:
+    """Return the images in a folder by the name without extension, or by the number that it is: "1" for 000001."""
+    files: dict[str, list[str]] = {}
     for name in sorted(_names(root / folder)):
-        stem = stem_of(name)
-        if name.lower().endswith(tuple(IMAGE_EXTENSIONS)) and stem.isascii() and stem.isdigit():
-            found.setdefault(int(stem), Path(folder, name).as_posix())
-    return dict(sorted(found.items()))
+        if name.lower().endswith(IMAGE_EXTENSIONS) and not name.startswith("."):
+            stem = stem_of(name)
+            files.setdefault(str(int(stem)) if _is_number(stem) else stem, []).append(Path(folder, name).as_posix())
+    findings += [Finding(each[0], "image-ambiguous", None, None, each, each[0]) for each in files.values() if each[1:]]
+    return {stem: names[0] for stem, names in files.items()}
+
+
+def _is_number(stem: str) -> bool:
+    return stem.isascii() and stem.isdigit()
+
+
+def _by_value(stem: str) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers in names by their value."""
+    return [(int(part), "") if _is_number(part) else (-1, part) for part in re.split(r"([0-9]+)", stem)]
+
+
+def _has_gaps(stems: Sequence[str]) -> bool:
+    """Return whether names that differ in the number at their end only have numbers without an equal step."""
+    found = [re.fullmatch(r"(.*?)([0-9]+)", stem, re.DOTALL) for stem in stems]
+    if not all(found) or len({match[1] for match in found if match}) > 1:
+        return False
+    numbers = [int(match[2]) for match in found if match]
+    return len({after - before for before, after in pairwise(numbers)}) > 1
 
 
 def _names(folder: Path) -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from detaug.converters.conversion.summary import Summary, refuse_nothing_left, r
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
 from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
-from detaug.converters.mot.sequences import GROUND_TRUTH, find_sequences
+from detaug.converters.mot.sequences import GROUND_TRUTH, file_of, find_sequences
 
 Origin = Literal["one", "zero"]
 
@@ -46,9 +47,11 @@ def mot_to_coco(
     iscrowd 1. In MOT16 and later these are all but moving pedestrians. origin: whether left and top count from "one",
     as MOTChallenge's, or "zero".
 
-    Frame numbers become frame_id from 0, ids track_id; visibility stays. Boxes are cut at the frame's edges, and a cut
-    is reported. on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames,
-    with all of their boxes. report: a json file for every finding. progress: called with (sequences done, in all).
+    Frame numbers become frame_id from 0, ids track_id; visibility stays. Where names of frames are no numbers from 1,
+    as CVAT's frame_000000.PNG, frames are numbered in the order of their names. A box with the id -1 is of no track: it
+    gets a track_id of its own, or none if no box has a track. Boxes are cut at the frame's edges, and a cut is reported.
+    on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with all of
+    their boxes. report: a json file for every finding. progress: called with (sequences done, in all).
     Sources: https://motchallenge.net/instructions/ and arXiv:1603.00831.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
@@ -65,7 +68,9 @@ def mot_to_coco(
     check_choice("on_error", on_error, OnError)
     root = Path(root)
     names = find_sequences(root, sequences)
-    paths = output_files({"output": output, "report": report}, *(root / name / GROUND_TRUTH for name in names))
+    paths = output_files(
+        {"output": output, "report": report}, *(root / file_of(root, name, GROUND_TRUTH) for name in names)
+    )
     rules = Rules(classes, ignored, FIRST_PIXEL[origin])
     results = [read_sequence(root, name, rules) for name in with_progress(names, progress)]
     counts = Counter(box.class_name for result in results for frame in result.frames for box in frame.boxes)
@@ -77,7 +82,7 @@ def mot_to_coco(
     info = {"description": "MOTChallenge's ground truth, converted by detaug"}
     lists = _image_rows(results), _annotation_rows(results, class_names), category_rows(class_names)
     with reported(findings, paths.get("report")):
-        write_coco(paths["output"], *lists, info, _video_rows(results))
+        write_coco(paths["output"], *lists, info, _video_rows(results, root))
     return Summary(
         output=paths["output"],
         image_folder=root,
@@ -103,10 +108,11 @@ def _findings(results: Sequence[TrackedSequence], unused: Sequence[str]) -> Iter
     yield from unused_classes(unused, left_out)
 
 
-def _video_rows(results: Sequence[TrackedSequence]) -> Iterator[Row]:
+def _video_rows(results: Sequence[TrackedSequence], root: Path) -> Iterator[Row]:
     for video_id, result in enumerate(_with_frames(results), 1):
         header, rate = result.frames[0].header, result.info.frame_rate
-        row = {"id": video_id, "name": result.name, "width": header.width, "height": header.height}
+        name = root.resolve().name if result.name == "." else result.name
+        row = {"id": video_id, "name": name, "width": header.width, "height": header.height}
         yield row | ({"fps": whole(rate)} if rate else {})
 
 
@@ -119,12 +125,15 @@ def _image_rows(results: Sequence[TrackedSequence]) -> Iterator[Row]:
 
 def _annotation_rows(results: Sequence[TrackedSequence], class_names: Sequence[str]) -> Iterator[Row]:
     ids = {name: number for number, name in enumerate(class_names, 1)}
-    frames = (frame for result in results for frame in result.frames)
+    frames = [frame for result in results for frame in result.frames]
+    tracks = [box.track for frame in frames for box in frame.boxes if box.track is not None]
+    free = count(max(tracks, default=0) + 1)  # either all annotations of a json have a track_id, or none has
     boxes = ((image_id, box) for image_id, frame in enumerate(frames, 1) for box in frame.boxes)
     for annotation_id, (image_id, each) in enumerate(boxes, 1):
         row = annotation_row(annotation_id, image_id, ids[each.class_name], each.box, iscrowd=each.is_crowd)
         visibility = {} if each.visibility is None else {"visibility": whole(each.visibility)}
-        yield row | {"track_id": each.track} | visibility
+        track = {"track_id": next(free) if each.track is None else each.track} if tracks else {}
+        yield row | track | visibility
 
 
 def _with_frames(results: Sequence[TrackedSequence]) -> list[TrackedSequence]:
