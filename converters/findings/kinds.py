@@ -63,13 +63,13 @@ KINDS: dict[str, Kind] = {
     "member-repeated": Kind("error", "a tar has two members of one name, or a sample's members are not in a row"),
     "member-name": Kind("error", "a tar's member has a name that is absolute, leads outside with '..' or is not text"),
     "member-no-file": Kind("error", "a tar's member is a link, a sparse file or a device, not plain content"),
-    "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
     "member-dots": Kind(
         "error", "images of a tar are in no sample, since a key ends at the first dot of a name's last part"
     ),
     "member-unused": Kind(
         "dropped", "members of a tar that are not read; a key ends at the first dot of a name's last part"
     ),
+    "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
     "crowd-dropped": Kind("dropped", "a crowd (iscrowd 1) is not a single object, and YOLO cannot mark it"),
     "key-points-dropped": Kind("dropped", "the key points of pose labels (kpt_shape) were left out; the boxes stay"),
     "label-unused": Kind("dropped", "a label file has no image"),

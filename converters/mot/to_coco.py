@@ -49,9 +49,9 @@ def mot_to_coco(
 
     Frame numbers become frame_id from 0, ids track_id; visibility stays. Where names of frames are no numbers from 1,
     as CVAT's frame_000000.PNG, frames are numbered in the order of their names. A box with the id -1 is of no track: it
-    gets a track_id of its own, or none if no box has a track. Boxes are cut at the frame's edges, and a cut is reported.
-    on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with all of
-    their boxes. report: a json file for every finding. progress: called with (sequences done, in all).
+    gets a track_id of its own, or none if no box has a track. Boxes are cut at the frame's edges, and a cut is
+    reported. on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with
+    all of their boxes. report: a json file for every finding. progress: called with (sequences done, in all).
     Sources: https://motchallenge.net/instructions/ and arXiv:1603.00831.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
