@@ -600,6 +600,14 @@ def test_an_image_of_nearly_the_name_is_named(tmp_path: Path) -> None:
     assert len(convert(root)[0]["images"]) == 2
 
 
+def test_an_image_of_an_xml_outside_the_split_is_not_named(tmp_path: Path) -> None:
+    xmls = {"IMG-1": voc_xml(filename=""), "IMG_001": voc_xml(filename=""), "b": voc_xml(filename="b.jpg")}
+    images = {"IMG_001.jpg": image_bytes(), "b.jpg": rotated_jpeg(1)}
+    root = devkit(tmp_path / "voc", xmls, images, splits={"train": "IMG-1\nb\n"})
+    (finding,) = refused(root, split="train").findings
+    assert (finding.kind, "nearly" in str(finding)) == ("image-missing", False)
+
+
 def test_a_filename_shared_by_several_xml(tmp_path: Path) -> None:
     xmls = {stem: voc_xml(box_xml(n, 1, 9, 9), filename="a.jpg") for n, stem in enumerate(["a", "b", "c"], 1)}
     images = {name: with_segment(image_bytes(), name.encode(), 0xFE) for name in ("a.jpg", "b.jpg")}
