@@ -685,7 +685,7 @@ def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:
         (["{json}", "{images}", "--clean", "{json}"], "clean must be another file than {json}"),
         (
             ["{json}", "{images}", "--clean", "{images}/a.jpg"],
-            "a.jpg has the extension of an input file; give the name of a json file",
+            "a.jpg must end in .json, got '.jpg'",
         ),
         (["{json}", "{images}", "--report", "{images}/no/r.json"], "/no does not exist; make it first"),
         (

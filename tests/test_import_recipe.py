@@ -454,7 +454,7 @@ def test_the_output_is_another_file_and_a_recipe(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to(source)
     for output in (source, tmp_path / "link.json"):
         assert "output must be another file than" in usage_error("import-recipe", source, "-o", output)
-    assert "must end in .yaml, .yml or .json" in usage_error("import-recipe", source, "-o", tmp_path / "a.py")
+    assert "must end in .yaml, .yml, .json" in usage_error("import-recipe", source, "-o", tmp_path / "a.py")
     assert source.read_text() == text
 
 

@@ -332,10 +332,13 @@ def test_every_option_of_preview_changes_the_sheet(painted: list[str], tmp_path:
         ("{json} {folder} -o {folder}/x.png --preset ssd", "'ssd' is not one of 'ssd300', 'retinanet'"),
         ("{json} {folder} -o {folder}/x.png --preset Normalize", "'Normalize' is not one of 'ssd300', 'retinanet'"),
         ("{json} {folder} -o {folder}/x.png --only dog", "got 'dog'"),
-        ("{json} {folder} -o {folder}/x.tiff", "must end in .png, .jpg, .webp, got '.tiff'"),
+        ("{json} {folder} -o {folder}/x.tiff", "must end in .png, .jpg, .jpeg, .webp, got '.tiff'"),
         ("{json} {folder} -o {folder}/x", "got 'no extension'"),
         ("{json} {folder} -o {folder}/no/x.png", "no does not exist; make it first"),
-        ("{json} {folder} -o {folder}/2.png", "2.png is an image of"),
+        (
+            "{json} {folder} -o {folder}/2.png",
+            "2.png exists and was not written by detaug; give a new name, or move it away",
+        ),
         ("{json} {folder} -o {folder}/x.png --rows 0", "0 is not in the range x>=1"),
         ("{json} {folder} -o {folder}/x.png --steps --columns 3", "columns must be left out with steps"),
         ("{json} {folder}", "Missing option '-o'"),
@@ -473,7 +476,7 @@ def test_preview_of_clips(clips: Videos, tmp_path: Path) -> None:
         (["--frames", 3, "--steps"], "--steps is for images: leave it out, or --frames"),
         (["--frames", 3, "--crowded"], "--crowded is for images"),
         (["--frames", 30], "a clip spans 30 frames, the longest video has 14"),
-        ([], "must end in .png, .jpg, .webp, got '.gif'"),
+        ([], "must end in .png, .jpg, .jpeg, .webp, got '.gif'"),
     ],
 )
 def test_options_that_clips_do_not_have(clips: Videos, tmp_path: Path, options: list[object], message: str) -> None:

@@ -974,7 +974,7 @@ def test_a_full_disk_leaves_neither_output_nor_report(tmp_path: Path, command: s
     other = tmp_path / "other.json"
     other.write_text(before.read_text().replace(".jpg", ".png"))
     coco_to_yolo(before, yolo, images=root / "JPEGImages", with_images="link")
-    report, out = tmp_path / "report.json", tmp_path / "out"
+    report, out = tmp_path / "report.json", tmp_path / "out.json"
     arguments: dict[str, list[object]] = {
         "convert-voc": [root, "-o", out],
         "convert-yolo": [yolo, "-o", out],

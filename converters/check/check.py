@@ -72,7 +72,7 @@ def check_coco(
     if isolated and not decode:
         raise InputError("isolated is about how images are decoded; give decode (--decode), too")
     annotations, folder = Path(annotations), Path(images)
-    paths = output_files({"clean": clean, "report": report}, annotations, *against)
+    paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
     table = examine_file(annotations)
     others = [_other_split(path, folder) for path in against]
     headers = read_headers(table, folder, progress)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from detaug.converters.conversion.folder import (
     bring_images,
     check_folder,
     check_with_images,
+    locked_folder,
+    made_folder,
     refuse_other_content,
     write_texts,
 )
@@ -19,7 +22,7 @@ from detaug.converters.conversion.images import missing_images
 from detaug.converters.conversion.inputs import OUTPUT_ORDER, check_json_and_folder
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, stop_on_errors
+from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
 
@@ -52,6 +55,12 @@ class FolderExport:
         """Raise ConversionError for errors that are not to be skipped, or if no image is left."""
         stop_on_errors(findings, self.on_error, self.report)
         refuse_nothing_left(len(rows.images), self.source, findings, self.report)
+
+    @contextmanager
+    def writing(self, findings: Sequence[Finding]) -> Iterator[None]:
+        """Make the folder and hold its lock during the block; write the report with it, both or none."""
+        with reported(findings, self.report), made_folder(self.folder), locked_folder(self.folder):
+            yield
 
     def write(
         self, rows: CocoRows, texts: Mapping[Path, str], image_folder: Path, progress: Progress | None = None
@@ -92,6 +101,6 @@ def folder_export(
     source, folder, image_folder = Path(annotations), Path(output), None if images is None else Path(images)
     check_choice("on_error", on_error, OnError)
     check_with_images(with_images, image_folder)
-    paths = output_files({"report": report}, source)
+    paths = output_files({"report": report}, source, images)
     check_folder(folder)
     return FolderExport(source, folder, image_folder, with_images, on_error, paths.get("report"))

@@ -68,7 +68,7 @@ def merge_coco(
     """
     check_choice("on_error", on_error, OnError)
     sources = [Path(path) for path in annotations]
-    paths = output_files({"output": output, "report": report}, *sources)
+    paths = output_files({"output": output, "report": report}, *sources, *images)
     folder, prefixes = _prefixes(sources, [Path(path) for path in images])
     merged = _Merged(join)
     for source, prefix in zip(sources, prefixes, strict=True):

@@ -19,6 +19,8 @@ def read_class_names(text: str) -> list[str]:
     ['cat', 'dog', 'zebra']
     """
     path = Path(text)
+    if path.suffix.lower() == ".json":  # also: no output, a json, can be this input
+        raise ConversionError(f"classes file {text} is a json; give a text file with one name on each line")
     if path.is_file():
         lines = _lines(path)
     elif path.suffix == ".txt" or "/" in text:

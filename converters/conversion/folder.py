@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from detaug.converters.conversion.choices import WithImages, check_choice
@@ -35,6 +37,32 @@ def check_folder(folder: Path) -> None:
         raise ConversionError(f"folder {existing} does not exist; make it first")
     if not os.access(existing, os.W_OK):
         raise ConversionError(f"folder {existing} is not writable; choose another folder")
+
+
+@contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Make the folder; remove it after an error, if it was made here."""
+    existed = folder.is_dir()
+    folder.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock of the folder, and hold it: one conversion at a time writes there."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path]) -> None:

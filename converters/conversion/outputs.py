@@ -1,41 +1,78 @@
-"""Check output files before the work begins."""
+"""Check the files to write before the work begins: the one guard of all outputs (decision 21)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import ConversionError
 
-_INPUT_EXTENSIONS = (".xml", ".txt", ".yaml", ".yml", *IMAGE_EXTENSIONS)
+JSON = (".json",)
+PAGE = (".html", ".htm")
+
+MARK = "written by detaug"
+"""A text in pictures and pages that detaug writes, by which it knows them again."""
+
+_NEVER_FOREIGN = (*PAGE, *IMAGE_EXTENSIONS)
+"""Extensions of files that are replaced only if detaug wrote them, wherever they are: they may be photographs."""
+
+_OWN_JSON = re.compile(rb'(\{\n "|\[\n \{|\{"[^"\n]*":\S[^\n]*[,\[]\n)')
+"""The start of what `write_json`, `write_coco` and `document_text` write: one space, or a line for many rows."""
+
+_HEAD, _TAIL = 4 << 20, 4096  # bytes; WebP has its metadata at the end
 
 
-def output_files(outputs: Mapping[str, PathLike | None], *inputs: PathLike) -> dict[str, Path]:
-    """Return the json files to write by their names in messages, without those that are None.
+def output_files(
+    outputs: Mapping[str, PathLike | None], *inputs: PathLike | None, extensions: Sequence[str] = JSON
+) -> dict[str, Path]:
+    """Return the files to write by their names in messages, without those that are None.
 
-    Raises ConversionError now for what would fail, or overwrite an input, after minutes of work.
+    inputs: every file and folder that is read. extensions: those that the outputs may have.
+    Raises ConversionError now for what would fail after minutes of work, or would overwrite an input. An existing json
+    in an input folder, and an existing picture or page anywhere, is replaced only if detaug wrote it.
     """
-    paths = {name: _output_file(Path(path), name, inputs) for name, path in outputs.items() if path is not None}
+    given = {os.path.realpath(each) for each in inputs if each is not None}
+    paths = {name: Path(path) for name, path in outputs.items() if path is not None}
     seen: dict[str, str] = {}
     for name, path in paths.items():
         other = seen.setdefault(os.path.realpath(path), name)
         if other != name:
             raise ConversionError(f"{name} must be another file than {other}, got {path} for both")
+        _check_output(path, name, given, extensions)
     return paths
 
 
-def _output_file(path: Path, name: str, inputs: tuple[PathLike, ...]) -> Path:
+def _check_output(path: Path, name: str, given: set[str], extensions: Sequence[str]) -> None:
     if path.is_dir() or (path.exists() and not path.is_file()):
-        raise ConversionError(f"{name} {path} is not a file; give the name of a json file")
-    if path.suffix.lower() in _INPUT_EXTENSIONS:
-        raise ConversionError(f"{name} {path} has the extension of an input file; give the name of a json file")
-    if os.path.realpath(path) in map(os.path.realpath, inputs):
+        raise ConversionError(f"{name} {path} is not a file; give the name of a file that ends in {extensions[0]}")
+    if os.path.realpath(path) in given:
         raise ConversionError(f"{name} must be another file than {path}, which is an input; give a new name")
+    if path.suffix.lower() not in extensions:
+        raise ConversionError(
+            f"{name} {path} must end in {', '.join(extensions)}, got {path.suffix or 'no extension'!r}"
+        )
     if not path.parent.is_dir():
         raise ConversionError(f"{name} folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
         raise ConversionError(f"{name} folder {path.parent} is not writable; choose another folder")
-    return path
+    if path.exists() and _is_precious(path, given) and not _is_ours(path):
+        raise ConversionError(f"{name} {path} exists and was not written by detaug; give a new name, or move it away")
+
+
+def _is_precious(path: Path, given: set[str]) -> bool:
+    if path.suffix.lower() not in JSON:
+        return path.suffix.lower() in _NEVER_FOREIGN
+    places = [os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)]  # of a link, both
+    return any(os.path.commonpath([place, each]) == each for place in places for each in given if os.path.isdir(each))
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether detaug wrote the file, or it is empty."""
+    with path.open("rb") as file:
+        head, size = file.read(_HEAD), os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - _TAIL))
+        return not size or MARK.encode() in head + file.read() or _OWN_JSON.match(head) is not None

@@ -17,7 +17,7 @@ from detaug.converters.conversion.summary import Summary, refuse_nothing_left, r
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
 from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
-from detaug.converters.mot.sequences import GROUND_TRUTH, file_of, find_sequences
+from detaug.converters.mot.sequences import find_sequences
 
 Origin = Literal["one", "zero"]
 
@@ -68,9 +68,7 @@ def mot_to_coco(
     check_choice("on_error", on_error, OnError)
     root = Path(root)
     names = find_sequences(root, sequences)
-    paths = output_files(
-        {"output": output, "report": report}, *(root / file_of(root, name, GROUND_TRUTH) for name in names)
-    )
+    paths = output_files({"output": output, "report": report}, root)
     rules = Rules(classes, ignored, FIRST_PIXEL[origin])
     results = [read_sequence(root, name, rules) for name in with_progress(names, progress)]
     counts = Counter(box.class_name for result in results for frame in result.frames for box in frame.boxes)

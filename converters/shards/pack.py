@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.choices import OnError, check_choice
-from detaug.converters.conversion.folder import check_folder, check_with_images, refuse_other_content
+from detaug.converters.conversion.folder import check_folder, check_with_images, made_folder, refuse_other_content
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.progress import Progress
@@ -116,7 +116,7 @@ def pack_coco(
     stop_on_errors(findings, on_error, paths.get("report"))
     refuse_nothing_left(len(rows.images), source, findings, paths.get("report"))
     layout = Layout(rows, image_folder, _FORMATS[format], limit)
-    with reported(findings, paths.get("report")), _made(folder):
+    with reported(findings, paths.get("report")), made_folder(folder):
         _write(layout, folder, source.stem, progress)
     return Summary(
         output=folder,
@@ -137,7 +137,7 @@ def _check_paths(source: Path, images: Path, folder: Path, report: PathLike | No
     target = folder / f"{source.stem}.json"
     if os.path.realpath(target) == os.path.realpath(source):
         raise ConversionError(f"{target} is the input and would be replaced; give another folder")
-    return output_files({"report": report}, source, target)
+    return output_files({"report": report}, source, target, images)
 
 
 def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
@@ -177,20 +177,6 @@ def _header_faults(name: str, file: ImageFile) -> Iterator[Finding]:
         read_image_header(file)
     except ImageError as error:
         yield Finding(name, error.kind, note=str(error))
-
-
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """Make the folder; remove it after an error, if it was made here."""
-    existed = folder.is_dir()
-    folder.mkdir(exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        if not existed:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
 
 
 class _ShardFiles(NamedTuple):

@@ -15,7 +15,7 @@ from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
 from detaug.converters.coco.writer import whole
 from detaug.converters.conversion.choices import OnError, WithImages, check_choice
 from detaug.converters.conversion.progress import Progress
-from detaug.converters.conversion.summary import Summary, reported
+from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_plain, joined_spaces
 from detaug.converters.findings.errors import InputError
@@ -81,7 +81,7 @@ def coco_to_voc(
     texts = _texts(rows, export.folder, split, origin, findings)
     export.stop_on_errors(rows, findings)
     image_folder = export.folder / "JPEGImages"
-    with reported(findings, export.report):
+    with export.writing(findings):
         export.write(rows, texts, image_folder, progress)
     command: list[object] = ["detaug", "convert-voc", export.folder, "-o", f"{split}-again.json", "--split", split]
     command += ["--classes", export.folder / "classes.txt"]

@@ -90,7 +90,7 @@ def voc_to_coco(
     rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes))
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
-    paths = output_files({"output": output, "report": report})
+    paths = output_files({"output": output, "report": report}, root, images, annotations)
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
     results, findings = read_data_set(PairReader(folders, rules, jobs, progress), split)
     stop_on_errors(findings, rules.on_error, paths.get("report"))

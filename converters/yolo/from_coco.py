@@ -12,7 +12,7 @@ from detaug.converters.coco.export import FolderExport, folder_export
 from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
 from detaug.converters.conversion.choices import OnError, WithImages, check_choice
 from detaug.converters.conversion.progress import Progress
-from detaug.converters.conversion.summary import Summary, reported
+from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import read_text
@@ -80,10 +80,10 @@ def coco_to_yolo(
     rows, findings = _read(export)
     export.stop_on_errors(rows, findings)
     yaml_file = export.folder / "data.yaml"
-    yaml_text = _data_yaml(yaml_file, split, list(rows.table.categories.values()))
     image_folder = export.folder / "images" / split
     labels = {Path(label_file(image_folder / rows.file_name(at))): label_text(rows, at, boxes) for at, boxes in rows}
-    with reported(findings, export.report):
+    with export.writing(findings):  # data.yaml has the splits of all runs, so nobody else may write it meanwhile
+        yaml_text = _data_yaml(yaml_file, split, list(rows.table.categories.values()))
         export.write(rows, labels, image_folder, progress)
         write_atomically(yaml_file, [yaml_text])
     put = "" if export.brings_images else f", after putting the images into {image_folder} (or --with-images link)"

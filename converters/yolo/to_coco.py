@@ -78,7 +78,7 @@ def yolo_to_coco(
     """
     check_choice("on_error", on_error, OnError)
     source = find_data_yaml(Path(data))
-    paths = output_files({"output": output, "report": report}, source)
+    paths = output_files({"output": output, "report": report}, source, source.parent)
     dataset = read_data_yaml(source)
     images = find_images(dataset, split)
     labels = find_labels(images, dataset.root)

@@ -68,7 +68,7 @@ def tune(
     At the end the best settings and the defaults are measured again, interleaved; `output` is written for
     `Loader(settings=...)`. Raises InputError, before anything is measured, if it cannot be written.
     """
-    output_files({"output": output}, annotations)
+    output_files({"output": output}, annotations, images)
     chosen, start = resolve_device(device), time.monotonic()
     loader = make_loader(Job(str(annotations), str(images), preset, batch_size, str(chosen)))
     default = loader.settings

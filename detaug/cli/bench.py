@@ -59,11 +59,10 @@ def bench(
     from detaug.bench import draw_chart, format_table
     from detaug.converters.conversion.outputs import output_files
     from detaug.converters.files.atomic import write_json
-    from detaug.drawing.save import check_output
+    from detaug.drawing.save import PICTURES
 
-    output_files({"json": json_file}, annotations)
-    if chart:
-        check_output(chart)
+    output_files({"json": json_file}, annotations, images)
+    output_files({"chart": chart}, annotations, images, extensions=PICTURES)
 
     def save(result: dict[str, Any]) -> None:
         if json_file:

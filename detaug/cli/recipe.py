@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from detaug.cli import options
-from detaug.converters.findings.errors import InputError
 
 
 def _read_settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
@@ -20,13 +18,6 @@ def _read_settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]
     if wrong:
         raise click.BadParameter(f"must be NAME=VALUE, such as train=True, got {wrong[0]!r}")
     return {name: yaml.safe_load(text) for name, _, text in pairs}
-
-
-def _check_output(output: Path, file: Path) -> None:
-    if output.suffix not in (".yaml", ".yml", ".json"):
-        raise InputError(f"output {output} must end in .yaml, .yml or .json")
-    if os.path.realpath(output) == os.path.realpath(file):
-        raise InputError(f"output must be another file than {file}, which is the input; give a new name")
 
 
 @click.command()
@@ -54,9 +45,10 @@ def import_recipe(file: Path, output: Path, quiet: bool, **more: Any) -> int:
     \b
     detaug import-recipe augment.py -o recipe.yaml
     """
+    from detaug.converters.conversion.outputs import output_files
     from detaug.importing.import_recipe import import_recipe
 
-    _check_output(output, file)
+    output_files({"output": output}, file, extensions=(".yaml", ".yml", ".json"))
     imported = import_recipe(file, **more)
     imported.save(output)
     options.print_unless(quiet, f'{imported}\nwritten: {output}\nload it: da.load_recipe("{output}")')

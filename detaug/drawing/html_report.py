@@ -16,7 +16,7 @@ from PIL import Image
 
 from detaug.converters.check.check import check_coco
 from detaug.converters.check.summary import CheckFinding, CheckSummary
-from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.outputs import MARK, PAGE, output_files
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.kinds import CHECK_KINDS
@@ -91,12 +91,9 @@ def check_to_html(annotations: PathLike, images: PathLike, html: PathLike, **opt
     options: those of `check_coco`, which also lists the errors raised; not isolated.
     """
     path = Path(html)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"html must end in .html, got {path}")
     if options.get("isolated"):
         raise InputError("html shows pictures, which this process decodes; give isolated without it")
-    outputs = {"html": path, "clean": options.get("clean"), "report": options.get("report")}
-    output_files(outputs, annotations, *options.get("against", ()))
+    output_files({"html": path}, annotations, images, *options.get("against", ()), extensions=PAGE)
     summary = check_coco(annotations, images, **options)
     write_page(summary, path)
     return summary
@@ -112,6 +109,7 @@ def page(summary: CheckSummary) -> Iterator[str]:
     counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
     title = f"{summary.annotations.name}: {counts}"
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+    yield f'<meta name="generator" content="{MARK} check">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>{STYLE}</style></head><body>'
     yield f"<h1><bdi>{escape(title)}</bdi></h1>"

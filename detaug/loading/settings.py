@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.atomic import write_json
 from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
 from detaug.gpu.kernel_chain import KernelChain
@@ -165,4 +165,4 @@ def read_settings(file: str | os.PathLike[str]) -> dict[str, int | float]:
 
 def write_settings(file: str | os.PathLike[str], settings: Settings) -> None:
     """Write a file for `Loader(..., settings=file)`."""
-    write_atomically(Path(file), [json.dumps({"settings": asdict(settings)}, indent=2) + "\n"])
+    write_json(file, {"settings": asdict(settings)})

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from detaug.converters.conversion.outputs import MARK
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import Tile, make_sheet, padding
@@ -55,8 +56,8 @@ def save_animation(
     pages = [make_sheet([list(frame)], title=title, cell=cell) for frame in zip(*rows, strict=True)]
     first, *others = _of_one_size(pages)
     encoded = io.BytesIO()
-    seconds = 1 / _rate(batch)
-    first.save(encoded, "GIF", save_all=True, append_images=others, duration=round(1000 * seconds), loop=0)
+    duration = round(1000 / _rate(batch))
+    first.save(encoded, "GIF", save_all=True, append_images=others, duration=duration, loop=0, comment=MARK)
     write_atomically(path, [encoded.getbuffer()])
     return Path(path)
 

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 from detaug import presets
 from detaug.converters.coco.annotations import read_annotations
+from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
-from detaug.drawing.save import check_output, save_picture
+from detaug.drawing.save import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
@@ -51,12 +52,11 @@ def preview_file(
     `steps_sheet`, which has no `columns`, instead of `draws_sheet`.
     Raises InputError or OSError, before anything is written, for a wrong argument and for a file that cannot be read.
     """
-    check_output(Path(output))
+    output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
     ops, named = _ops(preset, recipe)
     reader = CocoReader(images, annotations)
-    _check_is_no_image(reader, Path(output))
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
@@ -84,11 +84,9 @@ def preview_clips(
     them. The other arguments and errors as those of `preview_file`.
     """
     moves = Path(output).suffix.lower() == ".gif"
-    check_output(Path(output), *[".gif"] * moves)
+    output_files({"output": output}, annotations, images, recipe, extensions=(*PICTURES, ".gif"))
     ops, named = _ops(preset, recipe)
     reader = _reader_of_clips(annotations, images, frames, stride)
-    if isinstance(reader, ClipReader):
-        _check_is_no_image(reader, Path(output))
     with Loader(reader, ops, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
         batch = cast(ClipBatch, next(iter(loader)))
     title = f"{Path(annotations).name}, {named}, seed {seed}"
@@ -134,9 +132,3 @@ def _is_recipe(value: Any) -> bool:
 def _font_advice(names: Sequence[str]) -> str:
     letters = letters_without_font(names)
     return f"; no font here has {letters[:20]}: install one, such as fonts-noto-cjk" if letters else ""
-
-
-def _check_is_no_image(reader: CocoReader, output: Path) -> None:
-    folder, target = os.path.realpath(reader.images), os.path.realpath(output)
-    if os.path.relpath(target, folder) in reader.file_names:
-        raise InputError(f"output {output} is an image of {reader.annotations}; give another name")

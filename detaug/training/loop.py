@@ -13,6 +13,8 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
+from detaug.converters.conversion.folder import check_folder
+from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import remove_leftovers
 from detaug.converters.findings.errors import InputError
 from detaug.loading.loader import Loader
@@ -51,6 +53,7 @@ def train(
     torchvision's detectors and `Loader`.
     The first Ctrl-C stops after the step, with a checkpoint; KeyboardInterrupt is raised then.
     """
+    _check_outputs(options)
     with process_group(options.device) as device:
         torch.manual_seed(options.seed)
         progress = Progress(say, bar)
@@ -72,6 +75,16 @@ def train(
         progress.say(_how_to_predict(training))
         timer = training.timer
         return {"evaluation": training.evaluation, "steps": training.step, **timer.state_dict(), **timer.rates()}
+
+
+def _check_outputs(options: TrainOptions) -> None:
+    """Raise ConversionError for a file of the output folder that is an input, or a picture of someone else."""
+    check_folder(options.output)
+    if options.output.is_dir():
+        inputs = (options.annotations, options.images, options.val, options.val_images, options.recipe, options.weights)
+        for name in ("metrics.jsonl", "checkpoint.pt", "predictions.png", "model.pt"):
+            file = options.output / name
+            output_files({"output": file}, *inputs, extensions=(file.suffix,))
 
 
 def _run(training: Training, val: Loader | None, progress: Progress, interrupt: Interrupt) -> None:
