@@ -335,7 +335,7 @@ def test_every_option_of_preview_changes_the_sheet(painted: list[str], tmp_path:
         ("{json} {folder} -o {folder}/x.tiff", "must end in .png, .jpg, .jpeg, .webp, got '.tiff'"),
         ("{json} {folder} -o {folder}/x", "got 'no extension'"),
         ("{json} {folder} -o {folder}/no/x.png", "no does not exist; make it first"),
-        (
+        ("{json} {folder} -o {folder}/2.png", "2.png exists and was not written by detaug; give a new name, or"),
             "{json} {folder} -o {folder}/2.png",
             "2.png exists and was not written by detaug; give a new name, or move it away",
         ),
