@@ -8,9 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from coco_files import Document, document, write, write_images
 from command import detaug, usage_error
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
@@ -21,6 +24,7 @@ from detaug.converters.check.decode import Fault
 from detaug.converters.check.limits import Limits
 from detaug.converters.check.summary import CheckSummary
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.converters.coco.box_layouts import look_like_corners
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 
@@ -66,6 +70,20 @@ def without(where: str, key: str) -> Change:
 
 def emptied(where: str) -> Change:
     return lambda content, _: content[where].clear()
+
+
+def every(where: str, **changes: object) -> Change:
+    return lambda content, _: [row.update(changes) for row in content[where]] and None
+
+
+def corners() -> Change:
+    """Return a change of all boxes to corners, half of which are in the image as sizes too."""
+
+    def change(content: Document, _: Path) -> None:
+        for n, row in enumerate(content["annotations"]):
+            row["bbox"] = [5 + n, 5, 35 + n, 25] if n % 2 else [50 + n, 40, 70 + n, 60]
+
+    return change
 
 
 def many(last: list[float]) -> Change:
@@ -188,6 +206,13 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("box-invalid", annotation(bbox={"x": 1}), "got {'x': 1}", set()),
     ("box-invalid", box(1, float("nan"), 3, 4), "got [1, nan, 3, 4]", {"not-json"}),
     ("box-invalid", box(1, 1, float("inf"), 4), "got [1, 1, inf, 4]", {"not-json"}),
+    ("box-missing", annotation(1, bbox=None, segmentation=[[10, 10, 40, 10, 40, 30]]), "is [10, 10, 30, 20]", set()),
+    (
+        "box-corners",
+        corners(),
+        "they are corners [x0, y0, x1, y1], such as [50, 40, 70, 60]",
+        {"box-outside", "class-empty"},
+    ),
     ("box-empty", box(10, 10, 0, 10), "with sides of at least 0.01 pixel, got [10, 10, 0, 10]", set()),
     ("box-empty", box(10, 10, 10, -5), "got [10, 10, 10, -5]", set()),
     ("box-empty", box(10, 10, 0.009, 5), "got [10, 10, 0.009, 5]", set()),
@@ -328,14 +353,15 @@ def test_warnings(folder: Path, kind: str, change: Change, message: str, more: s
     read_annotations(summary.annotations)
 
 
+NOTHING_LEFT = {"images-empty", "categories-empty", "category-id-repeated", "box-corners"}
+
+
 def assert_cleanable(summary: CheckSummary) -> None:
     """Check that a cleaned file has no errors and loads everywhere, unless nothing is left."""
     clean = summary.annotations.with_name("clean.json")
-    try:
-        check_coco(summary.annotations, summary.image_folder, clean=clean)
-    except AnnotationError as error:
-        assert "can be used, so no clean json was written" in str(error)  # noqa: PT017
-        assert {"images-empty", "categories-empty", "category-id-repeated"} & set(summary.kind_counts)
+    result = check_coco(summary.annotations, summary.image_folder, clean=clean)
+    if "not written: " in str(result):
+        assert NOTHING_LEFT & set(summary.kind_counts)
         assert not clean.exists()
         return
     assert check_coco(clean, summary.image_folder).errors == 0
@@ -356,6 +382,7 @@ def test_every_kind_has_a_test() -> None:
         "categories-differ",
         "video-missing",
     }
+    elsewhere |= {"crowds-only"}
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
     assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)
     assert all(CHECK_KINDS[case[0]].effect == "warning" for case in WARNINGS)
@@ -558,9 +585,10 @@ def test_annotations_get_ids_of_their_own(folder: Path) -> None:
 def test_two_images_of_one_id_both_go(folder: Path) -> None:
     content = document()
     content["images"][1]["id"] = 1
+    content["annotations"].append(content["annotations"][0] | {"id": 9, "image_id": 3})
     result, _ = cleaned(content, folder)
     assert [row["id"] for row in result["images"]] == [3]
-    assert result["annotations"] == []
+    assert [row["id"] for row in result["annotations"]] == [9]
 
 
 def test_an_image_listed_twice_stays_once(folder: Path) -> None:
@@ -587,13 +615,93 @@ def test_a_category_of_two_meanings_goes_with_its_boxes(folder: Path) -> None:
     assert {row["category_id"] for row in result["annotations"]} == {2}
 
 
-def test_nothing_left_is_an_error(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (every("images", width=0), "since none of the images can be used"),
+        (every("images", id="text"), "since none of the images can be used"),
+        (every("categories", id="1"), "since none of the categories can be used"),
+        (every("annotations", bbox=None), "since no object would be left to train on"),
+        (every("annotations", iscrowd=1), "since no object would be left to train on"),
+        (emptied("annotations"), "since no object would be left to train on"),
+        (corners(), "since boxes that are corners are wrong also where they fit; correct them all"),
+    ],
+)
+def test_a_json_without_objects_is_not_written_and_the_findings_stay(folder: Path, change: Change, reason: str) -> None:
+    content, clean = document(), folder.parent / "clean.json"
+    change(content, folder)
+    path = write(folder.parent / "train.json", content)
+    result = detaug("check", path, folder, "--clean", clean)
+    lines = result.out.splitlines()
+    assert (result.code, result.err, lines[-2]) == (1, "", f"not written: {clean}, {reason}")
+    assert not clean.exists()
+    assert "--clean" not in lines[-1]
+    assert "ready" not in lines[-1]
+    assert any(line.startswith(("error ", "warning ")) for line in lines)
+
+
+def test_crowds_only(folder: Path) -> None:
     content = document()
-    for row in content["images"]:
-        row["width"] = 0
-    with pytest.raises(AnnotationError, match="none of its images can be used, so no clean json was written"):
-        cleaned(content, folder)
-    assert not (folder.parent / "clean.json").exists()
+    every("annotations", iscrowd=1)(content, folder)
+    summary = checked(content, folder)
+    assert set(summary.kind_counts) == {"crowds-only"}
+    assert "5 crowds; write iscrowd 0 where it is a single object" in str(summary)
+    assert str(summary).endswith("1 error, 0 warnings: training would stop or learn wrongly")
+    content["annotations"][0]["iscrowd"] = 0
+    assert "crowds-only" not in checked(content, folder).kind_counts
+
+
+def test_the_box_of_polygons_is_written(folder: Path) -> None:
+    content = document()
+    both = [[[10, 10, 40, 10, 40, 30.5]], [[1, 2, 3, 4, 5, 6], [7, 8, 9, 9, 4, 4]]]
+    for row, polygons in zip(content["annotations"], both, strict=False):
+        row.pop("bbox")
+        row["segmentation"] = polygons
+    content["annotations"][2] |= {"bbox": None, "segmentation": [[1, 2, 3, 4]]}
+    content["annotations"][3] |= {"bbox": [], "segmentation": [[10, 10, 400, 10, 40, 30]]}
+    result, summary = cleaned(content, folder)
+    assert summary.kind_counts["box-missing"] == 3
+    assert (summary.kind_counts["box-invalid"], summary.kind_counts["box-outside"]) == (1, 1)
+    assert [row["bbox"] for row in result["annotations"][:2]] == [[10, 10, 30, 20.5], [1, 2, 8, 7]]
+    assert [row["id"] for row in result["annotations"]] == [1, 2, 5]
+    expected = "without 2 annotations; 2 annotations got the box around the polygons"
+    assert str(summary.cleaned).endswith(expected)
+
+
+def corner_findings(folder: Path, boxes: list[list[float]]) -> int:
+    content = document()
+    row = content["annotations"][0]
+    content["annotations"] = [row | {"id": n, "bbox": box} for n, box in enumerate(boxes, 1)]
+    return checked(content, folder).kind_counts.get("box-corners", 0)
+
+
+def test_how_many_boxes_tell_corners(folder: Path) -> None:
+    inside, outside = [5, 5, 35, 25], [50, 40, 70, 60]
+    assert corner_findings(folder, [outside] * 4) == 1
+    assert corner_findings(folder, [outside] * 3) == 0
+    assert corner_findings(folder, [outside] + [inside] * 4) == 1
+    assert corner_findings(folder, [outside] + [inside] * 5) == 0
+    assert corner_findings(folder, [outside] * 99 + [[50, 40, 30, 20]]) == 1
+    assert corner_findings(folder, [outside] * 98 + [[50, 40, 30, 20]] * 2) == 0
+    assert corner_findings(folder, [[7, 5, 100, 30]] * 4) == 1  # 7 of 100 pixels outside
+    assert corner_findings(folder, [[5.9, 5, 100, 30]] * 4) == 0
+
+
+@given(st.lists(st.tuples(*[st.floats(0, 1)] * 4), min_size=4, max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_right_boxes_are_never_taken_for_corners(shares: list[tuple[float, ...]]) -> None:
+    x, y, w, h = np.array(shares).T
+    left, top = x * WIDTH, y * HEIGHT
+    boxes = np.stack([left, top, w * (WIDTH - left), h * (HEIGHT - top)], axis=1)
+    assert not look_like_corners(boxes, np.full((len(boxes), 2), (HEIGHT, WIDTH)))
+
+
+def test_corners_are_not_converted(folder: Path, tmp_path: Path) -> None:
+    content = document()
+    corners()(content, folder)
+    path = write(folder.parent / "train.json", content)
+    error = usage_error("convert-coco-to-yolo", path, tmp_path / "yolo", "--on-error", "skip")
+    assert "write each bbox as [x, y, width, height]; they are corners [x0, y0, x1, y1]" in error
 
 
 # ----------------------------------------------------------------------------------------------------------

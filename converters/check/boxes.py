@@ -9,7 +9,7 @@ import numpy as np
 
 from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, about_json, from_messages
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.text import counted, shown
 
 SAME_IOU = 0.9
 IMBALANCE = 100
@@ -26,12 +26,19 @@ def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[F
     """Yield findings about boxes and classes. size: the (H, W) pixels that images are resized to."""
     rows = np.flatnonzero(usable_boxes(table))
     if not len(rows):
-        yield about_json("objects-none", "training would see background only")
+        yield _no_objects(table)
         return
     yield from _tiny(table, rows, size)
     yield from _repeated(table, rows)
     yield from _unusual(table, rows)
     yield from _classes(table)
+
+
+def _no_objects(table: Table) -> Findings:
+    crowds = int((table.has_box & table.has_category & table.crowd).sum())
+    if crowds:
+        return about_json("crowds-only", f"{counted(crowds, 'crowd')}; write iscrowd 0 where it is a single object")
+    return about_json("objects-none", "training would see background only")
 
 
 def usable_boxes(table: Table) -> Mask:

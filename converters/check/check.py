@@ -9,7 +9,7 @@ import numpy as np
 
 from detaug.converters.check import decode as decoding
 from detaug.converters.check.boxes import check_boxes, class_counts, usable_boxes
-from detaug.converters.check.clean import Cleaned, write_clean
+from detaug.converters.check.clean import Cleaned, NotCleaned, write_clean
 from detaug.converters.check.decode import Fault
 from detaug.converters.check.images import (
     Header,
@@ -56,8 +56,9 @@ def check_coco(
     memory and time, images of any size. against: json files of other splits; images that are in one of them too
     are errors. Their images are looked for in `images`, then beside them. size: the (H, W) pixels that training resizes
     to, which decide what boxes are tiny; None for the images' own. clean: a json file to write without the entries that
-    have errors. report: a json file for every finding. progress: called with (images done, images in all), for their
-    headers and then, with decode, for their pixels.
+    have errors; it is not written where no object would be left, or boxes are corners, and the summary says so. report:
+    a json file for every finding. progress: called with (images done, images in all), for their headers and then, with
+    decode, for their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
@@ -91,7 +92,7 @@ def _summary(
     table: Table,
     folder: Path,
     findings: Sequence[Findings],
-    cleaned: Cleaned | None,
+    cleaned: Cleaned | NotCleaned | None,
     report: Path | None,
     *,
     decoded: bool,

@@ -14,13 +14,16 @@ from detaug.converters.coco.table import Ints, Mask, Table
 from detaug.converters.coco.writer import document_text
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.entries import Findings, Where
-from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import counted
 
 Row = dict[str, Any]
 
-_REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated"}
-"""Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image."""
+_REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", "box-missing"}
+"""Errors for which no row is left out: an annotation gets another id or the box of its polygons, the boxes of one file
+are joined in one image."""
+
+NOT_CLEANABLE = {"box-corners", "crowds-only"}
+"""Errors of the whole file that leaving rows out does not mend."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Cleaned:
     """Annotations that got another id."""
     joined: int
     """Images with the file of an earlier one, which got their annotations."""
+    boxed: int
+    """Annotations that got the box of their polygons."""
 
     def __str__(self) -> str:
         return f"written: {self.path}, {'; '.join(self._parts()) or 'nothing was left out'}"
@@ -56,14 +61,28 @@ class Cleaned:
             yield f"without {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}{only}"
         if self.renumbered:
             yield f"{counted(self.renumbered, 'annotation')} got another id"
+        if self.boxed:
+            yield f"{counted(self.boxed, 'annotation')} got the box around the polygons"
         if self.joined:
             yield f"{counted(self.joined, 'image')} joined with an earlier one of the same file"
 
 
-def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Cleaned:
+@dataclass(frozen=True)
+class NotCleaned:
+    """The reason why `--clean` wrote nothing. str() is the line that the command prints."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not written: {self.path}, {self.reason}"
+
+
+def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Cleaned | NotCleaned:
     """Write the json without the rows that have errors and without the annotations of images and classes left out.
 
-    All other rows stay, with their ids and all their keys. Raises AnnotationError where nothing is left.
+    All other rows stay, with their ids and all their keys. Nothing is written where no object would be left, or where
+    those left would be wrong.
     """
     errors = [found for found in findings if found.severity == "error"]
     lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
@@ -75,14 +94,16 @@ def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Clean
     usable["annotations"] = with_category & np.append(usable["images"], False)[table.image_index]
     new_ids = _new_ids(table, errors, usable["annotations"])
     usable["images"][list(joined)] = False
-    _refuse_empty(table, usable)
+    if reason := _fault(table, errors, usable):
+        return NotCleaned(path, reason)
     changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined)}
     rows = {str(where): _rows(table, where, mask, changes.get(where, {})) for where, mask in usable.items()}
     write_atomically(path, document_text(table.coco.document, rows))
     left_out = {"videos": 0} | {str(where): int((~mask).sum()) for where, mask in usable.items()}
     left_out["images"] -= len(joined)
+    boxed = int(usable["annotations"][list(table.polygon_boxes)].sum())
     with_images = int((with_category & ~usable["annotations"]).sum())
-    return Cleaned(path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined))
+    return Cleaned(path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined), boxed=boxed)
 
 
 _LISTS: tuple[Where, ...] = ("images", "annotations", "categories")
@@ -147,17 +168,26 @@ def _objects(table: Table) -> Iterator[Row]:
 
 def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
     """Return the keys of annotations that get another value, by row."""
-    changes: dict[int, Row] = {at: {"id": number} for at, number in new_ids.items()}
+    changes: dict[int, Row] = {at: {"bbox": box} for at, box in table.polygon_boxes.items()}
+    for at, number in new_ids.items():
+        changes[at] = changes.get(at, {}) | {"id": number}
     for at in np.flatnonzero(usable & np.isin(table.image_index, list(joined))).tolist():
         image = table.row("images", joined[int(table.image_index[at])])
         changes[at] = changes.get(at, {}) | {"image_id": image["id"]}
     return changes
 
 
-def _refuse_empty(table: Table, usable: dict[Where, Mask]) -> None:
+def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) -> str:
+    """Return why the rows left would be no data set; "" where they are one."""
+    if any(found.kind == "box-corners" for found in errors):
+        return "since boxes that are corners are wrong also where they fit; correct them all"
     for where in ("images", "categories"):
         if not usable[where].any():
-            raise AnnotationError(f"{table.path}: none of its {where} can be used, so no clean json was written")
+            return f"since none of the {where} can be used"
+    has_class = bool((table.image_categories[usable["images"]] >= 0).any())
+    if not has_class and not (usable["annotations"] & ~table.crowd).any():
+        return "since no object would be left to train on"
+    return ""
 
 
 def _rows(table: Table, where: Where, usable: Mask, changes: dict[int, Row]) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from detaug.converters.check.clean import Cleaned
+from detaug.converters.check.clean import NOT_CLEANABLE, Cleaned, NotCleaned
 from detaug.converters.coco.table import Table
 from detaug.converters.findings.entries import Findings
 from detaug.converters.findings.kinds import CHECK_KINDS, Severity
@@ -45,7 +45,7 @@ class CheckSummary:
     """Findings of each kind that occurs, errors first."""
     decoded: bool
     """Whether the images' pixels were decoded; otherwise only their headers and end markers were looked at."""
-    cleaned: Cleaned | None
+    cleaned: Cleaned | NotCleaned | None
     report: Path | None
     table: Table = field(repr=False)
     """The json as columns."""
@@ -141,10 +141,15 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
         yield str(summary.cleaned)
     if summary.report:
         yield f"every finding: {summary.report}"
+    has_classes = bool((summary.table.image_categories >= 0).any())
     counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
-    if not summary.errors:
+    if not summary.errors and "objects-none" in summary.kind_counts and not has_classes:
+        yield f"{counts}: no object to train on"
+    elif not summary.errors:
         yield f"{counts}: ready for training" + ("" if summary.decoded else "; images not decoded (--decode)")
-    elif summary.cleaned:
+    elif isinstance(summary.cleaned, Cleaned):
         yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
+    elif summary.cleaned or NOT_CLEANABLE & summary.kind_counts.keys():
+        yield f"{counts}: training would stop or learn wrongly"
     else:
         yield f"{counts}: training would stop or learn wrongly; --clean FILE writes a json without what is wrong"

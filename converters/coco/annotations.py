@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco import annotation_cache, columns, examine, file_names, places, table, videos
+from detaug.converters.coco import annotation_cache, box_layouts, columns, examine, file_names, places, table, videos
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -93,7 +93,7 @@ def _checked(path: Path) -> Annotations:
 
 def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
-    modules = (annotation_cache, columns, examine, file_names, places, table, videos)
+    modules = (annotation_cache, box_layouts, columns, examine, file_names, places, table, videos)
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 

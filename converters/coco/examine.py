@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from detaug.converters.coco.box_layouts import look_like_corners, polygon_boxes, rows_of
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.converters.coco.file_names import file_names_of
 from detaug.converters.coco.places import shard_places
@@ -27,6 +28,7 @@ TOLERANCE = 1.0
 """Pixels by which a box may leave its image and be cut without an error: rounding, not a mistake."""
 
 _LARGEST_SIDE = 2**24  # pixels; float32 represents every whole number up to it
+_CORNERS = "write each bbox as [x, y, width, height]; they are corners [x0, y0, x1, y1]"
 _ROUNDING = 1e-3  # pixels by which x + width may miss the edge because of the decimals they are written with
 
 
@@ -62,7 +64,8 @@ def examine(coco: Coco) -> Table:
     image_index = _image_positions(objects, image_ids, has_id)
     category_ids, has_category = _object_categories(objects, names)
     _check_annotation_ids(objects)
-    boxes, has_box = _object_boxes(objects, image_index, sizes, has_size)
+    polygons = polygon_boxes(objects.column("bbox"), objects.column("segmentation"))
+    boxes, has_box = _object_boxes(objects, polygons, image_index, sizes, has_size)
     return Table(
         coco=coco,
         image_ids=image_ids,
@@ -76,6 +79,7 @@ def examine(coco: Coco) -> Table:
         image_index=image_index,
         boxes=boxes,
         has_box=has_box,
+        polygon_boxes=polygons,
         category_ids=category_ids,
         has_category=has_category,
         crowd=_crowd(objects),
@@ -189,18 +193,29 @@ def _crowd(rows: Rows) -> Mask:
     return np.array([value == 1 for value in values], bool)
 
 
-def _object_boxes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Mask) -> tuple[Floats, Mask]:
-    """Return (A, 4) XYXY pixels, cut at the edges of their images, and (A,) where they are usable."""
-    values = rows.column("bbox")
+def _object_boxes(
+    rows: Rows, polygons: dict[int, list[float]], image_index: Ints, sizes: Ints, has_size: Mask
+) -> tuple[Floats, Mask]:
+    """Return (A, 4) XYXY pixels, cut at the edges of their images, and (A,) where they are usable.
+
+    polygons: boxes of rows without bbox, which are checked like the others and not usable.
+    """
+    values = [polygons.get(at, value) for at, value in enumerate(rows.column("bbox"))]
     boxes, numeric = four_numbers(values)
+    missing = rows_of(polygons, len(values))
+    rows.note("box-missing", missing, lambda row: f"bbox is missing; the box of its polygon is {polygons[row]}")
     rule = "bbox must be [x, y, width, height] with"
     rows.note("box-invalid", ~numeric, lambda row: f"{rule} four finite numbers, got {shown(values[row])}")
     thin: Mask = np.any(boxes[:, 2:] < THIN, axis=1)
     rows.note("box-empty", thin, lambda row: f"{rule} sides of at least {MIN_SIDE} pixel, got {values[row]}")
-    boxes[:, 2:] += boxes[:, :2]
     size = np.append(sizes, [[1, 1]], axis=0)[image_index]  # -1, no image, takes the last
     good = rows.present & numeric & ~thin & np.append(has_size, False)[image_index]
-    return _inside(rows, values, boxes, size, good)
+    if look_like_corners(boxes[good], size[good]):
+        example = values[int(np.flatnonzero(good)[0])]
+        rows.findings.append(about_json("box-corners", f"{_CORNERS}, such as {example}"))
+    boxes[:, 2:] += boxes[:, :2]
+    cut, inside = _inside(rows, values, boxes, size, good)
+    return cut, inside & ~missing
 
 
 def _inside(rows: Rows, values: list[Any], boxes: Floats, size: Ints, good: Mask) -> tuple[Floats, Mask]:

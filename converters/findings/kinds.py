@@ -158,6 +158,12 @@ CHECK_KINDS: dict[str, Kind] = {
     "category-unknown": Kind("error", "the category_id of an annotation or image is not the id of a category"),
     "crowd-invalid": Kind("error", "an annotation's iscrowd is neither 0 nor 1"),
     "box-invalid": Kind("error", "a bbox is not four finite numbers [x, y, width, height]"),
+    "box-missing": Kind("error", "an annotation has polygons and no bbox; --clean writes the box around them"),
+    "box-corners": Kind(
+        "error",
+        "boxes are corners, not sizes: of at least 4, 99 % fit their images as [x0, y0, x1, y1], and 20 % reach past "
+        "them by over 5 % of a side as [x, y, width, height]",
+    ),
     "box-empty": Kind("error", "a box has no area: a side is shorter than 0.01 pixel"),
     "box-outside": Kind("error", "a box reaches more than 1 pixel past its image, or has no area inside it"),
     "video-id": Kind("error", "an image's video_id is not the id of a video, or two videos have the same id"),
@@ -175,6 +181,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "image-unsafe": Kind("error", "an image ends the process that decodes it, or takes too much time or memory"),
     "image-leaked": Kind("error", "an image is in the other split too, so scores would mean nothing"),
     "categories-differ": Kind("error", "the other json has different categories, so its labels mean different classes"),
+    "crowds-only": Kind("error", "all boxes are crowds (iscrowd 1), which are not trained on, so no object is left"),
     "size-not-integer": Kind("warning", "an image's width or height is written like 640.0"),
     "annotation-id-zero": Kind("warning", "an annotation has the id 0, which pycocotools treats as 'no match'"),
     "category-name": Kind("warning", "a category's name is missing, empty or not text"),

@@ -37,6 +37,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
     """
     from detaug.converters import check_coco
+    from detaug.converters.check.clean import NotCleaned
     from detaug.drawing import check_to_html
 
     with progress_bar("checking", quiet) as progress:
@@ -47,7 +48,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     print_unless(quiet, summary)
     if html is not None:
         print_unless(quiet, f"written: {html}")
-    return int(summary.errors > 0)
+    return int(summary.errors > 0 or isinstance(summary.cleaned, NotCleaned))
 
 
 @click.command()

@@ -52,7 +52,7 @@ svg line { stroke: var(--line); } .map { image-rendering: pixelated; }
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
-REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated"}
+REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", "box-missing"}
 
 _FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
 _CONVERT = "convert the data set again, with all its files and classes."
@@ -65,6 +65,8 @@ REMEDIES = {
     "images-empty": _CONVERT,
     "categories-empty": _CONVERT,
     "objects-none": _CONVERT,
+    "crowds-only": "write iscrowd 0 where an annotation is a single object.",
+    "box-corners": "write [x, y, width, height]: width is x1 - x0, height is y1 - y0.",
     "categories-differ": "convert both splits with the same --classes, in the same order.",
     "image-leaked": "take the image out of one of the two splits; --clean FILE.json takes it out of this one.",
     "image-not-decoded": "make it smaller, or see in the loader whether it decodes in the memory that you have.",
