@@ -190,31 +190,42 @@ def test_ctrl_c_saves_a_checkpoint_and_names_resume(
 
 
 class Interrupting(Tiny):
-    """Presses Ctrl-C in its third step, once or twice."""
+    """Sends a signal in its third step, once or twice."""
 
-    def __init__(self, num_classes: int, times: int) -> None:
+    def __init__(self, num_classes: int, times: int, stop: signal.Signals) -> None:
         super().__init__(num_classes)
-        self.times = times
+        self.times, self.stop = times, stop
 
     def forward(self, images: Any, targets: Any = None) -> Any:
         for _ in range(self.times if self.calls == 2 else 0):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(self.stop)
         return super().forward(images, targets)
 
 
+@pytest.fixture
+def stop(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """Let a signal raise KeyboardInterrupt, as the command does."""
+    before = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], indirect=True)
 @pytest.mark.parametrize(("times", "step"), [(1, 3), (2, 2)])
-def test_a_second_ctrl_c_stops_at_once(folder: tuple[Folder, Path], times: int, step: int) -> None:
+def test_a_second_ctrl_c_stops_at_once(
+    folder: tuple[Folder, Path], times: int, step: int, stop: signal.Signals
+) -> None:
     painted, out = folder
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         train(
             options(*painted, out / "run", checkpoint_every=2),
-            make_model=lambda _, classes: Detector(Interrupting(classes, times)),
+            make_model=lambda _, classes: Detector(Interrupting(classes, times, stop)),
             say=said.append,
         )
     assert torch.load(out / "run/checkpoint.pt", weights_only=True)["step"] == step
     assert "the same command with --resume continues" in said[-1]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(stop) is signal.default_int_handler
 
 
 def test_a_checkpoint_is_on_the_disk(folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch) -> None:

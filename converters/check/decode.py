@@ -84,7 +84,7 @@ class _DecodingProcess:
         """Return the reasons by name. Raises _Ended where one of the images ended the process."""
         if self._images >= self._limits.images:
             self._stop()
-        process = self._process = self._process or self._start()
+        process = self._process or self._start()
         self._images += len(names)
         try:
             _send(process, names)
@@ -101,12 +101,15 @@ class _DecodingProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         command, pipe, environment = [sys.executable, "-c", _COMMAND], subprocess.PIPE, child_environment()
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0, env=environment)
+        # In a session of its own, since Ctrl-C is for this process, which ends the other one.
+        process = self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, bufsize=0, env=environment, start_new_session=True
+        )
         self._images, self._memory = 0, 0
         try:
             self._receive(process, math.inf)
         except _Ended:
-            process.communicate()
+            self._stop()
             raise RuntimeError("the decoding process does not start; see its message above") from None
         self._memory = used_memory(process.pid)
         return process

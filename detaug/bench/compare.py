@@ -7,6 +7,8 @@ all of them. Their batches are compared before anything is timed.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -102,10 +104,19 @@ def in_own_process(where: str, job: Job) -> Result:
     Raises InputError for wrong input; RuntimeError with all that the process wrote to stderr for a bug.
     """
     command = [sys.executable, "-m", "detaug.bench.worker", where, json.dumps(asdict(job))]
-    done = subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
-    if done.returncode:
-        raise RuntimeError(f"{where} failed with exit code {done.returncode}:\n{done.stderr}")
-    result: Result = json.loads(done.stdout.splitlines()[-1])
+    pipe, environment = subprocess.PIPE, child_environment()
+    # In a session of its own, since Ctrl-C is for this process, which ends the worker and the worker's workers.
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True)
+    with process:
+        try:
+            out, errors = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+    if process.returncode:
+        raise RuntimeError(f"{where} failed with exit code {process.returncode}:\n{errors}")
+    result: Result = json.loads(out.splitlines()[-1])
     if "error" in result:
         raise InputError(f"{where}: {result['error']}")
     return result

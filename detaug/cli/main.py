@@ -7,8 +7,12 @@ one line on stderr and exit code 2. Any other error is a bug and keeps its trace
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -75,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code: 0, 2 for an error in the input, 130 if interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = cli.main(args=given or ["--help"], prog_name="detaug", standalone_mode=False)
+        with _interrupted_by_signals():
+            result = cli.main(args=given or ["--help"], prog_name="detaug", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
@@ -87,6 +92,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except InputError as error:
         return _fail(str(error))
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """Let SIGTERM, which schedulers send, and SIGHUP, of a closed terminal, stop the command as Ctrl-C does.
+
+    Where the program handles or ignores a signal already it stays so, and under torchrun, which ends its processes
+    itself: they may wait for each other in native code, where Python sees no signal.
+    """
+    is_alone = int(os.environ.get("WORLD_SIZE") or 1) == 1
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    free = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    changed = free if is_alone and in_main_thread else []
+    for each in changed:
+        signal.signal(each, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for each in changed:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _fail(message: str, code: int = 2) -> int:

@@ -1,4 +1,4 @@
-"""Let Ctrl-C stop a training between two steps, where its state can be saved."""
+"""Let Ctrl-C, or the SIGTERM of a scheduler, stop a training between two steps, where its state can be saved."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Interrupt:
 def deferred_interrupt() -> Iterator[Interrupt]:
     """Yield an `Interrupt` that the first Ctrl-C sets; the second one raises KeyboardInterrupt at once.
 
-    All of them raise it at once where this process cannot decide: outside of the main thread, under torchrun, whose
-    processes would stop at different steps, and where the program handles or ignores the signal already.
+    SIGTERM and SIGHUP do the same where they raise KeyboardInterrupt too, as in the command. All raise it at once where
+    this process cannot decide: outside of the main thread, under torchrun, whose processes would stop at different
+    steps, and where the program handles or ignores the signal already.
     """
     interrupt = Interrupt()
 
@@ -38,12 +39,13 @@ def deferred_interrupt() -> Iterator[Interrupt]:
         interrupt.pressed = True
 
     is_main = threading.current_thread() is threading.main_thread()
-    is_free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not (is_main and is_free) or dist.is_initialized():
-        yield interrupt
-        return
-    signal.signal(signal.SIGINT, on_signal)
+    possible = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    free = [each for each in possible if signal.getsignal(each) is signal.default_int_handler]
+    changed = free if is_main and not dist.is_initialized() else []
+    for each in changed:
+        signal.signal(each, on_signal)
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for each in changed:
+            signal.signal(each, signal.default_int_handler)

@@ -1,0 +1,105 @@
+"""SIGTERM, SIGHUP and Ctrl-C stop a command: no partial file stays, no child lives on, no traceback is printed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from coco_files import document, write, write_images
+
+from detaug.demo.shapes import make_voc
+
+REPOSITORY = Path(__file__).parents[1]
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+# Runs a command that sends itself a signal before its third file gets its name.
+STOPPED = """
+import os, signal, sys
+from detaug.cli.main import main
+replace, calls = os.replace, []
+def stop(*paths):
+    calls.append(paths)
+    if len(calls) == 3:
+        os.kill(os.getpid(), int(sys.argv[1]))
+    return replace(*paths)
+os.replace = stop
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def usual_signals() -> None:
+    """Undo what a job in the background, or nohup, ignores."""
+    for each in STOPS:
+        signal.signal(each, signal.SIG_DFL)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> list[str]:
+    images = write_images(tmp_path / "images")
+    return [str(write(tmp_path / "train.json", document())), str(images)]
+
+
+def start(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        start_new_session=True,
+        preexec_fn=usual_signals,
+    )
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_stopped_command_leaves_no_file(data: list[str], tmp_path: Path, stop: int) -> None:
+    out = tmp_path / "out"
+    process = start("-c", STOPPED, str(int(stop)), "pack", *data, "-o", str(out), "--shard-size", "1000")
+    printed, errors = process.communicate()
+    assert (process.returncode, printed, errors) == (130, "", "\ndetaug: interrupted\n")
+    assert not list(out.glob(".*"))
+
+
+def test_signals_that_are_ignored_stay_ignored(data: list[str], tmp_path: Path) -> None:
+    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    arguments = ("pack", *data, "-o", str(tmp_path / "out"), "--quiet")
+    process = start("-c", ignore + STOPPED, str(int(signal.SIGHUP)), *arguments)
+    assert (*process.communicate(), process.returncode) == ("", "", 0)
+
+
+def children(pid: int) -> set[int]:
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            rest = path.read_text().rpartition(") ")[2].split()
+        except OSError:  # it ended
+            continue
+        if int(rest[1]) == pid and rest[0] != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command", ["bench {} --only decode --seconds 600", "check {} --decode"])
+def test_processes_of_a_stopped_command_end(tmp_path: Path, command: str, stop: int) -> None:
+    make_voc(tmp_path / "VOC", 20)
+    path, images = tmp_path / "train.json", tmp_path / "VOC/JPEGImages"
+    subprocess.run(
+        [sys.executable, "-m", "detaug", "convert-voc", tmp_path / "VOC", "-o", path], check=True, cwd=REPOSITORY
+    )
+    process = start("-m", "detaug", *command.format(f"{path} {images}").split())
+    while not (started := children(process.pid)):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, stop)  # as a terminal and a scheduler do
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert errors.endswith("detaug: interrupted\n")
+    assert not any(Path(f"/proc/{pid}").exists() for pid in started)
