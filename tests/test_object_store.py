@@ -472,6 +472,38 @@ def test_damaged_cache_files_are_downloaded_again(
     assert_same(loader(remote()), painted)
 
 
+@pytest.mark.parametrize(
+    ("top", "folder", "file"), [(0o777, 0o777, 0o666), (0o1770, 0o770, 0o660), (0o700, 0o700, 0o600)]
+)
+def test_who_may_write_to_the_cache_folder_may_write_to_all_of_it(
+    tmp_path: Path, top: int, folder: int, file: int
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(top)
+    before = os.umask(0o022)
+    try:
+        LocalCache(cache, 1000).fill("aaa", 10, lambda: memoryview(bytes(10)), iter(()))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in cache.rglob("*")}
+    assert modes == {"aa": folder, "aaa": file, "bytes_used": file}
+
+
+def test_a_cache_folder_of_another_user_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = LocalCache(tmp_path, 1000)
+
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(
+        da.DataError, match=r"Permission denied for .*aaa\.partial; another user made it: .* chmod"
+    ) as raised:
+        cache.fill("aaa", 10, lambda: memoryview(bytes(10)), iter(()))
+    assert "space" not in str(raised.value)
+
+
 def test_a_cache_that_is_opened_during_a_download_keeps_its_size(tmp_path: Path) -> None:
     first = LocalCache(tmp_path, 1000)
 

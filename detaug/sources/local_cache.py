@@ -154,6 +154,7 @@ class LocalCache:
     def _used(self) -> Iterator[_Used]:
         """Hold the lock of the number of bytes."""
         with open(self.folder / "bytes_used", "a+b") as file:
+            _share(file.fileno(), self.folder)
             fcntl.flock(file, fcntl.LOCK_EX)
             with open(self.folder / "bytes_used", "r+b") as writable:
                 yield _Used(writable)
@@ -163,9 +164,10 @@ class LocalCache:
         """Open the file of an unfinished piece when no other thread or process has it, and remove it afterwards."""
         while True:
             with self._disk_errors():
-                partial.parent.mkdir(exist_ok=True)
+                make_shared_folder(partial.parent, self.folder)
                 file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
             with file:
+                _share(file.fileno(), self.folder)
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if not _is_at(file, partial):  # renamed or removed while this one waited
                     continue
@@ -180,6 +182,8 @@ class LocalCache:
     def _disk_errors(self) -> Iterator[None]:
         try:
             yield
+        except PermissionError as error:
+            raise DataError(f"cache_folder {self.folder}: {_permission_text(error)}") from None
         except OSError as error:
             raise DataError(
                 f"cache_folder {self.folder}: {error.strerror or error}; free some space, or give the reader another "
@@ -192,10 +196,33 @@ def explained_folder(folder: Path) -> Iterator[None]:
     """Raise InputError for a folder that cannot be written."""
     try:
         yield
+    except PermissionError as error:
+        raise InputError(f"cache_folder {folder}: {_permission_text(error)}") from None
     except OSError as error:
         raise InputError(
             f"cache_folder {folder} cannot be written ({error.strerror}); give a folder on a local disk"
         ) from None
+
+
+def make_shared_folder(folder: Path, top: Path) -> None:
+    """Make a folder below the cache folder `top` for the users who may write there, whatever their umask is."""
+    with suppress(FileExistsError):
+        folder.mkdir()
+        folder.chmod(top.stat().st_mode & 0o2777)  # not the sticky bit: all of them may remove pieces
+
+
+def _share(descriptor: int, top: Path) -> None:
+    """Let the users who may write to the cache folder write to this file, if it is of this user."""
+    mode, status = top.stat().st_mode & 0o666, os.fstat(descriptor)
+    if status.st_uid == os.geteuid() and status.st_mode & 0o777 != mode:
+        os.fchmod(descriptor, mode)
+
+
+def _permission_text(error: PermissionError) -> str:
+    return (
+        f"{error.strerror} for {error.filename}; another user made it: let its owner run chmod -R g+rwX on the folder "
+        "(a+rwX for all users), or give another cache_folder"
+    )
 
 
 class _Used:

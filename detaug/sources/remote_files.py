@@ -11,7 +11,7 @@ from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import AnnotationError, InputError
-from detaug.sources.local_cache import LocalCache, explained_folder
+from detaug.sources.local_cache import LocalCache, explained_folder, make_shared_folder
 from detaug.sources.object_path import ObjectPath
 from detaug.sources.object_store import ObjectStore
 
@@ -48,6 +48,8 @@ def _download(address: ObjectPath, folder: Path) -> Path:
     if not (local.is_file() and local.stat().st_size == info.size):
         content = store.read(address.name, info)
         with explained_folder(folder):
-            local.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            for each in (local.parent.parent, local.parent):
+                make_shared_folder(each, folder)
             write_atomically(local, [content])
     return local
