@@ -1,4 +1,4 @@
-"""Check the files to write before the work begins: the one guard of all outputs (decision 21)."""
+"""Check the files to write before the work begins: the one guard of all outputs."""
 
 from __future__ import annotations
 
