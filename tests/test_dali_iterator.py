@@ -359,9 +359,9 @@ def test_images_of_several_sizes_are_padded_with_zeros() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "padding"),
-    [(np.int64, -1), (np.float32, -1), (np.int16, -1), (np.uint8, 0), (np.bool_, 0), (np.float64, -1)],
+    [(np.int64, -1), (np.float32, np.nan), (np.int16, -1), (np.uint8, 0), (np.bool_, 0), (np.float64, np.nan)],
 )
-def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padding: int) -> None:
+def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padding: float) -> None:
     counts = [2, 0, 3, 1]
     boxes = [np.tile(np.float32([0, 0, 4, 4]), (count, 1)) for count in counts]
     labels = [np.arange(count) - 1 for count in counts]
@@ -369,17 +369,18 @@ def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padd
     pairs = [np.ones((count, 2), dtype) for count in counts]
     whole = [np.arange(3).astype(dtype) for _ in counts]
     names = ("images", "boxes", "labels", "track", "pair", "whole")
-    batch = next(da.DaliIterator(fed(images(4), boxes, labels, tracks, pairs, whole), names))
+    pipeline = fed(images(4), boxes, labels, tracks, pairs, whole)
+    batch = next(da.DaliIterator(pipeline, names, columns=["track", "pair"]))
     assert batch.counts == (2, 0, 3, 1)
     assert batch.mask.sum(1).tolist() == counts  # labels of 0 and -1 too
     assert batch.labels.tolist() == [[-1, 0, -1], [-1, -1, -1], [-1, 0, 1], [-1, -1, -1]]
-    expected = np.where(np.arange(3) < np.array(counts)[:, None], 1, padding).astype(dtype)
-    assert np.array_equal(batch.extra["track"].numpy(), expected)
-    assert batch.extra["track"].numpy().dtype == dtype
-    assert np.array_equal(batch.extra["pair"].numpy(), np.repeat(expected[..., None], 2, 2))
+    expected = np.where(np.arange(3) < np.array(counts)[:, None], dtype(1), dtype(padding))
+    np.testing.assert_array_equal(batch.columns["track"].numpy(), expected)
+    assert batch.columns["track"].numpy().dtype == dtype
+    np.testing.assert_array_equal(batch.columns["pair"].numpy(), np.repeat(expected[..., None], 2, 2))
     assert np.array_equal(batch.extra["whole"].numpy(), np.stack(whole))
-    assert torch.equal(batch.clone().extra["track"], batch.extra["track"])
-    assert torch.equal(batch.to("cpu").extra["pair"], batch.extra["pair"])
+    np.testing.assert_array_equal(batch.clone().columns["track"], batch.columns["track"])
+    np.testing.assert_array_equal(batch.to("cpu").columns["pair"], batch.columns["pair"])
 
 
 def test_channels_may_come_first() -> None:
@@ -434,7 +435,7 @@ def test_shards_of_other_readers_are_refused(painted: Folder) -> None:
 
 def test_outputs_that_make_no_tensor_are_refused() -> None:
     ragged = [np.zeros(length) for length in (1, 2, 3, 4)]
-    with pytest.raises(da.InputError, match=r"output 'words' must have one shape in all samples or a row for each box"):
+    with pytest.raises(da.InputError, match=r"'words' must have one shape in all samples, .* name it in columns="):
         next(da.DaliIterator(fed(images(4), ragged), ["images", "words"]))
     boxes = [np.zeros((2, 4), np.float32)] * 4
     labels = [np.zeros(2), np.zeros(3), np.zeros(2), np.zeros(2)]

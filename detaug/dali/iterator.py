@@ -12,7 +12,7 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy, _DaliBaseIterator
 from typing_extensions import Self
 
 from detaug.converters.findings.errors import InputError
-from detaug.dali.batches import make_batch
+from detaug.dali.batches import FIELDS, make_batch
 from detaug.loading.batch import Batch
 from detaug.ops.arguments import check
 from detaug.ops.dali_internals import failed_op
@@ -28,8 +28,9 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     `pipelines`: one pipeline, or several of one batch size, whose batches come in turns. `output_map`: the names of
     their outputs. "images" (H, W, 3) or (3, H, W), "boxes" (M, 4) XYXY pixels, as `da.fn.augment` returns them,
     "labels" (M,), "image_id", "matrix" and "size" (height, width of the source image) become the batch's; fields that
-    have no output are None. Any other name is in `Batch.extra`: (N, M, ...) where it has a row for each box, padded
-    with -1 (0 in types without negative numbers), else (N, ...).
+    have no output are None. Any other name is in `Batch.extra`, (N, ...), or in `Batch.columns`.
+    `columns`: the names of outputs with a row for each box, such as the columns of `da.fn.augment`. They are in
+    `Batch.columns`, (N, M, ...), padded with -1, with NaN in floats, and with 0 in types without negative numbers.
     `reader_name`: the name of the reader that decides how long an epoch is. None: until a pipeline raises
     StopIteration, as `fn.external_source` does at its end.
     `last_batch`, of an epoch, needs the reader: "partial" yields every image once, "fill" full batches, "drop" leaves
@@ -56,9 +57,14 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         output_map: Sequence[str] = ("images", "boxes", "labels", "image_id"),
         reader_name: str | None = None,
         last_batch: LastBatch = "partial",
+        columns: Sequence[str] = (),
     ) -> None:
         check("last_batch", last_batch, last_batch in _POLICIES, "'partial', 'fill' or 'drop'")
-        self.output_map = tuple(output_map)
+        self.output_map, self.columns = tuple(output_map), tuple(columns)
+        others = [name for name in self.output_map if name not in FIELDS]
+        check(
+            "columns", columns, set(self.columns) <= set(others), f"names of output_map other than {', '.join(FIELDS)}"
+        )
         pipelines = [pipelines] if isinstance(pipelines, Pipeline) else list(pipelines)
         _check_pipelines(pipelines, self.output_map, reader_name)
         self._ready: deque[Batch] = deque()
@@ -106,7 +112,9 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         self._ever_consumed = True
         outputs = self._outputs()
         batches = [
-            make_batch(dict(zip(self.output_map, each, strict=True)), count, copy=not pipeline.exec_dynamic)
+            make_batch(
+                dict(zip(self.output_map, each, strict=True)), count, self.columns, copy=not pipeline.exec_dynamic
+            )
             for pipeline, each, count in zip(self._pipes, outputs, self._counts(outputs), strict=True)
             if count > 0
         ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from detaug.loading.trainer_formats import (
 )
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
+Columns: TypeAlias = Tensor | NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +62,19 @@ class Batch:
     """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
     counts: tuple[int, ...]
     """The number of boxes of each of the N images."""
+    rows: Tensor | None = None
+    """(N, M) int64: the row of each box in the columns of its source, `reader.columns`; -1 where padded."""
+    image_id_of_box: Tensor | None = None
+    """(N, M) int64: the image that each box is of, which ops such as `Mosaic` may have mixed in; -1 where padded."""
+    columns: dict[str, Columns] = field(default_factory=dict)
+    """What belongs to each box, by name, as the source has it: (N, M, ...) numbers, -1 where padded in whole numbers,
+    NaN in others; or arrays of objects such as text, with None. See `CocoReader(columns=...)`."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
     """For each op what it drew, by name: arrays whose first axis is N. None unless the loader has return_params."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each image as a whole; None for a source without."""
     extra: dict[str, Tensor] = field(default_factory=dict)
-    """Further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
+    """(N, ...): further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -160,11 +168,13 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with every tensor on `device`."""
-        return self._changed(lambda tensor: tensor.to(device))
+        changed: Batch = change_tensors(self, lambda tensor: tensor.to(device))
+        return changed
 
     def clone(self) -> Batch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
-        return self._changed(Tensor.clone)
+        changed: Batch = change_tensors(self, Tensor.clone)
+        return changed
 
     def _coco_targets(self, labels: str, first_label: int, size: Tensor) -> list[dict[str, Tensor]]:
         """Return the targets of `as_detr`, relative to `size` (N, 2). `labels`: the name of the labels in them."""
@@ -180,14 +190,24 @@ class Batch:
         on_device = {name: each.to(self.boxes.device) for name, each in of_images.items() if each is not None}
         return split_by_image(of_boxes, on_device, self.counts)
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
-        extra = {name: change(value) for name, value in self.extra.items()}
-        return Batch(**{**values, **changed, "extra": extra})
-
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
+
+
+def change_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a batch with all its tensors changed, also those in dicts."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: changed(each) for name, each in value.items()}
+        return change(value) if isinstance(value, Tensor) else value
+
+    return replace(batch, **{each.name: changed(getattr(batch, each.name)) for each in fields(batch)})
+
+
+def as_tensors(columns: Mapping[str, NDArray[Any]]) -> dict[str, Columns]:
+    """Return columns as tensors; those of objects stay arrays."""
+    return {name: each if each.dtype == object else torch.from_numpy(each) for name, each in columns.items()}
 
 
 def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 from nvidia.dali import fn
 
 from detaug.boxes import polygons
-from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, inverse, padded, pairs, part_matrix
+from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, inverse, pairs, part_matrix
 from detaug.ops.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
@@ -227,25 +227,19 @@ def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_
 
     Works on pairs of a tile and a box, without padding: a tile shows few boxes of its image.
     """
-    real, size = views.labels >= 0, views.size[:, None, ::-1]
-    tile, box = pairs(np.append(0, np.cumsum(real.sum(1))), images.ravel())
+    real, size = np.flatnonzero(views.labels >= 0), views.size[:, None, ::-1]
+    tile, box = pairs(np.append(0, np.cumsum((views.labels >= 0).sum(1))), images.ravel())
     window = (source / np.tile(size, 2)).reshape(-1, 4).T.take(tile, 1)
     image = tile // images.shape[1]
-    boxes, sizes = views.boxes[real].T.take(box, 1), size[:, 0].T.take(image, 1)
+    place = real[box]
+    boxes, sizes = views.boxes.reshape(-1, 4).T.take(place, 1), size[:, 0].T.take(image, 1)
     clipped, share, stays = _clip_to_windows(boxes, window, sizes, min_visibility)
     shift = (target - source[..., :2]) / size
     moved = clipped.take(stays, 1).T + np.tile(shift, 2).reshape(-1, 4).take(tile[stays], 0)
-    box, count = box[stays], np.bincount(image[stays], minlength=len(views))
-    return replace(
-        views,
-        boxes=padded(moved, count, 0),
-        labels=padded(views.labels[real][box], count, -1),
-        visible=padded(views.visible[real][box] * share, count, 1),
-        rows=None if views.rows is None else padded(views.rows[real][box], count, -1),
-        matrix=part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0]),
-        fill=None,
-        outlines=None,
-    )
+    place, counts = place[stays], np.bincount(image[stays], minlength=len(views))
+    matrix = part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0])
+    left = replace(views, matrix=matrix, fill=None, outlines=None)
+    return left.select_boxes(place, counts, boxes=moved, visible=views.visible.ravel()[place] * share)
 
 
 def _clip_to_windows(

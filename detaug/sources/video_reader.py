@@ -85,6 +85,7 @@ class VideoReader(Source):
             found = frames_of_annotations(videos, annotations, cache=cache)
         columns, self.frames, self.tracks, self.video_files, self._indexes, self._video_of = found
         super().__init__(**columns)
+        self.columns["track_id"] = self.tracks.ids
         self.remedy = "remove it, or write it again: ffmpeg -i IN OUT.mp4"
         unusable = np.flatnonzero([isinstance(each, str) for each in self._indexes])
         self.missing = np.flatnonzero(np.isin(self._video_of, unusable))
