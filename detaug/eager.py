@@ -17,6 +17,7 @@ from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
 from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.array_pipeline import ArrayPipeline
+from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
@@ -123,6 +124,18 @@ class Samples:
         rows, counts = rows_left(self.plan.views), self._packed[2]
         ends = np.cumsum(counts)[:-1]
         return {name: np.split(each[rows], ends) for name, each in self.source_columns.items()}
+
+    def boxes_in_source(self) -> list[Array]:
+        """Return N arrays (M, 4) XYXY: the boxes in pixels of the source images that they are of.
+
+        They are not clipped; a box that an op clipped in the output stays so.
+        """
+        views = self.plan.views
+        image, place = np.nonzero(views.labels >= 0)
+        matrix = views.drawing_or_whole().layers.matrix[image, views.layer_of_box_or_first()[image, place]]
+        boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
+        moved = move_boxes(boxes, torch.from_numpy(matrix))[:, 0].numpy()
+        return np.split(moved, np.cumsum(self._packed[2])[:-1])
 
     @property
     def matrix(self) -> Floats:

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.boxes import polygons
+from detaug.boxes.layers import Drawing, single_layer
 from detaug.boxes.polygons import Bools as Bools
 from detaug.boxes.polygons import Floats as Floats
+from detaug.boxes.polygons import Ints as Ints
 
-Ints: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]
 Number = TypeVar("Number", bound=np.generic)
 Fill: TypeAlias = tuple[float, ...]
@@ -87,6 +88,10 @@ class Views:
     """(N, V, 2): a polygon relative to the view; outside of it is fill, in addition to `source_bounds`."""
     epoch: int = 0
     """The number of the epoch, from 0."""
+    drawing: Drawing | None = None
+    """Where images lie in the output, once an op has mixed them or covered parts; None: each view is one layer."""
+    layer_of_box: Ints | None = None
+    """(N, M): the layer that each box is of; None: the first one."""
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
 
@@ -96,7 +101,7 @@ class Views:
     def __getitem__(self, images: slice | Ints) -> Views:
         """Return the views of some images."""
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray)}
+        arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray | Drawing)}
         return Views(**{**values, **arrays})
 
     def clips(self) -> Views:
@@ -126,6 +131,10 @@ class Views:
         if self.clip_region is not None or other.clip_region is not None:
             ours, theirs = polygons.pad_to_same_length(self.clip_region_or_all(), other.clip_region_or_all())
             both, other = replace(both, clip_region=ours), replace(other, clip_region=theirs)
+        if self.drawing is not None or other.drawing is not None:
+            drawing = self.drawing_or_whole().replace_at(images, other.drawing_or_whole())
+            both = replace(both, drawing=drawing, layer_of_box=self.layer_of_box_or_first())
+            other = replace(other, layer_of_box=other.layer_of_box_or_first())
         values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
         for name, array in values.items():
             array[images] = getattr(other, name)[: len(images)]
@@ -139,6 +148,15 @@ class Views:
         """Return (N, V, 2): the clip region, or one so large that nothing is outside."""
         everything = np.tile((polygons.UNIT_SQUARE - 0.5) * 1e4, (len(self), 1, 1))
         return everything if self.clip_region is None else self.clip_region
+
+    def drawing_or_whole(self) -> Drawing:
+        """Return where images lie in the output: by default each view is one layer."""
+        whole = self.matrix, self.size, self.source_bounds, self.clip_region
+        return self.drawing or Drawing(1, lambda: single_layer(*whole))
+
+    def layer_of_box_or_first(self) -> Ints:
+        """Return (N, M): the layer that each box is of."""
+        return np.zeros_like(self.labels) if self.layer_of_box is None else self.layer_of_box
 
     # ------------------------------------------------------------------------------------ moving the view
 
@@ -316,7 +334,9 @@ class Views:
         return np.asarray(boxes.T), self.labels[real], count
 
 
-_BOX_PADDING: dict[str, float] = {"boxes": 0, "labels": -1, "visible": 1, "rows": -1, "outlines": 0}
+_BOX_PADDING: dict[str, float] = {
+    "boxes": 0, "labels": -1, "visible": 1, "rows": -1, "outlines": 0, "layer_of_box": 0
+}  # fmt: skip
 """The fields of `Views` with a row for each box, and what pads them."""
 
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.boxes.layers import Drawing
 from detaug.boxes.views import Floats, Ints, Number, Views, rows_left, start_offsets
 from detaug.gpu.streams import StreamGuard, to_device
 
@@ -27,6 +28,10 @@ class BatchTargets:
     matrix: Tensor
     rows: Ints
     """(N, M): the row of each box in the columns of its source; -1 where padded."""
+    drawing: Drawing | None
+    """Where images lie in the output, if an op mixed them or covered parts."""
+    layer_of_box: Ints | None
+    """(N, M): the layer that each box is of; None: the first one."""
     classes: Tensor | None
     guard: StreamGuard
     """Guards what is on the device: `boxes`, `labels`, `mask` and `classes`."""
@@ -44,27 +49,34 @@ class BatchTargets:
         boxes, labels, mask = (each[on_device, :most] for each in (self.boxes, self.labels, self.mask))
         classes = None if self.classes is None else self.classes[on_device]
         on_host = self.size[on_cpu], self.matrix[on_cpu], self.rows[images, :most]
-        return BatchTargets(boxes, labels, mask, counts, *on_host, classes, self.guard)
+        drawing = None if self.drawing is None else self.drawing[images]
+        layer_of_box = None if self.layer_of_box is None else self.layer_of_box[images, :most]
+        return BatchTargets(boxes, labels, mask, counts, *on_host, drawing, layer_of_box, classes, self.guard)
 
 
-def build_targets(views: Views, batches: list[slice], device: torch.device, classes: Ints | None) -> list[BatchTargets]:
-    """Return the targets of batches that were planned together, each a slice of the views and of `classes` (n,).
+def build_targets(
+    views: Views, images: Ints, batches: list[slice], device: torch.device, classes: Ints | None
+) -> list[BatchTargets]:
+    """Return the targets of batches that were planned together, each a slice of the views.
 
+    `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each.
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
-    boxes, labels, rows, counts = _boxes(views)
+    boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
     room = np.repeat(most, lengths)
     padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
-    padded_rows = _pad(rows, -1, counts, room)
     on_device = to_device(padded_boxes, device), to_device(padded_labels, device)
     shapes = list(zip(lengths, most.tolist(), strict=True))
     split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
     split_labels, split_mask = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
-    ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
-    split_rows = [each.reshape(shape) for each, shape in zip(np.split(padded_rows, ends), shapes, strict=True)]
+    split_rows = _split_on_host(_pad(rows, -1, counts, room), shapes)
     nothing = [None] * len(batches)
+    split_layer_of_box = (
+        nothing if layer_of_box is None else _split_on_host(_pad(layer_of_box, 0, counts, room), shapes)
+    )
+    drawing = None if views.drawing is None else views.drawing.of_source(images)
     split_classes = nothing if classes is None else _split(to_device(classes, device), [*zip(lengths)])
     size = np.ascontiguousarray(views.size, np.int64)
     matrix = np.ascontiguousarray(views.to_output(), np.float32)
@@ -78,6 +90,8 @@ def build_targets(views: Views, batches: list[slice], device: torch.device, clas
             size=torch.from_numpy(size[batch]),
             matrix=torch.from_numpy(matrix[batch]),
             rows=split_rows[at],
+            drawing=None if drawing is None else drawing[batch],
+            layer_of_box=split_layer_of_box[at],
             classes=split_classes[at],
             guard=guard,
         )
@@ -100,19 +114,26 @@ def _pad(rows: NDArray[Number], fill: float, counts: Ints, room: Ints) -> NDArra
     return result
 
 
-def _boxes(views: Views) -> tuple[Floats, Ints, Ints, Ints]:
-    """Return boxes (B, 4) in pixels, labels (B,), their rows (B,) in the source, and the counts (N,) of each image.
+def _boxes(views: Views) -> tuple[Floats, Ints, Ints, Ints | None, Ints]:
+    """Return boxes (B, 4) in pixels, labels, rows and layers (B,), and the counts (N,) of each image.
 
     All frames of a clip have the same boxes: those of the objects that are left in one of them.
     """
     if views.frames == 1:
         boxes, labels, counts = views.unpadded()
-        return boxes, labels, rows_left(views), counts
+        layers = None if views.layer_of_box is None else views.layer_of_box[views.labels >= 0]
+        return boxes, labels, rows_left(views), layers, counts
     seen = views.labels >= 0
     by_clip = seen.reshape(len(seen) // views.frames, views.frames, seen.shape[1])
     left = np.repeat(by_clip.any(1), views.frames, axis=0)
     boxes = np.where(seen[..., None], views.pixel_boxes(), 0)
-    return boxes[left], views.labels[left], np.where(seen, views.rows, -1)[left], left.sum(1)
+    return boxes[left], views.labels[left], np.where(seen, views.rows, -1)[left], None, left.sum(1)
+
+
+def _split_on_host(joined: Ints, shapes: Sequence[tuple[int, ...]]) -> list[Ints]:
+    """Split an array into consecutive arrays of these shapes."""
+    ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
+    return [each.reshape(shape) for each, shape in zip(np.split(joined, ends), shapes, strict=True)]
 
 
 def _split(joined: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

@@ -44,6 +44,8 @@ def make_batch(
         rows=torch.from_numpy(targets.rows),
         image_id_of_box=torch.from_numpy(reader.image_ids_of_rows(targets.rows)),
         columns=as_tensors(columns),
+        drawing=targets.drawing,
+        layer_of_box=None if targets.layer_of_box is None else torch.from_numpy(targets.layer_of_box),
         params=params,
         classes=targets.classes,
     )
