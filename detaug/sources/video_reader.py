@@ -19,7 +19,8 @@ from detaug.sources.folder_source import file_sizes
 from detaug.sources.frames_ahead import FramesAhead, Run
 from detaug.sources.source import Source, Upcoming
 from detaug.sources.stretches import Stretches
-from detaug.sources.video_files import VideoError, VideoIndex, decode_frames
+from detaug.sources.video_decoding import decode_frames
+from detaug.sources.video_files import VideoError, VideoIndex
 from detaug.sources.video_frames import frames_of_annotations, frames_of_files, keys_before
 
 
