@@ -25,6 +25,9 @@ FORMATS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,m4v,h264,hevc,obu,ivf,flv,asf,
 WITH_TIMES = {"mov", "matroska"}
 """FFmpeg's formats that store the time of each frame."""
 
+WITH_TIMES_OF_MOST = {"mpeg", "mpegts", "flv", "ogg", "ivf"}
+"""FFmpeg's formats that store presentation times, though not for each frame, or not so that they tell them apart."""
+
 CUT_OFF = 1.0
 """Seconds by which the frames of a file that is not cut off may end before the duration that it states."""
 
@@ -187,12 +190,14 @@ class _Scan(NamedTuple):
     """What a file holds."""
 
     packets: list[_Packet]
-    frames: list[tuple[int, bool]]
-    """The packet of each frame, in the order in which they are shown, and whether decoding can begin at the frame."""
+    frames: list[tuple[int, bool | None]]
+    """The packet of each frame, as it is shown, and whether decoding can begin there; None for broken packets."""
     is_decoded: bool
     """Whether `frames` are all, and not only the first."""
     is_reordered: bool
     """Whether the decoder shows frames in another order than that of the packets."""
+    formats: set[str]
+    """FFmpeg's names of the container."""
     coding: Coding
     size: tuple[int, int]
     unit: float
@@ -204,18 +209,20 @@ class _Scan(NamedTuple):
 
 def _scan(path: str, *, decode_all: bool) -> _Scan:
     """Read all packets of a file, and decode the first frame, or all where the container needs it."""
-    packets, frames, first = list[_Packet](), list[tuple[int, bool]](), None
+    packets, frames, first = list[_Packet](), list[tuple[int, bool | None]](), None
     with open_video(path) as container:
         stream = video_stream(container)
-        decode_all = decode_all or not WITH_TIMES.intersection(container.format.name.split(","))
+        formats = {*container.format.name.split(",")}
+        decode_all = decode_all or not formats & WITH_TIMES
         for packet in chain(with_content(container, stream), [None]):
             if packet:
                 packets.append(_Packet(packet.pts, packet.dts, packet.is_keyframe, packet.is_discard))
                 packet.pts = len(packets) - 1
             if decode_all or first is None:
                 decoded = _decoded(stream, packet)
-                frames += [(each.pts, bool(each.key_frame)) for each in decoded]
-                first = first or next(iter(decoded), None)
+                first = first or next(iter(decoded or ()), None)
+                broken = [(len(packets) - 1, None)] if packet else []
+                frames += broken if decoded is None else [(each.pts, bool(each.key_frame)) for each in decoded]
         if first is None:
             raise VideoError("has no frame that decodes" if packets else "has no frames")
         turns, codec = turns_of(first), stream.codec_context
@@ -223,15 +230,15 @@ def _scan(path: str, *, decode_all: bool) -> _Scan:
         size = (first.width, first.height) if turns % 2 else (first.height, first.width)
         unit, rate = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 25)
         duration = _duration(container, stream)
-        return _Scan(packets, frames, decode_all, codec.has_b_frames, coding, size, unit, rate, duration)
+        return _Scan(packets, frames, decode_all, codec.has_b_frames, formats, coding, size, unit, rate, duration)
 
 
-def _decoded(stream: Any, packet: Any) -> list[Any]:
-    """Return the frames that a decoder has after a packet, or after the last if None; none of a broken packet."""
+def _decoded(stream: Any, packet: Any) -> list[Any] | None:
+    """Return the frames that a decoder has after a packet, or after the last if None. None: the packet is broken."""
     try:
         return list(stream.decode(packet))
     except import_av().FFmpegError:
-        return []
+        return None
 
 
 def _duration(container: Any, stream: Any) -> float:
@@ -255,24 +262,32 @@ def _by_times(scan: _Scan) -> VideoIndex | None:
 
 def _by_decoding(scan: _Scan) -> VideoIndex:
     """Return the frames by the packets that they came out of."""
-    positions = [position for position, _ in scan.frames]
+    decoded = {position for position, is_key in scan.frames if is_key is not None}
+    frames = [
+        each for each in scan.frames if each[1] is not None or each[0] not in decoded
+    ]  # a broken one has a number
+    positions = [position for position, _ in frames]
     if None in positions or len({*positions}) < len(positions):
         raise VideoError("has several frames in a packet; `ffmpeg -i FILE -fps_mode passthrough COPY.mp4` divides them")
     packets = [scan.packets[position] for position in positions]
-    keys = np.flatnonzero([is_key and each.is_key for (_, is_key), each in zip(scan.frames, packets, strict=True)])
+    keys = np.flatnonzero([is_key and each.is_key for (_, is_key), each in zip(frames, packets, strict=True)])
     stamps, unit = _stamps(packets, scan)
     return VideoIndex(stamps, keys, unit, scan.size, scan.coding, np.array(positions, np.int64))
 
 
 def _stamps(packets: Sequence[_Packet], scan: _Scan) -> tuple[Ints, float]:
     """Return the presentation times of frames, and their unit, from what is known of their packets."""
-    shown, decoded = [each.pts for each in packets], [each.dts for each in packets]
-    if None not in decoded:
-        decoded.sort()
-    for stamps in (shown, decoded):
-        if None not in stamps and _ascending(stamps):
-            return np.array(stamps, np.int64), scan.unit
-    return np.arange(len(packets)), 1 / scan.rate
+    constant = np.arange(len(packets)), 1 / scan.rate
+    of_decoding = [each.dts for each in packets]
+    is_timed = bool(scan.formats & WITH_TIMES_OF_MOST)
+    stamps = [each.pts for each in packets] if is_timed or None in of_decoding else sorted(of_decoding)
+    if None in stamps or not _ascending(stamps):
+        return constant
+    shown = np.array(stamps, np.int64)
+    off = np.abs((shown - shown[0]) * scan.unit * scan.rate - constant[0])
+    if "mpeg" in scan.formats and off.max() < 2:  # FFmpeg mistakes the picture that a time is of by one
+        return constant
+    return shown, scan.unit
 
 
 def _ascending(values: Sequence[Any]) -> bool:
