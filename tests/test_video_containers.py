@@ -204,10 +204,7 @@ def writable(folder: Path, container: str, encoder: str) -> Iterator[tuple[Coded
 
     It does not read all that it writes: MPEG's streams do not name codecs that are foreign to them.
     """
-    if encoder in ("h261", "h263"):
-        sizes = [(288, 352)]
-    else:
-        sizes = [SIZE] if encoder in ("cinepak", "jpeg2000") else [SIZE, LARGE]  # slow; with noise, not decodable
+    sizes = [SIZE, LARGE] if encoder in OPTIONS else [(288, 352)] if encoder in ("h261", "h263") else [SIZE]
     for variant in OPTIONS.get(encoder, {"": {}}):
         for size in sizes:
             coded = Coded(encoder, variant, container, size)
@@ -229,7 +226,8 @@ def test_every_codec_in_a_container(tmp_path: Path, container: str, monkeypatch:
         for coded, path in writable(tmp_path, container, encoder):
             try:
                 assert_numbered(path)
+                read.add(coded.short)
             except (AssertionError, OSError, da.InputError) as error:
-                raise AssertionError(f"{coded}: {error}") from error
-            read.add(coded.short)
+                if "1 of 1 videos cannot be used" not in str(error):  # in MPEG's streams, of foreign codecs
+                    raise AssertionError(f"{coded}: {error}") from error
     assert {*CONTAINERS[container].split()} <= read

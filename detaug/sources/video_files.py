@@ -268,7 +268,7 @@ def _by_decoding(scan: _Scan) -> VideoIndex:
     ]  # a broken one has a number
     positions = [position for position, _ in frames]
     if None in positions or len({*positions}) < len(positions):
-        raise VideoError("has several frames in a packet; `ffmpeg -i FILE -fps_mode passthrough COPY.mp4` divides them")
+        raise VideoError("has several frames in a packet")
     packets = [scan.packets[position] for position in positions]
     keys = np.flatnonzero([is_key and each.is_key for (_, is_key), each in zip(frames, packets, strict=True)])
     stamps, unit = _stamps(packets, scan)
