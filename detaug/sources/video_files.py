@@ -250,8 +250,8 @@ def _duration(container: Any, stream: Any) -> float:
 def _by_times(scan: _Scan) -> VideoIndex | None:
     """Return the frames by the times of their packets; None where these do not tell them apart, or are of decoding."""
     packets = [each for each in scan.packets if not each.is_left_out]
-    stamps = [each.pts for each in packets]
-    if scan.is_decoded or None in stamps or len({*stamps}) < len(stamps):
+    stamps = _known([each.pts for each in packets])
+    if scan.is_decoded or stamps is None or len({*stamps}) < len(stamps):
         return None
     if scan.is_reordered and _ascending(stamps):
         return None
@@ -261,27 +261,25 @@ def _by_times(scan: _Scan) -> VideoIndex | None:
 
 
 def _by_decoding(scan: _Scan) -> VideoIndex:
-    """Return the frames by the packets that they came out of."""
+    """Return the frames by the packets that they came out of. A broken packet has a number too: reading it names it."""
     decoded = {position for position, is_key in scan.frames if is_key is not None}
-    frames = [
-        each for each in scan.frames if each[1] is not None or each[0] not in decoded
-    ]  # a broken one has a number
+    frames = [each for each in scan.frames if each[1] is not None or each[0] not in decoded]
     positions = [position for position, _ in frames]
     if None in positions or len({*positions}) < len(positions):
         raise VideoError("has several frames in a packet")
     packets = [scan.packets[position] for position in positions]
-    keys = np.flatnonzero([is_key and each.is_key for (_, is_key), each in zip(frames, packets, strict=True)])
+    keys = [at for at, (_, is_key) in enumerate(frames) if is_key and packets[at].is_key]
     stamps, unit = _stamps(packets, scan)
-    return VideoIndex(stamps, keys, unit, scan.size, scan.coding, np.array(positions, np.int64))
+    return VideoIndex(stamps, np.array(keys, np.int64), unit, scan.size, scan.coding, np.array(positions, np.int64))
 
 
 def _stamps(packets: Sequence[_Packet], scan: _Scan) -> tuple[Ints, float]:
     """Return the presentation times of frames, and their unit, from what is known of their packets."""
     constant = np.arange(len(packets)), 1 / scan.rate
-    of_decoding = [each.dts for each in packets]
-    is_timed = bool(scan.formats & WITH_TIMES_OF_MOST)
-    stamps = [each.pts for each in packets] if is_timed or None in of_decoding else sorted(of_decoding)
-    if None in stamps or not _ascending(stamps):
+    stamps, of_decoding = (_known([each[at] for each in packets]) for at in (0, 1))
+    if of_decoding and not scan.formats & WITH_TIMES_OF_MOST:
+        stamps = sorted(of_decoding)
+    if not stamps or not _ascending(stamps):
         return constant
     shown = np.array(stamps, np.int64)
     off = np.abs((shown - shown[0]) * scan.unit * scan.rate - constant[0])
@@ -290,5 +288,9 @@ def _stamps(packets: Sequence[_Packet], scan: _Scan) -> tuple[Ints, float]:
     return shown, scan.unit
 
 
-def _ascending(values: Sequence[Any]) -> bool:
+def _known(times: Sequence[Any]) -> list[int] | None:
+    return None if None in times else list(times)
+
+
+def _ascending(values: Sequence[int]) -> bool:
     return all(a < b for a, b in pairwise(values))

@@ -42,8 +42,8 @@ class VideoReader(Source):
     `nvdec`: whether a GPU decodes what its NVDEC can. Otherwise, for other codecs, on the CPU, and where the loader has
     a `cache`, PyAV decodes clip by clip, in as many threads as there are cores.
 
-    The numbers and times of the frames are read once, and stored in ~/.cache/detaug if `cache`: without decoding of MP4,
-    MOV and Matroska files; of others, as AVI and MPEG, by decoding each file.
+    The numbers and times of the frames are read once, and stored in ~/.cache/detaug if `cache`: of MP4, MOV and
+    Matroska files without decoding, of others, as AVI and MPEG, by decoding each file.
 
     Files that are no videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
     folder or a list without videos, AnnotationError, an InputError, for a json that does not fit the files, and where
