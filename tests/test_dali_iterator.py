@@ -66,7 +66,9 @@ def images(n: int, size: tuple[int, int] = (8, 12)) -> Arrays:
 # ------------------------------------------------------------------------------------------------ epochs
 
 
-def counting(shard: int, shards: int, pad: bool, stick: bool, device: str, files: list[str]) -> Pipeline:
+def counting(
+    shard: int, shards: int, pad: bool, stick: bool, device: str, files: list[str], batch: int = 4, **arguments: Any
+) -> Pipeline:
     """Return a pipeline whose `image_id` numbers the files."""
 
     def nodes() -> Any:
@@ -82,7 +84,7 @@ def counting(shard: int, shards: int, pad: bool, stick: bool, device: str, files
         image = fn.resize(fn.decoders.image(encoded), size=(2, 2))
         return image.gpu() if device == "cuda" else image, number
 
-    return make(nodes, 4, device)
+    return make(nodes, batch, device, **arguments)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -100,6 +102,12 @@ def test_dalis_iterator_yields_the_same_samples(
 ) -> None:
     """Over 3 epochs, batch by batch; `len` is the number of batches of the next epoch."""
     files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+    if policy == "drop" and not pad:
+        with pytest.raises(da.InputError, match="last_batch='drop' needs a reader with pad_last_batch=True"):
+            da.DaliIterator(counting(0, 1, pad, stick, device, files), NAMES[::3], "files", "drop")
+        return
+    if policy == "drop" and 21 % shards:
+        return  # DALI's repeats images: test_drop_repeats_no_image
 
     def pipelines() -> list[Pipeline]:
         return [counting(shard, shards, pad, stick, device, files) for shard in range(used)]
@@ -120,6 +128,18 @@ def test_dalis_iterator_yields_the_same_samples(
         assert length == len(batches)
         if policy == "partial" and pad and used == shards:
             assert sorted(itertools.chain(*batches)) == list(range(21))
+
+
+@pytest.mark.parametrize("stick", [True, False])
+@pytest.mark.parametrize(("shards", "batch"), [(2, 1), *slow((2, 2), (4, 1), (4, 5), (5, 4), (3, 4))])
+def test_drop_repeats_no_image(shards: int, batch: int, stick: bool, painted: Folder, device: str) -> None:
+    """21 images: some shards have one more than others, which may be a full batch."""
+    files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+    pipes = [counting(shard, shards, True, stick, device, files, batch=batch) for shard in range(shards)]
+    iterator = da.DaliIterator(pipes, ("images", "image_id"), reader_name="files", last_batch="drop")
+    for _ in range(5):
+        found = torch.cat([each.image_id.flatten() for each in iterator]).tolist()
+        assert len(found) == len({*found}) == 21 // shards // batch * batch * shards
 
 
 @pytest.mark.parametrize("shards", [2, *slow(1, 3)])
@@ -236,6 +256,26 @@ def test_a_checkpoint_restores_the_iterator(turns: int, pipelines: int, painted:
     restored = endless(iterator(stopped.checkpoints()))
     for _ in range(8):
         assert same_tensors(next(before), next(restored))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_checkpoint_of_the_last_batch_restores_the_next_epoch(policy: str, shards: int, painted: Folder) -> None:
+    files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+
+    def iterator(checkpoints: list[Any]) -> da.DaliIterator:
+        arguments = [{"enable_checkpointing": True, "checkpoint": each} for each in checkpoints]
+        pipes = [counting(at, shards, True, True, "cpu", files, **each) for at, each in enumerate(arguments)]
+        return da.DaliIterator(pipes, ("images", "image_id"), reader_name="files", last_batch=policy)
+
+    stopped = iterator([None] * shards)
+    for _ in range(len(stopped)):
+        next(stopped)
+    restored = iterator(stopped.checkpoints())
+    for _ in range(3):
+        expected = [batch.image_id.flatten().tolist() for batch in stopped]
+        assert len(expected) == len(stopped)
+        assert [batch.image_id.flatten().tolist() for batch in restored] == expected
 
 
 def test_checkpoints_are_of_whole_turns_and_of_checkpointing_pipelines(painted: Folder) -> None:
