@@ -38,7 +38,7 @@ OPTIONS: dict[str, dict[str, dict[str, str]]] = {
 }
 
 CONTAINERS = {
-    "mov": "b264 open264 hevc mpeg4 mpeg2video mjpeg prores_ks libsvtav1",
+    "mov": "b264 open264 hevc mpeg4 mpeg2video mjpeg prores_ks",
     "mp4": "b264 open264 hevc mpeg4 mpeg2video mpeg1video libvpx-vp9 libsvtav1 mjpeg",
     "m4v": "b264 mpeg4",
     "3gp": "b264 mpeg4 h263",
