@@ -42,7 +42,7 @@ CONTAINERS = {
     "mp4": "b264 open264 hevc mpeg4 mpeg2video mpeg1video libvpx-vp9 libsvtav1 mjpeg",
     "m4v": "b264 mpeg4",
     "3gp": "b264 mpeg4 h263",
-    "mkv": "b264 open264 hevc mpeg4 mpeg2video mpeg1video libvpx libvpx-vp9 libsvtav1 mjpeg ffv1 wmv2 huffyuv",
+    "mkv": "b264 open264 hevc mpeg4 mpeg2video mpeg1video libvpx libvpx-vp9 libsvtav1 mjpeg ffv1",
     "webm": "libvpx libvpx-vp9 libsvtav1",
     "avi": "b264 open264 mpeg4 mpeg2video mpeg1video mjpeg msmpeg4 msmpeg4v2 wmv2 ffv1 huffyuv rawvideo libvpx png",
     "mpg": "b264 open264 hevc mpeg2video mpeg1video mpeg4",
