@@ -85,8 +85,8 @@ def of_batch(batch: da.Batch) -> list[Any]:
     default_boxes = da.targets.ssd300_default_boxes()
     return [
         batch.images, batch.boxes, batch.labels, batch.matrix, batch.image_size, batch.targets(), batch.as_hf(),
-        batch.as_yolo(), [list(batch.as_detr()[0]), batch.as_detr()[1]], batch.to_source(batch.boxes),
-        batch.to_source(boxes.half()), batch.to_source([*boxes]), default_boxes,
+        batch.as_yolo(), [list(batch.as_detr()[0]), batch.as_detr()[1]], batch.boxes_in_source(), batch.columns,
+        [] if batch.drawing else [batch.to_source(boxes.half()), batch.to_source([*boxes])], default_boxes,
         list(da.targets.ssd(batch, default_boxes)), list(da.targets.retinanet(batch, default_boxes)),
     ]  # fmt: skip
 
