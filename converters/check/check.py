@@ -11,6 +11,7 @@ from detaug.converters.check import decode as decoding
 from detaug.converters.check.boxes import check_boxes, class_counts, usable_boxes
 from detaug.converters.check.clean import Cleaned, NotCleaned, write_clean
 from detaug.converters.check.decode import Fault
+from detaug.converters.check.from_files import with_files
 from detaug.converters.check.images import (
     Header,
     OtherSplit,
@@ -18,6 +19,7 @@ from detaug.converters.check.images import (
     find_changed,
     find_cut_off,
     read_headers,
+    refuse_other_folder,
 )
 from detaug.converters.check.limits import USUAL_LIMITS, Limits, limits_for_strangers
 from detaug.converters.check.summary import CheckSummary, report_document
@@ -74,9 +76,8 @@ def check_coco(
         raise InputError("isolated is about how images are decoded; give decode (--decode), too")
     annotations, folder = Path(annotations), Path(images)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
-    table = examine_file(annotations)
     others = [_other_split(path, folder) for path in against]
-    headers = read_headers(table, folder, progress)
+    table, headers = _read(annotations, folder, progress)
     findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits)
@@ -86,6 +87,21 @@ def check_coco(
     if report is not None:
         write_json(paths["report"], report_document(summary))
     return summary
+
+
+def _read(annotations: Path, folder: Path, progress: Progress | None) -> tuple[Table, list[Header]]:
+    """Return the json, repaired where its image files tell how, and the images' headers.
+
+    Raises AnnotationError for a folder without its images, unless there are errors in the json, which may be the cause.
+    """
+    table = examine_file(annotations)
+    headers = read_headers(table, folder, progress)
+    refuse_other_folder(table, folder, headers, surely=True)
+    repaired = with_files(table, folder, headers)
+    if repaired is not table:
+        return repaired, read_headers(repaired, folder)
+    refuse_other_folder(table, folder, headers, surely=any(found.severity == "error" for found in table.findings))
+    return table, headers
 
 
 def _summary(
@@ -121,7 +137,8 @@ def _unique_name(number: int, names: dict[int, str]) -> str:
 def _other_split(path: PathLike, folder: Path) -> OtherSplit:
     other = examine_file(Path(path))
     in_folder = any(name and other.image_file(folder, at).exists() for at, name in enumerate(other.file_names))
-    return OtherSplit(other, folder if in_folder else other.path.parent)
+    there = folder if in_folder else other.path.parent
+    return OtherSplit(with_files(other, there, read_headers(other, there)), there)
 
 
 def _check_pixels(

@@ -46,10 +46,28 @@ def read_headers(table: Table, folder: Path, progress: Progress | None = None) -
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must have the images of {table.path}")
     names = with_progress(table.file_names, progress, step=256)
-    headers = [_header(table.image_file(folder, at)) if name else None for at, name in enumerate(names)]
-    if _are_files(table).any() and not any(headers):
-        _refuse_other_folder(table, folder)
-    return headers
+    return [_header(table.image_file(folder, at)) if name else None for at, name in enumerate(names)]
+
+
+def refuse_other_folder(table: Table, folder: Path, headers: Sequence[Header], *, surely: bool) -> None:
+    """Raise AnnotationError where no image exists: the folder is wrong, rather than every image missing.
+
+    surely: only if another folder has all of them.
+    """
+    are_files = _are_files(table)
+    if not are_files.any() or any(headers):
+        return
+    names = [os.path.relpath(table.image_file(folder, at).path, folder) for at in np.flatnonzero(are_files).tolist()]
+    if not surely or any(_has_all(guess, names) for guess in _other_folders(folder, table.path)):
+        raise AnnotationError(
+            f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
+            f"{shown(names[0])}; give the folder that file_name is relative to"
+            f"{folder_that_has(names[0], folder, table.path)}"
+        )
+
+
+def _has_all(folder: Path, names: Sequence[str]) -> bool:
+    return all(os.path.isfile(folder / name) for name in names)
 
 
 def _are_files(table: Table) -> Mask:
@@ -66,22 +84,15 @@ def _header(file: ImageFile) -> Header:
         return error
 
 
-def _refuse_other_folder(table: Table, folder: Path) -> None:
-    """Raise AnnotationError where no image exists: the folder is wrong, rather than every image missing."""
-    at = int(np.argmax(_are_files(table)))
-    name = os.path.relpath(table.image_file(folder, at).path, folder)
-    better = folder_that_has(name, folder, table.path)
-    raise AnnotationError(
-        f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
-        f"{shown(name)}; give the folder that file_name is relative to{better}"
-    )
-
-
 def folder_that_has(name: str, folder: Path, annotations: Path) -> str:
     """Return a hint where an image is: above the folder, one or two levels below, or beside the json; "" if nowhere."""
+    return next((f"; {guess} has it" for guess in _other_folders(folder, annotations) if _has_all(guess, [name])), "")
+
+
+def _other_folders(folder: Path, annotations: Path) -> tuple[Path, ...]:
+    """Return folders that may be meant instead of one: above it, one or two levels below, and the json's."""
     below = [path for pattern in ("*/", "*/*/") for path in sorted(folder.glob(pattern))]
-    guesses = (folder.parent, annotations.parent, *below)
-    return next((f"; {guess} has it" for guess in guesses if os.path.isfile(guess / name)), "")
+    return (folder.parent, annotations.parent, *below)
 
 
 def check_images(

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco import annotation_cache, box_layouts, columns, examine, file_names, places, table, videos
+from detaug.converters.coco import (
+    annotation_cache,
+    box_layouts,
+    columns,
+    examine,
+    file_names,
+    places,
+    repair,
+    table,
+    videos,
+)
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -93,7 +103,7 @@ def _checked(path: Path) -> Annotations:
 
 def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
-    modules = (annotation_cache, box_layouts, columns, examine, file_names, places, table, videos)
+    modules = (annotation_cache, box_layouts, columns, examine, file_names, places, repair, table, videos)
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
@@ -134,7 +144,7 @@ def raise_on_errors(table: Table, most: int = 5) -> None:
     lines = [f"{table.entry(found.where, row)}{found.describe(row)}" for found in errors for row in found.rows[:each]]
     more = sum(map(len, errors)) - len(lines[:most])
     rest = [f"and {more:,} more"] if more else []
-    remedy = f"detaug check {table.path} IMAGES lists them all; --clean writes a json without them"
+    remedy = f"detaug check {table.path} IMAGES lists them all; --clean NEW.json repairs them or leaves them out"
     raise AnnotationError("\n  ".join([f"{table.path}:", *lines[:most], *rest, remedy]))
 
 

@@ -85,7 +85,9 @@ KINDS: dict[str, Kind] = {
     "box-outside": Kind("dropped", "a box lies outside its image"),
     "box-empty": Kind("dropped", "a box has no area: a side is shorter than 0.01 pixel"),
     "box-clipped": Kind("repaired", "a box reached past its image and was cut at the edge"),
-    "box-reversed": Kind("repaired", "a box's corners were swapped (xmin over xmax or ymin over ymax)"),
+    "box-reversed": Kind(
+        "repaired", "a box's corners were swapped (xmin over xmax, ymin over ymax or a negative side)"
+    ),
     "name-spaces": Kind("repaired", "a class name had spaces or line breaks around or inside it"),
     "flag-invalid": Kind("repaired", "difficult, truncated or occluded is neither 0 nor 1; 0 was used"),
     "difficult-crowd": Kind("repaired", "an object is marked difficult and became a crowd (--difficult crowd)"),
@@ -117,6 +119,8 @@ KINDS: dict[str, Kind] = {
     "box-repeated": Kind("noted", "an object has the class and the box of an earlier one in its image"),
     "class-unused": Kind("noted", "a class that is listed has no object"),
     "class-alike": Kind("noted", "two class names differ only in case or Unicode form"),
+    "id-form": Kind("repaired", "ids of the json are text or like 1.0 and were read as whole numbers"),
+    "number-text": Kind("repaired", "numbers of the json are text and were read as numbers"),
     "size-missing": Kind("noted", "the XML has no usable <size>; the image file's size was used"),
     "size-conflict": Kind("noted", "the size in the XML or seqinfo.ini is not that of the image file, which was used"),
     "size-unrotated": Kind(
@@ -142,6 +146,8 @@ CHECK_KINDS: dict[str, Kind] = {
     "images-empty": Kind("error", "the json has no images"),
     "categories-empty": Kind("error", "the json has no categories, so every object would be background"),
     "row-not-object": Kind("error", "an entry is not a json object"),
+    "id-form": Kind("error", "an id or a reference to one is text or like 1.0; --clean writes whole numbers"),
+    "number-text": Kind("error", "a number is text, such as '640'; --clean writes the number"),
     "image-id": Kind("error", "an image's id is not a whole number from 0 to 2^63 - 1"),
     "image-id-repeated": Kind("error", "several images have the same id, so their boxes cannot be told apart"),
     "file-name": Kind("error", "an image's file_name is not a valid file name"),
@@ -159,6 +165,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "crowd-invalid": Kind("error", "an annotation's iscrowd is neither 0 nor 1"),
     "box-invalid": Kind("error", "a bbox is not four finite numbers [x, y, width, height]"),
     "box-missing": Kind("error", "an annotation has polygons and no bbox; --clean writes the box around them"),
+    "box-reversed": Kind("error", "a box's width or height is negative; --clean turns it round"),
     "box-corners": Kind(
         "error",
         "boxes are corners, not sizes: of at least 4, 99 % fit their images as [x0, y0, x1, y1], and 20 % reach past "
@@ -173,6 +180,8 @@ CHECK_KINDS: dict[str, Kind] = {
     "track-repeated": Kind("error", "two annotations of a frame have the same track_id or instance_id"),
     "video-missing": Kind("error", "a video's file is not in the image folder"),
     "image-missing": Kind("error", "an image is not in the image folder"),
+    "file-name-elsewhere": Kind("error", "an image is in the image folder under another path, which --clean writes"),
+    "size-missing": Kind("error", "an image's width or height cannot be used; --clean writes those of the file"),
     "image-unreadable": Kind("error", "an image's header cannot be read"),
     "size-wrong": Kind("error", "an image's width and height are not the file's, so its boxes are misplaced"),
     "size-unrotated": Kind("error", "an image's width and height are the file's before its EXIF rotation"),
