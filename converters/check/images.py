@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +26,8 @@ from detaug.converters.files.image_headers import (
     read_fingerprint,
     read_image_header,
 )
-from detaug.converters.files.paths import list_files
+from detaug.converters.files.paths import list_files, stem_of
+from detaug.converters.files.text import lines_of
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import counted, shown
@@ -105,7 +107,7 @@ def check_images(
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
-    yield from _unreferenced(table, listed, [other.table for other in others])
+    yield from _unreferenced(table, listed, [other.table for other in others], _voc_splits(folder))
     yield from _identical(table, folder, headers)
     for other in others:
         yield from _leaked(table, folder, headers, other)
@@ -146,9 +148,17 @@ def _similar_key(name: str) -> str:
     return posixpath.splitext(posixpath.basename(plain))[0].strip()
 
 
-def _unreferenced(table: Table, listed: Sequence[str], others: Sequence[Table]) -> Iterator[Findings]:
+def _voc_splits(folder: Path) -> set[str]:
+    """Return the names in the lists of all splits, if this is the image folder of a Pascal VOC data set."""
+    lists = sorted(folder.parent.glob("ImageSets/Main/*.txt"))
+    texts = (path.read_text("utf-8-sig", "replace") for path in lists if path.is_file())
+    return {re.sub(r"\s+(-1|0|1)$", "", line.strip()) for text in texts for line in lines_of(text)}
+
+
+def _unreferenced(table: Table, listed: Sequence[str], others: Sequence[Table], splits: set[str]) -> Iterator[Findings]:
+    """Yield a finding about files that neither a json nor a split of the data set names."""
     named = {posixpath.normpath(name) for each in (table, *others) for name in each.file_names}
-    extra = [name for name in listed if name not in named]
+    extra = [name for name in listed if name not in named and not {name, stem_of(name)} & splits]
     if extra:
         yield from_messages("image-unreferenced", "files", {at: shown(name) for at, name in enumerate(extra)})
 

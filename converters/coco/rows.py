@@ -91,7 +91,7 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
             row = int(found.rows[0])
             remedy = f"detaug check {path} IMAGES explains it"
             raise ConversionError(
-                f"{path}: {table.entry(found.where, row)}{found.describe(row)}; {remedy} ({found.kind})"
+                f"{path}: {table.entry(found.where, row)}{found.describe(row)} ({found.kind}); {remedy}"
             )
     images = _without_errors(table, errors, "images")
     boxes = _without_errors(table, errors, "annotations") & table.has_box & table.has_category
