@@ -213,3 +213,26 @@ def test_conversions_name_the_command_that_repairs(tmp_path: Path, row: str, cha
     assert f"; detaug check {source} IMAGES --clean NEW.json repairs it" in error
     cleaned(folder, content)
     assert detaug("convert-coco-to-yolo", tmp_path / "clean.json", tmp_path / "yolo").code == 0
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Classes that nothing uses
+
+
+def test_a_class_without_objects_can_be_left_out(tmp_path: Path) -> None:
+    """Roboflow writes a class 0 above the others, which no box has."""
+    folder = images(tmp_path / "images", "a.jpg")
+    classes = [{"id": number, "name": name} for number, name in enumerate(("my objects", "cat", "dog"))]
+    content = coco([image(1, "a.jpg")], [box(1, 1)]) | {"categories": classes}
+    source, clean = write(tmp_path / "in.json", content), tmp_path / "clean.json"
+    out = detaug("check", source, folder).out
+    assert "'my objects'; if it is no class of yours, --clean FILE --drop-class 'my objects' leaves it out" in out
+    result = detaug("check", source, folder, "--clean", clean, "--drop-class", "my objects")
+    assert (result.code, f"written: {clean}, without 1 category\n" in result.out) == (0, True)
+    assert json.loads(clean.read_text())["categories"] == [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
+    clean.unlink()
+    for name, fault in (("cat", "'cat' has objects"), ("bird", "'bird' is no class of the json")):
+        error = usage_error("check", source, folder, "--clean", clean, "--drop-class", name)
+        assert f"must be classes without objects, which are 'my objects', 'dog'; {fault}" in error
+        assert not clean.exists()
+    assert "give clean (--clean), too" in usage_error("check", source, folder, "--drop-class", "dog")

@@ -34,6 +34,7 @@ from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.entries import Findings, count_findings, from_messages
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.kinds import CHECK_KINDS
+from detaug.converters.findings.text import shown
 
 _ORDER = {kind: at for at, kind in enumerate(CHECK_KINDS)}
 _TOO_LARGE = "{:,} pixels, and --decode tries at most {:,}; make it smaller, or try a batch with it in the loader"
@@ -48,6 +49,7 @@ def check_coco(
     against: Sequence[PathLike] = (),
     size: tuple[int, int] | None = None,
     clean: PathLike | None = None,
+    drop_classes: Sequence[str] = (),
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> CheckSummary:
@@ -58,9 +60,10 @@ def check_coco(
     memory and time, images of any size. against: json files of other splits; images that are in one of them too
     are errors. Their images are looked for in `images`, then beside them. size: the (H, W) pixels that training resizes
     to, which decide what boxes are tiny; None for the images' own. clean: a json file to write without the entries that
-    have errors; it is not written where no object would be left, or boxes are corners, and the summary says so. report:
-    a json file for every finding. progress: called with (images done, images in all), for their headers and then, with
-    decode, for their pixels.
+    have errors, or with these repaired; it is not written where no object would be left, or boxes are corners, and the
+    summary says so. drop_classes: names of classes without objects that `clean` leaves out. report: a json file for
+    every finding. progress: called with (images done, images in all), for their headers and then, with decode, for
+    their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
@@ -74,6 +77,8 @@ def check_coco(
     check_json_and_folder(annotations, images, IMAGES_ORDER)
     if isolated and not decode:
         raise InputError("isolated is about how images are decoded; give decode (--decode), too")
+    if drop_classes and clean is None:
+        raise InputError("drop_classes are left out of the json that is written; give clean (--clean), too")
     annotations, folder = Path(annotations), Path(images)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
     others = [_other_split(path, folder) for path in against]
@@ -82,7 +87,8 @@ def check_coco(
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits)
     findings.sort(key=lambda found: _ORDER[found.kind])
-    cleaned = write_clean(table, findings, paths["clean"]) if clean is not None else None
+    _check_dropped(table, drop_classes)
+    cleaned = write_clean(table, findings, paths["clean"], drop_classes) if clean is not None else None
     summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode)
     if report is not None:
         write_json(paths["report"], report_document(summary))
@@ -127,6 +133,17 @@ def _summary(
         table=table,
         groups=tuple(findings),
     )
+
+
+def _check_dropped(table: Table, names: Sequence[str]) -> None:
+    """Raise InputError for names that are no classes, or have objects."""
+    used = {table.categories[number] for number in table.category_ids[table.has_category].tolist()}
+    used |= {table.categories[number] for number in table.image_categories.tolist() if number >= 0}
+    for name in names:
+        if name not in table.categories.values() or name in used:
+            unused = ", ".join(shown(each) for each in table.categories.values() if each not in used) or "none"
+            fault = "has objects" if name in used else "is no class of the json"
+            raise InputError(f"drop_classes must be classes without objects, which are {unused}; {shown(name)} {fault}")
 
 
 def _unique_name(number: int, names: dict[int, str]) -> str:

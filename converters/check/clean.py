@@ -89,15 +89,19 @@ class NotCleaned:
         return f"not written: {self.path}, {self.reason}"
 
 
-def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Cleaned | NotCleaned:
+def write_clean(
+    table: Table, findings: Iterable[Findings], path: Path, drop_classes: Sequence[str] = ()
+) -> Cleaned | NotCleaned:
     """Write the json without the rows that have errors and without the annotations of images and classes left out.
 
     All other rows stay, with their ids and all their keys. Nothing is written where no object would be left, or where
-    those left would be wrong.
+    those left would be wrong. drop_classes: names of classes to leave out.
     """
     errors = [found for found in findings if found.severity == "error"]
     lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
     usable = {where: _without_errors(table, errors, where) for where in lists}
+    for at in range(len(usable["categories"])):
+        usable["categories"][at] &= table.row("categories", at).get("name") not in drop_classes
     if _VIDEOS in usable:
         usable["images"] &= np.isin(table.videos.video_ids, _ids(table, _VIDEOS, usable[_VIDEOS]))
     joined = _joined(table, usable["images"])
