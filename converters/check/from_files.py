@@ -93,7 +93,8 @@ def _paths(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, s
     for name in list_files(folder, IMAGE_EXTENSIONS):
         parts = _parts(name)
         listed[parts[-1]].append((parts, name))
-    found = {at: name for at, parts in lost.items() if parts and (name := _longest(parts, listed[parts[-1]]))}
+    ends = {at: _longest(parts, listed[parts[-1]]) for at, parts in lost.items() if parts}
+    found = {at: name for at, name in ends.items() if name is not None}
     taken = {name for name, header in zip(table.file_names, headers, strict=True) if header is not None}
     claims = Counter(name for _, name in {(lost[at], name) for at, name in found.items()})
     return {

@@ -103,7 +103,8 @@ def _whole(value: Any) -> int | None:
 def _changes(where: str, row: Row, ids: Mapping[str, _IdNumbers]) -> Iterator[tuple[str, Row]]:
     """Yield (kind of finding, new values by key) of a row."""
     numbers = {key: ids[target].of(row.get(key)) for key, target in _IDS[where].items()}
-    if changes := {key: new for key, new in numbers.items() if new is not None and type(row[key]) is not int}:
+    changes: Row = {key: new for key, new in numbers.items() if new is not None and type(row[key]) is not int}
+    if changes:
         yield "id-form", changes
     values = {key: _number(row.get(key), key) for key in _NUMBERS.get(where, ())}
     changes = {key: new for key, new in values.items() if new is not None}

@@ -51,7 +51,7 @@ class RowForm(NamedTuple):
 
 def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -> Iterator[LabelBox]:
     """Yield the boxes of a label file, in pixels of an image of size (H, W)."""
-    seen = set()
+    seen = set[tuple[int, Box]]()
     poses = 0
     for line, row in enumerate(text.splitlines(), 1):  # as Ultralytics does: rows may end with CR only
         if not row.strip():
