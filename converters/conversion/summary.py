@@ -123,7 +123,7 @@ def _examples(summary: Summary, kind: str) -> str:
     if kind == "member-unused":
         return "; the first is " + next(finding.file for finding in summary.findings if finding.kind == kind)
     if kind == "class-numbered":
-        return next(finding.note.partition(";")[2] for finding in summary.findings if finding.kind == kind)
+        return "; " + next(finding.note.partition("; ")[2] for finding in summary.findings if finding.kind == kind)
     if kind not in ("class-not-listed", "class-unused"):
         return ""
     return ": " + listed_names(finding for finding in summary.findings if finding.kind == kind)

@@ -89,6 +89,8 @@ KINDS: dict[str, Kind] = {
     "box-reversed": Kind(
         "repaired", "a box's corners were swapped (xmin over xmax, ymin over ymax or a negative side)"
     ),
+    "id-form": Kind("repaired", "ids of the json are text or like 1.0 and were read as whole numbers"),
+    "number-text": Kind("repaired", "numbers of the json are text and were read as numbers"),
     "name-spaces": Kind("repaired", "a class name had spaces or line breaks around or inside it"),
     "flag-invalid": Kind("repaired", "difficult, truncated or occluded is neither 0 nor 1; 0 was used"),
     "difficult-crowd": Kind("repaired", "an object is marked difficult and became a crowd (--difficult crowd)"),
@@ -118,12 +120,10 @@ KINDS: dict[str, Kind] = {
     ),
     "coordinate-zero": Kind("noted", "coordinates of 0 occur, though pixels count from 1 (--origin one)"),
     "box-repeated": Kind("noted", "an object has the class and the box of an earlier one in its image"),
-    "class-numbered": Kind("noted", "classes have numbers in the shards, and a label map beside these has names;"),
+    "class-numbered": Kind("noted", "classes have numbers in the shards, and a label map beside these has names"),
     "shard-empty": Kind("noted", "a shard has no records"),
     "class-unused": Kind("noted", "a class that is listed has no object"),
     "class-alike": Kind("noted", "two class names differ only in case or Unicode form"),
-    "id-form": Kind("repaired", "ids of the json are text or like 1.0 and were read as whole numbers"),
-    "number-text": Kind("repaired", "numbers of the json are text and were read as numbers"),
     "size-missing": Kind("noted", "the XML has no usable <size>; the image file's size was used"),
     "size-conflict": Kind("noted", "the size in the XML or seqinfo.ini is not that of the image file, which was used"),
     "size-unrotated": Kind(
