@@ -13,7 +13,7 @@ from voc_files import HEIGHT, WIDTH, box_xml, image_bytes, voc_xml, write_files
 
 import detaug as da
 from detaug.converters import read_class_names, voc_to_coco
-from detaug.converters.files.known_files import FORMS
+from detaug.converters.files.known_files import FORMS, what_is
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69\nsize 9\n"
 CVAT = (
@@ -93,6 +93,11 @@ def test_in_the_place_of_a_coco_json(tmp_path: Path, form: str, name: str, conte
     with pytest.raises(da.AnnotationError, match="is ") as raised:
         da.CocoReader(images, file)
     assert f"detaug: {raised.value}\n" == error
+
+
+@pytest.mark.parametrize("text", ["<??>" * 16_000, "<!---->" * 9_000, "<!DOCTYPE>" * 6_000, "<?" * 30_000])
+def test_files_that_are_slow_to_match(text: str) -> None:
+    assert what_is("a.xml", text.encode()) == ""
 
 
 LABELME_FILE = ("a LabelMe json", "a.json", json.dumps(LABELME))

@@ -28,7 +28,7 @@ _REPAIRS = {
 }
 """Errors that are repaired in the row, and how the summary counts these rows."""
 
-_REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", *_REPAIRS}
+REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", *_REPAIRS}
 """Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image,
 or the row is repaired."""
 
@@ -131,7 +131,7 @@ def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> M
     """Return which rows of a list have no error."""
     usable = np.ones(len(table.coco.document[where]), bool)
     for found in errors:
-        if found.where == where and found.kind not in _REPAIRED:
+        if found.where == where and found.kind not in REPAIRED:
             usable[found.rows] = False
             if found.kind in ("image-id-repeated", "category-id-repeated"):
                 usable[_ambiguous(table, found)] = False

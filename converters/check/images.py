@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -152,7 +151,9 @@ def _voc_splits(folder: Path) -> set[str]:
     """Return the names in the lists of all splits, if this is the image folder of a Pascal VOC data set."""
     lists = sorted(folder.parent.glob("ImageSets/Main/*.txt"))
     texts = (path.read_text("utf-8-sig", "replace") for path in lists if path.is_file())
-    return {re.sub(r"\s+(-1|0|1)$", "", line.strip()) for text in texts for line in lines_of(text)}
+    lines = [line.strip() for text in texts for line in lines_of(text)]
+    marked = [line.rsplit(maxsplit=1) for line in lines if line.endswith((" -1", " 0", " 1"))]
+    return {*lines, *(name for name, _ in marked)}
 
 
 def _unreferenced(table: Table, listed: Sequence[str], others: Sequence[Table], splits: set[str]) -> Iterator[Findings]:

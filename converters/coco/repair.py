@@ -40,7 +40,7 @@ _NUMBERS = {
 _WHOLE = ("frame_id", "track_id", "instance_id")
 """Keys that are read as whole numbers if they are like 1.0."""
 _PLAIN_ID = re.compile("0|[1-9][0-9]{0,17}")
-_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*", re.ASCII)
 _EXACT = 2**53  # from there on, floats are no longer exact
 
 

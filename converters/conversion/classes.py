@@ -42,7 +42,7 @@ def _label_map(path: Path) -> list[str]:
     if not path.is_file():
         raise ConversionError(f"classes file {path} does not exist; give a file or names with commas between them")
     names = {}
-    for item in re.findall(r"item\s*:?\s*\{(.*?)\}", "\n".join(_lines(path)), re.DOTALL):
+    for item in re.findall(r"\bitem\s*(?::\s*)?\{([^{}]*)", "\n".join(_lines(path))):
         texts = {key: double or single for key, double, single in _LABEL_MAP_TEXT.findall(item)}
         number, name = re.search(r"\bid\s*:\s*(\d{1,6})\b", item), texts.get("display_name") or texts.get("name")
         if number and name and int(number[1]):  # 0 is the background

@@ -28,6 +28,11 @@ _LOOKED_AT = (".xml", ".json", ".csv", ".odgt", ".jsonl", ".ndjson", ".yaml", ".
 """Extensions of the files of a folder that tell what it is."""
 
 
+_BEFORE_ROOT = re.compile(r"\s*(<\?|<!--|<!DOCTYPE)")
+_ENDS = {"<?": "?>", "<!--": "-->", "<!DOCTYPE": ">"}
+_ROOT = re.compile(r"\s*<([\w.:-]+)")
+
+
 class Sample:
     """The beginning of a file, and what it is as text, rows or json."""
 
@@ -50,8 +55,14 @@ class Sample:
     @cached_property
     def root(self) -> str:
         """Return the name of an XML's root element; "" where there is none."""
-        found = re.match(r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*>\s*)*<([\w.:-]+)", self.text, re.DOTALL)
-        return found[1].lower() if found else ""
+        at = 0  # one pattern for all that may come first would try each way to divide it
+        while found := _BEFORE_ROOT.match(self.text, at):
+            end = self.text.find(_ENDS[found[1]], found.end())
+            if end < 0:
+                return ""
+            at = end + len(_ENDS[found[1]])
+        root = _ROOT.match(self.text, at)
+        return root[1].lower() if root else ""
 
     @cached_property
     def document(self) -> Any:
