@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.boxes.views import Floats, Ints, Views, pad_arrays, start_offsets, whole_images
+from detaug.boxes.views import Floats, Ints, Views, pad_arrays, rows_left, start_offsets, whole_images
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
 from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.array_pipeline import ArrayPipeline
+from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
 from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
@@ -31,15 +32,17 @@ def batch(
     boxes: Sequence[ArrayLike] | None = None,
     labels: Sequence[ArrayLike] | None = None,
     *,
+    columns: Mapping[str, Sequence[ArrayLike]] | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Samples:
     """Make samples, on which ops run directly: `da.RandomHorizontalFlip(p=1)(da.batch(images, boxes, labels))`.
 
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
-    no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. The same `seed` and the
-    same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises InputError for boxes
-    that lie outside, for arrays of another shape or type, and for a seed that is no whole number.
+    no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. `columns`: by name, N arrays
+    (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. The same `seed` and
+    the same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises InputError for
+    boxes that lie outside, for arrays of another shape or type, and for a seed that is no whole number.
 
     >>> image = np.zeros((100, 200, 3), np.uint8)
     >>> samples = da.batch([image, image], boxes=[[[20, 10, 60, 50]], []], labels=[[3], []])
@@ -54,7 +57,8 @@ def batch(
     labels = [np.ones(len(each)) for each in pixels] if labels is None else labels
     numbers = [_labels(at, each) for at, each in enumerate(labels)]
     _check_lengths(images, pixels, numbers)
-    return Samples(tuple(images), tuple(pixels), tuple(numbers), (), int(seed), resolve_device(device))
+    rows = {name: _concatenated(name, each, pixels) for name, each in (columns or {}).items()}
+    return Samples(tuple(images), tuple(pixels), tuple(numbers), rows, (), int(seed), resolve_device(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,7 @@ class Samples:
     source_images: tuple[Array, ...]
     source_boxes: tuple[Array, ...]
     source_labels: tuple[Array, ...]
+    source_columns: Mapping[str, Array]
     ops: tuple[Op, ...]
     seed: int
     device: torch.device
@@ -112,6 +117,25 @@ class Samples:
         """Return N arrays (M,) int64."""
         _, labels, counts = self._packed
         return [each[:count] for each, count in zip(labels, counts, strict=True)]
+
+    @property
+    def columns(self) -> dict[str, list[Array]]:
+        """Return N arrays (M, ...) for each of the columns that were given, by name."""
+        rows, counts = rows_left(self.plan.views), self._packed[2]
+        ends = np.cumsum(counts)[:-1]
+        return {name: np.split(each[rows], ends) for name, each in self.source_columns.items()}
+
+    def boxes_in_source(self) -> list[Array]:
+        """Return N arrays (M, 4) XYXY: the boxes in pixels of the source images that they are of.
+
+        They are not clipped; a box that an op clipped in the output stays so.
+        """
+        views = self.plan.views
+        image, place = np.nonzero(views.labels >= 0)
+        matrix = views.drawing_or_whole().layers.matrix[image, views.layer_of_box_or_first()[image, place]]
+        boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
+        moved = move_boxes(boxes, torch.from_numpy(matrix))[:, 0].numpy()
+        return np.split(moved, np.cumsum(self._packed[2])[:-1])
 
     @property
     def matrix(self) -> Floats:
@@ -175,6 +199,17 @@ def _labels(at: int, given: ArrayLike) -> Ints:
     labels = _numbers(f"labels[{at}]", given, rule).reshape(-1)
     check(f"labels[{at}]", given, bool((np.isfinite(labels) & (labels == np.floor(labels))).all()), rule)
     return labels.astype(np.int64)
+
+
+def _concatenated(name: str, column: Sequence[ArrayLike], boxes: list[Floats]) -> Array:
+    """Return the rows (B, ...) of a column of all images. Raises InputError where an image has too few or too many."""
+    arrays = [np.asarray(each) for each in column]
+    if len(arrays) != len(boxes):
+        raise InputError(f"columns[{name!r}] must hold rows for each of {len(boxes)} images, got {len(arrays)}")
+    for at, (array, own) in enumerate(zip(arrays, boxes, strict=True)):
+        if array.shape[:1] != (len(own),):
+            raise InputError(f"columns[{name!r}][{at}] must have a row for each of {len(own)} boxes, got {array.shape}")
+    return np.concatenate([array.reshape(len(array), *arrays[0].shape[1:]) for array in arrays])
 
 
 def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 BITS = 10
-FIELD = 16  # pixels
-SIZE = (48, BITS * FIELD)
+SIZE = (48, 16 * BITS)
 
 CODECS = {
     "h264.mp4": "libx264",
     "h264.mkv": "libx264",
     "h264.mov": "libx264",
+    "h264.avi": "libx264",
+    "h264.mpg": "libx264",
     "hevc.mp4": "libx265",
     "mpeg4.avi": "mpeg4",
     "mpeg2.mpg": "mpeg2video",
@@ -34,8 +35,9 @@ CODECS = {
 def numbered(number: int, size: tuple[int, int] = SIZE) -> NDArray[np.uint8]:
     """Return a frame with its number."""
     frame = np.full((*size, 3), 90, np.uint8)
+    field = size[1] // BITS
     for bit in range(BITS):
-        frame[: size[0] // 2, bit * FIELD : (bit + 1) * FIELD] = 255 * (number >> bit & 1)
+        frame[: size[0] // 2, bit * field : (bit + 1) * field] = 255 * (number >> bit & 1)
     return frame
 
 

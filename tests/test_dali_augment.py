@@ -593,6 +593,10 @@ def test_an_op_that_fails_is_named(where: str) -> None:
     [
         ({"ops": [da.RandomInvert(), da.Resize((8, 8))]}, r"RandomInvert \(1st\) must come after Resize \(2nd\)"),
         ({"ops": [da.Resize((8, 8)), da.Mosaic(until_epoch=3)]}, "Mosaic has until_epoch=3, but a DALI pipeline"),
+        (
+            {"ops": [da.Resize((8, 8)), da.MixUp()], "return_matrix": True},
+            "return_matrix must be False with MixUp, since an image that is mixed of several has no one matrix",
+        ),
         ({"seed": -1}, "seed must be a whole number of at least 0, below 2"),
         ({"seed": 2**63}, "seed must be a whole number of at least 0, below 2"),
         ({"seed": 0.5}, "seed must be a whole number of at least 0, below 2"),

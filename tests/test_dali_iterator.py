@@ -66,7 +66,9 @@ def images(n: int, size: tuple[int, int] = (8, 12)) -> Arrays:
 # ------------------------------------------------------------------------------------------------ epochs
 
 
-def counting(shard: int, shards: int, pad: bool, stick: bool, device: str, files: list[str]) -> Pipeline:
+def counting(
+    shard: int, shards: int, pad: bool, stick: bool, device: str, files: list[str], batch: int = 4, **arguments: Any
+) -> Pipeline:
     """Return a pipeline whose `image_id` numbers the files."""
 
     def nodes() -> Any:
@@ -82,7 +84,7 @@ def counting(shard: int, shards: int, pad: bool, stick: bool, device: str, files
         image = fn.resize(fn.decoders.image(encoded), size=(2, 2))
         return image.gpu() if device == "cuda" else image, number
 
-    return make(nodes, 4, device)
+    return make(nodes, batch, device, **arguments)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -100,6 +102,12 @@ def test_dalis_iterator_yields_the_same_samples(
 ) -> None:
     """Over 3 epochs, batch by batch; `len` is the number of batches of the next epoch."""
     files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+    if policy == "drop" and not pad:
+        with pytest.raises(da.InputError, match="last_batch='drop' needs a reader with pad_last_batch=True"):
+            da.DaliIterator(counting(0, 1, pad, stick, device, files), NAMES[::3], "files", "drop")
+        return
+    if policy == "drop" and 21 % shards:
+        return  # DALI's repeats images: test_drop_repeats_no_image
 
     def pipelines() -> list[Pipeline]:
         return [counting(shard, shards, pad, stick, device, files) for shard in range(used)]
@@ -120,6 +128,18 @@ def test_dalis_iterator_yields_the_same_samples(
         assert length == len(batches)
         if policy == "partial" and pad and used == shards:
             assert sorted(itertools.chain(*batches)) == list(range(21))
+
+
+@pytest.mark.parametrize("stick", [True, False])
+@pytest.mark.parametrize(("shards", "batch"), [(2, 1), *slow((2, 2), (4, 1), (4, 5), (5, 4), (3, 4))])
+def test_drop_repeats_no_image(shards: int, batch: int, stick: bool, painted: Folder, device: str) -> None:
+    """21 images: some shards have one more than others, which may be a full batch."""
+    files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+    pipes = [counting(shard, shards, True, stick, device, files, batch=batch) for shard in range(shards)]
+    iterator = da.DaliIterator(pipes, ("images", "image_id"), reader_name="files", last_batch="drop")
+    for _ in range(5):
+        found = torch.cat([each.image_id.flatten() for each in iterator]).tolist()
+        assert len(found) == len({*found}) == 21 // shards // batch * batch * shards
 
 
 @pytest.mark.parametrize("shards", [2, *slow(1, 3)])
@@ -236,6 +256,26 @@ def test_a_checkpoint_restores_the_iterator(turns: int, pipelines: int, painted:
     restored = endless(iterator(stopped.checkpoints()))
     for _ in range(8):
         assert same_tensors(next(before), next(restored))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_checkpoint_of_the_last_batch_restores_the_next_epoch(policy: str, shards: int, painted: Folder) -> None:
+    files = [str(path) for path in sorted(painted[0].glob("*.png"))]
+
+    def iterator(checkpoints: list[Any]) -> da.DaliIterator:
+        arguments = [{"enable_checkpointing": True, "checkpoint": each} for each in checkpoints]
+        pipes = [counting(at, shards, True, True, "cpu", files, **each) for at, each in enumerate(arguments)]
+        return da.DaliIterator(pipes, ("images", "image_id"), reader_name="files", last_batch=policy)
+
+    stopped = iterator([None] * shards)
+    for _ in range(len(stopped)):
+        next(stopped)
+    restored = iterator(stopped.checkpoints())
+    for _ in range(3):
+        expected = [batch.image_id.flatten().tolist() for batch in stopped]
+        assert len(expected) == len(stopped)
+        assert [batch.image_id.flatten().tolist() for batch in restored] == expected
 
 
 def test_checkpoints_are_of_whole_turns_and_of_checkpointing_pipelines(painted: Folder) -> None:
@@ -359,9 +399,9 @@ def test_images_of_several_sizes_are_padded_with_zeros() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "padding"),
-    [(np.int64, -1), (np.float32, -1), (np.int16, -1), (np.uint8, 0), (np.bool_, 0), (np.float64, -1)],
+    [(np.int64, -1), (np.float32, np.nan), (np.int16, -1), (np.uint8, 0), (np.bool_, 0), (np.float64, np.nan)],
 )
-def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padding: int) -> None:
+def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padding: float) -> None:
     counts = [2, 0, 3, 1]
     boxes = [np.tile(np.float32([0, 0, 4, 4]), (count, 1)) for count in counts]
     labels = [np.arange(count) - 1 for count in counts]
@@ -369,17 +409,18 @@ def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padd
     pairs = [np.ones((count, 2), dtype) for count in counts]
     whole = [np.arange(3).astype(dtype) for _ in counts]
     names = ("images", "boxes", "labels", "track", "pair", "whole")
-    batch = next(da.DaliIterator(fed(images(4), boxes, labels, tracks, pairs, whole), names))
+    pipeline = fed(images(4), boxes, labels, tracks, pairs, whole)
+    batch = next(da.DaliIterator(pipeline, names, columns=["track", "pair"]))
     assert batch.counts == (2, 0, 3, 1)
     assert batch.mask.sum(1).tolist() == counts  # labels of 0 and -1 too
     assert batch.labels.tolist() == [[-1, 0, -1], [-1, -1, -1], [-1, 0, 1], [-1, -1, -1]]
-    expected = np.where(np.arange(3) < np.array(counts)[:, None], 1, padding).astype(dtype)
-    assert np.array_equal(batch.extra["track"].numpy(), expected)
-    assert batch.extra["track"].numpy().dtype == dtype
-    assert np.array_equal(batch.extra["pair"].numpy(), np.repeat(expected[..., None], 2, 2))
+    expected = np.where(np.arange(3) < np.array(counts)[:, None], dtype(1), dtype(padding))
+    np.testing.assert_array_equal(batch.columns["track"].numpy(), expected)
+    assert batch.columns["track"].numpy().dtype == dtype
+    np.testing.assert_array_equal(batch.columns["pair"].numpy(), np.repeat(expected[..., None], 2, 2))
     assert np.array_equal(batch.extra["whole"].numpy(), np.stack(whole))
-    assert torch.equal(batch.clone().extra["track"], batch.extra["track"])
-    assert torch.equal(batch.to("cpu").extra["pair"], batch.extra["pair"])
+    np.testing.assert_array_equal(batch.clone().columns["track"], batch.columns["track"])
+    np.testing.assert_array_equal(batch.to("cpu").columns["pair"], batch.columns["pair"])
 
 
 def test_channels_may_come_first() -> None:
@@ -434,7 +475,7 @@ def test_shards_of_other_readers_are_refused(painted: Folder) -> None:
 
 def test_outputs_that_make_no_tensor_are_refused() -> None:
     ragged = [np.zeros(length) for length in (1, 2, 3, 4)]
-    with pytest.raises(da.InputError, match=r"output 'words' must have one shape in all samples or a row for each box"):
+    with pytest.raises(da.InputError, match=r"'words' must have one shape in all samples, .* name it in columns="):
         next(da.DaliIterator(fed(images(4), ragged), ["images", "words"]))
     boxes = [np.zeros((2, 4), np.float32)] * 4
     labels = [np.zeros(2), np.zeros(3), np.zeros(2), np.zeros(2)]

@@ -45,7 +45,7 @@ def numbers(batches: Batches) -> list[list[int]]:
     ]
 
 
-QUICK = [("h264.mp4", 3, 5, 2), ("vp9.webm", 4, 1, 1)]
+QUICK = [("h264.mp4", 3, 5, 2), ("h264.avi", 3, 5, 2), ("vp9.webm", 4, 1, 1)]
 SLOW = [
     pytest.param(name, *clips, marks=pytest.mark.slow)
     for name in CODECS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from detaug.converters.coco import (
     annotation_cache,
     box_layouts,
-    columns,
     examine,
     file_names,
     places,
     repair,
     table,
+    values,
     videos,
 )
+from detaug.converters.coco import columns as columns_of_lists
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -69,10 +70,12 @@ class Annotations:
     """The file of each video that is one, relative to the image folder, by the video's id."""
     categories: dict[int, str]
     """id -> name, in the order of the ids."""
+    columns: dict[str, NDArray[Any]]
+    """(A, ...) the values of further keys of the annotations, by name: see `values.column_of`."""
 
 
-def read_annotations(path: str | Path, *, cache: bool = True) -> Annotations:
-    """Read and check a COCO json.
+def read_annotations(path: str | Path, *, columns: Sequence[str] = (), cache: bool = True) -> Annotations:
+    """Read and check a COCO json. `columns`: further keys of the annotations to read, which at least one must have.
 
     Raises AnnotationError for what DALI's own reader or a detector would read wrongly without an error: missing,
     repeated or non-integer ids, a file name twice or outside the folder, no width and height, no categories, an
@@ -84,26 +87,44 @@ def read_annotations(path: str | Path, *, cache: bool = True) -> Annotations:
     """
     path = Path(path)
     if not (cache and path.is_file() and path.stat().st_size >= annotation_cache.SMALLEST):
-        return _checked(path)
+        return _checked(path, columns)
     before = path.stat()
     key = annotation_cache.content_key(path, _rules())
-    if (saved := annotation_cache.load_columns(path, key)) is not None:
-        return _from_columns(path, saved)
-    checked, after = _checked(path), path.stat()
+    cached = annotation_cache.load_columns(path, key)
+    read = None if cached is None else _from_columns(path, cached)
+    known = () if read is None else tuple(read.columns)
+    if read is not None and set(columns) <= set(known):
+        return _with_columns(read, columns)
+    checked, after = _checked(path, (*known, *(name for name in columns if name not in known))), path.stat()
     if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):  # not written meanwhile
         annotation_cache.save_columns(path, key, _to_columns(checked))
-    return checked
+    return _with_columns(checked, columns)
 
 
-def _checked(path: Path) -> Annotations:
+def _with_columns(read: Annotations, names: Sequence[str]) -> Annotations:
+    return replace(read, columns={name: read.columns[name] for name in names})
+
+
+def _checked(path: Path, columns: Sequence[str]) -> Annotations:
     table = examine_file(path)
     raise_on_errors(table)
-    return _group_by_image(table)
+    return _group_by_image(table, columns)
 
 
 def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
-    modules = (annotation_cache, box_layouts, columns, examine, file_names, places, repair, table, videos)
+    modules = (
+        annotation_cache,
+        box_layouts,
+        columns_of_lists,
+        examine,
+        file_names,
+        places,
+        repair,
+        table,
+        values,
+        videos,
+    )
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
@@ -111,15 +132,20 @@ def _to_columns(read: Annotations) -> Columns:
     arrays = {name: value for name, value in vars(read).items() if isinstance(value, np.ndarray)}
     texts = {name: _encoded(getattr(read, name)) for name in _TEXTS}
     of_ids = {name: _encoded(getattr(read, name).items()) for name in _BY_ID}
-    return {**arrays, **texts, **of_ids}
+    objects = [name for name, column in read.columns.items() if column.dtype == object]
+    names = {"column_names": _encoded(read.columns), "object_columns": _encoded(objects)}
+    columns = {f"column {name}": _encoded(each) if name in objects else each for name, each in read.columns.items()}
+    return {**arrays, **texts, **of_ids, **names, **columns}
 
 
 def _from_columns(path: Path, saved: Columns) -> Annotations:
     texts: Any = {name: tuple(_decoded(saved[name])) for name in _TEXTS}
     of_ids: Any = {name: dict(_decoded(saved[name])) for name in _BY_ID}
-    names = {field.name for field in fields(Annotations)} - {"path", *_TEXTS, *_BY_ID}
+    names = {field.name for field in fields(Annotations)} - {"path", "columns", *_TEXTS, *_BY_ID}
     arrays: Any = {name: saved[name] for name in names}
-    return Annotations(path=path, **texts, **of_ids, **arrays)
+    columns: Any = {name: saved[f"column {name}"] for name in _decoded(saved["column_names"])}
+    columns |= {name: values.as_objects(_decoded(columns[name])) for name in _decoded(saved["object_columns"])}
+    return Annotations(path=path, columns=columns, **texts, **of_ids, **arrays)
 
 
 _TEXTS, _BY_ID = ("file_names", "shards"), ("categories", "video_files")
@@ -148,7 +174,7 @@ def raise_on_errors(table: Table, most: int = 5) -> None:
     raise AnnotationError("\n  ".join([f"{table.path}:", *lines[:most], *rest, remedy]))
 
 
-def _group_by_image(table: Table) -> Annotations:
+def _group_by_image(table: Table, columns: Sequence[str]) -> Annotations:
     order = np.argsort(table.image_index, kind="stable")
     counts = np.bincount(table.image_index, minlength=len(table.image_ids))
     return Annotations(
@@ -170,4 +196,5 @@ def _group_by_image(table: Table) -> Annotations:
         track_ids=table.videos.track_ids[order],
         video_files=table.videos.files,
         categories=table.categories,
+        columns={name: values.column_of_key(table, name)[order] for name in columns},
     )

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.boxes import polygons
+from detaug.boxes.layers import Drawing, single_layer
 from detaug.boxes.polygons import Bools as Bools
 from detaug.boxes.polygons import Floats as Floats
+from detaug.boxes.polygons import Ints as Ints
 
-Ints: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]
 Number = TypeVar("Number", bound=np.generic)
 Fill: TypeAlias = tuple[float, ...]
@@ -39,7 +40,8 @@ class Views:
 
     Until an op turns the view, its axes are the source's. `warp` gives each box an outline, a polygon. From then on
     `boxes` are the hulls of `outlines`, and an edit of `boxes` alone is lost: edit boxes before the turn, or drop the
-    outlines too, by `replace(views, boxes=boxes, outlines=None)`.
+    outlines too, by `replace(views, boxes=boxes, outlines=None)`. Drop boxes with `keep`, and change their number or
+    order with `select_boxes`, which takes along all that belongs to a box.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Views:
     """(N, M), 1..K; -1 for padding and for dropped boxes."""
     visible: Floats
     """(N, M): the share of the object's area that is left, 0..1."""
+    rows: Ints
+    """(N, M): the row of each box in the columns of its source, `Source.columns`; any number if there is none."""
     matrix: Floats
     """(N, 3, 3): a point (x, y, 1) relative to the view -> source pixels, projective."""
     size: Floats
@@ -84,10 +88,10 @@ class Views:
     """(N, V, 2): a polygon relative to the view; outside of it is fill, in addition to `source_bounds`."""
     epoch: int = 0
     """The number of the epoch, from 0."""
-    tracks: Ints | None = None
-    """(N, M): for frames of clips the object of each box, which has the same place in all frames; -1 for padding."""
-    rows: Ints | None = None
-    """(N, M): the place of each box in what was given, for columns that go along with the boxes; -1 for padding."""
+    drawing: Drawing | None = None
+    """Where images lie in the output, once an op has mixed them or covered parts; None: each view is one layer."""
+    layer_of_box: Ints | None = None
+    """(N, M): the layer that each box is of; None: the first one."""
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
 
@@ -97,7 +101,7 @@ class Views:
     def __getitem__(self, images: slice | Ints) -> Views:
         """Return the views of some images."""
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray)}
+        arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray | Drawing)}
         return Views(**{**values, **arrays})
 
     def clips(self) -> Views:
@@ -105,9 +109,9 @@ class Views:
         if self.frames == 1:
             return self
         clips, columns = len(self) // self.frames, self.frames * self.labels.shape[1]
-        names = ("boxes", "labels", "visible", "outlines", "tracks", "rows")
-        arrays = {name: each for name in names if (each := getattr(self, name)) is not None}
-        joined = {name: each.reshape(clips, columns, *each.shape[2:]) for name, each in arrays.items()}
+        joined: dict[str, Any] = {
+            name: each.reshape(clips, columns, *each.shape[2:]) for name, each in self.box_arrays().items()
+        }
         return replace(self[:: self.frames], frames=1, **joined)
 
     def replace_at(self, images: Ints, other: Views) -> Views:
@@ -127,6 +131,10 @@ class Views:
         if self.clip_region is not None or other.clip_region is not None:
             ours, theirs = polygons.pad_to_same_length(self.clip_region_or_all(), other.clip_region_or_all())
             both, other = replace(both, clip_region=ours), replace(other, clip_region=theirs)
+        if self.drawing is not None or other.drawing is not None:
+            drawing = self.drawing_or_whole().replace_at(images, other.drawing_or_whole())
+            both = replace(both, drawing=drawing, layer_of_box=self.layer_of_box_or_first())
+            other = replace(other, layer_of_box=other.layer_of_box_or_first())
         values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
         for name, array in values.items():
             array[images] = getattr(other, name)[: len(images)]
@@ -140,6 +148,15 @@ class Views:
         """Return (N, V, 2): the clip region, or one so large that nothing is outside."""
         everything = np.tile((polygons.UNIT_SQUARE - 0.5) * 1e4, (len(self), 1, 1))
         return everything if self.clip_region is None else self.clip_region
+
+    def drawing_or_whole(self) -> Drawing:
+        """Return where images lie in the output: by default each view is one layer."""
+        whole = self.matrix, self.size, self.source_bounds, self.clip_region
+        return self.drawing or Drawing(1, lambda: single_layer(*whole))
+
+    def layer_of_box_or_first(self) -> Ints:
+        """Return (N, M): the layer that each box is of."""
+        return np.zeros_like(self.labels) if self.layer_of_box is None else self.layer_of_box
 
     # ------------------------------------------------------------------------------------ moving the view
 
@@ -267,12 +284,25 @@ class Views:
 
     def with_boxes_of(self, *others: Views) -> Views:
         """Return these views with the boxes of `others`, N views each, added. For ops after `Resize`."""
-        fills = {"boxes": 0, "labels": -1, "visible": 1} | ({} if self.rows is None else {"rows": -1})
-        joined = {name: np.concatenate([getattr(each, name) for each in (self, *others)], axis=1) for name in fills}
+        every = [replace(each, outlines=None).box_arrays() for each in (self, *others)]
+        joined: dict[str, Any] = {name: np.concatenate([each[name] for each in every], axis=1) for name in every[0]}
         real = joined["labels"] >= 0
-        count = real.sum(1)
-        columns: dict[str, Any] = {name: padded(joined[name][real], count, fill) for name, fill in fills.items()}
-        return replace(self, **columns, fill=None, outlines=None)
+        return replace(self, **joined, fill=None, outlines=None).select_boxes(np.flatnonzero(real), real.sum(1))
+
+    def box_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays (N, M, ...) that have a row for each box, by name."""
+        return {name: each for name in _BOX_PADDING if (each := getattr(self, name)) is not None}
+
+    def select_boxes(self, places: Ints, counts: Ints, **changed: NDArray[Any]) -> Views:
+        """Return these views with some of the boxes, in another order, or several times.
+
+        `places`: (B,) positions in the flattened (N * M,) boxes; `counts`: (N,) how many of them each view gets.
+        `changed`: (B, ...) arrays that replace those of the boxes, by name, such as `boxes`.
+        """
+        others = {name: each for name, each in self.box_arrays().items() if name not in changed}
+        chosen = {name: each.reshape(-1, *each.shape[2:])[places] for name, each in others.items()} | changed
+        arrays: dict[str, Any] = {name: padded(each, counts, _BOX_PADDING[name]) for name, each in chosen.items()}
+        return replace(self, **arrays)
 
     def pixel_boxes(self) -> Floats:
         """Return (N, M, 4) XYXY, in pixels of the view."""
@@ -304,18 +334,28 @@ class Views:
         return np.asarray(boxes.T), self.labels[real], count
 
 
-def whole_images(boxes: Floats, labels: Ints, size: Floats) -> Views:
-    """Return views of whole images, as one batch. `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2)."""
+_BOX_PADDING: dict[str, float] = {
+    "boxes": 0, "labels": -1, "visible": 1, "rows": -1, "outlines": 0, "layer_of_box": 0
+}  # fmt: skip
+"""The fields of `Views` with a row for each box, and what pads them."""
+
+
+def whole_images(boxes: Floats, labels: Ints, size: Floats, rows: Ints | None = None) -> Views:
+    """Return views of whole images, as one batch.
+
+    `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2). `rows`: (N, M), by default the boxes are numbered in order.
+    """
+    if rows is None:
+        rows = np.cumsum(labels >= 0).reshape(labels.shape) - 1
     size = np.asfortranarray(size)  # the short axis first in memory
     bounds = np.stack([np.zeros_like(size).T, size[:, ::-1].T]).transpose(2, 0, 1)
     matrix = view_matrix(bounds[:, 0], bounds[:, 1])
     batch, slot = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
-    return Views(boxes, labels, np.ones(labels.shape), matrix, size, bounds, batch, slot)
+    return Views(boxes, labels, np.ones(labels.shape), rows, matrix, size, bounds, batch, slot)
 
 
 def rows_left(views: Views) -> Ints:
     """Return the `rows` (B,) of the boxes that are left, in the order of `Views.unpadded`."""
-    assert views.rows is not None
     return views.rows[views.labels >= 0]
 
 

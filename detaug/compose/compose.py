@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -94,5 +94,4 @@ def _view(boxes: Floats, labels: Ints, size: tuple[int, int]) -> Views:
     """Return the view of one image with its boxes, (M, 4) XYXY pixels, and labels (M,)."""
     sides = np.array(size, np.float64)
     relative = boxes / np.tile(sides[::-1], 2)
-    views = whole_images(relative[None], labels[None], sides[None])
-    return replace(views, rows=np.arange(len(boxes))[None])
+    return whole_images(relative[None], labels[None], sides[None])

@@ -44,7 +44,7 @@ def augment(
     track ids: where a box is dropped, its row is too. `shapes`: (2,) or more numbers, height and width of each image
     first, on the CPU, such as `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
     `return_matrix`: also return (2, 3), or (3, 3) for a recipe with perspective: source pixels -> output pixels, for
-    points (x, y, 1).
+    points (x, y, 1). Not for recipes that mix images.
 
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
     labels and columns in the types that they had.
@@ -62,6 +62,12 @@ def augment(
     (3, 300, 300) [4, 5, 1, 2]
     """
     recipe = checked_recipe(ops, seed, units)
+    if return_matrix and recipe.mixing_op:
+        name = type(recipe.mixing_op).__name__
+        raise InputError(
+            f"return_matrix must be False with {name}, since an image that is mixed of several has no one matrix; "
+            "boxes_in_source() of a Loader's batch takes each box back to its own image"
+        )
     return augment_to(
         "pixels", images, boxes, labels, recipe, seed, units, columns, shapes=shapes, return_matrix=return_matrix
     )

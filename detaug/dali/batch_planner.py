@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, count
 from typing import Any, Literal, NamedTuple
 from weakref import ReferenceType
@@ -104,12 +104,9 @@ class BatchPlanner:
 
 
 def _views(rows: BatchBoxes, size: Floats) -> Views:
-    """Return the whole images, with the place of each box in the batch's list: so columns stay in step."""
-    count = len(rows.boxes)
-    labels, places = (
-        padded(each, rows.counts, -1) for each in (class_labels(rows.columns[0], count), np.arange(count))
-    )
-    return replace(whole_images(padded(rows.boxes, rows.counts, 0), labels, size), rows=places)
+    """Return the whole images. Their `rows` are the positions of the boxes in the batch's list."""
+    labels = padded(class_labels(rows.columns[0], len(rows.boxes)), rows.counts, -1)
+    return whole_images(padded(rows.boxes, rows.counts, 0), labels, size)
 
 
 def _rows(given: tuple[Samples, ...]) -> BatchBoxes:

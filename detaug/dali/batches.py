@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ TensorList = Any
 
 Rows = list[NDArray[Any]]
 
-_FIELDS = ("images", "boxes", "labels", "image_id", "matrix", "size")
+FIELDS = ("images", "boxes", "labels", "image_id", "matrix", "size")
 """The names of outputs that are fields of `Batch`."""
 
 
-def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Batch:
-    """Return a batch of the first `count` samples of outputs by name. `copy`: DALI will use their memory again."""
+def make_batch(outputs: dict[str, TensorList], count: int, columns: Collection[str], *, copy: bool) -> Batch:
+    """Return a batch of the first `count` samples of outputs by name.
+
+    `columns`: the names of those that have a row for each box. `copy`: DALI will use their memory again.
+    """
     images, image_size = _images(outputs["images"], count, copy=copy)
     rows = {name: _rows(each, count) for name, each in outputs.items() if name != "images"}
     boxes, labels, counts = _boxes(rows.get("boxes", []), rows.get("labels", []), count)
@@ -40,7 +44,8 @@ def make_batch(outputs: dict[str, TensorList], count: int, *, copy: bool) -> Bat
         image_size=image_size,
         matrix=_stacked(rows, "matrix", (count, -1, 3), np.float32),
         counts=tuple(counts.tolist()),
-        extra={name: _extra(name, each, counts) for name, each in rows.items() if name not in _FIELDS},
+        columns={name: _column(name, rows[name], counts) for name in columns},
+        extra={name: _extra(name, each) for name, each in rows.items() if name not in (*FIELDS, *columns)},
     )
 
 
@@ -97,14 +102,20 @@ def _sizes(rows: dict[str, Rows], count: int) -> Any:
     return size[:, :2]
 
 
-def _extra(name: str, rows: Rows, counts: Ints) -> Tensor:
-    """Return (N, M, ...) padded if there is a row for each box, else (N, ...)."""
-    if [each.shape[:1] for each in rows] == [(count,) for count in counts]:
-        padding = 0 if rows[0].dtype.kind in "bu" else -1
-        return torch.from_numpy(np.ascontiguousarray(padded(np.concatenate(rows), counts, padding)))
+def _column(name: str, rows: Rows, counts: Ints) -> Tensor:
+    """Return (N, M, ...): an output with a row for each box, padded."""
+    for each, count in zip(rows, counts.tolist(), strict=True):
+        if each.shape[:1] != (count,):
+            raise InputError(f"output {name!r} must have a row for each of {count} boxes, got shape {each.shape}")
+    padding = {"b": 0, "u": 0, "f": np.nan}.get(rows[0].dtype.kind, -1)
+    return torch.from_numpy(np.ascontiguousarray(padded(np.concatenate(rows), counts, padding)))
+
+
+def _extra(name: str, rows: Rows) -> Tensor:
+    """Return (N, ...)."""
     if shapes := {each.shape for each in rows} - {rows[0].shape}:
         raise InputError(
-            f"output {name!r} must have one shape in all samples or a row for each box, "
-            f"got shapes {rows[0].shape} and {min(shapes)}"
+            f"output {name!r} must have one shape in all samples, got shapes {rows[0].shape} and {min(shapes)}: name "
+            "it in columns= if it has a row for each box"
         )
     return torch.from_numpy(np.stack(rows))

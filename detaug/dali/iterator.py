@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from nvidia.dali import Pipeline
+from nvidia.dali import Pipeline, types
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy, _DaliBaseIterator
 from typing_extensions import Self
 
 from detaug.converters.findings.errors import InputError
-from detaug.dali.batches import make_batch
+from detaug.dali.batches import FIELDS, make_batch
 from detaug.loading.batch import Batch
 from detaug.ops.arguments import check
 from detaug.ops.dali_internals import failed_op
@@ -28,12 +28,14 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     `pipelines`: one pipeline, or several of one batch size, whose batches come in turns. `output_map`: the names of
     their outputs. "images" (H, W, 3) or (3, H, W), "boxes" (M, 4) XYXY pixels, as `da.fn.augment` returns them,
     "labels" (M,), "image_id", "matrix" and "size" (height, width of the source image) become the batch's; fields that
-    have no output are None. Any other name is in `Batch.extra`: (N, M, ...) where it has a row for each box, padded
-    with -1 (0 in types without negative numbers), else (N, ...).
+    have no output are None. Any other name is in `Batch.extra`, (N, ...), or in `Batch.columns`.
+    `columns`: the names of outputs with a row for each box, such as the columns of `da.fn.augment`. They are in
+    `Batch.columns`, (N, M, ...), padded with -1, with NaN in floats, and with 0 in types without negative numbers.
     `reader_name`: the name of the reader that decides how long an epoch is. None: until a pipeline raises
     StopIteration, as `fn.external_source` does at its end.
-    `last_batch`, of an epoch, needs the reader: "partial" yields every image once, "fill" full batches, "drop" leaves
-    incomplete ones out, as DALI's `LastBatchPolicy`.
+    `last_batch`, of an epoch, needs the reader: "partial" yields every image once, "fill" full batches, as
+    DALI's `LastBatchPolicy`; "drop" leaves incomplete batches out, and those that only longer shards have, and needs a
+    reader with `pad_last_batch=True`, as `da.fn.coco` is.
     `checkpoints()` returns those of the pipelines, for pipelines that are made with `enable_checkpointing=True`;
     `pipeline_def`'s argument `checkpoint` restores them.
 
@@ -50,17 +52,27 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     (8, 3, 300, 300) (2, 4, 3, 5, 2, 2)
     """
 
+    _counter: int
+    """DALI's: how many images of each shard the epoch has taken."""
+
     def __init__(
         self,
         pipelines: Pipeline | Sequence[Pipeline],
         output_map: Sequence[str] = ("images", "boxes", "labels", "image_id"),
         reader_name: str | None = None,
         last_batch: LastBatch = "partial",
+        columns: Sequence[str] = (),
     ) -> None:
         check("last_batch", last_batch, last_batch in _POLICIES, "'partial', 'fill' or 'drop'")
-        self.output_map = tuple(output_map)
+        self.output_map, self.columns = tuple(output_map), tuple(columns)
+        others = [name for name in self.output_map if name not in FIELDS]
+        check(
+            "columns", columns, set(self.columns) <= set(others), f"names of output_map other than {', '.join(FIELDS)}"
+        )
         pipelines = [pipelines] if isinstance(pipelines, Pipeline) else list(pipelines)
         _check_pipelines(pipelines, self.output_map, reader_name)
+        if reader_name and last_batch == "drop":
+            _check_padded(pipelines[0], reader_name)
         self._ready: deque[Batch] = deque()
         super().__init__(
             pipelines,
@@ -77,9 +89,24 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
 
     def __iter__(self) -> Self:
         """Start an epoch, or go on with one that was left before its end."""
-        if self._ever_consumed and not self._ready and self._is_at_end():
+        has_begun = self._ever_consumed or self._counter > 0  # the latter in a restored iterator
+        if has_begun and not self._ready and self._is_at_end():
             self.reset()
         return self
+
+    def reset(self) -> None:
+        """Go to the next epoch, past the batches of the longest shard that "drop" leaves out."""
+        if self._last_batch_policy == LastBatchPolicy.DROP and self._reader_name:
+            longest = -(-self._size_no_pad // self._shards_num)
+            if not self._ever_scheduled:
+                self._schedule_runs(release_outputs=False)
+            for _ in range(int(self._counter), longest, self.batch_size):
+                for pipeline in self._pipes:
+                    with pipeline._check_api_type_scope(types.PipelineAPIType.ITERATOR):
+                        pipeline.share_outputs()
+                self._schedule_runs()
+            self._counter = max(self._counter, self._size)
+        super().reset()
 
     def _is_at_end(self) -> bool:
         ended = 0 < self._size <= self._counter
@@ -106,7 +133,9 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         self._ever_consumed = True
         outputs = self._outputs()
         batches = [
-            make_batch(dict(zip(self.output_map, each, strict=True)), count, copy=not pipeline.exec_dynamic)
+            make_batch(
+                dict(zip(self.output_map, each, strict=True)), count, self.columns, copy=not pipeline.exec_dynamic
+            )
             for pipeline, each, count in zip(self._pipes, outputs, self._counts(outputs), strict=True)
             if count > 0
         ]
@@ -171,4 +200,14 @@ def _check_readers(readers: list[dict[str, int]]) -> None:
         raise InputError(
             f"each pipeline must read a shard of its own, got shards {[reader['shard_id'] for reader in readers]}: "
             "give the readers shard=(rank, number of pipelines)"
+        )
+
+
+def _check_padded(pipeline: Pipeline, reader_name: str) -> None:
+    """Raise InputError unless each epoch of the reader begins with a batch of its own."""
+    reader = pipeline.reader_meta(reader_name)
+    if not reader["pad_last_batch"] and reader["epoch_size"] % (reader["number_of_shards"] * pipeline.max_batch_size):
+        raise InputError(
+            "last_batch='drop' needs a reader with pad_last_batch=True; without it, the images that an epoch leaves "
+            "out begin the next one, which then repeats others"
         )

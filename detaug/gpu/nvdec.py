@@ -41,7 +41,7 @@ class _Abilities(ctypes.Structure):
 def engines_for(index: VideoIndex, device: torch.device) -> int:
     """Return how many NVDECs of a GPU decode the frames of a video; 0 if they must be decoded on the CPU."""
     codec = CODECS.get(index.coding.codec)
-    if codec is None or index.coding.pixels not in PIXELS or not index.is_timed:
+    if codec is None or index.coding.pixels not in PIXELS or index.has_other_packets:
         return 0
     found = _ask(codec, device.index or 0)
     height, width = index.size[::-1] if index.coding.turns % 2 else index.size

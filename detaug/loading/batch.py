@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.boxes.layers import Drawing
 from detaug.boxes.views import invert
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import notebook_png
@@ -23,6 +25,7 @@ from detaug.loading.trainer_formats import (
 )
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
+Columns: TypeAlias = Tensor | NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +64,23 @@ class Batch:
     """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
     counts: tuple[int, ...]
     """The number of boxes of each of the N images."""
+    rows: Tensor | None = None
+    """(N, M) int64: the row of each box in the columns of its source, `reader.columns`; -1 where padded."""
+    image_id_of_box: Tensor | None = None
+    """(N, M) int64: the image that each box is of, which ops such as `Mosaic` may have mixed in; -1 where padded."""
+    columns: dict[str, Columns] = field(default_factory=dict)
+    """What belongs to each box, by name, as the source has it: (N, M, ...) numbers, -1 where padded in whole numbers,
+    NaN in others; or arrays of objects such as text, with None. See `CocoReader(columns=...)`."""
+    drawing: Drawing | None = None
+    """Where images lie in the output, if an op such as `Mosaic` mixed them, or `RandomErasing` covered parts."""
+    layer_of_box: Tensor | None = None
+    """(N, M) int64: the layer that each box is of; None: the first one."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
     """For each op what it drew, by name: arrays whose first axis is N. None unless the loader has return_params."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each image as a whole; None for a source without."""
     extra: dict[str, Tensor] = field(default_factory=dict)
-    """Further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
+    """(N, ...): further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -145,12 +159,19 @@ class Batch:
     def to_source(self, boxes: Boxes) -> Boxes:
         """Return boxes given in output pixels in source pixels, without clipping.
 
-        `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them.
+        `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them. Raises InputError for a
+        batch of mixed images, in which a box may lie on any of several images; `boxes_in_source` knows for the batch's.
         """
         if self.matrix is None:
             raise InputError(
                 "the batch has no matrix: give da.fn.augment return_matrix=True, return the matrix from the pipeline, "
                 "and name it in output_map"
+            )
+        if self.drawing is not None and (mixed := self.drawing.layers.mixed).any():
+            raise InputError(
+                f"{mixed.sum()} images of this batch are mixed of several, so where a box lies in its "
+                "source is not known: evaluate without Mosaic, MixUp, CutMix and CopyPaste; batch.boxes_in_source() "
+                "returns the batch's own boxes"
             )
         if len(boxes) != len(self):
             raise InputError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
@@ -158,13 +179,33 @@ class Batch:
             return move_boxes(boxes, self._to_source())
         return [move_boxes(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
 
+    def boxes_in_source(self) -> Tensor:
+        """Return the batch's boxes in pixels of the photographs that they are of, (N, M, 4) XYXY; zeros where padded.
+
+        `image_id_of_box` has the ids of these photographs. They are not clipped; a box that an op clipped in the output
+        stays so.
+
+        >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+        >>> batch = next(iter(da.Loader(reader, [da.Resize((300, 300)), da.Mosaic()], batch_size=8)))
+        >>> print(batch.image_id_of_box[1, 0], batch.boxes_in_source()[1, 0].round())
+        tensor(35) tensor([215., 323., 346., 412.])
+        """
+        if self.drawing is None or self.layer_of_box is None:
+            return self.to_source(self.boxes).where(self.mask[..., None], 0)
+        images = np.arange(len(self))[:, None]
+        matrix = torch.from_numpy(self.drawing.layers.matrix[images, self.layer_of_box.cpu().numpy()])  # (N, M, 3, 3)
+        moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3)).reshape(self.boxes.shape)
+        return moved.where(self.mask[..., None], 0)
+
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with every tensor on `device`."""
-        return self._changed(lambda tensor: tensor.to(device))
+        changed: Batch = change_tensors(self, lambda tensor: tensor.to(device))
+        return changed
 
     def clone(self) -> Batch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
-        return self._changed(Tensor.clone)
+        changed: Batch = change_tensors(self, Tensor.clone)
+        return changed
 
     def _coco_targets(self, labels: str, first_label: int, size: Tensor) -> list[dict[str, Tensor]]:
         """Return the targets of `as_detr`, relative to `size` (N, 2). `labels`: the name of the labels in them."""
@@ -180,14 +221,24 @@ class Batch:
         on_device = {name: each.to(self.boxes.device) for name, each in of_images.items() if each is not None}
         return split_by_image(of_boxes, on_device, self.counts)
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
-        extra = {name: change(value) for name, value in self.extra.items()}
-        return Batch(**{**values, **changed, "extra": extra})
-
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
+
+
+def change_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a batch with all its tensors changed, also those in dicts."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: changed(each) for name, each in value.items()}
+        return change(value) if isinstance(value, Tensor) else value
+
+    return replace(batch, **{each.name: changed(getattr(batch, each.name)) for each in fields(batch)})
+
+
+def as_tensors(columns: Mapping[str, NDArray[Any]]) -> dict[str, Columns]:
+    """Return columns as tensors; those of objects stay arrays."""
+    return {name: each if each.dtype == object else torch.from_numpy(each) for name, each in columns.items()}
 
 
 def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.boxes.views import Floats, Ints, Number, Views, start_offsets
+from detaug.boxes.layers import Drawing
+from detaug.boxes.views import Floats, Ints, Number, Views, rows_left, start_offsets
 from detaug.gpu.streams import StreamGuard, to_device
 
 
@@ -25,15 +26,19 @@ class BatchTargets:
     counts: tuple[int, ...]
     size: Tensor
     matrix: Tensor
+    rows: Ints
+    """(N, M): the row of each box in the columns of its source; -1 where padded."""
+    drawing: Drawing | None
+    """Where images lie in the output, if an op mixed them or covered parts."""
+    layer_of_box: Ints | None
+    """(N, M): the layer that each box is of; None: the first one."""
     classes: Tensor | None
-    tracks: Tensor | None
-    """(N, M): of frames of clips the object of each box; None for images."""
     guard: StreamGuard
-    """Guards what is on the device: `boxes`, `labels`, `mask`, `classes` and `tracks`."""
+    """Guards what is on the device: `boxes`, `labels`, `mask` and `classes`."""
 
     def wait(self) -> None:
         """Let the current stream wait for what is on the device."""
-        each = (self.boxes, self.labels, self.mask, self.classes, self.tracks)
+        each = (self.boxes, self.labels, self.mask, self.classes)
         self.guard.wait(*(tensor for tensor in each if tensor is not None))
 
     def __getitem__(self, images: Ints) -> BatchTargets:
@@ -43,17 +48,21 @@ class BatchTargets:
         on_device = on_cpu.to(self.boxes.device)
         boxes, labels, mask = (each[on_device, :most] for each in (self.boxes, self.labels, self.mask))
         classes = None if self.classes is None else self.classes[on_device]
-        tracks = None if self.tracks is None else self.tracks[on_device, :most]
-        of_images = self.size[on_cpu], self.matrix[on_cpu]
-        return BatchTargets(boxes, labels, mask, counts, *of_images, classes, tracks, self.guard)
+        on_host = self.size[on_cpu], self.matrix[on_cpu], self.rows[images, :most]
+        drawing = None if self.drawing is None else self.drawing[images]
+        layer_of_box = None if self.layer_of_box is None else self.layer_of_box[images, :most]
+        return BatchTargets(boxes, labels, mask, counts, *on_host, drawing, layer_of_box, classes, self.guard)
 
 
-def build_targets(views: Views, batches: list[slice], device: torch.device, classes: Ints | None) -> list[BatchTargets]:
-    """Return the targets of batches that were planned together, each a slice of the views and of `classes` (n,).
+def build_targets(
+    views: Views, images: Ints, batches: list[slice], device: torch.device, classes: Ints | None
+) -> list[BatchTargets]:
+    """Return the targets of batches that were planned together, each a slice of the views.
 
+    `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each.
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
-    boxes, labels, counts, tracks = _rows(views)
+    boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
     room = np.repeat(most, lengths)
@@ -62,10 +71,13 @@ def build_targets(views: Views, batches: list[slice], device: torch.device, clas
     shapes = list(zip(lengths, most.tolist(), strict=True))
     split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
     split_labels, split_mask = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
+    split_rows = _split_on_host(_pad(rows, -1, counts, room), shapes)
     nothing = [None] * len(batches)
+    split_layer_of_box = (
+        nothing if layer_of_box is None else _split_on_host(_pad(layer_of_box, 0, counts, room), shapes)
+    )
+    drawing = None if views.drawing is None else views.drawing.of_source(images)
     split_classes = nothing if classes is None else _split(to_device(classes, device), [*zip(lengths)])
-    padded_tracks = None if tracks is None else _pad(tracks, -1, counts, room)
-    split_tracks = nothing if padded_tracks is None else _split(to_device(padded_tracks, device), shapes)
     size = np.ascontiguousarray(views.size, np.int64)
     matrix = np.ascontiguousarray(views.to_output(), np.float32)
     guard = StreamGuard(device)
@@ -77,8 +89,10 @@ def build_targets(views: Views, batches: list[slice], device: torch.device, clas
             counts=tuple(counts[batch].tolist()),
             size=torch.from_numpy(size[batch]),
             matrix=torch.from_numpy(matrix[batch]),
+            rows=split_rows[at],
+            drawing=None if drawing is None else drawing[batch],
+            layer_of_box=split_layer_of_box[at],
             classes=split_classes[at],
-            tracks=split_tracks[at],
             guard=guard,
         )
         for at, batch in enumerate(batches)
@@ -100,19 +114,26 @@ def _pad(rows: NDArray[Number], fill: float, counts: Ints, room: Ints) -> NDArra
     return result
 
 
-def _rows(views: Views) -> tuple[Floats, Ints, Ints, Ints | None]:
-    """Return boxes (B, 4) in pixels, labels (B,), counts (N,) of each image, and the tracks (B,) of frames of clips.
+def _boxes(views: Views) -> tuple[Floats, Ints, Ints, Ints | None, Ints]:
+    """Return boxes (B, 4) in pixels, labels, rows and layers (B,), and the counts (N,) of each image.
 
-    All frames of a clip have the same rows: those of the objects that are left in one of them.
+    All frames of a clip have the same boxes: those of the objects that are left in one of them.
     """
-    if views.tracks is None:
-        return *views.unpadded(), None
+    if views.frames == 1:
+        boxes, labels, counts = views.unpadded()
+        layers = None if views.layer_of_box is None else views.layer_of_box[views.labels >= 0]
+        return boxes, labels, rows_left(views), layers, counts
     seen = views.labels >= 0
     by_clip = seen.reshape(len(seen) // views.frames, views.frames, seen.shape[1])
     left = np.repeat(by_clip.any(1), views.frames, axis=0)
     boxes = np.where(seen[..., None], views.pixel_boxes(), 0)
-    tracks = np.where(seen, views.tracks, -1)
-    return boxes[left], views.labels[left], left.sum(1), tracks[left]
+    return boxes[left], views.labels[left], np.where(seen, views.rows, -1)[left], None, left.sum(1)
+
+
+def _split_on_host(joined: Ints, shapes: Sequence[tuple[int, ...]]) -> list[Ints]:
+    """Split an array into consecutive arrays of these shapes."""
+    ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
+    return [each.reshape(shape) for each, shape in zip(np.split(joined, ends), shapes, strict=True)]
 
 
 def _split(joined: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

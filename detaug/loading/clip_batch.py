@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.drawing.sheet import notebook_png
-from detaug.loading.batch import Batch
+from detaug.loading.batch import Batch, Columns, change_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,10 @@ class ClipBatch:
     """(N, 2) int64: (height, width) of the frames within `images`; right of it and below is padding."""
     matrix: Tensor
     """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
+    rows: Tensor | None = None
+    """(N, F, M) int64: the row of each box in the columns of its source; -1 where padded or not seen."""
+    columns: dict[str, Columns] = field(default_factory=dict)
+    """(N, F, M, ...) what belongs to each box, by name: see `Batch.columns`."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
     """For each op what it drew, by name: arrays (N * F, ...). None unless the loader has return_params."""
     classes: Tensor | None = None
@@ -100,19 +104,26 @@ class ClipBatch:
             image_size=self.image_size.repeat_interleave(frames, 0),
             matrix=self.matrix.repeat_interleave(frames, 0),
             counts=tuple(counts),
+            rows=None if self.rows is None else self.rows.flatten(0, 1).gather(1, order.cpu()),
+            columns={name: _in_order(each, order.cpu()) for name, each in self.columns.items()},
             params=self.params,
             classes=None if self.classes is None else self.classes.repeat_interleave(frames),
         )
 
     def to(self, device: torch.device | str) -> ClipBatch:
         """Return the batch with every tensor on `device`."""
-        return self._changed(lambda tensor: tensor.to(device))
+        changed: ClipBatch = change_tensors(self, lambda tensor: tensor.to(device))
+        return changed
 
     def clone(self) -> ClipBatch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
-        return self._changed(Tensor.clone)
+        changed: ClipBatch = change_tensors(self, Tensor.clone)
+        return changed
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> ClipBatch:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed: dict[str, Any] = {name: change(each) for name, each in values.items() if isinstance(each, Tensor)}
-        return replace(self, **changed)
+
+def _in_order(column: Columns, order: Tensor) -> Columns:
+    """Return a column of clips (N, F, M, ...) as one of their frames, (N * F, K, ...). `order`: (N * F, K)."""
+    frames = torch.arange(len(order))[:, None]
+    if isinstance(column, Tensor):
+        return column.flatten(0, 1)[frames.to(column.device), order.to(column.device)]
+    return np.asarray(column.reshape(-1, *column.shape[2:])[frames.numpy(), order.numpy()])

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 
 from detaug.boxes.views import Ints
-from detaug.loading.batch import Batch
+from detaug.converters.coco.values import Column
+from detaug.gpu.streams import to_device
+from detaug.loading.batch import Batch, as_tensors
 from detaug.loading.batch_targets import BatchTargets
 from detaug.loading.clip_batch import ClipBatch
 from detaug.ops.op import Arrays
 from detaug.sources.clips import FrameColumns
+from detaug.sources.columns import gather
 from detaug.sources.source import Source
 
 
@@ -25,8 +28,9 @@ def make_batch(
     flow: Tensor | None = None,
 ) -> Batch | ClipBatch:
     """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips."""
+    columns = gather(reader.columns, targets.rows)
     if reader.frames is not None:
-        return _clip_batch(reader, reader.frames, indices, images, targets, params, flow)
+        return _clip_batch(reader, reader.frames, indices, images, targets, columns, params, flow)
     return Batch(
         images=images,
         boxes=targets.boxes,
@@ -37,6 +41,11 @@ def make_batch(
         image_size=targets.size,
         matrix=targets.matrix,
         counts=targets.counts,
+        rows=torch.from_numpy(targets.rows),
+        image_id_of_box=torch.from_numpy(reader.image_ids_of_rows(targets.rows)),
+        columns=as_tensors(columns),
+        drawing=targets.drawing,
+        layer_of_box=None if targets.layer_of_box is None else torch.from_numpy(targets.layer_of_box),
         params=params,
         classes=targets.classes,
     )
@@ -44,14 +53,15 @@ def make_batch(
 
 def _clip_batch(
     reader: Source,
-    columns: FrameColumns,
+    of_frames: FrameColumns,
     indices: Ints,
     images: Tensor,
     targets: BatchTargets,
+    columns: dict[str, Column],
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None,
 ) -> ClipBatch:
-    assert targets.tracks is not None
+    tracks = to_device(columns["track_id"], images.device)
     clips = indices.reshape(-1, reader.clips.shape[1])
     first, frames = clips[:, 0], clips.shape[1]
     by_clip = partial(Tensor.unflatten, dim=0, sizes=clips.shape)
@@ -60,14 +70,16 @@ def _clip_batch(
         boxes=by_clip(targets.boxes),
         labels=by_clip(targets.labels),
         mask=by_clip(targets.mask),
-        track_id=by_clip(targets.tracks),
-        video_id=torch.from_numpy(columns.video_ids[first]),
-        frame=torch.from_numpy(columns.frame_ids[clips]),
-        time=torch.from_numpy(columns.times[clips]),
+        track_id=by_clip(tracks),
+        video_id=torch.from_numpy(of_frames.video_ids[first]),
+        frame=torch.from_numpy(of_frames.frame_ids[clips]),
+        time=torch.from_numpy(of_frames.times[clips]),
         image_id=torch.from_numpy(reader.image_ids[clips]),
         size=torch.from_numpy(reader.sizes[first]),
         image_size=targets.size[::frames],
         matrix=targets.matrix[::frames],
+        rows=by_clip(torch.from_numpy(targets.rows)),
+        columns=as_tensors({name: each.reshape(*clips.shape, *each.shape[1:]) for name, each in columns.items()}),
         params=params,
         classes=None if targets.classes is None else targets.classes[::frames],
         flow=flow,

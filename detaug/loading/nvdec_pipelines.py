@@ -15,7 +15,8 @@ from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.ops.dali_internals import is_of_device, to_torch
 from detaug.ops.op import Node
 from detaug.sources.stretches import Stretches, VideoPart
-from detaug.sources.video_files import VideoError, decode_frames
+from detaug.sources.video_decoding import decode_frames
+from detaug.sources.video_files import VideoError
 from detaug.sources.video_packets import cut
 
 

@@ -8,7 +8,7 @@ give the hull of what is left. That is exact, and K rectangles take (2 K + 1)^2 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from nvidia.dali import fn
@@ -146,7 +146,8 @@ class RandomErasing(_Erasing):
         shape = np.where((drawn["erase"] & fits.any(1))[:, None], first, 0)
         corner = np.floor(drawn["offset"] * (views.size - shape + 1))
         rectangles = np.concatenate([corner, corner + shape], axis=1)[:, None, [1, 0, 3, 2]]
-        return cover(views, rectangles, self.max_hidden), {"holes": np.stack([corner, shape], axis=1)}
+        covered = cover(views, rectangles, self.max_hidden)
+        return _with_holes(covered, rectangles), {"holes": np.stack([corner, shape], axis=1)}
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,10 @@ class GridMask(_Erasing):
         size = drawn["size"].astype(np.float64)
         side = np.where(drawn["mask"], np.round(self.ratio * size).clip(1, size - 1), 0)
         start = -np.floor(drawn["offset"] * size[:, None])  # (N, 2), (x, y) of the first square
-        return _masked(views, start, size, side, self.max_hidden), {"holes": self._holes(views, start, size, side)}
+        holes = self._holes(views, start, size, side)
+        corner, shape = holes.reshape(len(views), 2, -1, 2).transpose(1, 0, 2, 3)
+        rectangles = np.concatenate([corner, corner + shape], axis=2)[..., [1, 0, 3, 2]]
+        return _with_holes(_masked(views, start, size, side, self.max_hidden), rectangles), {"holes": holes}
 
     def _holes(self, views: Views, start: Floats, size: Floats, side: Floats) -> Floats:
         """Return (N, 2, 2 K): the corners y, x of all squares, concatenated, and their heights and widths."""
@@ -201,6 +205,11 @@ class GridMask(_Erasing):
         low = start[:, None, ::-1] + steps * size[:, None, None]
         corner, end = (each.clip(0, views.size[:, None]) for each in (low, low + side[:, None, None]))
         return np.stack([corner, end - corner], axis=1).reshape(len(views), 2, -1)
+
+
+def _with_holes(views: Views, rectangles: Floats) -> Views:
+    """Return views whose layers lie under these holes, (N, K, 4) XYXY in output pixels."""
+    return replace(views, drawing=views.drawing_or_whole().with_holes(rectangles))
 
 
 def _masked(views: Views, start: Floats, size: Floats, side: Floats, max_hidden: float) -> Views:

@@ -1,8 +1,9 @@
 """Ops that mix images of a batch, after `Resize`.
 
 An image's partners come from its group, 8 consecutive images of its batch, each of the others with equal chance: so a
-seed gives the same images for any number of pipelines, and of processes if the batch of each is a multiple of 8. The
-matrix, and with it `Batch.to_source`, stays that of the image itself.
+seed gives the same images for any number of pipelines, and of processes if the batch of each is a multiple of 8.
+`Views.drawing` keeps where each image went, so that `Batch.boxes_in_source` takes each box back to its own photograph;
+the matrix stays that of the image itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from nvidia.dali import fn
 
 from detaug.boxes import polygons
-from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, inverse, padded, pairs, part_matrix
+from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, inverse, pairs, part_matrix
 from detaug.ops.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
@@ -169,7 +170,8 @@ class Mosaic(PasteTiles):
         source = np.where(mosaic, source, _only_own(views))
         target = np.where(mosaic, target, 0)
         planned |= _tiles(views, images, source, target)
-        return _move_boxes(views, images, source, target, self.min_visibility), planned
+        moved = _move_boxes(views, images, source, target, self.min_visibility)
+        return replace(moved, drawing=views.drawing_or_whole().paste(images, source, target)), planned
 
 
 def _without_fill(views: Views) -> Floats:
@@ -227,25 +229,23 @@ def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_
 
     Works on pairs of a tile and a box, without padding: a tile shows few boxes of its image.
     """
-    real, size = views.labels >= 0, views.size[:, None, ::-1]
-    tile, box = pairs(np.append(0, np.cumsum(real.sum(1))), images.ravel())
+    real, size = np.flatnonzero(views.labels >= 0), views.size[:, None, ::-1]
+    tile, box = pairs(np.append(0, np.cumsum((views.labels >= 0).sum(1))), images.ravel())
     window = (source / np.tile(size, 2)).reshape(-1, 4).T.take(tile, 1)
     image = tile // images.shape[1]
-    boxes, sizes = views.boxes[real].T.take(box, 1), size[:, 0].T.take(image, 1)
+    place = real[box]
+    boxes, sizes = views.boxes.reshape(-1, 4).T.take(place, 1), size[:, 0].T.take(image, 1)
     clipped, share, stays = _clip_to_windows(boxes, window, sizes, min_visibility)
     shift = (target - source[..., :2]) / size
     moved = clipped.take(stays, 1).T + np.tile(shift, 2).reshape(-1, 4).take(tile[stays], 0)
-    box, count = box[stays], np.bincount(image[stays], minlength=len(views))
-    return replace(
-        views,
-        boxes=padded(moved, count, 0),
-        labels=padded(views.labels[real][box], count, -1),
-        visible=padded(views.visible[real][box] * share, count, 1),
-        rows=None if views.rows is None else padded(views.rows[real][box], count, -1),
-        matrix=part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0]),
-        fill=None,
-        outlines=None,
-    )
+    place, counts = place[stays], np.bincount(image[stays], minlength=len(views))
+    layers = tile[stays] % images.shape[1]
+    if views.drawing is not None:
+        layers = layers * views.drawing.count + views.layer_of_box_or_first().ravel()[place]
+    matrix = part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0])
+    left = replace(views, matrix=matrix, fill=None, outlines=None)
+    visible = views.visible.ravel()[place] * share
+    return left.select_boxes(place, counts, boxes=moved, visible=visible, layer_of_box=layers)
 
 
 def _clip_to_windows(
@@ -262,6 +262,27 @@ def _clip_to_windows(
     sliver = (pixels < 1 - 1e-6) & (pixels < whole * size - 1e-6)
     stays = np.flatnonzero(((pixels > 1e-6) & ~sliver).all(0) & (area >= (min_visibility - 1e-9) * whole_area))
     return np.concatenate([low, high]), area[stays] / whole_area[stays], stays
+
+
+def _with_added(
+    views: Views,
+    own: Views,
+    added: Views,
+    images: Ints,
+    source: Floats,
+    *,
+    share: Floats | None = None,
+    copy: Ints | None = None,
+) -> Views:
+    """Return views of tiles that stay where they are in their image: the image's own first, then its partner's.
+
+    `own`: `views` with the boxes that are left; `added`: the partners with theirs. `images`, `source`: see `_tiles`;
+    `share`, `copy`: see `Layers.paste`.
+    """
+    drawing = views.drawing_or_whole()
+    ours, theirs = own.layer_of_box_or_first(), added.layer_of_box_or_first() + drawing.count
+    joined = replace(own, layer_of_box=ours).with_boxes_of(replace(added, layer_of_box=theirs))
+    return replace(joined, drawing=drawing.paste(images, source, source[..., :2], share, copy))
 
 
 # ------------------------------------------------------------------------------------------------ mixup
@@ -302,7 +323,13 @@ class MixUp(PixelOp):
         images = np.where(mixed, partner, own)
         other = views[images]
         planned = {"partner": views.slot[images], "share": drawn["share"]}
-        return views.with_boxes_of(other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))), planned
+        added = other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))
+        whole = _whole_rectangles(views)
+        source = np.stack([whole, np.where(mixed[:, None], whole, 0)], axis=1)
+        share = np.where(mixed, drawn["share"], 1)
+        return _with_added(
+            views, views, added, np.stack([own, images], axis=1), source, share=np.stack([share, 1 - share], axis=1)
+        ), planned
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         partner = fn.permute_batch(image, indices=planned["partner"])
@@ -334,8 +361,11 @@ class _Overlay(PasteTiles):
         added = partner.shrink_boxes(*covered_parts(partner, pasted, inside=True), self.min_visibility)
         source = np.concatenate([_whole_rectangles(views)[:, None], pasted], axis=1)
         own, other = np.arange(len(views))[:, None], np.tile(partner_index[:, None], (1, pasted.shape[1]))
-        tiles = _tiles(views, np.concatenate([own, other], axis=1), source, source[..., :2])
-        return cover(views, pasted, self.max_hidden).with_boxes_of(added), tiles
+        images = np.concatenate([own, other], axis=1)
+        covered = cover(views, pasted, self.max_hidden)
+        copy = np.minimum(np.arange(images.shape[1]), 1)  # all rectangles show one copy of the partner
+        joined = _with_added(views, covered, added, images, source, copy=copy)
+        return joined, _tiles(views, images, source, source[..., :2])
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.files.paths import PathLike
-from detaug.sources.clips import FrameColumns, Last, check_clips, clips_of_videos
+from detaug.sources.clips import FrameColumns, Last, Tracks, check_clips, clips_of_videos
 from detaug.sources.coco_columns import tracks_of
 from detaug.sources.coco_reader import CocoReader
 
@@ -33,6 +35,7 @@ class ClipReader(CocoReader):
     """
 
     frames: FrameColumns
+    tracks: Tracks
 
     def __init__(
         self,
@@ -43,12 +46,16 @@ class ClipReader(CocoReader):
         stride: int = 1,
         step: int = 1,
         last: Last = "drop",
+        columns: Sequence[str] = (),
         cache: bool = True,
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
     ) -> None:
         check_clips(frames, stride, step, last)
-        super().__init__(images, annotations, cache=cache, cache_folder=cache_folder, cache_size=cache_size)
+        super().__init__(
+            images, annotations, columns=columns, cache=cache, cache_folder=cache_folder, cache_size=cache_size
+        )
+        self.columns["track_id"] = self.tracks.ids
         self.clips = clips_of_videos(*self.frames[:2], frames, stride, step, last, str(self.annotations))
 
     def __repr__(self) -> str:

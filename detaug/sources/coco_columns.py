@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.boxes.views import Bools, Ints
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.sources.clips import Tracks
 
+Crowds = Literal["drop", "keep"]
 
-def source_columns(data: Annotations) -> dict[str, Any]:
-    """Return the arguments of `Source`. Regions marked `iscrowd` are left out."""
-    keep, ids = ~data.crowd, tuple(data.categories)
+
+def source_columns(data: Annotations, crowds: Crowds = "drop") -> dict[str, Any]:
+    """Return the arguments of `Source`. `crowds`: whether regions marked `iscrowd` are left out."""
+    keep, ids = _kept(data, crowds), tuple(data.categories)
     return {
         "sizes": data.sizes,
         "class_names": tuple(data.categories.values()),
         "boxes": data.boxes[keep],
-        "counts": _counts(data),
+        "counts": _counts(data, keep),
+        "columns": {name: column[keep] for name, column in data.columns.items()},
         "labels": np.searchsorted(ids, data.category_ids[keep]) + 1,
         "classes": _classes(data),
         "image_ids": data.image_ids,
@@ -29,12 +32,17 @@ def source_columns(data: Annotations) -> dict[str, Any]:
 
 def tracks_of(data: Annotations) -> Tracks:
     """Return the objects of a CocoVID json."""
-    return Tracks(data.track_ids[~data.crowd], _counts(data))
+    keep = _kept(data, "drop")
+    return Tracks(data.track_ids[keep], _counts(data, keep))
 
 
-def _counts(data: Annotations) -> Ints:
-    """Return (n,) the boxes of each image that are not crowds."""
-    return np.diff(np.concatenate([[0], np.cumsum(~data.crowd)])[data.first])
+def _kept(data: Annotations, crowds: Crowds) -> Bools:
+    return ~data.crowd | (crowds == "keep")
+
+
+def _counts(data: Annotations, keep: Bools) -> Ints:
+    """Return (n,) how many of the boxes that are kept each image has."""
+    return np.diff(np.concatenate([[0], np.cumsum(keep)])[data.first])
 
 
 def _classes(data: Annotations) -> Ints | None:

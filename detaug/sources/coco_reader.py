@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 from detaug.sources.bucket_storage import BucketStorage
-from detaug.sources.coco_columns import source_columns
+from detaug.sources.coco_columns import Crowds, source_columns
 from detaug.sources.folder_source import FolderSource
 from detaug.sources.object_path import ObjectPath, local_or_remote
 from detaug.sources.remote_files import cache_folder_or_default, open_cache, read_remote_annotations
@@ -30,7 +30,11 @@ class CocoReader(FolderSource):
     The arguments may be given by name. `images`: the folder that the json's file names are relative to. `annotations`:
     the json. A mistake in it raises AnnotationError, an InputError that names the entry, and so does a folder without
     the images; `Loader` decides on single images that are `missing`.
-    Regions marked `iscrowd` are not objects to train on and are left out.
+
+    `columns`: keys of the json's annotations, such as "area", "id" or "difficult", whose values each box keeps: see
+    `Batch.columns`. Lists and text are possible, and "attributes.occluded" is a key within another.
+    `crowds`: regions marked `iscrowd` are no objects to train on: "drop" leaves them out; with "keep" they are boxes,
+    and "iscrowd" is a column.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 
@@ -58,6 +62,8 @@ class CocoReader(FolderSource):
         images: PathLike,
         annotations: PathLike,
         *,
+        columns: Sequence[str] = (),
+        crowds: Crowds = "drop",
         cache: bool = True,
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
@@ -70,9 +76,14 @@ class CocoReader(FolderSource):
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
-        data = _read(self.annotations, cache, cache_folder)
+        if not (isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)):
+            raise InputError(f"columns must be a list of keys of the json's annotations, got {columns!r}")
+        if crowds not in ("drop", "keep"):
+            raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
+        names = dict.fromkeys([*columns, *(["iscrowd"] if crowds == "keep" else [])])
+        data = _read(self.annotations, tuple(names), cache, cache_folder)
         self._keep_columns(data)
-        super().__init__(**{**source_columns(data), "origin": str(self.annotations)})
+        super().__init__(**{**source_columns(data, crowds), "origin": str(self.annotations)})
         self.file_names = data.file_names
         _check_folder(self.images, self.annotations, self.file_names)
         self._storage, self.remedy = self._open(data, cache_folder, cache_size)
@@ -150,10 +161,11 @@ class CocoReader(FolderSource):
         return short_digest(self._storage.version)
 
 
-def _read(annotations: Path, cache: bool, cache_folder: PathLike | None) -> Annotations:
+def _read(annotations: Path, columns: tuple[str, ...], cache: bool, cache_folder: PathLike | None) -> Annotations:
     if isinstance(annotations, ObjectPath):
-        return read_remote_annotations(annotations, cache_folder_or_default(cache_folder), cache=cache)
-    return read_annotations(annotations, cache=cache)
+        folder = cache_folder_or_default(cache_folder)
+        return read_remote_annotations(annotations, folder, columns=columns, cache=cache)
+    return read_annotations(annotations, columns=columns, cache=cache)
 
 
 def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> None:

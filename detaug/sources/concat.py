@@ -13,6 +13,7 @@ import numpy as np
 from detaug.boxes.views import Bytes, Ints
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
+from detaug.sources.columns import join
 from detaug.sources.source import Source, Upcoming
 
 
@@ -21,7 +22,7 @@ class ConcatReader(Source):
 
     `sources`: of any kinds; files may stand beside shards. A class has one label, in the order in which the names come
     first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n. `source_of` leads
-    back.
+    back. A column that only some sources have is -1, NaN or None in the others.
 
     Raises InputError for no source, for clips, and for sources of which only some have a class for each image.
 
@@ -51,6 +52,7 @@ class ConcatReader(Source):
             classes=_classes(self.sources, names),
             image_ids=_image_ids(self.sources),
             relative=True,
+            columns=join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects]),
             origin=" + ".join(source.origin for source in self.sources),
         )
         self.files = all(source.files for source in self.sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from detaug.converters.coco.annotation_cache import cache_root
@@ -29,11 +30,11 @@ def open_cache(folder: str | os.PathLike[str] | None, size: str | int) -> LocalC
     return LocalCache(cache_folder_or_default(folder), parse_size("cache_size", size))
 
 
-def read_remote_annotations(address: ObjectPath, folder: Path, *, cache: bool) -> Annotations:
+def read_remote_annotations(address: ObjectPath, folder: Path, *, columns: Sequence[str], cache: bool) -> Annotations:
     """Read and check a COCO json of an object store, as `read_annotations` does. The errors name its address."""
     local = _download(address, folder)
     try:
-        return read_annotations(local, cache=cache)
+        return read_annotations(local, columns=columns, cache=cache)
     except AnnotationError as error:
         raise AnnotationError(str(error).replace(str(local), str(address))) from None
 

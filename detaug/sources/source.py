@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from detaug.boxes.views import Bools, Bytes, Floats, Ints, Views, padded, pairs,
 from detaug.converters.files.digests import short_digest
 from detaug.converters.findings.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks
+from detaug.sources.columns import as_columns
 from detaug.sources.stretches import Stretches
 
 
@@ -58,8 +59,9 @@ class Source:
     `sizes`: (n, 2) height and width of the displayed images. `class_names`: of the labels 1..K, without background.
     `boxes`: (A, 4) XYXY pixels, or `relative` to the image in 0..1, grouped by image; `counts`: (n,), how many of them
     each image has; `labels`: (A,) 1..K. `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by
-    default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `origin`: what errors
-    say where this comes from.
+    default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `columns`: by name,
+    arrays (A, ...) of what else belongs to the boxes, for `Batch.columns`: numbers, or objects such as text and lists.
+    `origin`: what errors say where this comes from.
     Raises InputError where these do not fit. Boxes that reach out of their image by less than a pixel are clipped.
 
     >>> from pathlib import Path
@@ -101,6 +103,7 @@ class Source:
         image_ids: ArrayLike | None = None,
         category_ids: Sequence[int] | None = None,
         relative: bool = False,
+        columns: Mapping[str, ArrayLike] | None = None,
         origin: str = "the source",
     ) -> None:
         self.sizes: Ints = np.asarray(sizes, np.int64).reshape(-1, 2)
@@ -119,6 +122,7 @@ class Source:
         self._check_values(counts, np.asarray(labels))
         sides = np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
         self._check_boxes(given, given * sides if relative else given, sides, relative=relative)
+        self.columns = as_columns(columns or {}, len(given), origin)
         self._boxes: Floats = (given if relative else given / sides).clip(0, 1)
 
     def _check_values(self, counts: Ints, labels: NDArray[Any]) -> None:
@@ -174,7 +178,7 @@ class Source:
         """Return the whole images at these positions, with their boxes."""
         count, (_, at) = self._box_offsets[indices + 1] - self._box_offsets[indices], pairs(self._box_offsets, indices)
         boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
-        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
+        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64), padded(at, count, -1))
 
     def clip_views(self, indices: Ints) -> Views:
         """Return the whole images of items, F consecutive `indices` each: of clips, with one row for each object."""
@@ -184,11 +188,14 @@ class Source:
         image, box = pairs(self._box_offsets, indices)
         row, rows = self.tracks.rows(image // frames, box, len(indices) // frames)
         shape = len(indices), rows
-        boxes, labels, tracks = np.zeros((*shape, 4)), np.full(shape, -1), np.full(shape, -1)
-        boxes[image, row], labels[image, row] = self._boxes[box], self._labels[box]
-        tracks[image, row] = self.tracks.ids[box]
-        views = whole_images(boxes, labels, self.sizes[indices].astype(np.float64))
-        return replace(views, tracks=tracks, frames=frames)
+        boxes, labels, at = np.zeros((*shape, 4)), np.full(shape, -1), np.full(shape, -1)
+        boxes[image, row], labels[image, row], at[image, row] = self._boxes[box], self._labels[box], box
+        return replace(whole_images(boxes, labels, self.sizes[indices].astype(np.float64), at), frames=frames)
+
+    def image_ids_of_rows(self, rows: Ints) -> Ints:
+        """Return (N, M) the ids of the images that have the boxes `rows`, (N, M), see `Views.rows`; -1 where -1."""
+        images = np.searchsorted(self._box_offsets, rows, side="right") - 1
+        return np.where(rows < 0, -1, self.image_ids[images])
 
     def objects(self) -> tuple[Floats, Ints, Ints]:
         """Return boxes (A, 4) XYXY in 0..1 of their images, counts (n,), how many each image has, and labels (A,)."""

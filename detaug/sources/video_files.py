@@ -1,21 +1,32 @@
-"""Read video files with PyAV: where their frames are, without decoding them, and some frames as images.
+"""Find the frames of video files with PyAV, and read the packets that they are in.
 
 A frame has a number, from 0, in the order in which a player shows them; also where the frame rate varies.
+
+MP4, MOV and Matroska store the time of each frame, which tells the packets apart: frames are found without decoding.
+Other containers, as AVI and MPEG program streams, store times of decoding, or of some frames only. FFmpeg guesses the
+rest, and guesses differently after a jump. So such a file is decoded once, to see in which packet each frame is, and is
+later read from its start, without decoding what is not needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Floats, Ints
+from detaug.boxes.views import Floats, Ints
 from detaug.converters.findings.errors import InputError
 
 FORMATS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,m4v,h264,hevc,obu,ivf,flv,asf,ogg"
 """FFmpeg's formats that may be in a file. Others, such as playlists, name further files and addresses to read."""
+
+WITH_TIMES = {"mov", "matroska"}
+"""FFmpeg's formats that store the time of each frame."""
+
+WITH_TIMES_OF_MOST = {"mpeg", "mpegts", "flv", "ogg", "ivf"}
+"""FFmpeg's formats that store presentation times, though not for each frame, or not so that they tell them apart."""
 
 CUT_OFF = 1.0
 """Seconds by which the frames of a file that is not cut off may end before the duration that it states."""
@@ -40,7 +51,7 @@ class VideoIndex(NamedTuple):
     """The frames of a video file."""
 
     stamps: Ints
-    """(n,) the presentation times of the frames, in units of the stream, ascending."""
+    """(n,) the presentation times of the frames, in units of `unit`, ascending."""
     keys: Ints
     """The numbers of the frames from which decoding can begin, ascending."""
     unit: float
@@ -48,13 +59,67 @@ class VideoIndex(NamedTuple):
     size: tuple[int, int]
     """(height, width) as displayed."""
     coding: Coding
-    is_timed: bool = True
-    """Whether each frame has a time of its own. Otherwise `stamps` count, and decoding must begin at the first one."""
+    packets: Ints = np.zeros(0, np.int64)
+    """(n,) the position in the file, from 0, of the packet of each frame; (0,) if `stamps` are the packets' times."""
 
     @property
     def times(self) -> Floats:
         """Return (n,) seconds from the first frame."""
         return np.asarray((self.stamps - self.stamps[0]) * self.unit)
+
+    @property
+    def is_timed(self) -> bool:
+        """Return whether `stamps` are the packets' times."""
+        return not len(self.packets)
+
+    @property
+    def has_other_packets(self) -> bool:
+        """Return whether there are packets among those of the frames that no frame comes out of."""
+        return not self.is_timed and len(self.packets) <= int(self.packets.max())
+
+    def key_before(self, number: int) -> int:
+        """Return the last key frame before or at a frame; the first frame if there is none."""
+        at = int(np.searchsorted(self.keys, number, "right")) - 1
+        return int(self.keys[at]) if at >= 0 else 0
+
+
+class NumberedPackets:
+    """Yields the packets of an open video file from the first on. Their `pts` is the number of their frame, or -1."""
+
+    def __init__(self, container: Any, index: VideoIndex) -> None:
+        self.stream = video_stream(container)
+        self._container, self._index = container, index
+        self._packets = with_content(container, self.stream)
+        self._position = self._start = 0
+        self._numbers = np.full(int(index.packets.max(initial=-1)) + 2, -1)
+        self._numbers[index.packets] = np.arange(len(index.packets))
+
+    def __iter__(self) -> Iterator[Any]:
+        for packet in self._packets:
+            self._position += 1
+            if self._position > self._start:
+                packet.pts = self._number(packet)
+                yield packet
+
+    def jump(self, key: int) -> bool:
+        """Go on with the packet of a key frame. Return False, and do nothing, if that has been yielded."""
+        if self._index.is_timed:
+            self._container.seek(int(self._index.stamps[key]), stream=self.stream, backward=True)
+            self._packets = with_content(self._container, self.stream)
+            return True
+        start = int(self._index.packets[key])
+        if start < self._position:
+            return False
+        self._start = start
+        self.stream.codec_context.flush_buffers()
+        return True
+
+    def _number(self, packet: Any) -> int:
+        if not self._index.is_timed:
+            return int(self._numbers[min(self._position, len(self._numbers)) - 1])
+        stamps = self._index.stamps
+        at = min(int(np.searchsorted(stamps, packet.pts)), len(stamps) - 1) if packet.pts is not None else 0
+        return at if stamps[at] == packet.pts else -1
 
 
 def import_av() -> Any:
@@ -75,138 +140,157 @@ def open_video(path: str) -> Any:
     return av.open(path, options=only, **lenient)
 
 
-def read_index(path: str) -> VideoIndex:
-    """Find the frames of a video file. Raises VideoError, and OSError where it cannot be read."""
-    av = import_av()
-    try:
-        with open_video(path) as container:
-            stream = _video_stream(container)
-            packets = [each for each in container.demux(stream) if each.size and not each.is_discard]
-            index = _index(container, stream, packets)
-            _check_whole(container, stream, index)
-        return index
-    except FileNotFoundError:
-        raise FileNotFoundError(path) from None
-    except av.FFmpegError as error:
-        raise VideoError(f"is no video that can be read ({_reason(error)})") from None
-
-
-def decode_frames(path: str, index: VideoIndex, numbers: Sequence[int]) -> list[Bytes]:
-    """Return frames, (H, W, 3) uint8 RGB. `numbers`: ascending, they may be repeated.
-
-    Raises VideoError, and OSError where the file cannot be read.
-    """
-    av, wanted = import_av(), sorted({*numbers})
-    for seek in (True, False):
-        with suppress(av.FFmpegError):
-            if len(found := _decode(path, index, wanted, seek=seek)) == len(wanted):
-                return [found[number] for number in numbers]
-    alone = {number: _decode_alone(path, index, number) for number in wanted}
-    return [alone[number] for number in numbers]
-
-
-def _decode_alone(path: str, index: VideoIndex, number: int) -> Bytes:
-    """Return a frame of a file that cannot be decoded in one go, so that the frame that is at fault is named."""
-    av = import_av()
-    try:
-        found = _decode(path, index, [number], seek=True) or _decode(path, index, [number])
-    except FileNotFoundError:
-        raise FileNotFoundError(path) from None
-    except av.FFmpegError as error:
-        raise VideoError(f"does not decode around frame {number} ({_reason(error)})") from None
-    if not found:
-        raise VideoError(f"has no frame {number} any more: it is cut off, or has changed")
-    return found[number]
-
-
-def _video_stream(container: Any) -> Any:
+def video_stream(container: Any) -> Any:
+    """Return the first video of an open file. Raises VideoError if there is none."""
     if not container.streams.video:
         kinds = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
         raise VideoError(f"has no video, but {kinds}")
     return container.streams.video[0]
 
 
-def _index(container: Any, stream: Any, packets: Sequence[Any]) -> VideoIndex:
-    if not packets:
-        raise VideoError("has no frames")
-    container.seek(0)
-    first = next(container.decode(stream), None)
-    if first is None:
-        raise VideoError("has no frame that decodes")
-    height, width = _displayed(first).shape[:2]
-    picture = (height, width), Coding(stream.codec_context.codec.canonical_name, first.format.name, _turns(first))
-    stamps = [each.pts for each in packets]
-    if None in stamps or len({*stamps}) < len(stamps):
-        rate = float(stream.average_rate or stream.guessed_rate or 25)
-        return VideoIndex(np.arange(len(packets)), np.zeros(1, np.int64), 1 / rate, *picture, is_timed=False)
-    order = np.argsort(stamps)
-    keys = np.flatnonzero(np.array([each.is_keyframe for each in packets])[order])
-    return VideoIndex(np.array(stamps, np.int64)[order], keys, float(stream.time_base), *picture)
+def with_content(container: Any, stream: Any) -> Iterator[Any]:
+    """Yield the packets of a video without empty ones: AVI has such for frames left out; they would end a decoder."""
+    return (each for each in container.demux(stream) if each.size)
 
 
-def _check_whole(container: Any, stream: Any, index: VideoIndex) -> None:
-    """Raise VideoError if the frames end long before the file should."""
-    alone = len(container.streams) == 1 and container.duration
-    stated = float(stream.duration * stream.time_base) if stream.duration else container.duration / 1e6 if alone else 0
-    end = float(index.times[-1])
-    if stated > end + CUT_OFF + 2 * stated / len(index.stamps):
-        raise VideoError(f"is cut off: it should last {stated:.1f} s, and its frames end after {end:.1f} s")
-
-
-def _decode(path: str, index: VideoIndex, numbers: Sequence[int], *, seek: bool = False) -> dict[int, Bytes]:
-    """Return the frames that are found, by number; none if a jump to a key frame led too far."""
-    found: dict[int, Bytes] = {}
-    with open_video(path) as container:
-        stream = _video_stream(container)
-        stream.thread_type = "NONE"  # several clips are decoded at once
-        frames, at = container.decode(stream), -1
-        for number in numbers:
-            key = int(index.keys[max(0, np.searchsorted(index.keys, number, "right") - 1)]) if len(index.keys) else 0
-            if seek and key > at + 1:
-                container.seek(int(index.stamps[key]), stream=stream, backward=True)
-                frames, at = container.decode(stream), -1
-            reached = next((each for each in _numbered(frames, index, at + 1) if each[0] >= number), None)
-            if reached is None:
-                break
-            at, frame = reached
-            if at == number:
-                found[number] = _checked(frame, index, number)
-            elif seek:
-                return {}
-    return found
-
-
-def _numbered(frames: Iterator[Any], index: VideoIndex, first: int) -> Iterator[tuple[int, Any]]:
-    """Yield frames with their numbers. `first`: the number of the first one, if they have no times."""
-    if not index.is_timed:
-        yield from enumerate(frames, first)
-        return
-    for frame in frames:
-        at = int(np.searchsorted(index.stamps, frame.pts))
-        if at < len(index.stamps) and index.stamps[at] == frame.pts:
-            yield at, frame
-
-
-def _checked(frame: Any, index: VideoIndex, number: int) -> Bytes:
-    """Return the pixels of a frame. Raises VideoError if they are not as many as in the first."""
-    pixels = _displayed(frame)
-    if pixels.shape[:2] != index.size:
-        (height, width), (h, w) = pixels.shape[:2], index.size
-        raise VideoError(f"changes its size: frame {number} has {width} x {height} pixels, the first has {w} x {h}")
-    return pixels
-
-
-def _displayed(frame: Any) -> Bytes:
-    """Return (H, W, 3) RGB, turned as the file says, in the memory of FFmpeg if its rows lie one behind the other."""
-    rgb = frame.reformat(format="rgb24")
-    rows: Bytes = np.frombuffer(rgb.planes[0], np.uint8).reshape(rgb.height, rgb.planes[0].line_size)
-    pixels = rows[:, : 3 * rgb.width].reshape(rgb.height, rgb.width, 3)
-    return np.ascontiguousarray(np.rot90(pixels, _turns(frame)))
-
-
-def _turns(frame: Any) -> int:
+def turns_of(frame: Any) -> int:
+    """Return the quarter turns, counter-clockwise, that make a frame upright."""
     return int(round(frame.rotation / 90) % 4)
 
 
-def _reason(error: Any) -> str:
+def reason_of(error: Any) -> str:
+    """Return what an error of FFmpeg says, without the path."""
     return (getattr(error, "strerror", None) or str(error)).split(": '")[0]
+
+
+def read_index(path: str) -> VideoIndex:
+    """Find the frames of a video file. Raises VideoError, and OSError where it cannot be read."""
+    try:
+        scan = _scan(path, decode_all=False)
+        index = _by_times(scan) or _by_decoding(scan if scan.is_decoded else _scan(path, decode_all=True))
+    except FileNotFoundError:
+        raise FileNotFoundError(path) from None
+    except import_av().FFmpegError as error:
+        raise VideoError(f"is no video that can be read ({reason_of(error)})") from None
+    end, stated = float(index.times[-1]), scan.duration
+    if stated > end + CUT_OFF + 2 * stated / len(index.stamps):
+        raise VideoError(f"is cut off: it should last {stated:.1f} s, and its frames end after {end:.1f} s")
+    return index
+
+
+class _Packet(NamedTuple):
+    pts: int | None
+    dts: int | None
+    is_key: bool
+    is_left_out: bool
+    """Whether an edit list hides its frame."""
+
+
+class _Scan(NamedTuple):
+    """What a file holds."""
+
+    packets: list[_Packet]
+    frames: list[tuple[int, bool | None]]
+    """The packet of each frame, as it is shown, and whether decoding can begin there; None for broken packets."""
+    is_decoded: bool
+    """Whether `frames` are all, and not only the first."""
+    is_reordered: bool
+    """Whether the decoder shows frames in another order than that of the packets."""
+    formats: set[str]
+    """FFmpeg's names of the container."""
+    coding: Coding
+    size: tuple[int, int]
+    unit: float
+    rate: float
+    """Frames a second."""
+    duration: float
+    """Seconds that the file states; 0 if it does not."""
+
+
+def _scan(path: str, *, decode_all: bool) -> _Scan:
+    """Read all packets of a file, and decode the first frame, or all where the container needs it."""
+    packets, frames, first = list[_Packet](), list[tuple[int, bool | None]](), None
+    with open_video(path) as container:
+        stream = video_stream(container)
+        formats = {*container.format.name.split(",")}
+        decode_all = decode_all or not formats & WITH_TIMES
+        for packet in chain(with_content(container, stream), [None]):
+            if packet:
+                packets.append(_Packet(packet.pts, packet.dts, packet.is_keyframe, packet.is_discard))
+                packet.pts = len(packets) - 1
+            if decode_all or first is None:
+                decoded = _decoded(stream, packet)
+                first = first or next(iter(decoded or ()), None)
+                broken = [(len(packets) - 1, None)] if packet else []
+                frames += broken if decoded is None else [(each.pts, bool(each.key_frame)) for each in decoded]
+        if first is None:
+            raise VideoError("has no frame that decodes" if packets else "has no frames")
+        turns, codec = turns_of(first), stream.codec_context
+        coding = Coding(codec.codec.canonical_name, first.format.name, turns)
+        size = (first.width, first.height) if turns % 2 else (first.height, first.width)
+        unit, rate = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 25)
+        duration = _duration(container, stream)
+        return _Scan(packets, frames, decode_all, codec.has_b_frames, formats, coding, size, unit, rate, duration)
+
+
+def _decoded(stream: Any, packet: Any) -> list[Any] | None:
+    """Return the frames that a decoder has after a packet, or after the last if None. None: the packet is broken."""
+    try:
+        return list(stream.decode(packet))
+    except import_av().FFmpegError:
+        return None
+
+
+def _duration(container: Any, stream: Any) -> float:
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    return container.duration / 1e6 if len(container.streams) == 1 and container.duration else 0.0
+
+
+def _by_times(scan: _Scan) -> VideoIndex | None:
+    """Return the frames by the times of their packets; None where these do not tell them apart, or are of decoding."""
+    packets = [each for each in scan.packets if not each.is_left_out]
+    stamps = _known([each.pts for each in packets])
+    if scan.is_decoded or stamps is None or len({*stamps}) < len(stamps):
+        return None
+    if scan.is_reordered and _ascending(stamps):
+        return None
+    order = np.argsort(stamps)
+    keys = np.flatnonzero(np.array([each.is_key for each in packets])[order])
+    return VideoIndex(np.array(stamps, np.int64)[order], keys, scan.unit, scan.size, scan.coding)
+
+
+def _by_decoding(scan: _Scan) -> VideoIndex:
+    """Return the frames by the packets that they came out of. A broken packet has a number too: reading it names it."""
+    decoded = {position for position, is_key in scan.frames if is_key is not None}
+    frames = [each for each in scan.frames if each[1] is not None or each[0] not in decoded]
+    positions = [position for position, _ in frames]
+    if None in positions or len({*positions}) < len(positions):
+        raise VideoError("has several frames in a packet")
+    packets = [scan.packets[position] for position in positions]
+    keys = [at for at, (_, is_key) in enumerate(frames) if is_key and packets[at].is_key]
+    stamps, unit = _stamps(packets, scan)
+    return VideoIndex(stamps, np.array(keys, np.int64), unit, scan.size, scan.coding, np.array(positions, np.int64))
+
+
+def _stamps(packets: Sequence[_Packet], scan: _Scan) -> tuple[Ints, float]:
+    """Return the presentation times of frames, and their unit, from what is known of their packets."""
+    constant = np.arange(len(packets)), 1 / scan.rate
+    stamps, of_decoding = (_known([each[at] for each in packets]) for at in (0, 1))
+    if of_decoding and not scan.formats & WITH_TIMES_OF_MOST:
+        stamps = sorted(of_decoding)
+    if not stamps or not _ascending(stamps):
+        return constant
+    shown = np.array(stamps, np.int64)
+    off = np.abs((shown - shown[0]) * scan.unit * scan.rate - constant[0])
+    if "mpeg" in scan.formats and off.max() < 2:  # FFmpeg mistakes the picture that a time is of by one
+        return constant
+    return shown, scan.unit
+
+
+def _known(times: Sequence[Any]) -> list[int] | None:
+    return None if None in times else list(times)
+
+
+def _ascending(values: Sequence[int]) -> bool:
+    return all(a < b for a, b in pairwise(values))

@@ -91,22 +91,26 @@ def _read(file: str) -> VideoIndex | str:
 
 def _to_columns(indexes: Sequence[VideoIndex]) -> dict[str, Any]:
     facts = [
-        [len(each.stamps), len(each.keys), each.unit, *each.size, each.is_timed, each.coding.turns] for each in indexes
+        [len(each.stamps), len(each.keys), len(each.packets), each.unit, *each.size, each.coding.turns]
+        for each in indexes
     ]
-    stamps, keys = (np.concatenate([each[at] for each in indexes]) for at in (0, 1))
+    stamps, keys, packets = (
+        np.concatenate(each) for each in zip(*((each.stamps, each.keys, each.packets) for each in indexes), strict=True)
+    )
     formats = np.array([[each.coding.codec, each.coding.pixels] for each in indexes])
-    return {"stamps": stamps, "keys": keys, "facts": np.array(facts, np.float64), "formats": formats}
+    numbers = {"stamps": stamps, "keys": keys, "packets": packets}
+    return {**numbers, "facts": np.array(facts, np.float64), "formats": formats}
 
 
 def _from_columns(saved: Any) -> list[VideoIndex | str]:
     facts = saved["facts"]
-    stamps, keys = (
+    stamps, keys, packets = (
         np.split(np.asarray(saved[name], np.int64), np.cumsum(facts[:, at]).astype(int)[:-1])
-        for at, name in enumerate(("stamps", "keys"))
+        for at, name in enumerate(("stamps", "keys", "packets"))
     )
     return [
-        VideoIndex(own, own_keys, unit, (int(height), int(width)), Coding(codec, pixels, int(turns)), bool(is_timed))
-        for own, own_keys, (_, _, unit, height, width, is_timed, turns), (codec, pixels) in zip(
-            stamps, keys, facts.tolist(), saved["formats"].tolist(), strict=True
+        VideoIndex(own, own_keys, unit, (int(height), int(width)), Coding(codec, pixels, int(turns)), own_packets)
+        for own, own_keys, own_packets, (*_, unit, height, width, turns), (codec, pixels) in zip(
+            stamps, keys, packets, facts.tolist(), saved["formats"].tolist(), strict=True
         )
     ]

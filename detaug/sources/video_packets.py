@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from io import BytesIO
 from typing import Any
@@ -10,29 +10,29 @@ from typing import Any
 import numpy as np
 
 from detaug.boxes.views import Bytes, Ints
-from detaug.sources.video_files import VideoError, VideoIndex, import_av, open_video
+from detaug.sources.video_files import NumberedPackets, VideoError, VideoIndex, import_av, open_video
 
 RATE = 25
 """Frames a second of what is cut out; a player would see it, a decoder does not mind."""
 
 
 def cut(path: str, index: VideoIndex, numbers: Sequence[int]) -> tuple[Bytes, Ints]:
-    """Cut out the frames `numbers`, ascending, and those that are needed to decode them. `index` must be timed.
+    """Cut out the frames `numbers`, ascending, and those that are needed to decode them.
 
-    Returns a Matroska file, and the numbers (m,) that the m frames have in it. Raises VideoError, and OSError where the
-    file cannot be read.
+    `index`: without other packets. Returns a Matroska file, and the numbers (m,) that the m frames have in it. Raises
+    VideoError, and OSError where the file cannot be read.
     """
     av = import_av()
     try:
         with open_video(path) as container:
             packets = _packets(container, index, numbers)
-            stamps = np.sort([each.pts for each in packets])
-            content = _write(packets, container.streams.video[0], stamps)
+            shown = np.sort([each.pts for each in packets])
+            content = _write(packets, container.streams.video[0], shown)
     except FileNotFoundError:
         raise FileNotFoundError(path) from None
     except av.FFmpegError as error:
         raise VideoError(f"cannot be read around frame {numbers[0]} ({error.strerror})") from None
-    return np.frombuffer(content, np.uint8), np.searchsorted(stamps, index.stamps[[*numbers]])
+    return np.frombuffer(content, np.uint8), np.searchsorted(shown, numbers)
 
 
 def _packets(container: Any, index: VideoIndex, numbers: Sequence[int]) -> list[Any]:
@@ -40,35 +40,34 @@ def _packets(container: Any, index: VideoIndex, numbers: Sequence[int]) -> list[
 
     Raises VideoError if they end before.
     """
-    key = int(index.keys[max(0, np.searchsorted(index.keys, numbers[0], "right") - 1)])
-    first, last = index.stamps[[key, numbers[-1]]].tolist()
-    stream, needed = container.streams.video[0], numbers[-1] - key + 1
-    for start in (first, int(index.stamps[0])):  # a jump may lead too far
-        container.seek(start, stream=stream, backward=True)
-        packets = [*_from(container.demux(stream), first, last, needed)]
+    key, last = index.key_before(numbers[0]), numbers[-1]
+    needed, reader = last - key + 1, NumberedPackets(container, index)
+    for start in (key, 0):  # a jump may lead too far
+        reader.jump(start)
+        packets = [*_from(reader, key, last, needed)]
         if sum(each.pts <= last for each in packets) == needed:
             return packets
-    raise VideoError(f"has no frame {numbers[-1]} any more: it is cut off, or has changed")
+    raise VideoError(f"has no frame {last} any more: it is cut off, or has changed")
 
 
-def _from(packets: Iterator[Any], first: int, last: int, needed: int) -> Iterator[Any]:
-    """Yield the packets from the key frame at the time `first` on, until `needed` of them are shown up to `last`.
+def _from(packets: Iterable[Any], first: int, last: int, needed: int) -> Iterator[Any]:
+    """Yield the packets from the key frame `first` on, until `needed` of them are of frames up to `last`.
 
-    Without those that are shown before it: they need the frames before.
+    Without those of the frames before it: they need others.
     """
     begun = False
     for packet in packets:
-        begun = begun or (packet.pts == first and packet.is_keyframe)
-        if begun and packet.size and packet.pts is not None and packet.pts >= first:
+        begun = begun or packet.pts == first
+        if begun and packet.pts >= first:
             yield packet
             needed -= packet.pts <= last
         if not needed:
             return
 
 
-def _write(packets: Sequence[Any], source: Any, stamps: Ints) -> bytes:
-    """Return packets as a file whose frames have equal distances. `stamps`: their times, ascending."""
-    file, shown = BytesIO(), np.searchsorted(stamps, [each.pts for each in packets])
+def _write(packets: Sequence[Any], source: Any, numbers: Ints) -> bytes:
+    """Return packets as a file whose frames have equal distances. `numbers`: of their frames, ascending."""
+    file, shown = BytesIO(), np.searchsorted(numbers, [each.pts for each in packets])
     delay = int((np.arange(len(packets)) - shown).max())  # a frame is shown after it is decoded
     with import_av().open(file, "w", format="matroska") as container:
         stream = container.add_stream_from_template(source, opaque=True)

@@ -19,7 +19,8 @@ from detaug.sources.folder_source import file_sizes
 from detaug.sources.frames_ahead import FramesAhead, Run
 from detaug.sources.source import Source, Upcoming
 from detaug.sources.stretches import Stretches
-from detaug.sources.video_files import VideoError, VideoIndex, decode_frames
+from detaug.sources.video_decoding import decode_frames
+from detaug.sources.video_files import VideoError, VideoIndex
 from detaug.sources.video_frames import frames_of_annotations, frames_of_files, keys_before
 
 
@@ -41,7 +42,8 @@ class VideoReader(Source):
     `nvdec`: whether a GPU decodes what its NVDEC can. Otherwise, for other codecs, on the CPU, and where the loader has
     a `cache`, PyAV decodes clip by clip, in as many threads as there are cores.
 
-    The numbers and times of the frames are read once, without decoding, and stored in ~/.cache/detaug if `cache`.
+    The numbers and times of the frames are read once, and stored in ~/.cache/detaug if `cache`: of MP4, MOV and
+    Matroska files without decoding, of others, as AVI and MPEG, by decoding each file.
 
     Files that are no videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
     folder or a list without videos, AnnotationError, an InputError, for a json that does not fit the files, and where
@@ -85,6 +87,7 @@ class VideoReader(Source):
             found = frames_of_annotations(videos, annotations, cache=cache)
         columns, self.frames, self.tracks, self.video_files, self._indexes, self._video_of = found
         super().__init__(**columns)
+        self.columns["track_id"] = self.tracks.ids
         self.remedy = "remove it, or write it again: ffmpeg -i IN OUT.mp4"
         unusable = np.flatnonzero([isinstance(each, str) for each in self._indexes])
         self.missing = np.flatnonzero(np.isin(self._video_of, unusable))

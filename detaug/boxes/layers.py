@@ -1,0 +1,209 @@
+"""Layers: where images lie in the output, once an op has mixed them or covered parts of them.
+
+An image that is not mixed is one layer: itself, seen through the map of its view. Mosaic, MixUp, CutMix and CopyPaste
+put several images into one output. Each of them stays a layer with its own map to its own source, in the order in which
+they are drawn, so that a box, a point or a mask can be taken back to the photograph that it is of, and so that what a
+later layer covers is known. A hole, which erasing leaves, is a layer without an image.
+
+Training seldom asks for layers, so ops keep a `Drawing`, from which they are worked out when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from detaug.boxes import polygons
+from detaug.boxes.polygons import Bools, Floats, Ints
+
+HOLE = np.iinfo(np.int64).min
+"""The image of a layer that has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """The layers of N images, L each, in drawing order: a later one covers those before, or is averaged with them.
+
+    A layer whose rectangle has no area is not used.
+    """
+
+    image: Ints
+    """(N, L): the image that it shows, counted from this one among the views: 0 is the image itself, -1 the one before
+    it, `HOLE` none. `of_source` makes positions in the source of it."""
+    matrix: Floats
+    """(N, L, 3, 3): output pixels (x, y, 1) -> pixels of that image's source, projective."""
+    rectangle: Floats
+    """(N, L, 4) XYXY, output pixels that it may fill."""
+    source_bounds: Floats
+    """(N, L, 2, 2): (x0, y0) and (x1, y1) in source pixels; what lies outside of them is fill."""
+    share: Floats
+    """(N, L): its weight in an average, as `MixUp` makes them; 1 covers what is below."""
+    copy: Ints
+    """(N, L): the first layer of the same copy of the same image. `CopyPaste` shows one through several rectangles."""
+    mixed: Bools
+    """(N,): whether it shows more than the image itself."""
+    clip_region: Floats | None = None
+    """(N, L, V, 2): a convex polygon in output pixels, outside of which is fill too."""
+
+    def __getitem__(self, images: slice | Ints) -> Layers:
+        """Return the layers of some images."""
+        return Layers(**{field.name: _take(getattr(self, field.name), images) for field in fields(self)})
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def paste(
+        self, images: Ints, source: Floats, target: Floats, share: Floats | None = None, copy: Ints | None = None
+    ) -> Layers:
+        """Return the layers of images that are made of rectangles of these ones, T tiles each, in drawing order.
+
+        `images` (N, T): the image of each tile. `source` (N, T, 4) XYXY: its rectangle in that image; `target`
+        (N, T, 2) (x, y): where the rectangle goes. `share` (N, T): the weight of each tile, by default 1. `copy` (T,):
+        the first tile that shows the same image in the same place, by default the tile itself.
+        The layer l of the image of tile t becomes layer t * L + l.
+        """
+        (n, tiles), count = images.shape, self.image.shape[1]
+        steps = images - np.arange(n)[:, None]
+        shift = target - source[..., :2]
+        window = np.concatenate([target, target + source[..., 2:] - source[..., :2]], axis=2)
+        parts = self[images.ravel()]._moved(np.repeat(shift.reshape(-1, 1, 2), count, axis=1))
+        low, high = window.reshape(-1, 1, 4)[..., [0, 1, 0, 1]], window.reshape(-1, 1, 4)[..., [2, 3, 2, 3]]
+        rectangle = parts.rectangle.clip(low, high)
+        copies = np.arange(tiles) if copy is None else copy
+        used = (rectangle[..., :2] < rectangle[..., 2:]).all(2)
+        parts = replace(
+            parts,
+            image=np.where(parts.image != HOLE, parts.image + steps.reshape(-1, 1), HOLE),
+            rectangle=rectangle,
+            share=parts.share * (1.0 if share is None else share.reshape(-1, 1)),
+            copy=parts.copy + np.tile(copies, n)[:, None] * count,
+        )
+        joined = {name: each.reshape(n, tiles * count, *each.shape[2:]) for name, each in parts._of_layers().items()}
+        shown = used.reshape(n, tiles, count).any(2)
+        mixed = self.mixed | (shown & (steps != 0)).any(1) | (shown.sum(1) > 1)
+        return replace(self, **joined, mixed=mixed)
+
+    def with_holes(self, rectangles: Floats) -> Layers:
+        """Return these layers under holes, `rectangles` (N, K, 4) XYXY in output pixels."""
+        (n, holes), count = rectangles.shape[:2], self.image.shape[1]
+        copies = np.tile(np.arange(count, count + holes), (n, 1))
+        ones = np.ones((n, holes))
+        whole = np.tile(np.eye(3), (n, holes, 1, 1))
+        nowhere = np.zeros((n, holes, 2, 2))
+        above = Layers(np.full((n, holes), HOLE), whole, rectangles, nowhere, ones, copies, self.mixed)
+        below, above = _with_regions_alike(self, above)
+        ours, theirs = below._of_layers(), above._of_layers()
+        joined: dict[str, Any] = {name: np.concatenate([ours[name], theirs[name]], axis=1) for name in ours}
+        return replace(self, **joined)
+
+    def replace_at(self, images: Ints, other: Layers) -> Layers:
+        """Return these layers with those at the indices `images` replaced by `other`, in order."""
+        ours, theirs = self.padded_to(other.image.shape[1]), other.padded_to(self.image.shape[1])
+        ours, theirs = _with_regions_alike(ours, theirs)
+        values = {name: each.copy() for name, each in vars(ours).items() if each is not None}
+        for name, array in values.items():
+            array[images] = getattr(theirs, name)[: len(images)]
+        return Layers(**values)
+
+    def padded_to(self, count: int) -> Layers:
+        """Return these layers with some that are not used after them, so that they are at least `count`."""
+        missing = count - self.image.shape[1]
+        return self if missing <= 0 else self.with_holes(np.zeros((len(self), missing, 4)))
+
+    def of_source(self, images: Ints) -> Layers:
+        """Return layers whose `image` is a position in the source, -1 for none. `images`: (N,) that of each view."""
+        own = np.arange(len(self))[:, None]
+        shown = self.image != HOLE
+        return replace(self, image=np.where(shown, images[np.where(shown, own + self.image, 0)], -1))
+
+    def clip_region_or_all(self) -> Floats:
+        """Return (N, L, V, 2): the clip region, or one so large that nothing is outside."""
+        everything = np.tile((polygons.UNIT_SQUARE - 0.5) * 1e7, (*self.image.shape, 1, 1))
+        return everything if self.clip_region is None else self.clip_region
+
+    def _moved(self, shift: Floats) -> Layers:
+        """Return these layers moved by `shift`, (N, L, 2) (x, y) output pixels."""
+        matrix = self.matrix.copy()
+        matrix[..., 2] -= matrix[..., 0] * shift[..., :1] + matrix[..., 1] * shift[..., 1:]
+        region = None if self.clip_region is None else self.clip_region + shift[:, :, None]
+        return replace(self, matrix=matrix, rectangle=self.rectangle + np.tile(shift, 2), clip_region=region)
+
+    def _of_layers(self) -> dict[str, Any]:
+        """Return the arrays (N, L, ...), by name."""
+        return {name: each for name, each in vars(self).items() if each is not None and name != "mixed"}
+
+
+class Drawing:
+    """The layers of N images, `count` each, worked out when they are asked for."""
+
+    def __init__(self, count: int, make: Callable[[], Layers]) -> None:
+        self.count, self._make = count, make
+
+    @cached_property
+    def layers(self) -> Layers:
+        """Return the layers."""
+        return self._make()
+
+    def __getitem__(self, images: slice | Ints) -> Drawing:
+        """Return the drawing of some images."""
+        return Drawing(self.count, lambda: self.layers[images])
+
+    def __reduce__(self) -> Any:
+        return _drawing_of, (self.layers,)
+
+    def paste(
+        self, images: Ints, source: Floats, target: Floats, share: Floats | None = None, copy: Ints | None = None
+    ) -> Drawing:
+        """Return the drawing after `Layers.paste`."""
+        return Drawing(self.count * images.shape[1], lambda: self.layers.paste(images, source, target, share, copy))
+
+    def with_holes(self, rectangles: Floats) -> Drawing:
+        """Return the drawing after `Layers.with_holes`."""
+        return Drawing(self.count + rectangles.shape[1], lambda: self.layers.with_holes(rectangles))
+
+    def replace_at(self, images: Ints, other: Drawing) -> Drawing:
+        """Return the drawing after `Layers.replace_at`."""
+        return Drawing(max(self.count, other.count), lambda: self.layers.replace_at(images, other.layers))
+
+    def of_source(self, images: Ints) -> Drawing:
+        """Return the drawing after `Layers.of_source`."""
+        return Drawing(self.count, lambda: self.layers.of_source(images))
+
+
+def _drawing_of(layers: Layers) -> Drawing:
+    return Drawing(layers.image.shape[1], lambda: layers)
+
+
+def single_layer(matrix: Floats, size: Floats, source_bounds: Floats, clip_region: Floats | None) -> Layers:
+    """Return one layer for each of N views: the fields of `Views` with these names."""
+    n, sides = len(matrix), size[:, ::-1]
+    of_pixels = matrix.copy()
+    of_pixels[:, :, :2] /= sides[:, None]
+    rectangle = np.concatenate([np.zeros((n, 2)), sides], axis=1)
+    region = None if clip_region is None else (clip_region * sides[:, None])[:, None]
+    return Layers(
+        image=np.zeros((n, 1), np.int64),
+        matrix=of_pixels[:, None],
+        rectangle=rectangle[:, None],
+        source_bounds=source_bounds[:, None],
+        share=np.ones((n, 1)),
+        copy=np.zeros((n, 1), np.int64),
+        mixed=np.zeros(n, bool),
+        clip_region=region,
+    )
+
+
+def _with_regions_alike(a: Layers, b: Layers) -> tuple[Layers, Layers]:
+    """Return both with clip regions of as many points, if one of them has clip regions."""
+    if a.clip_region is None and b.clip_region is None:
+        return a, b
+    ours, theirs = polygons.pad_to_same_length(a.clip_region_or_all(), b.clip_region_or_all())
+    return replace(a, clip_region=ours), replace(b, clip_region=theirs)
+
+
+def _take(array: Any, images: slice | Ints) -> Any:
+    return None if array is None else array[images]

@@ -1,0 +1,70 @@
+"""Columns: what belongs to annotations beside their boxes and labels, such as area, difficult or a track.
+
+A column is an array whose first axis is the annotations of a source: numbers (A, ...), or objects (A,) such as text and
+lists. Ops never see it. `Views.rows` says which annotation each box is, and the columns of a batch are gathered by it
+at the end, so a column cannot get out of step (decision 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from detaug.boxes.views import Ints
+from detaug.converters.coco.values import Column, as_objects
+from detaug.converters.findings.errors import InputError
+
+
+def as_columns(columns: Mapping[str, ArrayLike], rows: int, origin: str) -> dict[str, Column]:
+    """Return columns as arrays: int64, float64 or objects. Raises InputError for one without `rows` rows."""
+    arrays = {name: _as_column(np.asarray(each)) for name, each in columns.items()}
+    for name, each in arrays.items():
+        if each.shape[:1] != (rows,):
+            raise InputError(f"{origin}: column {name!r} must have a row for each of {rows} boxes, got {each.shape}")
+    return arrays
+
+
+def _as_column(array: Column) -> Column:
+    kind = array.dtype.kind
+    return array.astype(np.int64 if kind in "biu" else np.float64 if kind == "f" else object)
+
+
+def gather(columns: Mapping[str, Column], rows: Ints) -> dict[str, Column]:
+    """Return the columns of boxes, (N, M, ...). `rows`: (N, M); where negative: -1 in whole numbers, NaN, or None."""
+    return {name: _gather(each, rows) for name, each in columns.items()}
+
+
+def _gather(column: Column, rows: Ints) -> Column:
+    if not len(column):
+        return np.full((*rows.shape, *column.shape[1:]), _padding(column), column.dtype)
+    gathered = column[rows]  # a negative row takes one from the end
+    gathered[rows < 0] = _padding(column)
+    return np.asarray(gathered)
+
+
+def _padding(column: Column) -> Any:
+    return {"i": -1, "f": np.nan}.get(column.dtype.kind)
+
+
+def join(columns: Sequence[Mapping[str, Column]], lengths: Sequence[int]) -> dict[str, Column]:
+    """Return the columns of concatenated annotations; where a part lacks one, it has what pads it."""
+    names = dict.fromkeys(name for each in columns for name in each)
+    return {name: _join([each.get(name) for each in columns], lengths) for name in names}
+
+
+def _join(parts: Sequence[Column | None], lengths: Sequence[int]) -> Column:
+    given = [part for part in parts if part is not None]
+    if len({part.shape[1:] for part in given}) > 1 or len({part.dtype.kind == "O" for part in given}) > 1:
+        given = [as_objects(part.tolist()) for part in given]
+        parts = [None if part is None else as_objects(part.tolist()) for part in parts]
+    if any(part.dtype.kind == "f" for part in given):
+        given = [part.astype(np.float64) for part in given]
+    example = given[0]
+    filled = [
+        np.full((length, *example.shape[1:]), _padding(example), example.dtype) if part is None else part
+        for part, length in zip(parts, lengths, strict=True)
+    ]
+    return np.concatenate(filled)

@@ -1,0 +1,235 @@
+"""Every codec in every container that PyAV writes: frames, clips and times are those that their numbers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import av
+import numpy as np
+import pytest
+from numbered_videos import SIZE, number_in, numbered, same_scheduling
+
+import detaug as da
+
+FRAMES, RATE, KEYS = 40, 25, 8
+LARGE = (192, 640)
+
+OPTIONS: dict[str, dict[str, dict[str, str]]] = {
+    "libx264": {
+        "": {"preset": "veryfast"},
+        "b": {"preset": "ultrafast", "bf": "3"},
+        "open": {"preset": "veryfast", "x264-params": "open-gop=1:bframes=3:b-pyramid=normal:scenecut=0:b-adapt=0"},
+        "refresh": {"preset": "veryfast", "x264-params": "intra-refresh=1:bframes=0"},
+    },
+    "libx265": {
+        "b": {"preset": "ultrafast", "x265-params": "log-level=none:bframes=3:open-gop=0"},
+        "open": {"preset": "ultrafast", "x265-params": "log-level=none:bframes=3:open-gop=1"},
+    },
+    "mpeg4": {"": {}, "b": {"bf": "2"}},
+    "mpeg1video": {"": {}, "b": {"bf": "2"}},
+    "mpeg2video": {"": {}, "open": {"bf": "2"}, "closed": {"bf": "2", "flags": "+cgop", "sc_threshold": "1000000000"}},
+    "libvpx": {"": {}, "hidden": {"auto-alt-ref": "1", "lag-in-frames": "10", "cpu-used": "8"}},
+    "libvpx-vp9": {"hidden": {"auto-alt-ref": "1", "lag-in-frames": "12", "cpu-used": "8", "deadline": "realtime"}},
+    "libsvtav1": {"": {"preset": "12"}},
+}
+
+CONTAINERS = {
+    "mov": "b264 open264 hevc mpeg4 mpeg2video mjpeg prores_ks",
+    "mp4": "b264 open264 hevc mpeg4 mpeg2video mpeg1video libvpx-vp9 libsvtav1 mjpeg",
+    "m4v": "b264 mpeg4",
+    "3gp": "b264 mpeg4 h263",
+    "mkv": "b264 open264 hevc mpeg4 mpeg2video mpeg1video libvpx libvpx-vp9 libsvtav1 mjpeg ffv1",
+    "webm": "libvpx libvpx-vp9 libsvtav1",
+    "avi": "b264 open264 mpeg4 mpeg2video mpeg1video mjpeg msmpeg4 msmpeg4v2 wmv2 ffv1 huffyuv rawvideo libvpx png",
+    "mpg": "b264 open264 hevc mpeg2video mpeg1video mpeg4",
+    "mpeg": "b264 mpeg2video mpeg1video",
+    "vob": "b264 mpeg2video mpeg1video",
+    "ts": "b264 open264 hevc mpeg4 mpeg2video mpeg1video",
+    "flv": "b264 flv",
+    "asf": "b264 wmv1 wmv2 msmpeg4 mpeg4",
+    "ogv": "libvpx",
+    "ivf": "libvpx libvpx-vp9",
+    "h264": "b264 open264",
+    "hevc": "hevc",
+    "m2v": "mpeg2video",
+    "m1v": "mpeg1video",
+    "obu": "libsvtav1",
+}
+"""The containers, and some of what must be readable in each."""
+
+
+class Coded(NamedTuple):
+    """A video file to write."""
+
+    encoder: str
+    variant: str
+    container: str
+    size: tuple[int, int] = SIZE
+
+    @property
+    def options(self) -> dict[str, str]:
+        return OPTIONS.get(self.encoder, {}).get(self.variant, {})
+
+    @property
+    def short(self) -> str:
+        return {"libx264": f"{self.variant}264", "libx265": "hevc"}.get(self.encoder, self.encoder)
+
+
+def encoders() -> list[str]:
+    """Return FFmpeg's encoders of videos that need no hardware."""
+    names = []
+    for name in sorted(av.codecs_available):
+        try:
+            codec = av.Codec(name, "w")
+        except av.codec.codec.UnknownCodecError:
+            continue
+        foreign = ("nvenc", "qsv", "amf", "v4l2m2m", "vaapi", "videotoolbox", "wrapped", "vnull")
+        if codec.type == "video" and codec.name == name and not any(each in name for each in foreign):
+            names.append(name)
+    return names
+
+
+def pixels_of(encoder: str) -> str:
+    if encoder == "mjpeg":
+        return "yuvj420p"
+    known = [each.name for each in av.Codec(encoder, "w").video_formats or ()]
+    preferred = ("yuv420p", "yuvj420p", "yuv422p", "yuv422p10le", "bgr0", "rgb24", "bgr24")
+    return next((each for each in preferred if each in known), known[0] if known else "yuv420p")
+
+
+def write(path: Path, coded: Coded) -> Path:
+    """Write a video; a large one has noise in its lower half, so that a picture is larger than a pack of MPEG's."""
+    rng, (height, width) = np.random.default_rng(0), coded.size
+    with same_scheduling(), av.open(str(path), "w") as container:
+        stream: Any = container.add_stream(coded.encoder, rate=RATE)
+        stream.height, stream.width, stream.pix_fmt, stream.gop_size = height, width, pixels_of(coded.encoder), KEYS
+        stream.options = coded.options
+        for number in range(FRAMES):
+            picture = numbered(number, coded.size)
+            if coded.size != SIZE:
+                picture[height // 2 :] = rng.integers(0, 256, (height - height // 2, width, 3))
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, RATE)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def assert_numbered(path: Path) -> None:
+    """Read single frames in a random order, frames that follow each other, and clips with their times."""
+    reader = da.VideoReader([path], frames=5, stride=3, step=4, cache=False)
+    assert len(reader) == FRAMES
+    single = np.random.default_rng(1).permutation(FRAMES)[:16]
+    assert [number_in(reader.contents(np.array([at]))[0]) for at in single] == single.tolist()
+    for first, length in ((0, 40), (3, 7), (13, 20), (29, 11)):
+        some = np.arange(first, first + length)
+        assert [number_in(each) for each in reader.contents(some)] == some.tolist()
+    loader: da.Loader[da.ClipBatch] = da.Loader(reader, [da.Resize(SIZE)], 3, device="cpu", train=True)
+    with loader:
+        for batch in loader:
+            found = [[number_in(each.permute(1, 2, 0).numpy()) for each in clip] for clip in batch.images]
+            assert found == batch.frame.tolist()
+            assert np.abs(batch.time.numpy() - batch.frame.numpy() / RATE).max() < 0.002
+
+
+QUICK = [
+    Coded("libx264", "b", "avi"),
+    Coded("libx264", "open", "avi", LARGE),
+    Coded("mpeg1video", "b", "mpg"),
+    Coded("libx264", "b", "asf"),
+]
+
+
+@pytest.mark.parametrize("coded", QUICK, ids=lambda each: ".".join(map(str, each[:3])))
+def test_numbered_frames(tmp_path: Path, coded: Coded) -> None:
+    assert_numbered(write(tmp_path / f"a.{coded.container}", coded))
+
+
+def test_an_mp4_with_times_of_decoding(tmp_path: Path) -> None:
+    """Some programs write the frames of an encoder as they come, with the times 0, 1, 2..."""
+    source = write(tmp_path / "a.mkv", Coded("libx264", "b", "mkv"))
+    with av.open(str(source)) as given, av.open(str(tmp_path / "b.mp4"), "w") as container:
+        stream = container.add_stream_from_template(given.streams.video[0])
+        for at, packet in enumerate(each for each in given.demux(video=0) if each.size):
+            packet.pts, packet.dts, packet.duration = at, at, 1
+            packet.time_base, packet.stream = Fraction(1, RATE), stream
+            container.mux(packet)
+    assert_numbered(tmp_path / "b.mp4")
+
+
+@pytest.mark.parametrize(("container", "codec"), [("avi", "mpeg4"), ("ts", "libx264")])
+def test_times_of_frames_that_are_left_out(tmp_path: Path, container: str, codec: str) -> None:
+    """AVI has empty packets in their place."""
+    stamps = [0, 40, 80, 200, 240, 280, 480, 520, 560, 600]
+    path = tmp_path / f"a.{container}"
+    with av.open(str(path), "w") as file:
+        stream: Any = file.add_stream(codec, rate=RATE)
+        stream.height, stream.width, stream.pix_fmt = *SIZE, "yuv420p"
+        stream.options = {"bf": "2"} if codec == "libx264" else {}
+        for number, stamp in enumerate(stamps):
+            frame = av.VideoFrame.from_ndarray(numbered(number), format="rgb24")
+            frame.pts, frame.time_base = stamp // 40, Fraction(1, RATE)
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode())
+    reader = da.VideoReader([path], frames=10, cache=False)
+    assert [number_in(each) for each in reader.contents(np.arange(10))] == [*range(10)]
+    (batch,) = da.Loader[da.ClipBatch](reader, [da.Resize(SIZE)], 1, device="cpu", train=False)
+    assert batch.time[0].tolist() == pytest.approx([each / 1000 for each in stamps], abs=1e-3)
+
+
+@pytest.mark.parametrize("container", ["avi", "mkv"])
+def test_a_broken_packet_has_a_number(tmp_path: Path, container: str) -> None:
+    path = tmp_path / f"a.{container}"
+    whole = write(tmp_path / "whole.mkv", Coded("ffv1", "", "mkv"))
+    with av.open(str(whole)) as given, av.open(str(path), "w") as file:
+        stream = file.add_stream_from_template(given.streams.video[0])
+        for at, packet in enumerate(each for each in given.demux(video=0) if each.size):
+            copy = av.Packet(bytes(packet) if at != 17 else b"broken")
+            copy.pts = copy.dts = packet.pts
+            copy.time_base, copy.stream, copy.is_keyframe = packet.time_base, stream, packet.is_keyframe
+            file.mux(copy)
+    reader = da.VideoReader([path], frames=5, cache=False)
+    assert len(reader) == FRAMES
+    assert [number_in(reader.contents(np.array([at]))[0]) for at in (16, 24, 39)] == [16, 24, 39]
+    with pytest.raises(OSError, match="does not decode around frame 17"):
+        reader.contents(np.array([17]))
+
+
+def writable(folder: Path, container: str, encoder: str) -> Iterator[tuple[Coded, Path]]:
+    """Yield the videos of an encoder that FFmpeg writes in a container, and reads from their first frame to the last.
+
+    It does not read all that it writes: MPEG's streams do not name codecs that are foreign to them.
+    """
+    if (encoder, container) == ("rpza", "mov"):
+        return  # FFmpeg marks all its frames as key frames, which they are not
+    sizes = [SIZE, LARGE] if encoder in OPTIONS else [(288, 352)] if encoder in ("h261", "h263") else [SIZE]
+    for variant in OPTIONS.get(encoder, {"": {}}):
+        for size in sizes:
+            coded = Coded(encoder, variant, container, size)
+            path = folder / f"{encoder}.{variant}.{size[0]}.{container}"
+            with suppress(av.FFmpegError, ValueError, OSError, IndexError):
+                write(path, coded)
+                with av.open(str(path)) as file:
+                    found = [number_in(frame.to_ndarray(format="rgb24")) for frame in file.decode(video=0)]
+                if found == [*range(FRAMES)]:
+                    yield coded, path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_every_codec_in_a_container(tmp_path: Path, container: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SVT_LOG", "1")  # errors only
+    read = set()
+    for encoder in encoders():
+        for coded, path in writable(tmp_path, container, encoder):
+            try:
+                assert_numbered(path)
+                read.add(coded.short)
+            except (AssertionError, OSError, da.InputError) as error:
+                if "1 of 1 videos cannot be used" not in str(error):  # in MPEG's streams, of foreign codecs
+                    raise AssertionError(f"{coded}: {error}") from error
+    assert {*CONTAINERS[container].split()} <= read
