@@ -28,6 +28,8 @@ from PIL import Image
 import detaug as da
 
 BATCHES = 10
+RENAMED = {"valid": "mask", "source_size": "size"}
+"""Fields of `Batch` that earlier versions call otherwise."""
 SIZES = ((240, 320), (320, 240), (375, 500), (300, 300))
 
 
@@ -54,7 +56,8 @@ def digest(batches: Iterator[da.Batch]) -> str:
     """Return one hash of images, boxes, labels and all that a batch says of its images."""
     total = hashlib.sha256()
     for batch in batches:
-        tensors = (batch.images, batch.boxes, batch.labels, batch.mask, batch.image_id, batch.size)
+        renamed = [getattr(batch, new if hasattr(batch, new) else old) for new, old in RENAMED.items()]
+        tensors = (batch.images, batch.boxes, batch.labels, renamed[0], batch.image_id, renamed[1])
         for tensor in (*tensors, batch.image_size, batch.matrix):
             total.update(str((tuple(tensor.shape), tensor.dtype)).encode())
             total.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

@@ -165,7 +165,7 @@ def _inputs(batch: Batch, default_boxes: Tensor) -> _Inputs:
     shape = tuple(default_boxes.shape)
     check("default boxes", shape, len(shape) == 2 and shape[0] > 0 and shape[1] == 4, "of shape (A, 4), XYXY pixels")
     more = int(batch.boxes.shape[1] == 0)
-    boxes, labels, mask = pad(batch.boxes, (0, 0, 0, more)), pad(batch.labels, (0, more)), pad(batch.mask, (0, more))
+    boxes, labels, mask = pad(batch.boxes, (0, 0, 0, more)), pad(batch.labels, (0, more)), pad(batch.valid, (0, more))
     return _Inputs(boxes, labels, mask, default_boxes.to(boxes))
 
 

@@ -55,7 +55,7 @@ def settings_file(painted: Folder, **changes: int) -> Path:
 
 
 def same(a: da.Batch, b: da.Batch) -> bool:
-    names = ("images", "boxes", "labels", "mask", "image_id", "size", "image_size", "matrix")
+    names = ("images", "boxes", "labels", "valid", "image_id", "source_size", "image_size", "matrix")
     return all(torch.equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
@@ -64,10 +64,10 @@ def digests(batch: da.Batch) -> Iterator[str]:
     for at, (height, width) in enumerate(batch.image_size.tolist()):
         fields = [
             batch.images[at, :, :height, :width],
-            batch.boxes[at][batch.mask[at]],
-            batch.labels[at][batch.mask[at]],
+            batch.boxes[at][batch.valid[at]],
+            batch.labels[at][batch.valid[at]],
         ]
-        fields += [batch.image_id[at], batch.size[at], batch.image_size[at], batch.matrix[at]]
+        fields += [batch.image_id[at], batch.source_size[at], batch.image_size[at], batch.matrix[at]]
         total = hashlib.sha256()
         for each in fields:
             total.update(each.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())

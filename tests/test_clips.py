@@ -58,7 +58,7 @@ def assert_boxes_on_pixels(batch: da.ClipBatch, tolerance: float) -> int:
     """
     images, read = batch.images.cpu().numpy(), 0
     turned = (batch.matrix[:, :2, :2].abs() > 1e-6).all(2).all(1)
-    for place in zip(*np.nonzero(batch.mask.cpu().numpy()), strict=True):
+    for place in zip(*np.nonzero(batch.valid.cpu().numpy()), strict=True):
         clip, frame, _ = place
         box, size = batch.boxes[place].cpu(), batch.image_size[clip].flip(0)
         if turned[clip] and not ((box[:2] > 0).all() and (box[2:] < size).all()):
@@ -155,7 +155,7 @@ def test_objects_keep_their_rows(videos: Videos, device: str) -> None:
     source = reader(videos, frames=6)
     gone = back = 0
     for batch in loader(source, [da.RandomCrop((70, 70)), RESIZE], device=device):
-        tracks, mask = batch.track_id.cpu().numpy(), batch.mask.cpu().numpy()
+        tracks, mask = batch.track_id.cpu().numpy(), batch.valid.cpu().numpy()
         labels = batch.labels.cpu().numpy()
         assert ((tracks >= 0) == mask).all()
         assert (labels[mask] * 10 == tracks[mask]).all()
@@ -177,11 +177,11 @@ def test_what_is_in_the_json_comes_out(videos: Videos, device: str) -> None:
     for batch in batches:
         for clip, frame in np.ndindex(*batch.image_id.shape):
             given = videos.boxes[int(batch.image_id[clip, frame])]
-            height, width = batch.size[clip].tolist()
+            height, width = batch.source_size[clip].tolist()
             expected = given[given[:, 0] >= 0] * np.tile([128 / width, 96 / height], 2)
-            seen = batch.boxes[clip, frame][batch.mask[clip, frame]].cpu().numpy()
+            seen = batch.boxes[clip, frame][batch.valid[clip, frame]].cpu().numpy()
             assert np.allclose(seen, expected, atol=1e-4)
-            assert torch.equal(batch.labels[clip, frame][batch.mask[clip, frame]].cpu(), given_labels(given))
+            assert torch.equal(batch.labels[clip, frame][batch.valid[clip, frame]].cpu(), given_labels(given))
 
 
 def given_labels(boxes: np.ndarray) -> torch.Tensor:
@@ -255,9 +255,9 @@ def test_as_images(videos: Videos, device: str) -> None:
     for batch in loader(source, [da.RandomIoUCrop(), RESIZE, da.Normalize()], device=device):
         images = batch.as_images()
         assert len(images) == 12
-        assert sum(images.counts) == int(batch.mask.sum())
+        assert sum(images.counts) == int(batch.valid.sum())
         for at, target in enumerate(images.targets()):
-            mask = batch.mask[at // 4, at % 4]
+            mask = batch.valid[at // 4, at % 4]
             assert torch.equal(target["boxes"], batch.boxes[at // 4, at % 4][mask])
             assert torch.equal(target["labels"], batch.labels[at // 4, at % 4][mask])
             assert target["image_id"] == batch.image_id[at // 4, at % 4]
@@ -361,5 +361,5 @@ def test_videos_without_boxes(own_videos: Videos) -> None:
     document = json.loads(own_videos.json.read_text())
     own_videos.json.write_text(json.dumps(document | {"annotations": []}))
     (first, *_) = loader(reader(own_videos), [RESIZE])
-    assert (first.boxes.shape, first.track_id.shape, first.mask.any()) == ((3, 4, 0, 4), (3, 4, 0), False)
+    assert (first.boxes.shape, first.track_id.shape, first.valid.any()) == ((3, 4, 0, 4), (3, 4, 0), False)
     assert len(first.as_images().targets()) == 12

@@ -58,7 +58,7 @@ def test_columns_are_those_of_the_json(recipe: str, coded: Folder, device: str) 
     reader = da.CocoReader(*coded, columns=NAMES)
     loader = da.Loader(reader, RECIPES[recipe], 8, device=device)
     for batch in [*loader, *loader]:
-        real = batch.mask.cpu().numpy()
+        real = batch.valid.cpu().numpy()
         assert ((batch.columns["id"].numpy() >= 0) == real).all()
         assert np.isnan(batch.columns["area"].numpy()[~real]).all()
         assert {*batch.columns["note"][~real]} <= {None}
@@ -84,12 +84,12 @@ def test_crowds_are_kept_if_wanted(coded: Folder) -> None:
         for kind in ("drop", "keep")
     }
     ids = {
-        kind: {int(i) for batch in each for i in batch.columns["id"][batch.mask.cpu()]}
+        kind: {int(i) for batch in each for i in batch.columns["id"][batch.valid.cpu()]}
         for kind, each in batches.items()
     }
     assert ids == {"drop": set(by_id) - crowds, "keep": set(by_id)}
     for batch in batches["keep"]:
-        real = batch.mask.cpu()
+        real = batch.valid.cpu()
         assert batch.columns["iscrowd"][real].tolist() == [int(i in crowds) for i in batch.columns["id"][real].tolist()]
     with pytest.raises(da.InputError, match="crowds must be 'drop' or 'keep', got 'all'"):
         da.CocoReader(*coded, crowds="all")  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_skipped_images_and_shards_leave_columns_in_step(coded: Folder) -> None:
         options: dict[str, Any] = {"on_error": "skip", "max_skipped": 1, "shard": shard, "device": "cpu"}
         batches = [b for train in (True, False) for b in da.Loader(reader, RECIPES["moved"], 4, train=train, **options)]
         for batch in batches:
-            for place in zip(*np.nonzero(batch.mask.numpy()), strict=True):
+            for place in zip(*np.nonzero(batch.valid.numpy()), strict=True):
                 assert by_id[int(batch.columns["id"][place])]["image_id"] == batch.image_id[place[0]]
 
 
@@ -143,11 +143,11 @@ def test_clips_have_columns(workplace: Path) -> None:
     recipe = [da.RandomIoUCrop(), da.Resize((60, 80))]
     batch = next(iter(da.Loader(reader, recipe, 4, device="cpu")))
     as_images = batch.as_images()
-    for each, shape in ((batch, batch.mask.shape), (as_images, as_images.mask.shape)):
+    for each, shape in ((batch, batch.valid.shape), (as_images, as_images.valid.shape)):
         ids = each.columns["id"]
         assert ids.shape == each.rows.shape == shape
-        assert ((ids >= 0) == each.mask).all()
-        for place in zip(*np.nonzero(each.mask.numpy()), strict=True):
+        assert ((ids >= 0) == each.valid).all()
+        for place in zip(*np.nonzero(each.valid.numpy()), strict=True):
             found = by_id[int(ids[place])]
             assert found["image_id"] == each.image_id[place[:-1]]
             assert found["track_id"] == each.columns["track_id"][place]
@@ -163,8 +163,8 @@ def test_a_pipeline_has_columns_by_name(painted: Folder) -> None:
 
     names = ("images", "boxes", "labels", "area", "image_id")
     batch = next(iter(da.DaliIterator(make(nodes, 4, "cpu"), names, reader_name="reader", columns=["area"])))
-    assert batch.columns["area"].shape == batch.mask.shape
-    assert (torch.isnan(batch.columns["area"]) == ~batch.mask).all()
+    assert batch.columns["area"].shape == batch.valid.shape
+    assert (torch.isnan(batch.columns["area"]) == ~batch.valid).all()
     with pytest.raises(da.InputError, match="columns must be names of output_map other than images, boxes"):
         da.DaliIterator(make(nodes, 4, "cpu"), names, reader_name="reader", columns=["areas"])
 

@@ -338,7 +338,9 @@ def test_dali_iterator_leaves_repeated_images_out(pipelines: int, foreign: Data)
     batches = da.DaliIterator(made, reader_name="coco")
     labels = {sample.image_id: sample.labels for sample in expected(foreign)}
     for _ in range(3):
-        rows = [row for batch in batches for row in zip(batch.image_id.tolist(), batch.labels, batch.mask, strict=True)]
+        rows = [
+            row for batch in batches for row in zip(batch.image_id.tolist(), batch.labels, batch.valid, strict=True)
+        ]
         assert len(rows) == len(labels)
         assert {image_id: each[mask].tolist() for image_id, each, mask in rows} == labels
 

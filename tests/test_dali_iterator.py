@@ -331,20 +331,20 @@ def test_the_fields_of_a_batch(device: str, painted: Folder) -> None:
         assert (batch.images.shape, batch.images.dtype) == ((n, 3, 24, 32), torch.uint8)
         assert (batch.boxes.shape, batch.boxes.dtype) == ((n, most, 4), torch.float32)
         assert (batch.labels.shape, batch.labels.dtype) == ((n, most), torch.int64)
-        assert batch.mask.sum(1).tolist() == list(batch.counts)
+        assert batch.valid.sum(1).tolist() == list(batch.counts)
         assert batch.image_size.tolist() == [[24, 32]] * n
-        assert batch.boxes[~batch.mask].abs().sum() == 0
-        assert (batch.labels[~batch.mask] == -1).all()
-        on_device = (batch.images, batch.boxes, batch.labels, batch.mask)
+        assert batch.boxes[~batch.valid].abs().sum() == 0
+        assert (batch.labels[~batch.valid] == -1).all()
+        on_device = (batch.images, batch.boxes, batch.labels, batch.valid)
         assert {tensor.device.type for tensor in on_device} == {device}
-        assert batch.size is None
+        assert batch.source_size is None
         assert batch.extra == {}
         assert same_tensors(batch, batch.clone())
         assert same_tensors(batch.to("cpu"), batch.clone().to("cpu"))
 
 
 def same_tensors(one: da.Batch, other: da.Batch) -> bool:
-    fields = ("images", "boxes", "labels", "mask", "image_id", "image_size", "matrix")
+    fields = ("images", "boxes", "labels", "valid", "image_id", "image_size", "matrix")
     return all(torch.equal(getattr(one, name), getattr(other, name)) for name in fields)
 
 
@@ -374,8 +374,8 @@ def test_to_source_without_the_matrix() -> None:
 
 def test_outputs_that_a_pipeline_does_not_have_are_none() -> None:
     batch = next(da.DaliIterator(fed(images(4)), ["images"]))
-    assert (batch.image_id, batch.size, batch.matrix) == (None, None, None)
-    assert (batch.boxes.shape, batch.labels.shape, batch.mask.shape, batch.counts) == (
+    assert (batch.image_id, batch.source_size, batch.matrix) == (None, None, None)
+    assert (batch.boxes.shape, batch.labels.shape, batch.valid.shape, batch.counts) == (
         (4, 0, 4),
         (4, 0),
         (4, 0),
@@ -412,7 +412,7 @@ def test_further_columns_are_padded_in_their_types(dtype: type[np.generic], padd
     pipeline = fed(images(4), boxes, labels, tracks, pairs, whole)
     batch = next(da.DaliIterator(pipeline, names, columns=["track", "pair"]))
     assert batch.counts == (2, 0, 3, 1)
-    assert batch.mask.sum(1).tolist() == counts  # labels of 0 and -1 too
+    assert batch.valid.sum(1).tolist() == counts  # labels of 0 and -1 too
     assert batch.labels.tolist() == [[-1, 0, -1], [-1, -1, -1], [-1, 0, 1], [-1, -1, -1]]
     expected = np.where(np.arange(3) < np.array(counts)[:, None], dtype(1), dtype(padding))
     np.testing.assert_array_equal(batch.columns["track"].numpy(), expected)
@@ -644,10 +644,16 @@ def test_sizes_may_have_channels_and_an_evaluator_needs_ids(painted: Folder) -> 
         shape = fn.peek_image_shape(encoded)
         return fn.resize(fn.decoders.image(encoded), size=(8, 8)), shape, fn.cat(shape, shape)
 
-    with pytest.raises(da.InputError, match=r"output 'size' must be \(height, width\) of each image, got 6 numbers"):
-        next(iter(da.DaliIterator(decoded(), ("images", "shape", "size"), reader_name="files")))
-    batch = next(iter(da.DaliIterator(decoded(), ("images", "size", "twice"), reader_name="files")))
-    assert batch.size.tolist() == da.CocoReader(*painted).sizes[:4].tolist()
+    with pytest.raises(
+        da.InputError, match=r"output 'source_size' must be \(height, width\) of each image, got 6 numbers"
+    ):
+        next(iter(da.DaliIterator(decoded(), ("images", "shape", "source_size"), reader_name="files")))
+    with pytest.raises(da.InputError, match="the output 'size' is called 'source_size' now"):
+        da.DaliIterator(decoded(), ("images", "size", "twice"), reader_name="files")
+    batch = next(iter(da.DaliIterator(decoded(), ("images", "source_size", "twice"), reader_name="files")))
+    assert batch.source_size.tolist() == da.CocoReader(*painted).sizes[:4].tolist()
     found = [{"boxes": torch.zeros(0, 4), "scores": torch.zeros(0), "labels": torch.zeros(0, dtype=torch.int64)}] * 4
-    with pytest.raises(da.InputError, match="the batch has no image_id or no size: return both from the pipeline"):
+    with pytest.raises(
+        da.InputError, match="the batch has no image_id or no source_size: return both from the pipeline"
+    ):
         da.CocoEvaluator(painted[1]).update(batch, found)

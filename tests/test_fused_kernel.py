@@ -626,13 +626,13 @@ def test_batches_may_be_taken_on_other_streams(painted: Folder, recipe: str, beh
             batch = next(batches)
             if at % 3 in behind:
                 torch.cuda._sleep(20_000_000)  # type: ignore[no-untyped-call]
-            copies.append((batch.images + 0, batch.boxes + 0, batch.mask | False))
+            copies.append((batch.images + 0, batch.boxes + 0, batch.valid | False))
             del batch
     torch.cuda.synchronize()
     for a, (images, boxes, mask) in zip(chain.from_iterable(expected for _ in range(epochs)), copies, strict=True):
         assert torch.equal(a.images, images)
         assert torch.equal(a.boxes, boxes)
-        assert torch.equal(a.mask, mask)
+        assert torch.equal(a.valid, mask)
 
 
 @pytest.mark.gpu

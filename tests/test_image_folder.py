@@ -178,7 +178,7 @@ def test_batches_have_each_images_class(root: Path, listed: bool, device: str) -
         assert batch.classes.dtype == torch.int64
         nearest = [min(color_class, key=lambda red: abs(red - seen)) for seen in reds.tolist()]
         assert batch.classes.tolist() == [color_class[red] for red in nearest]
-        assert not batch.mask.any()
+        assert not batch.valid.any()
 
 
 def test_a_classifier_trains_on_the_presets(root: Path, device: str) -> None:

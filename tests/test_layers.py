@@ -144,7 +144,7 @@ def test_a_batch_takes_its_boxes_back(chain: int, painted: Folder, device: str) 
     loader = da.Loader(reader, [*MOVED, *CHAINS[chain]], 8, device=device)
     exact = count = 0
     for batch in [*loader, *loader]:
-        real = batch.mask.cpu()
+        real = batch.valid.cpu()
         found = batch.boxes_in_source()
         assert found.shape == batch.boxes.shape
         assert found.device == batch.boxes.device
@@ -178,7 +178,7 @@ def test_boxes_of_a_model_do_not_go_back_from_a_mixed_batch(painted: Folder, dev
     ]
     for ops in plain:
         batch = next(iter(da.Loader(reader, [da.Resize(SIZE), *ops], 8, device=device)))
-        expected = batch.to_source(batch.boxes).where(batch.mask[..., None], 0)
+        expected = batch.to_source(batch.boxes).where(batch.valid[..., None], 0)
         torch.testing.assert_close(batch.boxes_in_source(), expected, rtol=0, atol=1e-3)
 
 
@@ -190,7 +190,7 @@ def test_skipped_images_leave_layers_in_step(painted: Folder, device: str) -> No
         batches = list(da.Loader(reader, [da.Resize(SIZE), da.Mosaic()], 8, **options))
     assert sum(map(len, batches)) == 20
     for batch in batches:
-        real = batch.mask.cpu()
+        real = batch.valid.cpu()
         x, y, w, h = batch.columns["bbox"][real].unbind(1)
         low, high = batch.boxes_in_source().cpu()[real].chunk(2, 1)
         assert (low > torch.stack([x, y], 1) - 0.01).all()

@@ -45,7 +45,7 @@ def test_boxes_lie_on_the_pixels_of_every_batch(painted: Folder, device: str) ->
     read = 0
     for _ in range(4):
         for batch in loader:
-            for image, boxes, labels, mask in zip(batch.images, batch.boxes, batch.labels, batch.mask, strict=True):
+            for image, boxes, labels, mask in zip(batch.images, batch.boxes, batch.labels, batch.valid, strict=True):
                 for box, label in zip(boxes[mask], labels[mask], strict=True):
                     seen = read_box(image[label - 1].cpu().double().numpy())
                     assert np.abs(seen - box.cpu().numpy()).max() <= 0.5
@@ -63,7 +63,7 @@ def test_to_source_undoes_a_random_recipe(painted: Folder, device: str) -> None:
         moved = batch.to_source(batch.boxes)
         window = batch.to_source(torch.tensor([[[0.0, 0.0, 240.0, 200.0]]]).repeat(len(batch), 1, 1))
         for at, image_id in enumerate(batch.image_id.tolist()):
-            for box, label in zip(moved[at][batch.mask[at]], batch.labels[at][batch.mask[at]], strict=True):
+            for box, label in zip(moved[at][batch.valid[at]], batch.labels[at][batch.valid[at]], strict=True):
                 x0, y0, x1, y1 = window[at, 0].tolist()
                 expected = torch.tensor(boxes_of[image_id][label - 1]).clamp(
                     torch.tensor([x0, y0, x0, y0]), torch.tensor([x1, y1, x1, y1])
@@ -80,7 +80,7 @@ def test_evaluation_of_bccd_is_the_xml(bccd: Folder, device: str) -> None:
         for at, image_id in enumerate(batch.image_id.tolist()):
             name = reader.file_names[int(np.flatnonzero(reader.image_ids == image_id)[0])]
             expected = voc_boxes(SHARED_DATA / "bccd" / "Annotations" / Path(name).with_suffix(".xml").name)
-            assert source[at][batch.mask[at]].cpu().numpy() == pytest.approx(expected, abs=0.01)
+            assert source[at][batch.valid[at]].cpu().numpy() == pytest.approx(expected, abs=0.01)
             checked += len(expected)
     assert checked == 2805
 
@@ -360,18 +360,18 @@ def test_a_batch_is_what_the_contract_says(painted: Folder, device: str) -> None
     n, m = batch.labels.shape
     assert batch.images.shape == (n, 3, 300, 300)
     assert batch.boxes.shape == (n, m, 4)
-    assert batch.mask.shape == (n, m)
+    assert batch.valid.shape == (n, m)
     assert batch.matrix.shape == (n, 2, 3)
-    assert batch.size.shape == (n, 2)
-    dtypes = (batch.images, batch.boxes, batch.labels, batch.mask, batch.image_id, batch.size, batch.matrix)
+    assert batch.source_size.shape == (n, 2)
+    dtypes = (batch.images, batch.boxes, batch.labels, batch.valid, batch.image_id, batch.source_size, batch.matrix)
     floats, ints = torch.float32, torch.int64
     assert [tensor.dtype for tensor in dtypes] == [floats, floats, ints, torch.bool, ints, ints, floats]
     assert {tensor.device.type for tensor in dtypes[:4]} == {device}
     assert min(batch.counts) < max(batch.counts) == m
-    assert torch.equal(batch.mask.cpu(), torch.arange(m) < torch.tensor(batch.counts)[:, None])  # the real ones first
-    assert (batch.labels[~batch.mask] == -1).all()
-    assert (batch.boxes[~batch.mask] == 0).all()
-    assert batch.labels[batch.mask].min() >= 1
+    assert torch.equal(batch.valid.cpu(), torch.arange(m) < torch.tensor(batch.counts)[:, None])  # the real ones first
+    assert (batch.labels[~batch.valid] == -1).all()
+    assert (batch.boxes[~batch.valid] == 0).all()
+    assert batch.labels[batch.valid].min() >= 1
     assert batch.boxes.min() >= 0
     assert batch.boxes.max() <= 300
     assert 0 <= batch.images.min() < batch.images.max() <= 1
@@ -388,11 +388,11 @@ def test_targets_are_torchvisions(painted: Folder, device: str) -> None:
     targets = batch.targets()
     assert [len(target["boxes"]) for target in targets] == [3] * 20 + [0]
     for at, target in enumerate(targets):
-        assert torch.equal(target["boxes"], batch.boxes[at][batch.mask[at]])
-        assert torch.equal(target["labels"], batch.labels[at][batch.mask[at]])
+        assert torch.equal(target["boxes"], batch.boxes[at][batch.valid[at]])
+        assert torch.equal(target["labels"], batch.labels[at][batch.valid[at]])
         assert target["image_id"] == batch.image_id[at]
     lists = batch.to_source([target["boxes"] for target in targets])
-    assert torch.allclose(torch.cat(lists), batch.to_source(batch.boxes)[batch.mask])
+    assert torch.allclose(torch.cat(lists), batch.to_source(batch.boxes)[batch.valid])
 
 
 def test_images_of_several_sizes_are_padded_at_the_right_and_the_bottom(painted: Folder, device: str) -> None:
@@ -400,7 +400,7 @@ def test_images_of_several_sizes_are_padded_at_the_right_and_the_bottom(painted:
     loader = da.Loader(da.CocoReader(*painted), recipe, 21, device=device, train=False)
     (batch,) = loader
     assert batch.images.shape[2:] == (128, 128)
-    for image, boxes, labels, mask in zip(batch.images, batch.boxes, batch.labels, batch.mask, strict=True):
+    for image, boxes, labels, mask in zip(batch.images, batch.boxes, batch.labels, batch.valid, strict=True):
         for box, label in zip(boxes[mask], labels[mask], strict=True):
             assert np.abs(read_box(image[label - 1].cpu().double().numpy()) - box.cpu().numpy()).max() <= 0.5
     assert (batch.images[0, :, 90:] == 0).all()  # 96 x 128 became 90 x 120
@@ -467,7 +467,7 @@ def test_a_data_set_without_any_box(tmp_path: Path, device: str) -> None:
     folder = write_coco(tmp_path, [(f"{name}.png", (30, 40), []) for name in "abc"])
     loader = da.Loader(da.CocoReader(*folder), da.presets.ssd300(), batch_size=2, device=device)
     for batch in loader:
-        assert not batch.mask.any()
+        assert not batch.valid.any()
         assert [len(target["boxes"]) for target in batch.targets()] == [0, 0]
 
 
@@ -516,7 +516,7 @@ def test_a_file_of_each_kind_shows_what_pillow_shows(name: str, tmp_path: Path, 
     shown = batch.images[0].permute(1, 2, 0).cpu().numpy().astype(float)
     limit = {"cpu": 1.0, "cuda": 2.0}[device] + (3 if "420" in name else 0)  # chroma is enlarged in another way
     assert np.abs(shown - expected).mean() < limit
-    assert batch.size.tolist() == [list(size)]
+    assert batch.source_size.tolist() == [list(size)]
 
 
 def large(image: Image.Image) -> Image.Image:
@@ -721,6 +721,14 @@ def test_presets_make_batches_with_boxes_inside(preset: list[da.Op], painted: Fo
         assert batch.boxes.amin() >= 0
         assert batch.boxes[..., 2].max() <= width
         assert batch.boxes[..., 3].max() <= height
-        assert (batch.boxes[..., 2:] > batch.boxes[..., :2])[batch.mask].all()
+        assert (batch.boxes[..., 2:] > batch.boxes[..., :2])[batch.valid].all()
         assert batch.images.amin() >= 0
         assert batch.images.amax() <= 1
+
+
+def test_old_names_lead_to_the_new_ones(painted: Folder) -> None:
+    batch = next(iter(da.Loader(da.CocoReader(*painted), da.presets.ssd300(), 4, device="cpu")))
+    for old, new in {"mask": "valid", "size": "source_size"}.items():
+        with pytest.raises(AttributeError, match=rf"batch\.{old} is called batch\.{new} now"):
+            getattr(batch, old)
+        assert hasattr(batch, new)

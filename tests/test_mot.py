@@ -73,7 +73,7 @@ def test_boxes_lie_on_their_pixels_in_clips(mot: Path) -> None:
     read = 0
     for batch in da.Loader(reader, [da.RandomHorizontalFlip(), da.Resize((150, 150))], 2, device="cpu", seed=3):
         images = batch.images.numpy()
-        for clip, frame, row in np.argwhere(batch.mask.numpy()):
+        for clip, frame, row in np.argwhere(batch.valid.numpy()):
             label = int(batch.labels[clip, frame, row])
             seen = read_box(images[clip, frame, label - 1].astype(float))
             assert np.abs(seen - batch.boxes[clip, frame, row].numpy()).max() < 0.6

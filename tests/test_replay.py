@@ -38,7 +38,7 @@ def test_a_batch_is_made_again(shapes: da.CocoReader, device: str) -> None:
     loader = da.Loader(shapes, RECIPE, 8, device=device, return_params=True)
     for batch in loader:
         again = loader.replay(batch)
-        for name in ("images", "boxes", "labels", "mask", "image_id", "size", "image_size", "matrix"):
+        for name in ("images", "boxes", "labels", "valid", "image_id", "source_size", "image_size", "matrix"):
             assert torch.equal(getattr(batch, name), getattr(again, name)), name
     assert batch.params is not None
     assert [set(each) for each in batch.params][:2] == [{"ratio", "offset"}, {"window"}]

@@ -113,7 +113,7 @@ def test_a_batch_is_wide_or_tall(painted: Folder, batch_size: int, world: int) -
             for rank in range(world)
         ]
         batches = [batch for loader in loaders for _ in range(2) for batch in loader]
-        mixed = [len(set((batch.size[:, 1] > batch.size[:, 0]).tolist())) > 1 for batch in batches]
+        mixed = [len(set((batch.source_size[:, 1] > batch.source_size[:, 0]).tolist())) > 1 for batch in batches]
         assert any(mixed) != grouping
         assert {int(i) for batch in batches for i in batch.image_id} == set(range(10, 31))
         assert {len(batch) for batch in batches} == {batch_size}
@@ -136,7 +136,9 @@ def test_a_stand_in_is_of_the_same_group(painted: Folder) -> None:
     loader = da.Loader(reader, TINY, 2, device="cpu", aspect_ratio_grouping=True, on_error="skip", max_skipped=1)
     with pytest.warns(UserWarning, match="skipped"):
         batches = list(loader)
-    assert [len(set((batch.size[:, 1] > batch.size[:, 0]).tolist())) for batch in batches] == [1] * len(loader)
+    assert [len(set((batch.source_size[:, 1] > batch.source_size[:, 0]).tolist())) for batch in batches] == [1] * len(
+        loader
+    )
 
 
 @pytest.mark.parametrize("stop", [1, 4])
@@ -233,7 +235,7 @@ def test_image_size_is_the_size_before_padding(painted: Folder, device: str) -> 
 
 def test_to_source_undoes_a_perspective() -> None:
     projective = torch.tensor([[[1.0, 0.1, 5], [0.05, 1.2, -3], [0.001, 0.002, 1]]])
-    fields = {name: torch.zeros(1) for name in ("boxes", "labels", "mask", "image_id", "size", "image_size")}
+    fields = {name: torch.zeros(1) for name in ("boxes", "labels", "valid", "image_id", "source_size", "image_size")}
     batch = da.Batch(images=torch.zeros(1, 3, 2, 2), matrix=projective, counts=(1,), **fields)
     x0, y0, x1, y1 = batch.to_source(torch.tensor([[[10.0, 20.0, 30.0, 50.0]]]))[0, 0].tolist()
     inverse = np.linalg.inv(projective[0].double().numpy())

@@ -443,7 +443,7 @@ def test_a_row_for_each_clip_and_a_color_for_each_track(clips: Videos, thin_outl
     sheet = clip_sheet(batch, ["", "a", "b", "c"], size=SIZE)
     drawn = cells(sheet, 2, 4, headings=False)
     colors = class_colors([f"{name} {track}" for name, track in zip("abc", (10, 20, 30), strict=True)])
-    for clip, frame, row in np.argwhere(batch.mask.numpy()):
+    for clip, frame, row in np.argwhere(batch.valid.numpy()):
         name = f"{'_abc'[batch.labels[clip, frame, row]]} {batch.track_id[clip, frame, row]}"
         outline = (drawn[clip][frame] == np.array(colors[name])).all(2)
         x1, y1, x2, y2 = batch.boxes[clip, frame, row].round().int().tolist()

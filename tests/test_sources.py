@@ -392,5 +392,5 @@ def test_the_class_of_each_image(tmp_path: Path, device: str) -> None:
         assert batch.classes is not None
         assert batch.classes.dtype == torch.int64
         assert (batch.images[:, 0, 0, 0].cpu() // 40 % 2).tolist() == batch.classes.tolist()
-        assert not batch.mask.any()
+        assert not batch.valid.any()
     assert da.ClassBalancedSampler()(source).tolist() == [1.0] * 6

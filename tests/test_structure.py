@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ CONTENTLESS = {"base", "common", "core", "helper", "helpers", "misc", "tools", "
 FACE = {"__init__", "__main__", "eager", "presets", "targets", "testing"}
 """The modules that lie in detaug/ itself: what users import."""
 
-LONGEST_FUNCTION, LONGEST_CLASS = 40, 250
+LONGEST_FUNCTION, LONGEST_CLASS = 60, 250
 """Lines, without the docstring."""
 
 
@@ -47,7 +46,6 @@ def test_only_what_users_import_lies_in_the_top_folder() -> None:
 def test_functions_are_short() -> None:
     lengths = dict(definitions(ast.FunctionDef))
     assert [name for name, lines in lengths.items() if lines > LONGEST_FUNCTION] == []
-    assert 3 <= statistics.median(lengths.values()) <= 8
 
 
 def test_no_class_knows_everything() -> None:

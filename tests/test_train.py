@@ -663,7 +663,7 @@ def predicts_what_evaluation_finds(path: Path, reader: da.CocoReader) -> None:
     for at, batch in enumerate(da.Loader(reader, trained.ops, 1, train=False, device="cpu")):
         with torch.no_grad():
             (found,) = trained.model(batch.images)
-        height, width = batch.size[0].tolist()
+        height, width = batch.source_size[0].tolist()
         (boxes,) = batch.to_source([found["boxes"]])
         inside = boxes.clamp(min=0).minimum(torch.tensor([width, height] * 2))
         assert len(inside) > 0

@@ -105,8 +105,8 @@ def test_the_pair_is_detrs_nested_tensor(device: str) -> None:
 
 def test_a_dali_pipelines_batch_without_ids_and_sizes() -> None:
     batch = make_batch(BATCH)
-    fields = {name: getattr(batch, name) for name in ("images", "boxes", "labels", "mask", "image_size", "counts")}
-    _, targets = da.Batch(**fields, image_id=None, size=None, matrix=None).as_detr()  # type: ignore[arg-type]
+    fields = {name: getattr(batch, name) for name in ("images", "boxes", "labels", "valid", "image_size", "counts")}
+    _, targets = da.Batch(**fields, image_id=None, source_size=None, matrix=None).as_detr()  # type: ignore[arg-type]
     assert set(targets[0]) == {"boxes", "labels", "area", "iscrowd", "size"}
 
 

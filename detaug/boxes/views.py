@@ -114,32 +114,6 @@ class Views:
         }
         return replace(self[:: self.frames], frames=1, **joined)
 
-    def replace_at(self, images: Ints, other: Views) -> Views:
-        """Return these views with those at the indices `images` replaced by `other`, in order.
-
-        Flags such as `turned` are then those of both. Without `images`, `other` is one view that only sets the flags.
-        """
-        both = replace(
-            self,
-            fill=other.fill or self.fill,
-            turned=self.turned or other.turned,
-            projective=self.projective or other.projective,
-        )
-        if self.outlines is not None or other.outlines is not None:
-            ours, theirs = polygons.pad_to_same_length(self.outlines_or_boxes(), other.outlines_or_boxes())
-            both, other = replace(both, outlines=ours), replace(other, outlines=theirs)
-        if self.clip_region is not None or other.clip_region is not None:
-            ours, theirs = polygons.pad_to_same_length(self.clip_region_or_all(), other.clip_region_or_all())
-            both, other = replace(both, clip_region=ours), replace(other, clip_region=theirs)
-        if self.drawing is not None or other.drawing is not None:
-            drawing = self.drawing_or_whole().replace_at(images, other.drawing_or_whole())
-            both = replace(both, drawing=drawing, layer_of_box=self.layer_of_box_or_first())
-            other = replace(other, layer_of_box=other.layer_of_box_or_first())
-        values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
-        for name, array in values.items():
-            array[images] = getattr(other, name)[: len(images)]
-        return replace(both, **values)
-
     def outlines_or_boxes(self) -> Floats:
         """Return (N, M, V, 2): the boxes as polygons."""
         return polygons.from_boxes(self.boxes) if self.outlines is None else self.outlines
@@ -247,11 +221,6 @@ class Views:
         """Return (N, 4, 2): the view's four corners in the source, (x, y) pixels."""
         return polygons.transform(self.matrix, np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1)))
 
-    def overhang(self) -> float:
-        """Return the largest number of source pixels by which a view reaches beyond the source bounds."""
-        corner = self.source_corners()
-        return float(np.abs(corner - corner.clip(self.source_bounds[:, :1], self.source_bounds[:, 1:])).max(initial=0))
-
     # ------------------------------------------------------------------------------------------- boxes
 
     def clip(self, keep: Bools | None = None) -> Views:
@@ -352,6 +321,33 @@ def whole_images(boxes: Floats, labels: Ints, size: Floats, rows: Ints | None = 
     matrix = view_matrix(bounds[:, 0], bounds[:, 1])
     batch, slot = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
     return Views(boxes, labels, np.ones(labels.shape), rows, matrix, size, bounds, batch, slot)
+
+
+def replace_at(views: Views, images: Ints, other: Views) -> Views:
+    """Return `views` with those at the indices `images` replaced by `other`, in order.
+
+    Flags such as `turned` are then those of both. Without `images`, `other` is one view that only sets the flags.
+    """
+    both = replace(
+        views,
+        fill=other.fill or views.fill,
+        turned=views.turned or other.turned,
+        projective=views.projective or other.projective,
+    )
+    if views.outlines is not None or other.outlines is not None:
+        ours, theirs = polygons.pad_to_same_length(views.outlines_or_boxes(), other.outlines_or_boxes())
+        both, other = replace(both, outlines=ours), replace(other, outlines=theirs)
+    if views.clip_region is not None or other.clip_region is not None:
+        ours, theirs = polygons.pad_to_same_length(views.clip_region_or_all(), other.clip_region_or_all())
+        both, other = replace(both, clip_region=ours), replace(other, clip_region=theirs)
+    if views.drawing is not None or other.drawing is not None:
+        drawing = views.drawing_or_whole().replace_at(images, other.drawing_or_whole())
+        both = replace(both, drawing=drawing, layer_of_box=views.layer_of_box_or_first())
+        other = replace(other, layer_of_box=other.layer_of_box_or_first())
+    values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
+    for name, array in values.items():
+        array[images] = getattr(other, name)[: len(images)]
+    return replace(both, **values)
 
 
 def rows_left(views: Views) -> Ints:

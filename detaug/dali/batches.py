@@ -21,7 +21,7 @@ TensorList = Any
 
 Rows = list[NDArray[Any]]
 
-FIELDS = ("images", "boxes", "labels", "image_id", "matrix", "size")
+FIELDS = ("images", "boxes", "labels", "image_id", "matrix", "source_size")
 """The names of outputs that are fields of `Batch`."""
 
 
@@ -38,9 +38,9 @@ def make_batch(outputs: dict[str, TensorList], count: int, columns: Collection[s
         images=images,
         boxes=boxes.to(device),
         labels=labels.to(device),
-        mask=(torch.arange(labels.shape[1], device="cpu") < torch.from_numpy(counts)[:, None]).to(device),
+        valid=(torch.arange(labels.shape[1], device="cpu") < torch.from_numpy(counts)[:, None]).to(device),
         image_id=_stacked(rows, "image_id", (count,), np.int64),
-        size=_sizes(rows, count),
+        source_size=_sizes(rows, count),
         image_size=image_size,
         matrix=_stacked(rows, "matrix", (count, -1, 3), np.float32),
         counts=tuple(counts.tolist()),
@@ -93,12 +93,12 @@ def _stacked(rows: dict[str, Rows], name: str, shape: tuple[int, ...], dtype: ty
 
 
 def _sizes(rows: dict[str, Rows], count: int) -> Any:
-    """Return the output "size" as (N, 2). It may be that of fn.peek_image_shape, which has the channels too."""
-    size = _stacked(rows, "size", (count, -1), np.int64)
+    """Return the output "source_size" as (N, 2). It may be that of fn.peek_image_shape, which has the channels too."""
+    size = _stacked(rows, "source_size", (count, -1), np.int64)
     if size is None:
         return None
     if size.shape[1] not in (2, 3):
-        raise InputError(f"output 'size' must be (height, width) of each image, got {size.shape[1]} numbers")
+        raise InputError(f"output 'source_size' must be (height, width) of each image, got {size.shape[1]} numbers")
     return size[:, :2]
 
 

@@ -27,8 +27,8 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
 
     `pipelines`: one pipeline, or several of one batch size, whose batches come in turns. `output_map`: the names of
     their outputs. "images" (H, W, 3) or (3, H, W), "boxes" (M, 4) XYXY pixels, as `da.fn.augment` returns them,
-    "labels" (M,), "image_id", "matrix" and "size" (height, width of the source image) become the batch's; fields that
-    have no output are None. Any other name is in `Batch.extra`, (N, ...), or in `Batch.columns`.
+    "labels" (M,), "image_id", "matrix" and "source_size" (height, width of the source image) become the batch's; fields
+    that have no output are None. Any other name is in `Batch.extra`, (N, ...), or in `Batch.columns`.
     `columns`: the names of outputs with a row for each box, such as the columns of `da.fn.augment`. They are in
     `Batch.columns`, (N, M, ...), padded with -1, with NaN in floats, and with 0 in types without negative numbers.
     `reader_name`: the name of the reader that decides how long an epoch is. None: until a pipeline raises
@@ -171,6 +171,8 @@ def _check_pipelines(pipelines: list[Pipeline], output_map: tuple[str, ...], rea
         raise InputError(f"pipelines must have one batch size, got {sorted(sizes)}")
     if len(set(output_map)) < len(output_map):
         raise InputError(f"output_map must hold different names, got {output_map}")
+    if "size" in output_map:
+        raise InputError("the output 'size' is called 'source_size' now: (height, width) of the source images")
     if "images" not in output_map:
         raise InputError(f"output_map must name the images, got {output_map}")
     if len(pipelines) > 1 and not reader_name:

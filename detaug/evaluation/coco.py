@@ -109,8 +109,10 @@ class CocoEvaluator:
         them stays, without area, a wrong detection. An image counts once: if it is updated again, as by samplers that
         fill up shards, the first detections stay and `Metrics.repeated` counts it.
         """
-        if batch.image_id is None or batch.size is None:  # of a DALI pipeline
-            raise InputError("the batch has no image_id or no size: return both from the pipeline, named in output_map")
+        if batch.image_id is None or batch.source_size is None:  # of a DALI pipeline
+            raise InputError(
+                "the batch has no image_id or no source_size: return both from the pipeline, named in output_map"
+            )
         for image_id, found in zip(batch.image_id.tolist(), self._in_source(batch, predictions), strict=True):
             if image_id not in self._known:
                 raise InputError(f"image_id {image_id} is not in {self.annotations}; evaluate with the loader's json")
@@ -162,7 +164,7 @@ class CocoEvaluator:
     def _in_source(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> Iterator[ImageDetections]:
         columns = read_predictions(predictions, len(batch), len(self._category_ids))
         moved = batch.to_source(columns.boxes)
-        each = zip(batch.size.tolist(), moved, columns.scores, columns.labels, strict=True)
+        each = zip(batch.source_size.tolist(), moved, columns.scores, columns.labels, strict=True)
         for (height, width), box, score, label in each:
             limit = torch.tensor([width, height] * 2, dtype=torch.float64, device="cpu")
             inside = box.double().clamp(min=0).minimum(limit)

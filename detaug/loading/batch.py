@@ -28,11 +28,25 @@ Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 Columns: TypeAlias = Tensor | NDArray[Any]
 
 
+class OldNames:
+    """The names that fields of batches had before."""
+
+    @property
+    def mask(self) -> NoReturn:
+        """Raise AttributeError: the name is for masks of objects."""
+        raise AttributeError("batch.mask is called batch.valid now: (N, M), False where padded")
+
+    @property
+    def size(self) -> NoReturn:
+        """Raise AttributeError."""
+        raise AttributeError("batch.size is called batch.source_size now: (height, width) of the source images")
+
+
 @dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(OldNames):
     """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
 
-    images, boxes, labels, mask and classes are on the loader's device; the other tensors stay on the CPU. They share
+    images, boxes, labels, valid and classes are on the loader's device; the other tensors stay on the CPU. They share
     memory with those of the batches that were made together with this one: keeping one image keeps the memory of up to
     eight batches, and `torch.save` writes all of it. `clone` makes copies.
 
@@ -52,11 +66,11 @@ class Batch:
     """(N, M, 4) float32 XYXY pixels of the output image; zeros where padded."""
     labels: Tensor
     """(N, M) int64, 1..K; -1 where padded."""
-    mask: Tensor
+    valid: Tensor
     """(N, M) bool, False where padded."""
     image_id: Tensor
     """(N,) int64, the json's."""
-    size: Tensor
+    source_size: Tensor
     """(N, 2) int64: (height, width) of the source image, as displayed."""
     image_size: Tensor
     """(N, 2) int64: (height, width) of the image within `images`; right of it and below is padding."""
@@ -191,11 +205,11 @@ class Batch:
         tensor(35) tensor([215., 323., 346., 412.])
         """
         if self.drawing is None or self.layer_of_box is None:
-            return self.to_source(self.boxes).where(self.mask[..., None], 0)
+            return self.to_source(self.boxes).where(self.valid[..., None], 0)
         images = np.arange(len(self))[:, None]
         matrix = torch.from_numpy(self.drawing.layers.matrix[images, self.layer_of_box.cpu().numpy()])  # (N, M, 3, 3)
         moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3)).reshape(self.boxes.shape)
-        return moved.where(self.mask[..., None], 0)
+        return moved.where(self.valid[..., None], 0)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with every tensor on `device`."""
@@ -217,7 +231,11 @@ class Batch:
             "iscrowd": torch.zeros_like(self.labels),
         }
         ids = None if self.image_id is None else self.image_id[:, None]
-        of_images = {"image_id": ids, "orig_size": self.size, "size": size}  # None: a DALI pipeline without this output
+        of_images = {
+            "image_id": ids,
+            "orig_size": self.source_size,
+            "size": size,
+        }  # None: a DALI pipeline without this output
         on_device = {name: each.to(self.boxes.device) for name, each in of_images.items() if each is not None}
         return split_by_image(of_boxes, on_device, self.counts)
 

@@ -168,14 +168,14 @@ class BatchStream:
         """Build the batch, without stand-ins; None if it has no other images."""
         indices, params, targets = plan.indices, plan.params, plan.targets
         targets.wait()
-        check_size(images.shape[-2:], self._canvas(targets.size))
+        check_size(images.shape[-2:], self._canvas(targets.image_size))
         if not plan.wanted.all():
             wanted = np.flatnonzero(plan.wanted)
             if not len(wanted):
                 return None
             indices, targets = indices[wanted], targets[wanted]
             params = tuple(select(wanted, drawn) for drawn in params)
-            height, width = self._canvas(targets.size)
+            height, width = self._canvas(targets.image_size)
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
         flow = self._flow(images) if self._flow else None
         drawn = params if self._planner.return_params else None

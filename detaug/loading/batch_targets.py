@@ -18,13 +18,13 @@ from detaug.gpu.streams import StreamGuard, to_device
 
 @dataclass(frozen=True, eq=False)
 class BatchTargets:
-    """The targets of one batch of N images. The fields are those of `Batch`; `size` and `matrix` are on the CPU."""
+    """The targets of one batch of N images, as fields of `Batch`. `image_size` and `matrix` are on the CPU."""
 
     boxes: Tensor
     labels: Tensor
-    mask: Tensor
+    valid: Tensor
     counts: tuple[int, ...]
-    size: Tensor
+    image_size: Tensor
     matrix: Tensor
     rows: Ints
     """(N, M): the row of each box in the columns of its source; -1 where padded."""
@@ -34,11 +34,11 @@ class BatchTargets:
     """(N, M): the layer that each box is of; None: the first one."""
     classes: Tensor | None
     guard: StreamGuard
-    """Guards what is on the device: `boxes`, `labels`, `mask` and `classes`."""
+    """Guards what is on the device: `boxes`, `labels`, `valid` and `classes`."""
 
     def wait(self) -> None:
         """Let the current stream wait for what is on the device."""
-        each = (self.boxes, self.labels, self.mask, self.classes)
+        each = (self.boxes, self.labels, self.valid, self.classes)
         self.guard.wait(*(tensor for tensor in each if tensor is not None))
 
     def __getitem__(self, images: Ints) -> BatchTargets:
@@ -46,12 +46,12 @@ class BatchTargets:
         counts = tuple(self.counts[image] for image in images.tolist())
         on_cpu, most = torch.from_numpy(images), max(counts, default=0)
         on_device = on_cpu.to(self.boxes.device)
-        boxes, labels, mask = (each[on_device, :most] for each in (self.boxes, self.labels, self.mask))
+        boxes, labels, valid = (each[on_device, :most] for each in (self.boxes, self.labels, self.valid))
         classes = None if self.classes is None else self.classes[on_device]
-        on_host = self.size[on_cpu], self.matrix[on_cpu], self.rows[images, :most]
+        on_host = self.image_size[on_cpu], self.matrix[on_cpu], self.rows[images, :most]
         drawing = None if self.drawing is None else self.drawing[images]
         layer_of_box = None if self.layer_of_box is None else self.layer_of_box[images, :most]
-        return BatchTargets(boxes, labels, mask, counts, *on_host, drawing, layer_of_box, classes, self.guard)
+        return BatchTargets(boxes, labels, valid, counts, *on_host, drawing, layer_of_box, classes, self.guard)
 
 
 def build_targets(
@@ -70,7 +70,7 @@ def build_targets(
     on_device = to_device(padded_boxes, device), to_device(padded_labels, device)
     shapes = list(zip(lengths, most.tolist(), strict=True))
     split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
-    split_labels, split_mask = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
+    split_labels, split_valid = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
     split_rows = _split_on_host(_pad(rows, -1, counts, room), shapes)
     nothing = [None] * len(batches)
     split_layer_of_box = (
@@ -85,9 +85,9 @@ def build_targets(
         BatchTargets(
             boxes=split_boxes[at],
             labels=split_labels[at],
-            mask=split_mask[at],
+            valid=split_valid[at],
             counts=tuple(counts[batch].tolist()),
-            size=torch.from_numpy(size[batch]),
+            image_size=torch.from_numpy(size[batch]),
             matrix=torch.from_numpy(matrix[batch]),
             rows=split_rows[at],
             drawing=None if drawing is None else drawing[batch],

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.drawing.sheet import notebook_png
-from detaug.loading.batch import Batch, Columns, change_tensors
+from detaug.loading.batch import Batch, Columns, OldNames, change_tensors
 
 
 @dataclass(frozen=True, eq=False)
-class ClipBatch:
+class ClipBatch(OldNames):
     """N augmented clips of F frames with their boxes, padded to M, the largest number of objects in a clip.
 
-    An object is in the same row m in all frames of its clip; where it is not seen, `mask` is False. What the ops drew
+    An object is in the same row m in all frames of its clip; where it is not seen, `valid` is False. What the ops drew
     is the same in all frames, but for noise.
 
-    images, boxes, labels, mask, track_id, classes and flow are on the loader's device, the other tensors on the CPU.
+    images, boxes, labels, valid, track_id, classes and flow are on the loader's device, the other tensors on the CPU.
 
     >>> reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=3, stride=4)
     >>> batch = next(iter(da.Loader(reader, [da.Resize((120, 160))], batch_size=1, train=False)))
@@ -35,7 +35,7 @@ class ClipBatch:
     """(N, F, M, 4) float32 XYXY pixels of the output image; zeros where padded or not seen."""
     labels: Tensor
     """(N, F, M) int64, 1..K; -1 where padded or not seen."""
-    mask: Tensor
+    valid: Tensor
     """(N, F, M) bool, False where padded or not seen."""
     track_id: Tensor
     """(N, F, M) int64, the json's; -1 where padded or not seen, and everywhere for a json without."""
@@ -47,7 +47,7 @@ class ClipBatch:
     """(N, F) float64: seconds from frame 0 of the video; nan where its frames a second are not known."""
     image_id: Tensor
     """(N, F) int64, the json's."""
-    size: Tensor
+    source_size: Tensor
     """(N, 2) int64: (height, width) of the source frames, as displayed."""
     image_size: Tensor
     """(N, 2) int64: (height, width) of the frames within `images`; right of it and below is padding."""
@@ -70,7 +70,7 @@ class ClipBatch:
 
     def __repr__(self) -> str:
         images = f"{tuple(self.images.shape)} {str(self.images.dtype).removeprefix('torch.')} on {self.images.device}"
-        return f"ClipBatch(images {images}, {int(self.mask.sum())} boxes)"
+        return f"ClipBatch(images {images}, {int(self.valid.sum())} boxes)"
 
     def __getitem__(self, _: object) -> NoReturn:  # also called to unpack it
         raise TypeError("a ClipBatch is no pair and has no items: use batch.images, or batch.as_images().targets()")
@@ -78,7 +78,7 @@ class ClipBatch:
     def _repr_png_(self) -> bytes:
         """Draw the first frames for notebooks, with the numbers and colours of their tracks."""
         numbers = torch.where(self.track_id < 0, self.labels, self.track_id)
-        seen = list(self.mask.flatten(0, 1))
+        seen = list(self.valid.flatten(0, 1))
         boxes = [each[mask].tolist() for each, mask in zip(self.boxes.flatten(0, 1), seen, strict=True)]
         shown = [each[mask].tolist() for each, mask in zip(numbers.flatten(0, 1), seen, strict=True)]
         sizes = self.image_size.repeat_interleave(self.frame.shape[1], 0).tolist()
@@ -89,18 +89,18 @@ class ClipBatch:
 
         Boxes that are not seen are left out, so an object may be in another row in each frame.
         """
-        frames = self.mask.shape[1]
-        order = torch.sort(self.mask.flatten(0, 1).int(), dim=1, descending=True, stable=True).indices
-        counts = self.mask.flatten(0, 1).sum(1).tolist()
+        frames = self.valid.shape[1]
+        order = torch.sort(self.valid.flatten(0, 1).int(), dim=1, descending=True, stable=True).indices
+        counts = self.valid.flatten(0, 1).sum(1).tolist()
         order = order[:, : max(counts, default=0)]
-        boxes, labels, mask = (each.flatten(0, 1) for each in (self.boxes, self.labels, self.mask))
+        boxes, labels, valid = (each.flatten(0, 1) for each in (self.boxes, self.labels, self.valid))
         return Batch(
             images=self.images.flatten(0, 1),
             boxes=boxes.gather(1, order[..., None].expand(-1, -1, 4)),
             labels=labels.gather(1, order),
-            mask=mask.gather(1, order),
+            valid=valid.gather(1, order),
             image_id=self.image_id.flatten(),
-            size=self.size.repeat_interleave(frames, 0),
+            source_size=self.source_size.repeat_interleave(frames, 0),
             image_size=self.image_size.repeat_interleave(frames, 0),
             matrix=self.matrix.repeat_interleave(frames, 0),
             counts=tuple(counts),

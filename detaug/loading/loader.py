@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import Any, Generic, Literal, NoReturn, cast
+from typing import Any, Generic, Literal, cast
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from detaug.loading.frame_feed import make_feed
 from detaug.loading.image_cache import make_cache
 from detaug.loading.jpeg_engine import has_jpeg_engine
 from detaug.loading.memory import give_memory_back
-from detaug.loading.misuse import explain_other_names
+from detaug.loading.misuse import NoDataLoader, explain_other_names
 from detaug.loading.planner import Planner
 from detaug.loading.renderers import choose_renderer
 from detaug.loading.settings import settings_for
@@ -46,7 +46,7 @@ T = TypeVar("T", default=Batch)
 AnyBatch = TypeVar("AnyBatch", Batch, ClipBatch)
 
 
-class Loader(Generic[T]):
+class Loader(NoDataLoader, Generic[T]):
     """Augmented batches. Iterating over the loader is one epoch.
 
     Training (`train=True`) shuffles; all batches are full and all shards have equally many, so some images of the epoch
@@ -192,32 +192,9 @@ class Loader(Generic[T]):
 
     def __repr__(self) -> str:
         kind = "training" if self.train else "evaluation"
-        device = f"{self.device}{self._engine}"
+        engine = f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
+        device = f"{self.device}{'' if self.device.type == 'cpu' else engine}"
         return f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device})"
-
-    @property
-    def _engine(self) -> str:
-        if self.device.type == "cpu":
-            return ""
-        return f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
-
-    def __next__(self) -> NoReturn:
-        raise TypeError("a Loader is no iterator, since each `for` is an epoch: use next(iter(loader))")
-
-    def __getitem__(self, _: object) -> NoReturn:
-        raise TypeError("a Loader is no Dataset, it yields batches itself: write `for batch in loader`")
-
-    @property
-    def dataset(self) -> NoReturn:
-        """Raise AttributeError. Accelerate's `skip_first_batches`, and so the Trainer of transformers, asks for it."""
-        raise AttributeError(
-            "a Loader has no data set to skip batches of: to resume the Trainer of Hugging Face's transformers in the "
-            "middle of an epoch, give it callbacks=[LoaderState()] of detaug.trainers.huggingface; in a loop with "
-            "Accelerate, load the loader's state instead"
-        )
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Loader belongs to its process: save loader.state_dict(), and make a loader where it is used")
 
     def __iter__(self) -> EpochIterator[T]:
         """Start the next epoch, or continue from a loaded state."""

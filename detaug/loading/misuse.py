@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,3 +39,25 @@ def explain_other_names(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+class NoDataLoader:
+    """What a `Loader` does not have, and what to write instead."""
+
+    def __next__(self) -> NoReturn:
+        raise TypeError("a Loader is no iterator, since each `for` is an epoch: use next(iter(loader))")
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise TypeError("a Loader is no Dataset, it yields batches itself: write `for batch in loader`")
+
+    @property
+    def dataset(self) -> NoReturn:
+        """Raise AttributeError. Accelerate's `skip_first_batches`, and so the Trainer of transformers, asks for it."""
+        raise AttributeError(
+            "a Loader has no data set to skip batches of: to resume the Trainer of Hugging Face's transformers in the "
+            "middle of an epoch, give it callbacks=[LoaderState()] of detaug.trainers.huggingface; in a loop with "
+            "Accelerate, load the loader's state instead"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Loader belongs to its process: save loader.state_dict(), and make a loader where it is used")

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from nvidia.dali import fn, types
 
-from detaug.boxes.views import Floats, Ints, Views
+from detaug.boxes.views import Floats, Ints, Views, replace_at
 from detaug.ops import color
 from detaug.ops.affine import about_centre, rotation, shearing
 from detaug.ops.arguments import FILL, RGB, check, check_rgb, is_whole
@@ -83,7 +83,7 @@ class _AutoAugment(GeometricOp):
         moved = np.flatnonzero(is_any(MOVES, op))
         images = moved if len(moved) else np.zeros(1, np.int64)  # one, so that `fill` and `turned` are always set
         change = self._change(op[images], strength[images], views.size[images])
-        return views.replace_at(moved, views[images].warp(change, views.size[images], self.fill).clip())
+        return replace_at(views, moved, views[images].warp(change, views.size[images], self.fill).clip())
 
     def _change(self, op: Ints, strength: Floats, size: Floats) -> Floats:
         """Return maps of pixels (n, 3, 3): shear about the top left, rotation about the centre, whole-pixel shift."""

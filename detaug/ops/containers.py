@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.boxes.views import Bools, Ints, Views
+from detaug.boxes.views import Bools, Ints, Views, replace_at
 from detaug.ops.arguments import check, check_p, is_numbers
 from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
@@ -86,7 +86,7 @@ class Container(Op):
         with name_op_in_errors(self._label(self.sequence[step]), "move" if op.stage == "view" else "plan"):
             moved, planned = op.plan(views[images], own)
         inputs = {name: _scatter(array, images, len(views)) for name, array in planned.items()}
-        return views.replace_at(np.flatnonzero(chosen), moved), inputs
+        return replace_at(views, np.flatnonzero(chosen), moved), inputs
 
     def _label(self, index: int) -> str:
         return label_op(self.ops[index], index, "in it")

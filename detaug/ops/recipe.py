@@ -370,9 +370,15 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
         raise InputError(f"{name} must come after {resize}, since it changes pixels: put it later in the recipe")
 
 
+def _overhang(views: Views) -> float:
+    """Return the largest number of source pixels by which a view reaches beyond the source bounds."""
+    corner = views.source_corners()
+    return float(np.abs(corner - corner.clip(views.source_bounds[:, :1], views.source_bounds[:, 1:])).max(initial=0))
+
+
 def _check_overhang(label: str, op: Op, views: Views) -> None:
     """Raise InputError for a view beyond the image without a fill: DALI would end the process."""
-    if op.stage == "view" and views.fill is None and views.overhang() > 0.01:
+    if op.stage == "view" and views.fill is None and _overhang(views) > 0.01:
         raise InputError(f"{label} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 

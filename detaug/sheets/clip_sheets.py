@@ -75,7 +75,7 @@ def _tiles(batch: ClipBatch, class_names: Sequence[str], ops: Sequence[Op]) -> t
 
 
 def _tile(batch: ClipBatch, clip: int, frame: int, picture: Image.Image, class_names: Sequence[str]) -> Tile:
-    seen = batch.mask[clip, frame]
+    seen = batch.valid[clip, frame]
     labels, tracks = (each[clip, frame][seen].tolist() for each in (batch.labels, batch.track_id))
     classes = [class_names[label] if class_names else str(label) for label in labels]
     names = [name if track < 0 else f"{name} {track}" for name, track in zip(classes, tracks, strict=True)]
