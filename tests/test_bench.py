@@ -214,6 +214,12 @@ def test_wrong_input_of_a_loader_is_one_line(files: tuple[str, str], tmp_path: P
     assert "broken.json" in line
 
 
+def test_rows_that_do_not_exist(files: tuple[str, str], capsys: Any) -> None:
+    assert main(["bench", *files, "--device", "cpu", "--only", "nosuch"]) == 2
+    message = "only must be among loader, decode, cached, by hand, torchvision, got 'nosuch'"
+    assert capsys.readouterr().err == f"detaug: {message}\n"
+
+
 @pytest.mark.slow
 def test_a_bug_in_a_loader_keeps_its_traceback(files: tuple[str, str], tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "my_loaders.py").write_text("def wrong(job):\n    raise ValueError('a bug in line 2')\n")

@@ -131,7 +131,18 @@ def palette_png(bits: int) -> bytes:
     return content.getvalue()
 
 
+def unreadable(**changes: object) -> Change:
+    """Return a change of an image's entry, whose file becomes empty."""
+
+    def change(content: Document, folder: Path) -> None:
+        content["images"][0].update(changes)
+        (folder / "a.jpg").write_bytes(b"")
+
+    return change
+
+
 EXTRA = {"image-unreferenced"}
+UNREADABLE = {"image-unreadable"}
 NOT_WHOLE = "must be a whole number from 0 to 2^63 - 1, got "
 
 # kind, change, message, and further kinds that follow from the same change
@@ -140,8 +151,8 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("categories-empty", emptied("categories"), "has no categories", {"category-unknown", "objects-none"}),
     ("row-not-object", lambda c, _: c["annotations"].append(7), "annotations[5] (id None): must be an object", set()),
     ("row-not-object", lambda c, _: c["images"].append(None), "images[3] (id None): must be an object", set()),
-    ("image-id", image(2, id="c"), f"images[2] (id 'c', sub/c.png): id {NOT_WHOLE}'c'", set()),
-    ("image-id", image(2, id=3.0), f"{NOT_WHOLE}3.0", set()),
+    ("id-form", image(2, id="c"), "images[2] (id 3, sub/c.png): id 'c' becomes 3", set()),
+    ("id-form", image(2, id=3.0), "id 3.0 becomes 3", set()),
     ("image-id", image(2, id=True), f"{NOT_WHOLE}True", set()),
     ("image-id", image(2, id=-1), f"{NOT_WHOLE}-1", set()),
     ("image-id", image(2, id=2**63), f"{NOT_WHOLE}9223372036854775808", set()),
@@ -157,10 +168,10 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("file-name", image(file_name="a\0b"), "got 'a\\x00b'", EXTRA),
     ("file-name", image(file_name="a" * 256 + ".jpg"), "aaa...", EXTRA),
     ("file-name", image(file_name="\ud800.jpg"), r"'\ud800.jpg'", EXTRA),
-    ("file-name-outside", image(file_name="/a.jpg"), "outside the image folder, got '/a.jpg'", EXTRA),
+    ("file-name-outside", image(file_name="/no.jpg"), "outside the image folder, got '/no.jpg'", EXTRA),
     ("image-shard", image(shard="../a.tar", offset=0, length=9), "must have the path of a shard below", set()),
     ("category-unknown", image(category_id=99), "category_id 99 is not among the ids of the categories", set()),
-    ("file-name-outside", image(file_name="x/../../a.jpg"), "outside the image folder", EXTRA),
+    ("file-name-outside", image(file_name="x/../../no.jpg"), "outside the image folder", EXTRA),
     (
         "file-name-repeated",
         image(1, file_name="./a.jpg"),
@@ -173,34 +184,38 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
         "images[3] (id 9, a.jpg): file_name 'a.jpg' is",
         {"image-identical"},
     ),
-    ("image-size", image(width=0), "width must be a whole number from 1 to 16,777,216, got 0", set()),
-    ("image-size", image(height=80.5), "height must be a whole number from 1 to 16,777,216, got 80.5", set()),
-    ("image-size", image(width="100"), "got '100'", set()),
-    ("image-size", without("images", "height"), "height must be a whole number", set()),
+    ("image-size", unreadable(width=0), "width must be a whole number from 1 to 16,777,216, got 0", UNREADABLE),
+    ("image-size", unreadable(height=80.5), "height must be a whole number from 1 to 16,777,216, got 80.5", UNREADABLE),
+    ("image-size", unreadable(height=None), "height must be a whole number", UNREADABLE),
+    ("number-text", image(width="100"), "width '100' becomes 100", set()),
     ("image-format", image(file_name="a.GIF"), "DALI does not decode GIF", EXTRA),
     ("image-format", image(file_name="a.heic"), "DALI does not decode GIF, AVIF and HEIC", EXTRA),
-    ("category-id", category(1, id="2"), f"categories[1] (id '2'): id {NOT_WHOLE}'2'", {"category-unknown"}),
+    ("category-id", category(1, id=-2), f"categories[1] (id -2): id {NOT_WHOLE}-2", {"category-unknown"}),
+    ("id-form", category(1, id="2"), "categories[1] (id 2): id '2' becomes 2", set()),
     ("category-id-repeated", category(1, id=1), "id 1 is taken by categories[0] already", {"category-unknown"}),
-    ("annotation-id", annotation(id="x"), f"annotations[0] (id 'x', a.jpg): id {NOT_WHOLE}'x'", set()),
+    ("id-form", annotation(id="x"), "annotations[0] (id 1, a.jpg): id 'x' becomes 1", set()),
     ("annotation-id", without("annotations", "id"), f"id {NOT_WHOLE}None", set()),
     ("annotation-id-repeated", annotation(4, id=1), "id 1 is taken by annotations[0] already", set()),
     ("image-id-unknown", annotation(image_id=9), "image_id 9 is not the id of an image", set()),
-    ("image-id-unknown", annotation(image_id="1"), "image_id '1' is not", set()),
+    ("image-id-unknown", annotation(image_id="9"), "image_id '9' is not", set()),
+    ("id-form", annotation(image_id="1"), "image_id '1' becomes 1", set()),
     ("image-id-unknown", annotation(image_id=True), "image_id True is not", set()),
     ("image-id-unknown", annotation(image_id=10**30), "image_id 1000000000000", set()),
-    ("image-id-unknown", without("annotations", "image_id"), "image_id None is not", set()),
+    ("image-id-unknown", without("annotations", "image_id"), "image_id is missing", set()),
     (
         "category-unknown",
         annotation(category_id=9),
         "category_id 9 is not among the ids of the categories, [1, 2]",
         set(),
     ),
-    ("category-unknown", annotation(category_id=1.0), "category_id 1.0", set()),
-    ("crowd-invalid", annotation(iscrowd="0"), "iscrowd must be 0 or 1, got '0'", set()),
+    ("id-form", annotation(category_id=1.0), "category_id 1.0 becomes 1", set()),
+    ("crowd-invalid", annotation(iscrowd=2), "iscrowd must be 0 or 1, got 2", set()),
+    ("number-text", annotation(iscrowd="0"), "iscrowd '0' becomes 0", set()),
     ("crowd-invalid", annotation(iscrowd=[0]), "got [0]", set()),
     ("box-invalid", annotation(bbox=None), "must be [x, y, width, height] with four finite numbers, got None", set()),
     ("box-invalid", annotation(bbox=[1, 2, 3]), "got [1, 2, 3]", set()),
-    ("box-invalid", annotation(bbox=["1", "2", "3", "4"]), "got ['1', '2', '3', '4']", set()),
+    ("box-invalid", annotation(bbox=["1", "2", "3", "4 px"]), "got ['1', '2', '3', '4 px']", set()),
+    ("number-text", annotation(bbox=["1", "2", 3, "4.5"]), "bbox ['1', '2', 3, '4.5'] becomes [1, 2, 3, 4.5]", set()),
     ("box-invalid", annotation(bbox=[True, 2, 3, 4]), "got [True, 2, 3, 4]", set()),
     ("box-invalid", annotation(bbox=[10**400, 2, 3, 4]), "four finite numbers", set()),
     ("box-invalid", annotation(bbox={"x": 1}), "got {'x': 1}", set()),
@@ -214,7 +229,7 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
         {"box-outside", "class-empty"},
     ),
     ("box-empty", box(10, 10, 0, 10), "with sides of at least 0.01 pixel, got [10, 10, 0, 10]", set()),
-    ("box-empty", box(10, 10, 10, -5), "got [10, 10, 10, -5]", set()),
+    ("box-reversed", box(10, 10, 10, -5), "bbox [10, 10, 10, -5] becomes [10, 5, 10, 5]", set()),
     ("box-empty", box(10, 10, 0.009, 5), "got [10, 10, 0.009, 5]", set()),
     (
         "box-outside",
@@ -229,7 +244,7 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("video-id", frames(image(video_id=9)), "images[0] (id 1, a.jpg): video_id 9 is not the id of a video", set()),
     ("video-id", frames(image(video_id=None)), "video_id None is not the id of a video", set()),
     ("video-id", frames(lambda c, _: c["videos"].append({"id": 1})), "videos[1] (id 1): id 1 is taken by", set()),
-    ("video-id", frames(lambda c, _: c["videos"].append({"id": "2"})), "videos[1] (id '2'): id must be a", set()),
+    ("video-id", frames(lambda c, _: c["videos"].append({"id": -2})), "videos[1] (id -2): id must be a", set()),
     ("row-not-object", frames(lambda c, _: c["videos"].append(2)), "videos[1] (id None): must be an object", set()),
     ("frame-id", frames(image(1, frame_id=0)), "images[1] (id 2, b.jpg): frame_id must be", set()),
     ("frame-id", frames(image(1, frame_id=1.5)), "which no other image of the video has, got 1.5", set()),
@@ -239,7 +254,8 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
         "a frame of 50 x 80 pixels in a video of 100 x 80",
         {"box-outside", "size-wrong"},
     ),
-    ("track-id", frames(annotation(track_id="7")), "track_id must be a whole number, got '7'", set()),
+    ("track-id", frames(annotation(track_id="x")), "track_id must be a whole number, got 'x'", set()),
+    ("number-text", frames(annotation(track_id="7")), "track_id '7' becomes 7", set()),
     ("track-id", frames(without("annotations", "track_id")), "track_id must be a whole number, got None", set()),
     ("track-repeated", frames(annotation(1, track_id=0)), "track_id 0 is taken by another box of the frame", set()),
 ]
@@ -254,9 +270,10 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
         "images[1] (id 2, b.jpg): not in the image",
         set(),
     ),
-    ("image-missing", image(file_name="A.JPG"), "but 'a.jpg' is", EXTRA),
-    ("image-missing", image(file_name="C:\\data\\a.jpg"), "but 'a.jpg' is", EXTRA),
-    ("image-missing", image(2, file_name="sub%2Fc.png"), "but 'sub/c.png' is", EXTRA),
+    ("file-name-elsewhere", image(file_name="A.JPG"), "'A.JPG' leads to no file and becomes 'a.jpg'", set()),
+    ("file-name-elsewhere", image(file_name="C:\\data\\a.jpg"), "leads to no file and becomes 'a.jpg'", set()),
+    ("file-name-elsewhere", image(2, file_name="sub%2Fc.png"), "leads to no file and becomes 'sub/c.png'", set()),
+    ("size-missing", without("images", "height"), "width 100 and height None become 100 and 80", set()),
     ("image-missing", image(2, file_name="c.jpeg"), "but 'sub/c.png' is", EXTRA),
     ("image-missing", image(2, file_name="sub"), "(id 3, sub): not in the image folder", EXTRA),
     ("image-unreadable", file("a.jpg", b""), "is empty (0 bytes)", set()),
@@ -338,7 +355,8 @@ def test_errors_in_the_files(folder: Path, kind: str, change: Change, message: s
     assert set(summary.kind_counts) == {kind} | more
     assert summary.kind_counts[kind] == summary.errors == 1
     assert message in str(summary)
-    read_annotations(summary.annotations)
+    if kind != "size-missing":
+        read_annotations(summary.annotations)
     assert_cleanable(summary)
 
 
@@ -618,7 +636,7 @@ def test_a_category_of_two_meanings_goes_with_its_boxes(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (every("images", width=0), "since none of the images can be used"),
+        (every("images", id=None), "since none of the images can be used"),
         (every("images", id="text"), "since none of the images can be used"),
         (every("categories", id="1"), "since none of the categories can be used"),
         (every("annotations", bbox=None), "since no object would be left to train on"),
@@ -712,7 +730,7 @@ def test_exit_codes_and_report(folder: Path) -> None:
     content = document()
     path, report = write(folder.parent / "train.json", content), folder.parent / "report.json"
     assert detaug("check", path, folder).code == 0
-    content["images"][0]["file_name"] = "A.jpg"
+    content["images"][0]["file_name"] = "a.jpeg"
     content["annotations"][4]["bbox"] = [95, 0, 10, 10]
     write(path, content)
     code, out, _ = detaug("check", path, folder, "--report", report)
@@ -722,7 +740,7 @@ def test_exit_codes_and_report(folder: Path) -> None:
         "  annotations[4] (id 5, b.jpg): bbox [95, 0, 10, 10] reaches 5 pixels outside its image of 100 x 80",
         "",
         "error image-missing (1): an image is not in the image folder",
-        "  images[0] (id 1, A.jpg): not in the image folder, but 'a.jpg' is",
+        "  images[0] (id 1, a.jpeg): not in the image folder, but 'a.jpg' is",
         "",
         "warning image-unreferenced (1): a file in the image folder is not in the json; if another split has it, give "
         "--against OTHER.json",

@@ -111,7 +111,7 @@ def test_rows(tmp_path: Path, row: str, box: list[float] | None, kinds: dict[str
         ("0.5 0.5 0.5 0.1 0.1", "class-unknown", "got 0.5"),
         ("0 50 40 10 10", "row-not-relative", "from 0 to 1, got 50; divide pixels by its size"),
         ("0 0.5 0.5 1.02 0.1", "row-not-relative", "got 1.02"),
-        ("0 0.5 0.5 -0.1 0.1", "row-not-relative", "from 0 to 1"),
+        ("0 0.5 0.5 -1.1 0.1", "row-not-relative", "from 0 to 1, got -1.1 ["),
         (b"0 0.5 0.5 0.1 0.1 \xff", "label-unreadable", "must be UTF-8 text, got byte 0xff at 18"),
         (b"\n" * (9 << 20), "label-unreadable", "is larger than 8 MiB"),
     ],
@@ -318,7 +318,7 @@ def test_entries_of_a_list_that_are_not_there(tmp_path: Path) -> None:
         ("train: images/train\nnames: []", "names must be a list of class names"),
         ("train: images/train\nnames: cat", "names must be a list of class names"),
         ("train: images/train\nnames: {1: cat, 2: dog}", r"names must be numbered from 0 without gaps, got \[1, 2\]"),
-        ("train: images/train\nnames: {'0': cat}", "numbered from 0"),
+        ("train: images/train\nnames: {'1': cat}", "numbered from 0"),
         ("train: images/train\nnames: [cat]\nnc: 2", "nc is 2, but there are 1 names"),
         ("train: images/train\nnames: [cat, no]", 'names must be text, got False; put it into quotes: "False"'),
         ("train: images/train\nnames: [cat, ' cat']", "names must differ, got 'cat' 2 times"),
@@ -345,7 +345,7 @@ def test_which_data_yaml(tmp_path: Path) -> None:
     (root / "other.yaml").unlink()
     assert converted(root)[1].boxes == 1
     (root / "coco8.yaml").unlink()
-    with pytest.raises(ConversionError, match="there are none, with train: and names: in it"):
+    with pytest.raises(ConversionError, match=r"there is none; write .*data.yaml with two lines, train: images and "):
         converted(root)
     with pytest.raises(ConversionError, match="nowhere does not exist"):
         converted(tmp_path / "nowhere")
@@ -653,7 +653,7 @@ def test_names_are_printed_on_one_line(tmp_path: Path) -> None:
 
 def test_bad_entries_stop_or_are_skipped(tmp_path: Path) -> None:
     content = document()
-    content["annotations"][0]["bbox"] = [1, 2, -3, 4]
+    content["annotations"][0]["bbox"] = [1, 2, 0, 4]
     content["images"][1]["file_name"] = "a.png"
     with pytest.raises(ConversionError) as raised:
         exported(content, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator
 
 import numpy as np
@@ -171,11 +172,17 @@ def _distances(values: Floats) -> Floats:
     return np.asarray(distance / spread)
 
 
+def _no_object(table: Table, number: int) -> str:
+    """Return the message about a class without objects; Roboflow writes one above the others, with the id 0."""
+    name = table.categories[number]
+    return f"{shown(name)}; if it is no class of yours, --clean FILE --drop-class {shlex.quote(name)} leaves it out"
+
+
 def _classes(table: Table) -> Iterator[Findings]:
     counts = class_counts(table)
     ids = [table.row("categories", at).get("id") for at in range(len(table.coco.document["categories"]))]
     positions = {number: at for at, number in enumerate(ids) if type(number) is int}
-    empty = {positions[number]: shown(table.categories[number]) for number, count in counts.items() if not count}
+    empty = {positions[number]: _no_object(table, number) for number, count in counts.items() if not count}
     if empty:
         yield from_messages("class-empty", "categories", empty)
     least, most = (pick(((count, n) for n, count in counts.items() if count)) for pick in (min, max))

@@ -11,6 +11,7 @@ from detaug.converters.check import decode as decoding
 from detaug.converters.check.boxes import check_boxes, class_counts, usable_boxes
 from detaug.converters.check.clean import Cleaned, NotCleaned, write_clean
 from detaug.converters.check.decode import Fault
+from detaug.converters.check.from_files import with_files
 from detaug.converters.check.images import (
     Header,
     OtherSplit,
@@ -18,6 +19,7 @@ from detaug.converters.check.images import (
     find_changed,
     find_cut_off,
     read_headers,
+    refuse_other_folder,
 )
 from detaug.converters.check.limits import USUAL_LIMITS, Limits, limits_for_strangers
 from detaug.converters.check.summary import CheckSummary, report_document
@@ -32,6 +34,7 @@ from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.entries import Findings, count_findings, from_messages
 from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.kinds import CHECK_KINDS
+from detaug.converters.findings.text import shown
 
 _ORDER = {kind: at for at, kind in enumerate(CHECK_KINDS)}
 _TOO_LARGE = "{:,} pixels, and --decode tries at most {:,}; make it smaller, or try a batch with it in the loader"
@@ -46,6 +49,7 @@ def check_coco(
     against: Sequence[PathLike] = (),
     size: tuple[int, int] | None = None,
     clean: PathLike | None = None,
+    drop_classes: Sequence[str] = (),
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> CheckSummary:
@@ -56,9 +60,10 @@ def check_coco(
     memory and time, images of any size. against: json files of other splits; images that are in one of them too
     are errors. Their images are looked for in `images`, then beside them. size: the (H, W) pixels that training resizes
     to, which decide what boxes are tiny; None for the images' own. clean: a json file to write without the entries that
-    have errors; it is not written where no object would be left, or boxes are corners, and the summary says so. report:
-    a json file for every finding. progress: called with (images done, images in all), for their headers and then, with
-    decode, for their pixels.
+    have errors, or with these repaired; it is not written where no object would be left, or boxes are corners, and the
+    summary says so. drop_classes: names of classes without objects that `clean` leaves out. report: a json file for
+    every finding. progress: called with (images done, images in all), for their headers and then, with decode, for
+    their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
@@ -67,25 +72,42 @@ def check_coco(
     >>> from detaug.converters import check_coco
     >>> summary = check_coco("train.json", "demo/VOC/JPEGImages")
     >>> print(summary.errors, "errors,", summary.warnings, "warnings:", summary.kind_counts)
-    0 errors, 14 warnings: {'box-unusual': 2, 'image-unreferenced': 12}
+    0 errors, 2 warnings: {'box-unusual': 2}
     """
     check_json_and_folder(annotations, images, IMAGES_ORDER)
     if isolated and not decode:
         raise InputError("isolated is about how images are decoded; give decode (--decode), too")
+    if drop_classes and clean is None:
+        raise InputError("drop_classes are left out of the json that is written; give clean (--clean), too")
     annotations, folder = Path(annotations), Path(images)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
-    table = examine_file(annotations)
     others = [_other_split(path, folder) for path in against]
-    headers = read_headers(table, folder, progress)
+    table, headers = _read(annotations, folder, progress)
     findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits)
     findings.sort(key=lambda found: _ORDER[found.kind])
-    cleaned = write_clean(table, findings, paths["clean"]) if clean is not None else None
+    _check_dropped(table, drop_classes)
+    cleaned = write_clean(table, findings, paths["clean"], drop_classes) if clean is not None else None
     summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode)
     if report is not None:
         write_json(paths["report"], report_document(summary))
     return summary
+
+
+def _read(annotations: Path, folder: Path, progress: Progress | None) -> tuple[Table, list[Header]]:
+    """Return the json, repaired where its image files tell how, and the images' headers.
+
+    Raises AnnotationError for a folder without its images, unless there are errors in the json, which may be the cause.
+    """
+    table = examine_file(annotations)
+    headers = read_headers(table, folder, progress)
+    refuse_other_folder(table, folder, headers, surely=True)
+    repaired = with_files(table, folder, headers)
+    if repaired is not table:
+        return repaired, read_headers(repaired, folder)
+    refuse_other_folder(table, folder, headers, surely=any(found.severity == "error" for found in table.findings))
+    return table, headers
 
 
 def _summary(
@@ -113,6 +135,17 @@ def _summary(
     )
 
 
+def _check_dropped(table: Table, names: Sequence[str]) -> None:
+    """Raise InputError for names that are no classes, or have objects."""
+    used = {table.categories[number] for number in table.category_ids[table.has_category].tolist()}
+    used |= {table.categories[number] for number in table.image_categories.tolist() if number >= 0}
+    for name in names:
+        if name not in table.categories.values() or name in used:
+            unused = ", ".join(shown(each) for each in table.categories.values() if each not in used) or "none"
+            fault = "has objects" if name in used else "is no class of the json"
+            raise InputError(f"drop_classes must be classes without objects, which are {unused}; {shown(name)} {fault}")
+
+
 def _unique_name(number: int, names: dict[int, str]) -> str:
     name = names[number]
     return name if list(names.values()).count(name) == 1 else f"{name} (id {number})"
@@ -121,7 +154,8 @@ def _unique_name(number: int, names: dict[int, str]) -> str:
 def _other_split(path: PathLike, folder: Path) -> OtherSplit:
     other = examine_file(Path(path))
     in_folder = any(name and other.image_file(folder, at).exists() for at, name in enumerate(other.file_names))
-    return OtherSplit(other, folder if in_folder else other.path.parent)
+    there = folder if in_folder else other.path.parent
+    return OtherSplit(with_files(other, there, read_headers(other, there)), there)
 
 
 def _check_pixels(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -18,9 +18,19 @@ from detaug.converters.findings.text import counted
 
 Row = dict[str, Any]
 
-_REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", "box-missing"}
-"""Errors for which no row is left out: an annotation gets another id or the box of its polygons, the boxes of one file
-are joined in one image."""
+_REPAIRS = {
+    "id-form": ("{} got whole numbers as ids", "entry", "entries"),
+    "number-text": ("{} got numbers for text", "entry", "entries"),
+    "file-name-elsewhere": ("{} got the path of the file", "image", "images"),
+    "size-missing": ("{} got the size of the file", "image", "images"),
+    "box-reversed": ("{} got the box turned round", "annotation", "annotations"),
+    "box-missing": ("{} got the box around the polygons", "annotation", "annotations"),
+}
+"""Errors that are repaired in the row, and how the summary counts these rows."""
+
+REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", *_REPAIRS}
+"""Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image,
+or the row is repaired."""
 
 NOT_CLEANABLE = {"box-corners", "crowds-only"}
 """Errors of the whole file that leaving rows out does not mend."""
@@ -45,8 +55,8 @@ class Cleaned:
     """Annotations that got another id."""
     joined: int
     """Images with the file of an earlier one, which got their annotations."""
-    boxed: int
-    """Annotations that got the box of their polygons."""
+    repaired: dict[str, int]
+    """Entries that were repaired, by kind of finding."""
 
     def __str__(self) -> str:
         return f"written: {self.path}, {'; '.join(self._parts()) or 'nothing was left out'}"
@@ -61,8 +71,9 @@ class Cleaned:
             yield f"without {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}{only}"
         if self.renumbered:
             yield f"{counted(self.renumbered, 'annotation')} got another id"
-        if self.boxed:
-            yield f"{counted(self.boxed, 'annotation')} got the box around the polygons"
+        for kind, number in self.repaired.items():
+            text, one, many = _REPAIRS[kind]
+            yield text.format(counted(number, one, many))
         if self.joined:
             yield f"{counted(self.joined, 'image')} joined with an earlier one of the same file"
 
@@ -78,15 +89,19 @@ class NotCleaned:
         return f"not written: {self.path}, {self.reason}"
 
 
-def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Cleaned | NotCleaned:
+def write_clean(
+    table: Table, findings: Iterable[Findings], path: Path, drop_classes: Sequence[str] = ()
+) -> Cleaned | NotCleaned:
     """Write the json without the rows that have errors and without the annotations of images and classes left out.
 
     All other rows stay, with their ids and all their keys. Nothing is written where no object would be left, or where
-    those left would be wrong.
+    those left would be wrong. drop_classes: names of classes to leave out.
     """
     errors = [found for found in findings if found.severity == "error"]
     lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
     usable = {where: _without_errors(table, errors, where) for where in lists}
+    for at in range(len(usable["categories"])):
+        usable["categories"][at] &= table.row("categories", at).get("name") not in drop_classes
     if _VIDEOS in usable:
         usable["images"] &= np.isin(table.videos.video_ids, _ids(table, _VIDEOS, usable[_VIDEOS]))
     joined = _joined(table, usable["images"])
@@ -101,9 +116,11 @@ def write_clean(table: Table, findings: Iterable[Findings], path: Path) -> Clean
     write_atomically(path, document_text(table.coco.document, rows))
     left_out = {"videos": 0} | {str(where): int((~mask).sum()) for where, mask in usable.items()}
     left_out["images"] -= len(joined)
-    boxed = int(usable["annotations"][list(table.polygon_boxes)].sum())
+    repaired = _count_repaired(errors, usable)
     with_images = int((with_category & ~usable["annotations"]).sum())
-    return Cleaned(path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined), boxed=boxed)
+    return Cleaned(
+        path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined), repaired=repaired
+    )
 
 
 _LISTS: tuple[Where, ...] = ("images", "annotations", "categories")
@@ -114,7 +131,7 @@ def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> M
     """Return which rows of a list have no error."""
     usable = np.ones(len(table.coco.document[where]), bool)
     for found in errors:
-        if found.where == where and found.kind not in _REPAIRED:
+        if found.where == where and found.kind not in REPAIRED:
             usable[found.rows] = False
             if found.kind in ("image-id-repeated", "category-id-repeated"):
                 usable[_ambiguous(table, found)] = False
@@ -160,6 +177,15 @@ def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int
     taken = {entry.get("id") for entry in _objects(table) if type(entry.get("id")) is int} if rows else set()
     free = (number for number in count(1) if number not in taken)
     return dict(zip(rows, free, strict=False))
+
+
+def _count_repaired(errors: Sequence[Findings], usable: Mapping[Where, Mask]) -> dict[str, int]:
+    """Count the entries that stay and were repaired, by kind of finding."""
+    counts = dict.fromkeys(_REPAIRS, 0)
+    for found in errors:
+        if found.kind in _REPAIRS:
+            counts[found.kind] += int(usable[found.where][found.rows].sum())
+    return {kind: number for kind, number in counts.items() if number}
 
 
 def _objects(table: Table) -> Iterator[Row]:

@@ -25,7 +25,8 @@ from detaug.converters.files.image_headers import (
     read_fingerprint,
     read_image_header,
 )
-from detaug.converters.files.paths import list_files
+from detaug.converters.files.paths import list_files, stem_of
+from detaug.converters.files.text import lines_of
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import counted, shown
@@ -46,10 +47,28 @@ def read_headers(table: Table, folder: Path, progress: Progress | None = None) -
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must have the images of {table.path}")
     names = with_progress(table.file_names, progress, step=256)
-    headers = [_header(table.image_file(folder, at)) if name else None for at, name in enumerate(names)]
-    if _are_files(table).any() and not any(headers):
-        _refuse_other_folder(table, folder)
-    return headers
+    return [_header(table.image_file(folder, at)) if name else None for at, name in enumerate(names)]
+
+
+def refuse_other_folder(table: Table, folder: Path, headers: Sequence[Header], *, surely: bool) -> None:
+    """Raise AnnotationError where no image exists: the folder is wrong, rather than every image missing.
+
+    surely: only if another folder has all of them.
+    """
+    are_files = _are_files(table)
+    if not are_files.any() or any(headers):
+        return
+    names = [os.path.relpath(table.image_file(folder, at).path, folder) for at in np.flatnonzero(are_files).tolist()]
+    if not surely or any(_has_all(guess, names) for guess in _other_folders(folder, table.path)):
+        raise AnnotationError(
+            f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
+            f"{shown(names[0])}; give the folder that file_name is relative to"
+            f"{folder_that_has(names[0], folder, table.path)}"
+        )
+
+
+def _has_all(folder: Path, names: Sequence[str]) -> bool:
+    return all(os.path.isfile(folder / name) for name in names)
 
 
 def _are_files(table: Table) -> Mask:
@@ -66,22 +85,15 @@ def _header(file: ImageFile) -> Header:
         return error
 
 
-def _refuse_other_folder(table: Table, folder: Path) -> None:
-    """Raise AnnotationError where no image exists: the folder is wrong, rather than every image missing."""
-    at = int(np.argmax(_are_files(table)))
-    name = os.path.relpath(table.image_file(folder, at).path, folder)
-    better = folder_that_has(name, folder, table.path)
-    raise AnnotationError(
-        f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
-        f"{shown(name)}; give the folder that file_name is relative to{better}"
-    )
-
-
 def folder_that_has(name: str, folder: Path, annotations: Path) -> str:
     """Return a hint where an image is: above the folder, one or two levels below, or beside the json; "" if nowhere."""
+    return next((f"; {guess} has it" for guess in _other_folders(folder, annotations) if _has_all(guess, [name])), "")
+
+
+def _other_folders(folder: Path, annotations: Path) -> tuple[Path, ...]:
+    """Return folders that may be meant instead of one: above it, one or two levels below, and the json's."""
     below = [path for pattern in ("*/", "*/*/") for path in sorted(folder.glob(pattern))]
-    guesses = (folder.parent, annotations.parent, *below)
-    return next((f"; {guess} has it" for guess in guesses if os.path.isfile(guess / name)), "")
+    return (folder.parent, annotations.parent, *below)
 
 
 def check_images(
@@ -94,7 +106,7 @@ def check_images(
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
-    yield from _unreferenced(table, listed, [other.table for other in others])
+    yield from _unreferenced(table, listed, [other.table for other in others], _voc_splits(folder))
     yield from _identical(table, folder, headers)
     for other in others:
         yield from _leaked(table, folder, headers, other)
@@ -135,9 +147,19 @@ def _similar_key(name: str) -> str:
     return posixpath.splitext(posixpath.basename(plain))[0].strip()
 
 
-def _unreferenced(table: Table, listed: Sequence[str], others: Sequence[Table]) -> Iterator[Findings]:
+def _voc_splits(folder: Path) -> set[str]:
+    """Return the names in the lists of all splits, if this is the image folder of a Pascal VOC data set."""
+    lists = sorted(folder.parent.glob("ImageSets/Main/*.txt"))
+    texts = (path.read_text("utf-8-sig", "replace") for path in lists if path.is_file())
+    lines = [line.strip() for text in texts for line in lines_of(text)]
+    marked = [line.rsplit(maxsplit=1) for line in lines if line.endswith((" -1", " 0", " 1"))]
+    return {*lines, *(name for name, _ in marked)}
+
+
+def _unreferenced(table: Table, listed: Sequence[str], others: Sequence[Table], splits: set[str]) -> Iterator[Findings]:
+    """Yield a finding about files that neither a json nor a split of the data set names."""
     named = {posixpath.normpath(name) for each in (table, *others) for name in each.file_names}
-    extra = [name for name in listed if name not in named]
+    extra = [name for name in listed if name not in named and not {name, stem_of(name)} & splits]
     if extra:
         yield from_messages("image-unreferenced", "files", {at: shown(name) for at, name in enumerate(extra)})
 

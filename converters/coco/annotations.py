@@ -17,6 +17,7 @@ from detaug.converters.coco import (
     examine,
     file_names,
     places,
+    repair,
     table,
     values,
     videos,
@@ -112,7 +113,18 @@ def _checked(path: Path, columns: Sequence[str]) -> Annotations:
 
 def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
-    modules = (annotation_cache, box_layouts, columns_of_lists, examine, file_names, places, table, values, videos)
+    modules = (
+        annotation_cache,
+        box_layouts,
+        columns_of_lists,
+        examine,
+        file_names,
+        places,
+        repair,
+        table,
+        values,
+        videos,
+    )
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
@@ -158,7 +170,7 @@ def raise_on_errors(table: Table, most: int = 5) -> None:
     lines = [f"{table.entry(found.where, row)}{found.describe(row)}" for found in errors for row in found.rows[:each]]
     more = sum(map(len, errors)) - len(lines[:most])
     rest = [f"and {more:,} more"] if more else []
-    remedy = f"detaug check {table.path} IMAGES lists them all; --clean writes a json without them"
+    remedy = f"detaug check {table.path} IMAGES lists them all; --clean NEW.json repairs them or leaves them out"
     raise AnnotationError("\n  ".join([f"{table.path}:", *lines[:most], *rest, remedy]))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from detaug.converters.coco.box_layouts import look_like_corners, polygon_boxes,
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.converters.coco.file_names import file_names_of
 from detaug.converters.coco.places import shard_places
+from detaug.converters.coco.repair import REPAIRABLE, repair_numbers
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
 from detaug.converters.coco.videos import video_columns
 from detaug.converters.files.text import name_key
@@ -51,7 +53,24 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def examine(coco: Coco) -> Table:
-    """Turn a json into columns, with every finding that needs no image."""
+    """Turn a json into columns, with every finding that needs no image.
+
+    Ids and numbers in a wrong form, such as text, are findings, and are read; so what depends on them is examined too.
+    """
+    table = _examine(coco)
+    if REPAIRABLE.isdisjoint(found.kind for found in table.findings):
+        return table
+    repaired, findings = repair_numbers(coco)
+    return with_repairs(repaired, findings) if findings else table
+
+
+def with_repairs(repaired: Coco, findings: list[Findings]) -> Table:
+    """Turn a repaired json into columns. findings: about the repairs, which come first."""
+    table = _examine(repaired)
+    return replace(table, findings=[*findings, *table.findings])
+
+
+def _examine(coco: Coco) -> Table:
     findings: list[Findings] = []
     images, objects, categories = (Rows(coco, where, findings) for where in ("images", "annotations", "categories"))
     findings += _document_findings(coco)
@@ -149,8 +168,12 @@ def _image_positions(rows: Rows, image_ids: Ints, good: Mask) -> Ints:
     candidate = np.append(order, -1)[np.searchsorted(image_ids[order], numbers)]
     known = is_whole & (candidate >= 0)
     known[known] = image_ids[candidate[known]] == numbers[known]
-    rows.note("image-id-unknown", ~known, lambda row: f"image_id {shown(values[row])} is not the id of an image")
+    rows.note("image-id-unknown", ~known, lambda row: _missing_or(values[row], "image_id", "is not the id of an image"))
     return np.where(known & rows.present, candidate, -1)
+
+
+def _missing_or(value: Any, key: str, fault: str) -> str:
+    return f"{key} is missing" if value is None else f"{key} {shown(value)} {fault}"
 
 
 def _image_categories(rows: Rows, categories: dict[int, str]) -> Ints:
@@ -170,7 +193,7 @@ def _known(values: list[Any], categories: dict[int, str]) -> tuple[Ints, Mask]:
 
 
 def _unknown_category(value: Any, categories: dict[int, str]) -> str:
-    return f"category_id {shown(value)} is not among the ids of the categories, {shown(list(categories))}"
+    return _missing_or(value, "category_id", f"is not among the ids of the categories, {shown(list(categories))}")
 
 
 def _object_categories(rows: Rows, categories: dict[int, str]) -> tuple[Ints, Mask]:

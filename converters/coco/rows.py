@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.repair import REPAIRS
 from detaug.converters.coco.table import Ints, Mask, Table
 from detaug.converters.files.text import is_plain, is_utf8, joined_spaces
 from detaug.converters.findings.entries import Findings, Where
@@ -22,6 +23,8 @@ from detaug.converters.findings.finding import Finding
 _IMAGE_KEYS = frozenset({"id", "file_name", "width", "height"})
 _BOX_KEYS = frozenset({"id", "image_id", "category_id", "bbox", "area", "iscrowd"})
 _UNUSED_IDS = frozenset({"annotation-id", "annotation-id-repeated"})  # conversions assign new ones, or none
+_NO_FAULTS = _UNUSED_IDS.union(REPAIRS)
+_CLEANED = {"image-size", "file-name-outside", "box-missing"}
 _EMPTY: tuple[object, ...] = (None, "", 0, [], {})
 
 
@@ -82,15 +85,18 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
         table = examine_file(path)
     except AnnotationError as error:
         raise ConversionError(str(error)) from None
-    errors = [found for found in table.findings if found.severity == "error" and found.kind not in _UNUSED_IDS]
+    errors = [found for found in table.findings if found.severity == "error" and found.kind not in _NO_FAULTS]
     for found in errors:
         if found.where not in ("images", "annotations", "videos"):
             row = int(found.rows[0])
-            raise ConversionError(f"{path}: {table.entry(found.where, row)}{found.describe(row)} ({found.kind})")
+            remedy = f"detaug check {path} IMAGES explains it"
+            raise ConversionError(
+                f"{path}: {table.entry(found.where, row)}{found.describe(row)} ({found.kind}); {remedy}"
+            )
     images = _without_errors(table, errors, "images")
     boxes = _without_errors(table, errors, "annotations") & table.has_box & table.has_category
     orphans = int((boxes & ~np.append(images, False)[table.image_index]).sum())
-    findings = [_finding(table, found, row) for found in errors for row in found.rows.tolist()]
+    findings = [*_repairs(table), *(_finding(table, found, row) for found in errors for row in found.rows.tolist())]
     if orphans:
         findings.append(Finding(str(path), "boxes-without-image", before=orphans, count=orphans))
     return _group_by_image(table, np.flatnonzero(images), np.flatnonzero(boxes)), findings
@@ -106,8 +112,18 @@ def _without_errors(table: Table, errors: list[Findings], where: Where) -> Mask:
     return usable
 
 
+def _repairs(table: Table) -> Iterator[Finding]:
+    """Yield a finding for each kind of repair and list of the json."""
+    for found in table.findings:
+        if found.kind in REPAIRS:
+            row = int(found.rows[0])
+            note = f"{len(found):,} {found.where}, such as {table.entry(found.where, row)}{found.describe(row)}"
+            yield Finding(str(table.path), found.kind, note=note, count=len(found))
+
+
 def _finding(table: Table, found: Findings, row: int) -> Finding:
-    note = f"{table.entry(found.where, row)}{found.describe(row)} ({found.kind})"
+    remedy = f"; detaug check {table.path} IMAGES --clean NEW.json repairs it" if found.kind in _CLEANED else ""
+    note = f"{table.entry(found.where, row)}{found.describe(row)}{remedy} ({found.kind})"
     return Finding(str(table.path), "entry-invalid", note=note)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.files.image_file import ImageFile
+from detaug.converters.files.known_files import what_file_is, what_is
 from detaug.converters.findings.entries import Findings, Where
 from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import shown
@@ -62,9 +63,13 @@ def load_coco(path: str | Path) -> Coco:
     except FileNotFoundError:
         raise AnnotationError(f"{path}: no such file; detaug convert-voc makes one from Pascal VOC") from None
     except (OSError, ValueError, RecursionError) as error:
-        remedy = "; detaug convert-voc makes one from Pascal VOC" if path.suffix == ".xml" else ""
+        if what := what_file_is(path):
+            raise AnnotationError(f"{path} {what}") from None
         reason = getattr(error, "strerror", None) or error
-        raise AnnotationError(f"{path}: not readable as json ({reason}){remedy}") from None
+        raise AnnotationError(f"{path}: not readable as json ({reason})") from None
+    lists = [document.get(key) for key in _LISTS] if isinstance(document, dict) else [None]
+    if not all(isinstance(each, list) for each in lists) and (what := what_is(path.name, b"", document)):
+        raise AnnotationError(f"{path} {what}")
     if not isinstance(document, dict):
         raise AnnotationError(f"{path}: a COCO json is an object with images, annotations and categories")
     for key in _LISTS:

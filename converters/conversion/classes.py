@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,15 +11,21 @@ from detaug.converters.files.text import name_key, read_text
 from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 
+_LABEL_MAP_TEXT = re.compile(r"""\b(display_name|name)\s*:\s*(?:"([^"\n]*)"|'([^'\n]*)')""")
+
 
 def read_class_names(text: str) -> list[str]:
-    """Return class names from "a,b,c" or from a text file with one name on each line.
+    """Return class names from "a,b,c", from a text file with one name on each line, or from a label map (.pbtxt).
+
+    A label map of TensorFlow has an id, from 1, for each name; an id that it leaves out becomes "class 4".
 
     >>> from detaug.converters import read_class_names
     >>> read_class_names("cat, dog, zebra")
     ['cat', 'dog', 'zebra']
     """
     path = Path(text)
+    if path.suffix.lower() == ".pbtxt":
+        return _label_map(path)
     if path.suffix.lower() == ".json":  # also: no output, a json, can be this input
         raise ConversionError(f"classes file {text} is a json; give a text file with one name on each line")
     if path.is_file():
@@ -28,6 +35,21 @@ def read_class_names(text: str) -> list[str]:
     else:
         lines = text.split(",")
     return [line.strip() for line in lines if line.strip()]
+
+
+def _label_map(path: Path) -> list[str]:
+    """Return the names of a label map in the order of their ids: of display_name, or else of name."""
+    if not path.is_file():
+        raise ConversionError(f"classes file {path} does not exist; give a file or names with commas between them")
+    names = {}
+    for item in re.findall(r"\bitem\s*(?::\s*)?\{([^{}]*)", "\n".join(_lines(path))):
+        texts = {key: double or single for key, double, single in _LABEL_MAP_TEXT.findall(item)}
+        number, name = re.search(r"\bid\s*:\s*(\d{1,6})\b", item), texts.get("display_name") or texts.get("name")
+        if number and name and int(number[1]):  # 0 is the background
+            names[int(number[1])] = name
+    if not names:
+        raise ConversionError(f"classes file {path} has no item with an id from 1 and a name; give names, one a line")
+    return [names.get(number, f"class {number}") for number in range(1, max(names) + 1)]
 
 
 def _lines(path: Path) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import AnnotationError
 
@@ -14,6 +16,7 @@ OUTPUT_ORDER = "a command takes FILE.json OUT_FOLDER, Python (annotations=FILE, 
 def check_json_and_folder(annotations: PathLike, folder: PathLike, order: str) -> None:
     """Raise AnnotationError, with `order`, if the json is a folder or the folder is a file."""
     if os.path.isdir(annotations):
-        raise AnnotationError(f"{os.fspath(annotations)} is a folder in the place of the json; {order}")
+        what = what_folder_has(Path(annotations))
+        raise AnnotationError(f"{os.fspath(annotations)} is a folder in the place of the json; {order}{what}")
     if os.path.isfile(folder):
         raise AnnotationError(f"{os.fspath(folder)} is a file in the place of the folder; {order}")

@@ -68,7 +68,10 @@ def stop_on_errors(findings: Sequence[Finding], on_error: OnError, report: Path 
 def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding], report: Path | None) -> None:
     """Write the report and raise ConversionError, if no image is left to write."""
     if not images:
-        message = f"{source}: no image is left to write; nothing was written"
+        errors = [finding for finding in findings if finding.effect == "error"]
+        more = f", and {len(errors) - 1:,} more" if errors[1:] else ""
+        reason = f"; {errors[0]}{more}" if errors else ""
+        message = f"{source}: no image is left to write; nothing was written{reason}"
         refuse(ConversionError(message, findings), findings, report)
 
 
@@ -119,6 +122,8 @@ def _examples(summary: Summary, kind: str) -> str:
     """Return one of the members that are not read, and the names of classes where a misspelt one would show."""
     if kind == "member-unused":
         return "; the first is " + next(finding.file for finding in summary.findings if finding.kind == kind)
+    if kind == "class-numbered":
+        return "; " + next(finding.note.partition("; ")[2] for finding in summary.findings if finding.kind == kind)
     if kind not in ("class-not-listed", "class-unused"):
         return ""
     return ": " + listed_names(finding for finding in summary.findings if finding.kind == kind)

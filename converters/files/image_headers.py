@@ -13,6 +13,7 @@ import zlib
 from typing import BinaryIO, NamedTuple
 
 from detaug.converters.files.image_file import ImageFile, opened
+from detaug.converters.files.known_files import what_is
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.errors import InputError
 
@@ -157,7 +158,7 @@ def _why_unreadable(head: bytes) -> str:
         return "is empty (0 bytes)"
     if head[:2] == b"\xff\xd8":
         return "is a JPEG whose header is broken or cut off"
-    return "is not an image that can be read"
+    return what_is("", head) or "is not an image that can be read"
 
 
 def _scan_jpeg_file(file: BinaryIO) -> _Scanned | None:

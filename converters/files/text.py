@@ -6,6 +6,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+from detaug.converters.files.known_files import LFS, what_is
 from detaug.converters.files.paths import require_file
 from detaug.converters.findings.errors import InputError
 
@@ -19,6 +20,8 @@ def read_text(path: Path) -> str:
     require_file(path)
     with open(path, "rb") as file:
         data = file.read(MAX_TEXT_BYTES + 1)
+    if data.startswith(LFS):
+        raise InputError(what_is(path.name, data))
     if len(data) > MAX_TEXT_BYTES:
         raise InputError(f"is larger than {MAX_TEXT_BYTES >> 20} MiB")
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.paths import in_any_case, is_below, stem_of
 from detaug.converters.files.text import read_text
 from detaug.converters.findings.errors import ConversionError
@@ -42,7 +43,10 @@ def find_sequences(root: Path, patterns: Sequence[str]) -> list[str]:
         raise ConversionError(f"{root} is not a folder; give the one that holds the sequences")
     found = ["."] if _is_sequence(root) else sorted(each.name for each in root.iterdir() if _is_sequence(each))
     if not found:
-        raise ConversionError(f"{root} has no sequences: folders with {INFO} or {GROUND_TRUTH}; give their folder")
+        what = what_folder_has(root)
+        raise ConversionError(
+            f"{root} has no sequences: folders with {INFO} or {GROUND_TRUTH}; give their folder{what}"
+        )
     left = [name for name in found if not patterns or any(fnmatch.fnmatchcase(name, each) for each in patterns)]
     if not left:
         raise ConversionError(f"{root} has no sequence like {', '.join(patterns)}; there are {', '.join(found[:8])}")

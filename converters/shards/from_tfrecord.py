@@ -294,7 +294,9 @@ class _Boxes(NamedTuple):
         left, top, right, bottom = corners
         if not (_LOW <= left <= _HIGH and _LOW <= top <= _HIGH and _LOW <= right <= _HIGH and _LOW <= bottom <= _HIGH):
             rule = f"{self.values.options.features['xmin']} and the others must be relative to the image, from 0 to 1"
-            raise SampleError("row-not-relative", f"{rule}, got {max(corners, key=abs):g}")
+            wrong = [corner for corner in corners if not _LOW <= corner <= _HIGH]
+            remedy = "; divide pixels by its size" if max(wrong) > _HIGH else ""
+            raise SampleError("row-not-relative", f"{rule}, got {max(wrong, key=abs):g}{remedy}")
         if left > right or top > bottom:
             left, right = sorted((left, right))
             top, bottom = sorted((top, bottom))

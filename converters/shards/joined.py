@@ -37,6 +37,8 @@ class JoinedShards:
         self.annotation_ids = self._ids("annotation", given)
         self.findings += alike_classes(row["name"] for row in self.categories.rows.values())
         self._note_unused(classes)
+        if classes is None:
+            self._note_numbered()
 
     def samples(self) -> Iterator[tuple[ShardContent, EncodedSample]]:
         """Yield each sample with the shard that it is in."""
@@ -77,6 +79,18 @@ class JoinedShards:
         for name in classes or ():
             if not counts[name]:
                 self.findings.append(Finding("", "class-unused", before=name))
+
+    def _note_numbered(self) -> None:
+        """Append a finding about classes that have no names in the shards, if there is a label map beside these."""
+        named = {label.id for content in self.contents for label in content.labels if label.name}
+        rows = {} if self.dataset else self.categories.rows
+        numbers = [number for number, row in rows.items() if row["name"] == f"class {number}" and number not in named]
+        folders = dict.fromkeys(Path(content.shard.path).parent for content in self.contents) if numbers else {}
+        for path in [path for folder in folders for path in sorted(folder.glob("*.pbtxt"))][:1]:
+            note = (
+                f"classes {', '.join(map(str, numbers[:8]))} have no names in the shards; give them: --classes {path}"
+            )
+            self.findings.append(Finding("", "class-numbered", note=note, count=len(numbers)))
 
     def box_counts(self) -> dict[str, int]:
         """Count the boxes of each class, in the order of the categories."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from detaug.converters.files.image_headers import ImageError, ImageHeader, usual_extension
+from detaug.converters.files.known_files import SHARD_FORMS, what_file_is
 from detaug.converters.files.paths import is_below, last_part
 from detaug.converters.files.text import is_plain
 from detaug.converters.findings.errors import InputError
@@ -154,7 +155,11 @@ def noted(content: ShardContent, where: str = "") -> Iterator[None]:
     """Turn an error about a sample, or with where "" about a shard, into a finding."""
     try:
         yield
-    except (SampleError, ImageError, ShardError) as error:
+    except ShardError as error:
+        is_other = error.kind == "shard-unreadable" or not content.samples
+        what = what_file_is(content.shard.path, but=SHARD_FORMS) if is_other else ""
+        content.note("shard-unreadable" if what else error.kind, where, what or str(error))
+    except (SampleError, ImageError) as error:
         content.note(error.kind, where, str(error))
     except OSError as error:
         content.note("shard-unreadable", "", f"cannot be read: {error.strerror or error}")

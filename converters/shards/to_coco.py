@@ -111,7 +111,7 @@ def webdataset_to_coco(
     ...     webdataset_to_coco(["train.json"], "shards.json")
     ... except da.InputError as error:
     ...     print(str(error).splitlines()[0])
-    train.json: is not a tar: the header at byte 0 has a wrong checksum [shard-unreadable]
+    train.json: is a COCO json; it needs no conversion: detaug check FILE.json IMAGES [shard-unreadable]
     """
     check_first_label(first_label)
     conversion = _Conversion(
@@ -160,6 +160,7 @@ class _Conversion:
         paths = output_files({"output": output, "report": options.report}, *given)
         contents = self._contents(shards, options)
         self._refuse_no_labels(contents)
+        _note_empty(contents)
         joined = JoinedShards(contents, options.classes, None if options.extract is None else Path(options.extract))
         findings, report = joined.findings, paths.get("report")
         stop_on_errors(findings, options.on_error, report)
@@ -195,6 +196,13 @@ class _Conversion:
                 "image/object/bbox/xmin or image/class/label" if self.format == "TFRecord" else ".json, .cls or .txt"
             )
             raise ConversionError(f"no record has the {self.part} {wanted}, there are {', '.join(names)}; {self.hint}")
+
+
+def _note_empty(contents: Sequence[ShardContent]) -> None:
+    """Append a finding to each shard that has nothing in it, and no other fault."""
+    for content in contents:
+        if not content.samples and not content.findings:
+            content.note("shard-empty", "")
 
 
 def find_shards(given: Sequence[PathLike]) -> tuple[Path, list[Shard]]:

@@ -12,6 +12,7 @@ from detaug.converters.conversion.jobs import map_in_jobs
 from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.digests import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.matching import (
     BY_FILENAME,
     SAME_STEM,
@@ -66,7 +67,8 @@ def read_data_set(reader: PairReader, split: str | None) -> tuple[list[PairResul
     images = ImageNames(list_files(folders.images, IMAGE_EXTENSIONS))
     xmls = list_files(folders.annotations, (".xml",), regular=False)
     if not xmls:
-        raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC data set")
+        what = what_folder_has(folders.root)
+        raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC data set{what}")
     pairs, findings = _pairs(folders, split, xmls, images)
     all_pairs = pair_by_stem(xmls, images)
     results = _find_by_filename(reader.read(pairs), all_pairs, images, reader)

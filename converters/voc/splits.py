@@ -35,6 +35,8 @@ class Split:
     entries: tuple[SplitEntry, ...]
     negatives: int = 0
     """Entries marked -1: images without the split's class."""
+    contradictions: tuple[SplitEntry, ...] = ()
+    """Entries marked -1 of images that are also marked 1 or 0."""
 
 
 def find_split(folders: Folders, name: str) -> Path:
@@ -60,7 +62,7 @@ def read_split(path: Path, is_known: Callable[[str], bool]) -> Split:
     their objects of every class. is_known(name): whether an XML or image has that name, which tells the name "photo 1"
     from the name "photo" marked 1.
     """
-    entries, negatives = [], 0
+    entries, negatives = [], dict[str, int]()
     for number, line in enumerate(_lines(path), 1):
         name = line.strip()
         marked = _MARKED_ENTRY.fullmatch(name)
@@ -69,12 +71,13 @@ def read_split(path: Path, is_known: Callable[[str], bool]) -> Split:
         if marked and not is_known(name):
             name = marked[1]
             if marked[2] == "-1":
-                negatives += 1
+                negatives[name] = number
                 continue
         entries.append(SplitEntry(name, number))
     if not entries:
-        raise ConversionError(f"{path} names no image ({negatives} marked -1): the split is empty")
-    return Split(path, tuple(entries), negatives)
+        raise ConversionError(f"{path} names no image ({len(negatives)} marked -1): the split is empty")
+    both = [SplitEntry(each.name, negatives.pop(each.name)) for each in entries if each.name in negatives]
+    return Split(path, tuple(entries), len(negatives), tuple(both))
 
 
 def _lines(path: Path) -> list[str]:
@@ -98,6 +101,8 @@ def pair_split(split: Split, label: str, xmls: dict[str, str], images: ImageName
             seen.add(stem)
             xml = xmls.get(stem)
             pairs.append(Pair(xml, *images.with_stem(stem)) if xml else Pair(None, images.by_stem[stem][:1]))
+    for entry in split.contradictions:
+        findings.append(Finding(label, "split-contradiction", line=entry.line, before=entry.name))
     if split.negatives:
         findings.append(Finding(label, "split-negative", before=split.negatives, count=split.negatives))
     return pairs, findings

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
+from detaug.converters.files.known_files import LFS, what_is
 from detaug.converters.files.paths import require_file
 from detaug.converters.findings.errors import InputError
 
@@ -67,7 +68,8 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
     """Parse the content of one VOC XML. Raises XmlError where it cannot be used."""
     root = _parse(data)
     if root.tag != "annotation":
-        raise XmlError("xml-not-voc", f"the root element is <{root.tag}>, not <annotation>", line=root.sourceline)
+        what = what_is("", data) or f"the root element is <{root.tag}>, not <annotation>"
+        raise XmlError("xml-not-voc", what, line=root.sourceline)
     objects = [_object(element, index) for index, element in enumerate(root.iterchildren("object"))]
     return VocAnnotation(_text(root.find("filename")) or "", _size(root.find("size")), objects)
 
@@ -90,7 +92,7 @@ def _parse(data: bytes) -> Any:
     try:
         root = etree.fromstring(data, _parser())
     except etree.XMLSyntaxError as error:
-        raise _syntax_error(error) from error
+        raise _syntax_error(error, data) from error
     except ValueError as error:  # embedded NUL and the like
         raise XmlError("xml-broken", f"does not parse: {error}") from error
     if root.getroottree().docinfo.internalDTD is not None:  # in an encoding that the search above does not cover
@@ -117,7 +119,12 @@ def _doctype_error() -> XmlError:
     return XmlError("xml-doctype", "has a DOCTYPE, which VOC files do not need and attacks use; remove it")
 
 
-def _syntax_error(error: Any) -> XmlError:
+def _syntax_error(error: Any, data: bytes) -> XmlError:
+    if not data.strip():
+        remedy = "delete it for an image without objects, which needs no XML"
+        return XmlError("xml-broken", f"is empty ({len(data)} bytes); {remedy}")
+    if data.startswith(LFS):
+        return XmlError("xml-broken", what_is("", data))
     text = " ".join(str(error.msg).split())
     if "depth" in text.lower():
         return XmlError("xml-too-large", f"is nested deeper than {MAX_XML_DEPTH} elements", line=error.lineno)
@@ -134,7 +141,7 @@ def _object(element: Any, index: int) -> VocObject:
             index,
             element.sourceline,
             name,
-            _corners(parts.get("bndbox")),
+            _corners(parts.get("bndbox"), element),
             _text(parts.get("difficult")),
             _text(parts.get("truncated")),
             _text(parts.get("occluded")),
@@ -158,14 +165,21 @@ def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> di
     return found
 
 
-def _corners(element: Any) -> tuple[float, float, float, float]:
+def _corners(element: Any, item: Any) -> tuple[float, float, float, float]:
     if element is None:
-        raise XmlError("object-no-box", "has no <bndbox>")
+        raise XmlError("object-no-box", f"has no <bndbox>{_other_shape(item)}")
     parts = _children_once(element, _CORNERS)
     if len(parts) < 4:
         missing = ", ".join(f"<{corner}>" for corner in _CORNERS if corner not in parts)
         raise XmlError("object-no-box", f"has a <bndbox> without {missing}", line=element.sourceline)
     return (_number(parts["xmin"]), _number(parts["ymin"]), _number(parts["xmax"]), _number(parts["ymax"]))
+
+
+def _other_shape(item: Any) -> str:
+    """Return what an object without a box has instead."""
+    if item.find("robndbox") is not None:
+        return ", but <robndbox>, a rotated box as roLabelImg writes it; write the <bndbox> around it"
+    return ", but a <polygon>; write the <bndbox> around it" if item.find("polygon") is not None else ""
 
 
 def _number(element: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import PathLike, list_files, regular_status
+from detaug.converters.files.known_files import what_file_is, what_folder_has
+from detaug.converters.files.paths import PathLike, in_any_case, list_files, regular_status
 from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
 from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
@@ -48,10 +50,24 @@ def find_data_yaml(path: Path) -> Path:
     found = sorted(child for child in path.iterdir() if child.suffix.lower() in (".yaml", ".yml"))
     named = [child for child in found if child.stem.lower() == "data"] or found
     if len(named) != 1:
-        several = f"several: {', '.join(child.name for child in found)}"
-        names = several if found else "none, with train: and names: in it"
-        raise ConversionError(f"{path} must hold one data.yaml, there are {names}; give the file")
+        if found:
+            several = ", ".join(child.name for child in found)
+            raise ConversionError(f"{path} must hold one data.yaml, there are several: {several}; give the file")
+        raise ConversionError(f"{path} must hold a data.yaml, there is none; {_lines_to_write(path)}")
     return named[0]
+
+
+def _lines_to_write(folder: Path) -> str:
+    """Return what to write into a data.yaml for a folder of Darknet or labelImg, or for any other."""
+    images = "images" if (folder / "images").is_dir() else "."
+    start = f"write {folder / 'data.yaml'} with two lines"
+    for name, tool, train in (("obj.names", "Darknet", "train.txt"), ("classes.txt", "labelImg", images)):
+        file = in_any_case(folder / name)
+        if file.is_file() and (folder / train).exists():
+            names = json.dumps([*filter(None, map(str.strip, lines_of(read_text(file))))], ensure_ascii=False)
+            return f"{start}, train: {train} and names: {names}, from {tool}'s {name}"
+    lines = f"train: {images} and names: [the names in the order of their numbers]"
+    return f"{start}, {lines}{what_folder_has(folder)}"
 
 
 def read_data_yaml(path: Path) -> DataYaml:
@@ -72,9 +88,16 @@ def load_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(read_text(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if what := what_file_is(path):
+            raise ConversionError(f"{path} {what}") from None
         raise ConversionError(f"{path} does not parse as yaml: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):
-        raise ConversionError(f"{path} must be a mapping with train: and names:, got {type(content).__name__}")
+        if path.suffix == ".data":
+            raise ConversionError(f"{path} is of Darknet; {_lines_to_write(path.parent)}")
+        what = what_file_is(path) or f"must be a mapping with train: and names:, got {type(content).__name__}"
+        raise ConversionError(f"{path} {what}")
+    if content.keys().isdisjoint(("names", "nc")) and (what := what_file_is(path)):
+        raise ConversionError(f"{path} {what}")
     return content
 
 
@@ -83,6 +106,8 @@ def _class_names(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
     if names is None and type(count) is int and 0 < count <= 100_000:
         names = [f"class_{number}" for number in range(count)]  # as Ultralytics names them
     if isinstance(names, dict):
+        if all(isinstance(number, str) and number.isdecimal() for number in names):  # "0": cat
+            names = {int(number): name for number, name in names.items()}
         if sorted(map(repr, names)) != sorted(map(repr, range(len(names)))):
             raise ConversionError(f"{path}: names must be numbered from 0 without gaps, got {list(names)[:8]}")
         names = [names[number] for number in range(len(names))]
@@ -162,7 +187,9 @@ def _resolve(data: DataYaml, entry: str) -> Path:
     entries = [entry, entry.removeprefix("../"), entry.replace("\\", "/")]  # the last one: as Windows writes it
     found = next((path for path in (data.root / each for each in entries) if path.exists()), None)
     if found is None:
-        raise ConversionError(f"{data.path}: {entry} is not in {data.root}; correct path: or choose another split")
+        kind = " (a path of Windows)" if re.match(r"[A-Za-z]:[\\/]", entry) else " (a pattern)" if "*" in entry else ""
+        remedy = "write the folder, or choose another split" if kind else "correct path: or choose another split"
+        raise ConversionError(f"{data.path}: {entry}{kind} is not in {data.root}; {remedy}")
     return Path(os.path.normpath(found))
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from detaug.converters.coco.cutting import cut_to_image
 from detaug.converters.coco.writer import Box, whole_box
+from detaug.converters.files.known_files import what_is
 from detaug.converters.findings.finding import Finding
 
 _LARGEST = 1.01  # as in Ultralytics: a larger coordinate is not relative to the image
@@ -50,7 +51,7 @@ class RowForm(NamedTuple):
 
 def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -> Iterator[LabelBox]:
     """Yield the boxes of a label file, in pixels of an image of size (H, W)."""
-    seen = set()
+    seen = set[tuple[int, Box]]()
     poses = 0
     for line, row in enumerate(text.splitlines(), 1):  # as Ultralytics does: rows may end with CR only
         if not row.strip():
@@ -58,12 +59,19 @@ def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -
         try:
             number, coordinates = _row(row.split(), form)
         except _RowError as error:
-            log.add(error.kind, line, row[:60], note=str(error))
+            what = what_is("", text.encode()) if error.kind == "row-invalid" and not seen else ""
+            log.add(error.kind, line, row[:60], note=what or str(error))
+            if what:
+                return
             continue
         if form.key_points and len(coordinates) > 4:
             poses, coordinates = poses + 1, coordinates[:4]
         elif len(coordinates) > 4:
             log.add("polygon-boxed", line, before=len(coordinates) // 2)
+        if len(coordinates) == 4 and min(coordinates[2:]) < 0:  # a box drawn upwards in Label Studio
+            turned = [*coordinates[:2], *map(abs, coordinates[2:])]
+            log.add("box-reversed", line, coordinates, turned)
+            coordinates = turned
         box = box_in_image(coordinates, size, line, log)
         if box is None:
             continue
@@ -88,9 +96,13 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
     if number != int(number) or not 0 <= number < form.classes:
         rule = f"class must be a whole number from 0 to {form.classes - 1}"
         raise _RowError("class-unknown", f"{rule}, got {words[0][:20]}")
-    if not all(map(_is_relative, coordinates[: 4 if form.key_points else None])):
+    is_box = form.key_points or len(coordinates) == 4
+    checked = [*coordinates[:2], *map(abs, coordinates[2:4])] if is_box else coordinates
+    wrong = [each for each, value in zip(coordinates, checked, strict=False) if not _is_relative(value)]
+    if wrong:
         rule = "coordinates must be relative to the image, from 0 to 1"
-        raise _RowError("row-not-relative", f"{rule}, got {max(coordinates, key=abs):g}; divide pixels by its size")
+        remedy = "; divide pixels by its size" if max(wrong) > _LARGEST else ""
+        raise _RowError("row-not-relative", f"{rule}, got {max(wrong, key=abs):g}{remedy}")
     return int(number), coordinates
 
 

@@ -86,6 +86,9 @@ def _jobs(
     job: Job, workers: tuple[int, ...], others: Mapping[str, str], only: tuple[str, ...]
 ) -> dict[str, tuple[str, Job]]:
     """Return "module:function" and job of each row of the table."""
+    for name in only:
+        if name not in {**LOADERS, **others}:
+            raise InputError(f"only must be among {', '.join({**LOADERS, **others})}, got {name!r}")
     names = {name: where for name, where in LOADERS.items() if name != "torchvision" or find_spec("torchvision")}
     jobs: dict[str, tuple[str, Job]] = {}
     for name, where in {**names, **others}.items():
@@ -95,7 +98,10 @@ def _jobs(
             jobs[name] = where, job
     left_out = {"cached"} if job.preset in PRESETS_OF_ALL else {"cached", "by hand", "torchvision"}
     wanted = only or {"torchvision", *names, *others} - left_out
-    return {name: each for name, each in jobs.items() if name.partition(",")[0] in wanted}
+    chosen = {name: each for name, each in jobs.items() if name.partition(",")[0] in wanted}
+    if not chosen:
+        raise InputError(f"only has torchvision alone, which is not installed; name others of {', '.join(names)}")
+    return chosen
 
 
 def in_own_process(where: str, job: Job) -> Result:

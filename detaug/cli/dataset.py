@@ -23,7 +23,14 @@ from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, print_unles
 )
 @click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find images in both.")
 @options.size_option("Find boxes that are tiny at this training size, such as 300x300.")
-@click.option("--clean", type=FILE, help="A json file to write, without the unusable entries.")
+@click.option("--clean", type=FILE, help="A json file to write, with entries repaired or left out.")
+@click.option(
+    "--drop-class",
+    "drop_classes",
+    metavar="CLASS",
+    multiple=True,
+    help="With --clean, a class without objects to leave out; may be given several times.",
+)
 @click.option("--report", type=FILE, help="A json file for every finding.")
 @click.option("--html", type=FILE, help="A page for a browser: counts, charts, a picture of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only usage errors.")

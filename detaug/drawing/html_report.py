@@ -15,6 +15,7 @@ from typing import Any
 from PIL import Image
 
 from detaug.converters.check.check import check_coco
+from detaug.converters.check.clean import REPAIRED
 from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.conversion.outputs import MARK, PAGE, output_files
 from detaug.converters.files.atomic import write_atomically
@@ -52,8 +53,6 @@ svg line { stroke: var(--line); } .map { image-rendering: pixelated; }
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
-REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", "box-missing"}
-
 _FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
 _CONVERT = "convert the data set again, with all its files and classes."
 _DELETE = "delete one of the two boxes where they are one object."
@@ -79,7 +78,7 @@ REMEDIES = {
     "box-nearly-repeated": _DELETE,
     "box-two-classes": "decide which class it is, and delete the other box.",
     "box-unusual": "look whether the box fits its object and has the right class.",
-    "class-empty": "take the class out of the categories, or annotate it; a detector cannot learn it.",
+    "class-empty": "annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",
     "class-imbalance": "collect more of the rare class, or give the loader a sampler: da.ClassBalancedSampler.",
     "palette-small": "save the image as RGB.",
     "orientation-unclear": "look whether the boxes fit the image as it is displayed.",

@@ -29,6 +29,9 @@ from detaug.sources.video_reader import VideoReader
 
 DEFAULT_PRESET = "ssd300"
 
+MOST_PIXELS = 200_000_000
+"""Of a sheet, without captions: about 2 GB of memory while it is drawn."""
+
 
 def preview_file(
     annotations: str | os.PathLike[str],
@@ -57,6 +60,7 @@ def preview_file(
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
     ops, named = _ops(preset, recipe)
     reader = CocoReader(images, annotations)
+    _check_pixels(min(rows, len(reader)), 1 + (len(ops) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
@@ -87,6 +91,7 @@ def preview_clips(
     output_files({"output": output}, annotations, images, recipe, extensions=(*PICTURES, ".gif"))
     ops, named = _ops(preset, recipe)
     reader = _reader_of_clips(annotations, images, frames, stride)
+    _check_pixels(min(rows, len(reader.clips)), frames, size)
     with Loader(reader, ops, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
         batch = cast(ClipBatch, next(iter(loader)))
     title = f"{Path(annotations).name}, {named}, seed {seed}"
@@ -95,6 +100,16 @@ def preview_clips(
     else:
         save_picture(clip_sheet(batch, reader.class_names, ops=ops, size=size, title=title), output)
     return f"written: {output}, {len(batch)} of {len(reader.clips)} clips{_font_advice(reader.class_names)}"
+
+
+def _check_pixels(rows: int, columns: int, size: int) -> None:
+    """Raise InputError for a sheet that would need gigabytes."""
+    pixels = rows * columns * size**2
+    if pixels > MOST_PIXELS:
+        sheet = f"{rows:,} x {columns:,} pictures of {size:,} x {size:,} pixels"
+        raise InputError(
+            f"a sheet may have {MOST_PIXELS:,} pixels, {sheet} have {pixels:,}; give a smaller size or fewer rows"
+        )
 
 
 def _reader_of_clips(annotations: PathLike, images: PathLike, frames: int, stride: int) -> ClipReader | VideoReader:

@@ -1,0 +1,260 @@
+"""Recognise files of other kinds than the one that is wanted, and say what each needs.
+
+FORMS is a table: what a file is, how it is recognised, and the nearest way from it to a COCO json. The first row that
+fits counts. A new format is one row, and its reader, if there ever is one, may take the same rule.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from detaug.converters.files.paths import list_files
+
+LFS = b"version https://git-lfs.github.com/spec/"
+"""The first bytes of a pointer of Git LFS."""
+
+_HEAD_BYTES = 1 << 16
+_LARGEST_JSON = 64 << 20
+_MOST_FILES = 20
+_LOOKED_AT = (".xml", ".json", ".csv", ".odgt", ".jsonl", ".ndjson", ".yaml", ".yml", ".tfrecord", ".record", ".tar")
+"""Extensions of the files of a folder that tell what it is."""
+
+
+_BEFORE_ROOT = re.compile(r"\s*(<\?|<!--|<!DOCTYPE)")
+_ENDS = {"<?": "?>", "<!--": "-->", "<!DOCTYPE": ">"}
+_ROOT = re.compile(r"\s*<([\w.:-]+)")
+
+
+class Sample:
+    """The beginning of a file, and what it is as text, rows or json."""
+
+    def __init__(self, name: str, head: bytes, document: Any = None) -> None:
+        """Keep the beginning. document: the file as parsed, if it is a json and was parsed already."""
+        self.name, self.head, self._document = name.lower(), head, document
+
+    @cached_property
+    def text(self) -> str:
+        """Return the beginning as text; "" where it is none."""
+        encoding = "utf-16" if self.head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        text = self.head.decode(encoding, "replace")
+        return "" if "\0" in text else text
+
+    @cached_property
+    def rows(self) -> list[str]:
+        """Return the first lines that are not empty; the last one may be cut off."""
+        return [line.strip() for line in self.text.splitlines() if line.strip()][:8]
+
+    @cached_property
+    def root(self) -> str:
+        """Return the name of an XML's root element; "" where there is none."""
+        at = 0  # one pattern for all that may come first would try each way to divide it
+        while found := _BEFORE_ROOT.match(self.text, at):
+            end = self.text.find(_ENDS[found[1]], found.end())
+            if end < 0:
+                return ""
+            at = end + len(_ENDS[found[1]])
+        root = _ROOT.match(self.text, at)
+        return root[1].lower() if root else ""
+
+    @cached_property
+    def document(self) -> Any:
+        """Return the json that the file is, or that its first line is; None where it is none."""
+        if self._document is not None:
+            return self._document
+        for text in (self.text, *self.rows[:1]) if self.text.lstrip()[:1] in ("{", "[") else ():
+            with suppress(ValueError, RecursionError):
+                return json.loads(text)
+        return None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Return the keys of a json, or of its first entry if it is a list."""
+        first = self.document[0] if isinstance(self.document, list) and self.document else self.document
+        return frozenset(first) if isinstance(first, dict) else frozenset()
+
+    def has(self, *keys: str, many: bool = False) -> bool:
+        """Return whether a json is an object with these keys, or, with many, a list of such objects."""
+        return isinstance(self.document, list) == many and self.keys.issuperset(keys)
+
+    def first(self, key: str = "") -> frozenset[str]:
+        """Return the keys of the first entry of a list or object: of the json, or below a key of its first entry."""
+        value = self.document[0] if isinstance(self.document, list) and self.document else self.document
+        value = value.get(key) if key and isinstance(value, dict) else value
+        entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        first = next(iter(entries), None)
+        return frozenset(first) if isinstance(first, dict) else frozenset()
+
+    def is_list(self, key: str) -> bool:
+        """Return whether a json has a list below a key."""
+        return isinstance(self.document[key], list)
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Return the names in the head of a table with commas."""
+        return [word.strip().strip('"').lower() for word in self.rows[0].split(",")] if self.rows else []
+
+    def is_table(self, *columns: str) -> bool:
+        """Return whether the first line has these names of columns."""
+        return set(columns) <= set(self.columns)
+
+    def all_rows(self, fits: Callable[[Sequence[str]], bool], separator: str | None = None) -> bool:
+        """Return whether the words of all rows fit."""
+        return bool(self.rows) and all(fits(row.rstrip(",").split(separator)) for row in self.rows)
+
+
+class Form(NamedTuple):
+    """One kind of file."""
+
+    name: str
+    fits: Callable[[Sample], bool]
+    remedy: str
+
+
+def _are_numbers(words: Iterable[str]) -> bool:
+    try:
+        return all(map(float, words)) or True
+    except ValueError:
+        return False
+
+
+def _is_kitti(words: Sequence[str]) -> bool:
+    return len(words) in (15, 16) and not _are_numbers(words[:1]) and _are_numbers(words[1:])
+
+
+def _is_dota(words: Sequence[str]) -> bool:
+    header = len(words) == 1 and words[0].startswith(("imagesource:", "gsd:"))
+    return header or (len(words) in (9, 10) and _are_numbers(words[:8]) and not _are_numbers(words[8:9]))
+
+
+_COCO_LISTS = ("images", "annotations", "categories")
+_SCRIPT = "write it as a COCO json: docs/own-data.md has a script to begin with"
+_COCO_OR_VOC = "as COCO, which needs no conversion, or as Pascal VOC for detaug convert-voc"
+
+SHARD_FORMS = ("a TFRecord shard", "a tar")
+FORMS = (
+    Form("a pointer of Git LFS, not the file itself", lambda it: it.head.startswith(LFS), "get the file: git lfs pull"),
+    Form("a zip archive", lambda it: it.head.startswith(b"PK\x03\x04"), "unpack it first: unzip"),
+    Form("a 7z archive", lambda it: it.head.startswith(b"7z\xbc\xaf\x27\x1c"), "unpack it first: 7z x"),
+    Form("a RAR archive", lambda it: it.head.startswith(b"Rar!\x1a\x07"), "unpack it first: unrar x"),
+    Form("a web page", lambda it: it.root == "html", "download the file itself"),
+    Form(
+        "CVAT's own XML",
+        lambda it: it.root == "annotations" and re.search(r"<(image|track|meta)\b", it.text) is not None,
+        "export from CVAT as COCO 1.0, which needs no conversion, or as Pascal VOC 1.1 for detaug convert-voc",
+    ),
+    Form("dlib's XML", lambda it: it.root == "dataset" and "<images" in it.text, _SCRIPT),
+    Form("a Pascal VOC XML", lambda it: it.root == "annotation", "convert its folder: detaug convert-voc FOLDER"),
+    Form(
+        "a LabelMe json",
+        lambda it: it.has("shapes") and bool({"imagePath", "imageHeight", "version"} & it.keys),
+        "one of LabelMe's examples, labelme2voc.py, makes Pascal VOC of its folder for detaug convert-voc",
+    ),
+    Form(
+        "a VIA project",
+        lambda it: it.has("_via_img_metadata") or {"filename", "regions"} <= it.first(),
+        "in VIA: Annotation, Export Annotations (COCO format)",
+    ),
+    Form(
+        "an export of Label Studio in its own json",
+        lambda it: it.has("data", "annotations", many=True) or it.has("data", "completions", many=True),
+        "export from Label Studio as COCO, which needs no conversion, or as YOLO for detaug convert-yolo",
+    ),
+    Form("a CreateML json", lambda it: "coordinates" in it.first("annotations"), f"export it again {_COCO_OR_VOC}"),
+    Form(
+        "a list of detections (COCO results), which has no images",
+        lambda it: it.has("image_id", "category_id", "score", many=True),
+        "give the json of the annotations, with images, annotations and categories",
+    ),
+    Form(
+        "a VoTT json",
+        lambda it: it.has("asset", "regions") or "asset" in it.first("assets"),
+        "export from VoTT as Pascal VOC for detaug convert-voc",
+    ),
+    Form(
+        "a Supervisely json",
+        lambda it: it.has("objects", "size") and ("classTitle" in it.first("objects") or it.has("tags")),
+        f"export from Supervisely {_COCO_OR_VOC}",
+    ),
+    Form("an annotation list of CrowdHuman (odgt)", lambda it: "gtboxes" in it.keys, _SCRIPT),
+    Form("BDD100K's json", lambda it: it.has("name", "labels", many=True), _SCRIPT),
+    Form("a Datumaro json", lambda it: it.has("items", "categories"), "datum convert -f coco makes a COCO json of it"),
+    Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
+    Form("an export of Labelbox", lambda it: "data_row" in it.keys, _SCRIPT),
+    Form("a table of Open Images", lambda it: it.is_table("imageid", "labelname"), _SCRIPT),
+    Form("a table of boxes (CSV)", lambda it: it.is_table("xmin", "ymin", "xmax", "ymax"), _SCRIPT),
+    Form("a table of VIA", lambda it: it.is_table("region_shape_attributes"), "in VIA, export the COCO format"),
+    Form(
+        "a COCO json",
+        lambda it: it.has(*_COCO_LISTS) and all(map(it.is_list, _COCO_LISTS)),
+        "it needs no conversion: detaug check FILE.json IMAGES",
+    ),
+    Form("a TFRecord shard", lambda it: ".tfrecord" in it.name or ".record" in it.name, "detaug convert-tfrecord"),
+    Form("a tar", lambda it: it.head[257:262] == b"ustar", "detaug convert-webdataset reads WebDataset shards"),
+    Form(
+        "a data.yaml of YOLO",
+        lambda it: it.name.endswith((".yaml", ".yml")) and re.search(r"(?m)^names:", it.text) is not None,
+        "detaug convert-yolo FILE",
+    ),
+    Form(
+        "a KITTI label file",
+        lambda it: it.all_rows(_is_kitti),
+        "FiftyOne reads its folder (KITTIDetectionDataset) and writes a COCO json",
+    ),
+    Form(
+        "a DOTA label file",
+        lambda it: it.all_rows(_is_dota),
+        "Ultralytics' convert_dota_to_yolo_obb makes rows of it that detaug convert-yolo reads",
+    ),
+    Form(
+        "a VisDrone label file",
+        lambda it: it.all_rows(lambda words: len(words) == 8 and _are_numbers(words), ","),
+        "Ultralytics' VisDrone.yaml has the script that makes YOLO's rows of it",
+    ),
+    Form(
+        "a MOTChallenge file of boxes",
+        lambda it: it.all_rows(lambda words: len(words) in (9, 10) and _are_numbers(words), ","),
+        "detaug convert-mot reads it as gt/gt.txt of a sequence",
+    ),
+)
+
+
+def what_is(name: str, head: bytes, document: Any = None, but: Sequence[str] = ()) -> str:
+    """Return what a file is and what it needs, such as "is CVAT's own XML; export ..."; "" where it is not known.
+
+    head: its first bytes, 64 KiB or all. document: the file as parsed, if it is a json. but: names of forms that the
+    caller reads, and which the file therefore is not.
+    """
+    sample = Sample(name, head[:_HEAD_BYTES], document)
+    forms = (form for form in FORMS if form.name not in but and form.fits(sample))
+    return next((f"is {form.name}; {form.remedy}" for form in forms), "")
+
+
+def what_file_is(path: str | Path, but: Sequence[str] = ()) -> str:
+    """Return what a file is and what it needs; "" where it is not known, or cannot be read."""
+    with suppress(OSError):
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(_HEAD_BYTES) or b""
+            size = os.fstat(file.fileno()).st_size
+            whole = head.lstrip()[:1] in (b"{", b"[") and len(head) < size <= _LARGEST_JSON
+            text = head + file.read() if whole else b""
+        document = None
+        with suppress(ValueError, RecursionError):
+            document = json.loads(text) if text else None
+        return what_is(os.path.basename(path), head, document, but)
+    return ""
+
+
+def what_folder_has(folder: Path) -> str:
+    """Return "; it has a.json, which is ..." for the first known file below a folder; "" where there is none."""
+    for name in islice(list_files(folder, _LOOKED_AT), _MOST_FILES):
+        if what := what_file_is(folder / name):
+            return f"; it has {name}, which {what}"
+    return ""
