@@ -11,7 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.boxes.views import Floats, Ints, Views, pad_arrays, rows_left, start_offsets, whole_images
+from detaug.boxes.views import (
+    Floats,
+    Ints,
+    Views,
+    pad_arrays,
+    rows_left,
+    start_offsets,
+    whole_images,
+    whole_where_close,
+)
 from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
@@ -76,11 +85,11 @@ class Samples:
 
     def then(self, *ops: Op) -> Samples:
         """Return these samples after more ops. Raises InputError for an op that cannot come here."""
-        recipe = Recipe((*self.ops, *ops))
+        recipe = make_rendering_recipe((*self.ops, *ops))
         op = recipe.mixing_op
         if op and len(self) < 2:
             raise InputError(f"{type(op).__name__} combines images of a batch: give it at least 2, got {len(self)}")
-        return replace(self, ops=recipe.ops)
+        return replace(self, ops=(*self.ops, *ops))
 
     def replay(self, params: Sequence[Arrays]) -> Samples:
         """Return these samples with numbers drawn before: the `params` of other samples with the same ops."""
@@ -109,7 +118,7 @@ class Samples:
     def boxes(self) -> list[Array]:
         """Return N arrays (M, 4) float64 XYXY, in pixels of `images`."""
         boxes, _, counts = self._packed
-        boxes = np.ascontiguousarray(boxes) + 0.0  # -0.0 + 0.0 is 0.0
+        boxes = whole_where_close(np.ascontiguousarray(boxes))
         return [each[:count] for each, count in zip(boxes, counts, strict=True)]
 
     @property

@@ -396,6 +396,15 @@ def test_without_detections_all_metrics_are_0_and_the_file_is_an_empty_list(trut
     assert json.loads((tmp_path / "results.json").read_text()) == []
 
 
+def test_a_model_that_found_nothing_may_return_flat_tensors(truth: Path) -> None:
+    """`torch.tensor([])` has shape (0,)."""
+    nothing = {name: torch.tensor([]) for name in ("boxes", "scores", "labels")}
+    for predictions in ([nothing, nothing], [nothing, as_predictions({2: [([1, 1, 9, 9], 0.5, 4)]})[0]]):
+        evaluator = da.CocoEvaluator(truth)
+        evaluator.update(blank_batch([1, 2]), predictions)
+        assert evaluator.compute(partial=True).images == 2
+
+
 def test_saving_over_the_annotations_is_refused(truth: Path) -> None:
     before = truth.read_bytes()
     with pytest.raises(ValueError, match=r"truth\.json"):

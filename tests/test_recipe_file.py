@@ -123,3 +123,18 @@ def test_params_are_what_the_ops_drew() -> None:
     samples = da.RandomZoomOut(p=1)(da.RandomHorizontalFlip()(da.batch([np.zeros((9, 9, 3), np.uint8)] * 3)))
     assert [set(each) for each in samples.params][:2] == [{"flip"}, {"ratio", "offset"}]
     assert samples.params[1]["offset"].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("itself.yaml", "- &a\n  RandomApply:\n    ops:\n    - *a\n"),
+        ("argument.yaml", "- RandomHorizontalFlip: {p: &p [*p]}\n"),
+        ("deep.yaml", "[" * 5000 + "]" * 5000),
+        ("deep.json", "[" * 100_000 + "]" * 100_000),
+    ],
+)
+def test_a_file_that_refers_to_itself_is_one_error(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(da.InputError, match=rf"{name}: entries lie in each other too deeply"):
+        da.load_recipe(tmp_path / name)

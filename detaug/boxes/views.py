@@ -355,6 +355,12 @@ def rows_left(views: Views) -> Ints:
     return views.rows[views.labels >= 0]
 
 
+def whole_where_close(pixels: Floats) -> Floats:
+    """Return pixels, whole where they are but for rounding: 324 / 500 * 500 is a little less than 324. Never -0.0."""
+    whole = np.round(pixels)
+    return np.where(np.abs(pixels - whole) < 1e-9, whole, pixels) + 0.0
+
+
 def class_labels(labels: Any, count: int) -> Ints:
     """Return labels as ops see them, (M,): whole numbers of at least 0; 0 for all others."""
     array = np.asarray(labels)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from detaug.boxes.views import Floats, Ints, Views, rows_left, whole_images
+from detaug.boxes.views import Floats, Ints, Views, rows_left, whole_images, whole_where_close
 from detaug.compose.images import like_image, read_image
 from detaug.compose.rendering import ImageRenderer
 from detaug.compose.targets import COLUMNS, Target, like_target, read_boxes
@@ -71,7 +71,7 @@ class Compose:
         boxes, _, _ = plan.views.unpadded()
         height, width = rendered.shape[1:]
         check_size((height, width), plan.views.size[0].astype(int).tolist())
-        changed = like_target(target, boxes + 0.0, rows_left(plan.views), (height, width), columns)  # no -0.0
+        changed = like_target(target, whole_where_close(boxes), rows_left(plan.views), (height, width), columns)
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:

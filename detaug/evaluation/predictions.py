@@ -52,6 +52,7 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
     for at, each in enumerate(predictions):
         _check_shapes(at, each)
     boxes, scores, labels = (_on_cpu(predictions, name) for name in ("boxes", "scores", "labels"))
+    boxes, labels = boxes.reshape(-1, 4), labels if len(labels) else labels.long()
     if not (boxes.isfinite().all() and scores.isfinite().all()):
         raise InputError(
             "predictions must hold finite boxes and scores, got NaN or infinity; has the training diverged?"
@@ -66,8 +67,12 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
 
 
 def _on_cpu(predictions: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
-    """Concatenate the tensors of all images: one copy from the device, not one for each image."""
-    return torch.cat([each[name].detach() for each in predictions]).cpu()
+    """Concatenate the tensors of all images: one copy from the device, not one for each image.
+
+    Those without a row are left out, since `torch.tensor([])` would turn labels into floats.
+    """
+    tensors = [each[name].detach() for each in predictions]
+    return torch.cat([each for each in tensors if len(each)] or tensors).cpu()
 
 
 def _check_shapes(at: int, prediction: Mapping[str, Tensor]) -> None:
@@ -77,5 +82,7 @@ def _check_shapes(at: int, prediction: Mapping[str, Tensor]) -> None:
     k = len(prediction["scores"])
     expected = {"boxes": (k, 4), "scores": (k,), "labels": (k,)}
     shapes = {name: tuple(prediction[name].shape) for name in expected}
+    if shapes == {"boxes": (0,), "scores": (0,), "labels": (0,)}:  # torch.tensor([]), of a model that found nothing
+        return
     if shapes != expected:
         raise InputError(f"predictions[{at}] must have boxes (K, 4), scores (K,) and labels (K,), got {shapes}")

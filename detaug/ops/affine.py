@@ -26,7 +26,8 @@ class RandomRotation(GeometricOp):
     """Turn about the centre by an angle drawn from `degrees`, counter-clockwise, with probability `p`.
 
     `degrees`: (smallest, largest), or one number d for (-d, d), as in torchvision's `RandomRotation`. With
-    `expand` the view grows to contain the whole image, else the image's corners are cut off. `fill`: RGB 0..255.
+    `expand` the view grows to contain the whole image, else the image's corners are cut off. Its size may differ by a
+    pixel or two from torchvision's and Pillow's, which round each corner. `fill`: RGB 0..255.
 
     `outline`: a box becomes the hull of its turned corners, "box", or of the turned ellipse inside it, "ellipse",
     which is tighter for round objects. DALI: rotate, bbox_rotate.
@@ -93,13 +94,15 @@ class RandomAffine(GeometricOp):
         check("scale", self.scale, self.scale[0] > 0, "above 0")
         steep = is_numbers(self._shear, 4) and all(abs(each) < 90 for each in self._shear)
         check("shear", self.shear, steep, "one, two or four angles between -90 and 90 degrees")
+        low_x, high_x, low_y, high_y = self._shear
+        check("shear", self.shear, low_x <= high_x and low_y <= high_y, "(smallest, largest), or one number from 0")
         check_p(self.p)
         _check_turn(self.fill, self.outline)
 
     @property
     def _shear(self) -> tuple[float, ...]:
         if is_number(self.shear):
-            return (-abs(self.shear), abs(self.shear), 0.0, 0.0)
+            return (-self.shear, self.shear, 0.0, 0.0)
         return (*self.shear, 0.0, 0.0) if is_numbers(self.shear, 2) else self.shear  # type: ignore[misc, return-value]
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -201,12 +204,14 @@ def _cross(a: Floats, b: Floats) -> Floats:
 
 def _bounds(degrees: float | Range) -> Range:
     """Return (smallest, largest) angle; one number d is (-d, d)."""
-    return degrees if isinstance(degrees, tuple) else (-abs(degrees), abs(degrees))
+    return degrees if isinstance(degrees, tuple) else (-degrees, degrees)
 
 
 def _check_degrees(degrees: float | Range) -> None:
     in_order = is_numbers(degrees, 2) and degrees[0] <= degrees[1]  # type: ignore[index]
-    check("degrees", degrees, in_order or is_number(degrees), "(smallest, largest), or one number d for (-d, d)")
+    check(
+        "degrees", degrees, in_order or is_number(degrees, 0), "(smallest, largest), or one number d from 0 for (-d, d)"
+    )
 
 
 def _check_turn(fill: RGB, outline: str) -> None:

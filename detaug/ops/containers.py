@@ -153,12 +153,12 @@ class RandomChoice(Container):
 
     def check_arguments(self) -> None:
         _check_ops(self.ops)
-        weights = self.probabilities or [1.0] * len(self.ops)
+        weights = [1.0] * len(self.ops) if self.probabilities is None else self.probabilities
         right = is_numbers(weights, len(self.ops)) and min(weights) >= 0 and sum(weights) > 0
         check("probabilities", self.probabilities, right, f"{len(self.ops)} weights, one for each op, not all 0")
 
     def choose(self, rng: np.random.Generator, n: int) -> Bools:
-        weights = np.array(self.probabilities or [1.0] * len(self.ops), np.float64)
+        weights = np.array([1.0] * len(self.ops) if self.probabilities is None else self.probabilities, np.float64)
         drawn = rng.choice(len(self.ops), (n, 1), p=weights / weights.sum())
         return np.asarray(drawn == np.arange(len(self.ops)))
 

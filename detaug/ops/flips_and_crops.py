@@ -93,10 +93,10 @@ class RandomRotate90(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomZoomOut(GeometricOp):
-    """Put the image at a random position on a canvas up to `max_ratio` times as wide and high, with probability `p`.
+    """Put the image at a random position on a canvas `min_ratio` to `max_ratio` times as wide and high.
 
-    SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and bbox_paste. The canvas has the
-    image's aspect ratio and the colour `fill`, RGB 0..255.
+    It happens with probability `p`. SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and
+    bbox_paste. The canvas has the image's aspect ratio and the colour `fill`, RGB 0..255.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomZoomOut(max_ratio=2, p=1)(samples)
@@ -109,14 +109,16 @@ class RandomZoomOut(GeometricOp):
     max_ratio: float = 4.0
     p: float = 0.5
     fill: RGB = FILL
+    min_ratio: float = 1.0
 
     def check_arguments(self) -> None:
         check("max_ratio", self.max_ratio, is_number(self.max_ratio, 1), "at least 1 (1 leaves the image as it is)")
+        check("min_ratio", self.min_ratio, is_number(self.min_ratio, 1, self.max_ratio), "from 1 to max_ratio")
         check_p(self.p)
         check_rgb("fill", self.fill)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        ratio = np.where(rng.random(n) < self.p, rng.uniform(1, self.max_ratio, n), 1)
+        ratio = np.where(rng.random(n) < self.p, rng.uniform(self.min_ratio, self.max_ratio, n), 1)
         return {"ratio": ratio, "offset": rng.random((n, 2))}  # offset (x, y): 0 is left or top, 1 right or bottom
 
     def move(self, views: Views, drawn: Arrays) -> Views:

@@ -27,6 +27,8 @@ ROUNDS = 8
 """The largest number of thresholds that are tried for an image."""
 _NEVER = 2.0
 """An IoU that no window reaches."""
+NARROW = 1.5
+"""Largest / smallest aspect ratio up to which the ratio is drawn, since two sides drawn apart seldom have it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class RandomIoUCrop(GeometricOp):
     `scaling` times the image's and an aspect ratio (width / height) in `aspect_ratio`. The first one is taken that
     keeps a box whose IoU with the window reaches the threshold. If none does, another threshold is chosen, at most 8
     times; then the image is not cropped. Source: Liu et al. 2016, section 2.2, and torchvision's `RandomIoUCrop`, whose
-    option 1.0 is "no crop"; as there, an image without boxes is not cropped. DALI: random_bbox_crop.
+    option 1.0 is "no crop"; as there, an image without boxes is not cropped. DALI: random_bbox_crop. Within a narrow
+    range, up to 1.5 times its smallest, the aspect ratio itself is drawn, then a size that fits `scaling`.
 
     A box stays if its centre is in the window, or, with `min_visibility`, if at least that fraction of its area is. It
     is clipped. So an image with boxes keeps at least one.
@@ -68,6 +71,9 @@ class RandomIoUCrop(GeometricOp):
         check_range("scaling", self.scaling, 0, 1)
         check("scaling", self.scaling, self.scaling[0] > 0, "above 0")
         check_range("aspect_ratio", self.aspect_ratio, 0, float("inf"))
+        check(
+            "aspect_ratio", self.aspect_ratio, self.aspect_ratio[1] > 0, "(smallest, largest) width / height, above 0"
+        )
         check_p(self.p)
         check("attempts", self.attempts, is_whole(self.attempts, 1), "a whole number of at least 1")
         visible = self.min_visibility is None or (is_number(self.min_visibility, 0, 1) and self.min_visibility > 0)
@@ -129,9 +135,8 @@ class RandomIoUCrop(GeometricOp):
 
         Returns the rows that found one, and for each the first window (n, 4) that reaches its `iou`.
         """
-        low, high = self.scaling
         counters = ROUNDS + 2 * (attempt + np.arange(iou.shape[1]))
-        sides = low + (high - low) * pairs_of_numbers(seeds[:, None], counters)
+        sides = self._draw_sides(pairs_of_numbers(seeds[:, None], counters), objects.aspect_ratio.take(rows)[:, None])
         possible = np.flatnonzero(self._can_reach(objects, rows, sides, iou))
         at, column = np.divmod(possible, iou.shape[1])
         row, iou = rows.take(at), iou.take(possible)
@@ -146,12 +151,26 @@ class RandomIoUCrop(GeometricOp):
         found = np.flatnonzero(chosen >= 0)
         return found, windows.take(chosen[found], 1).T
 
+    def _draw_sides(self, numbers: Floats, aspect_ratio: Floats) -> Floats:
+        """Return (2, rows, attempts) widths and heights, relative to views with these aspect ratios, (rows, 1).
+
+        `numbers`: (2, rows, attempts) in [0, 1). NaN where no window of the ratio drawn fits `scaling`.
+        """
+        low, high = self.scaling
+        narrowest, widest = self.aspect_ratio
+        if widest > NARROW * narrowest:
+            return np.asarray(low + (high - low) * numbers)
+        slope = narrowest * (widest / narrowest) ** numbers[1] / aspect_ratio  # width / height, both relative
+        least, most = np.maximum(low, low * slope), np.minimum(high, high * slope)
+        width = np.where(least <= most, least + (most - least) * numbers[0], np.nan)
+        return np.stack([width, width / slope])
+
     def _can_reach(self, objects: _Objects, rows: Ints, sides: Floats, iou: Floats) -> Bools:
         """Return (rows, attempts): whether the aspect ratio is allowed, and a window of these sides can reach the IoU.
 
         The IoU of a box and a window is at most the ratio of their widths, heights or areas, the smaller to the larger.
         """
-        low, high = self.aspect_ratio
+        low, high = self.aspect_ratio[0] * (1 - 1e-9), self.aspect_ratio[1] * (1 + 1e-9)
         width, height = sides
         ratio = width / height * objects.aspect_ratio.take(rows)[:, None]
         fits: Bools = (ratio >= low) & (ratio <= high)

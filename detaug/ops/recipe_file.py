@@ -43,6 +43,7 @@ def save_recipe(ops: Iterable[Op], path: str | Path, *, comment: str = "") -> No
         - 0
         - 0
         - 0
+        min_ratio: 1.0
     """
     entries = [_entry(op) for op in ops]
     is_json = Path(path).suffix == ".json"
@@ -71,6 +72,8 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
         return [_load_entry(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    except RecursionError:
+        raise InputError(f"{path}: entries lie in each other too deeply, or an alias refers to itself") from None
     except (yaml.YAMLError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: neither JSON nor YAML ({' '.join(str(error).split())})") from None
     except ValueError as error:
