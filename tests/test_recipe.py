@@ -69,7 +69,9 @@ FLIP, RESIZE, COLOR = da.RandomHorizontalFlip(), da.Resize((9, 9)), da.RandomPho
 @pytest.mark.parametrize(
     ("ops", "message"),
     [
-        ([COLOR], r"^RandomPhotometricDistort \(1st\) must come after Resize, since it changes pixels: put it later"),
+        ([COLOR, FLIP], r"^RandomHorizontalFlip \(2nd\) must come before RandomPhotometricDistort \(1st\): it moves"),
+        ([FLIP, COLOR, da.CenterCrop(3)], r"^CenterCrop \(3rd\) must come before RandomPhotometricDistort \(2nd\)"),
+        ([FLIP, da.MixUp()], r"^MixUp \(2nd\) needs images of one size: give Resize \(height, width\)$"),
         ([COLOR, RESIZE], r"^RandomPhotometricDistort \(1st\) must come after Resize \(2nd\), "),
         (
             [RESIZE, da.RandomCrop(9, p=0.5)],
@@ -91,6 +93,8 @@ FLIP, RESIZE, COLOR = da.RandomHorizontalFlip(), da.Resize((9, 9)), da.RandomPho
 def test_an_op_in_the_wrong_place_says_where_it_belongs(ops: list[da.Op], message: str) -> None:
     with pytest.raises(da.InputError, match=message):
         painted_batch(0).then(*ops)
+    with pytest.raises(da.InputError, match=message if ops[-1:] != [da.MixUp()] else "MixUp"):
+        da.Compose(ops)
 
 
 @pytest.mark.parametrize("image", [np.zeros((9, 9, 3), np.uint8), [[0]], None])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -233,7 +233,7 @@ class Recipe:
         """Return the name and place of the op of each step, for errors; a second part has those of its op."""
         drawing = [step for step, (_, drawn_by) in enumerate(self.steps) if drawn_by == step]  # in the order of the ops
         indices = [drawing.index(drawn_by) for _, drawn_by in self.steps]
-        return tuple(label_op(self.ops[index], index) for index in indices)
+        return tuple(label_op(self.ops[index], place_of(self.ops, index)) for index in indices)
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
         raise InputError("OpticalFlow needs a Loader of clips on a GPU: leave it out here")
     if any(op.stage == "render" for op in ops if isinstance(op, Op)):
         return Recipe(ops)
-    at = sum(isinstance(op, Op) and op.stage == "view" for op in ops)
+    at = sum(1 for _ in takewhile(lambda op: isinstance(op, Op) and op.stage == "view", ops))
     return Recipe((*ops[:at], OwnSize(), *ops[at:]))
 
 
@@ -344,7 +344,12 @@ def _cpu_kernel(step: PixelStep | _FedStep) -> CpuKernel | None:
 
 def name_and_place(ops: Sequence[Op], index: int) -> str:
     """Return "RandomCrop (2nd)" for the op at index 1."""
-    return f"{type(ops[index]).__name__} ({ordinal(index + 1)})"
+    return f"{type(ops[index]).__name__} ({ordinal(place_of(ops, index) + 1)})"
+
+
+def place_of(ops: Sequence[Op], index: int) -> int:
+    """Return the index of an op among those that the user wrote: not `OwnSize`, see `make_rendering_recipe`."""
+    return index - sum(isinstance(op, OwnSize) for op in ops[:index])
 
 
 def _check_order(ops: Sequence[Op], index: int) -> None:
@@ -358,13 +363,13 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
     if op.stage == "render" and "render" in stages[:index]:
         resize = name_and_place(ops, stages.index("render"))
         raise InputError(f"{name} is one too many after {resize}: a recipe has one Resize")
+    if op.stage == "view" and "pixels" in stages[:index]:
+        pixels = name_and_place(ops, stages.index("pixels"))
+        raise InputError(f"{name} must come before {pixels}: it moves the view, and the pixels are rendered only once")
     if op.stage == "view" and "render" in stages[:index] and op.size_after == "any":
         resize = name_and_place(ops, stages.index("render"))
         rule = "only flips and crops to a fixed size may come after Resize"
         raise InputError(f"{name} must come before {resize}: {rule}")
-    if op.stage == "view" and "pixels" in stages[:index]:
-        pixels = name_and_place(ops, stages.index("pixels"))
-        raise InputError(f"{name} must come before {pixels}: it moves the view, and the pixels are rendered only once")
     if op.stage in ("pixels", "output") and "render" not in stages[:index]:
         resize = name_and_place(ops, stages.index("render")) if "render" in stages else "Resize"
         raise InputError(f"{name} must come after {resize}, since it changes pixels: put it later in the recipe")
