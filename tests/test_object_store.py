@@ -520,6 +520,17 @@ def test_a_cache_that_is_opened_during_a_download_keeps_its_size(tmp_path: Path)
     assert LocalCache(tmp_path, 1000).used() == first.used() == cached_bytes(tmp_path) == 600
 
 
+def test_a_failed_download_gives_its_bytes_back(tmp_path: Path) -> None:
+    """Else the cache would be full of nothing, until a process opens it and counts again."""
+    cache = LocalCache(tmp_path, 1000)
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError):
+            cache.fill("aaa", 400, lambda: memoryview(bytes(1 // 0)), iter(()))
+        assert cache.used() == cached_bytes(tmp_path) == 0
+    cache.fill("bbb", 900, lambda: memoryview(bytes(900)), iter(()))
+    assert cache.used() == cached_bytes(tmp_path) == 900
+
+
 @pytest.mark.slow
 def test_other_data_goes_first(remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path) -> None:
     assert_same(loader(remote()), painted, epochs=1)
