@@ -1,40 +1,64 @@
 """Convert annotation formats on disk to and from COCO json, merge, split and check it. Needs neither torch nor DALI."""
 
-from detaug.converters.check.check import check_coco
-from detaug.converters.coco.merge import merge_coco
-from detaug.converters.coco.split import SplitSummary, split_coco
-from detaug.converters.conversion.classes import read_class_names
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.findings.errors import AnnotationError, ConversionError, InputError
-from detaug.converters.findings.finding import Finding
-from detaug.converters.findings.kinds import KINDS
-from detaug.converters.mot.to_coco import mot_to_coco
-from detaug.converters.shards.pack import pack_coco
-from detaug.converters.shards.to_coco import tfrecord_to_coco, webdataset_to_coco
-from detaug.converters.voc.from_coco import coco_to_voc
-from detaug.converters.voc.to_coco import VocSummary, voc_to_coco
-from detaug.converters.yolo.from_coco import coco_to_yolo
-from detaug.converters.yolo.to_coco import yolo_to_coco
+from __future__ import annotations
 
-__all__ = [
-    "KINDS",
-    "AnnotationError",
-    "ConversionError",
-    "Finding",
-    "InputError",
-    "SplitSummary",
-    "Summary",
-    "VocSummary",
-    "check_coco",
-    "coco_to_voc",
-    "coco_to_yolo",
-    "merge_coco",
-    "mot_to_coco",
-    "pack_coco",
-    "read_class_names",
-    "split_coco",
-    "tfrecord_to_coco",
-    "voc_to_coco",
-    "webdataset_to_coco",
-    "yolo_to_coco",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from detaug.converters.check.check import check_coco as check_coco
+    from detaug.converters.coco.merge import merge_coco as merge_coco
+    from detaug.converters.coco.split import SplitSummary as SplitSummary
+    from detaug.converters.coco.split import split_coco as split_coco
+    from detaug.converters.conversion.classes import read_class_names as read_class_names
+    from detaug.converters.conversion.summary import Summary as Summary
+    from detaug.converters.findings.finding import Finding as Finding
+    from detaug.converters.findings.kinds import KINDS as KINDS
+    from detaug.converters.mot.to_coco import mot_to_coco as mot_to_coco
+    from detaug.converters.shards.pack import pack_coco as pack_coco
+    from detaug.converters.shards.to_coco import tfrecord_to_coco as tfrecord_to_coco
+    from detaug.converters.shards.to_coco import webdataset_to_coco as webdataset_to_coco
+    from detaug.converters.voc.from_coco import coco_to_voc as coco_to_voc
+    from detaug.converters.voc.to_coco import VocSummary as VocSummary
+    from detaug.converters.voc.to_coco import voc_to_coco as voc_to_coco
+    from detaug.converters.yolo.from_coco import coco_to_yolo as coco_to_yolo
+    from detaug.converters.yolo.to_coco import yolo_to_coco as yolo_to_coco
+    from detaug.errors import AnnotationError as AnnotationError
+    from detaug.errors import ConversionError as ConversionError
+    from detaug.errors import InputError as InputError
+
+_MODULE_OF = {
+    "AnnotationError": "detaug.errors",
+    "ConversionError": "detaug.errors",
+    "Finding": "detaug.converters.findings.finding",
+    "InputError": "detaug.errors",
+    "KINDS": "detaug.converters.findings.kinds",
+    "SplitSummary": "detaug.converters.coco.split",
+    "Summary": "detaug.converters.conversion.summary",
+    "VocSummary": "detaug.converters.voc.to_coco",
+    "check_coco": "detaug.converters.check.check",
+    "coco_to_voc": "detaug.converters.voc.from_coco",
+    "coco_to_yolo": "detaug.converters.yolo.from_coco",
+    "merge_coco": "detaug.converters.coco.merge",
+    "mot_to_coco": "detaug.converters.mot.to_coco",
+    "pack_coco": "detaug.converters.shards.pack",
+    "read_class_names": "detaug.converters.conversion.classes",
+    "split_coco": "detaug.converters.coco.split",
+    "tfrecord_to_coco": "detaug.converters.shards.to_coco",
+    "voc_to_coco": "detaug.converters.voc.to_coco",
+    "webdataset_to_coco": "detaug.converters.shards.to_coco",
+    "yolo_to_coco": "detaug.converters.yolo.to_coco",
+}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a format's modules when something of them is used: a command needs one of many."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

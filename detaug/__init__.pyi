@@ -5,11 +5,13 @@ from detaug import targets as targets
 from detaug import testing as testing
 from detaug.boxes.views import Views as Views
 from detaug.compose.compose import Compose as Compose
-from detaug.converters.findings.errors import AnnotationError as AnnotationError
-from detaug.converters.findings.errors import InputError as InputError
 from detaug.dali import fn as fn
 from detaug.dali.iterator import DaliIterator as DaliIterator
 from detaug.eager import batch as batch
+from detaug.errors import AnnotationError as AnnotationError
+from detaug.errors import DataError as DataError
+from detaug.errors import InputError as InputError
+from detaug.errors import OpError as OpError
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
 from detaug.evaluation.coco import Metrics as Metrics
 from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
@@ -65,7 +67,6 @@ from detaug.ops.noise import SaltAndPepperNoise as SaltAndPepperNoise
 from detaug.ops.normalize import Normalize as Normalize
 from detaug.ops.op import GeometricOp as GeometricOp
 from detaug.ops.op import Op as Op
-from detaug.ops.op import OpError as OpError
 from detaug.ops.op import PixelOp as PixelOp
 from detaug.ops.optical_flow import OpticalFlow as OpticalFlow
 from detaug.ops.recipe_file import load_recipe as load_recipe
@@ -78,7 +79,6 @@ from detaug.sources.clip_reader import ClipReader as ClipReader
 from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
-from detaug.sources.source import DataError as DataError
 from detaug.sources.source import Source as Source
 from detaug.sources.video_reader import VideoReader as VideoReader
 

@@ -11,24 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.boxes.views import (
-    Floats,
-    Ints,
-    Views,
-    pad_arrays,
-    rows_left,
-    start_offsets,
-    whole_images,
-    whole_where_close,
-)
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import check, is_whole
+from detaug.arrays import Floats, Ints, pad_arrays, start_offsets
+from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
+from detaug.errors import InputError
 from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.array_pipeline import ArrayPipeline
 from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
-from detaug.ops.arguments import check, is_whole
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import Plan, Recipe, check_size, draws_from, make_rendering_recipe

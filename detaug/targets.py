@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from detaug.arguments import check
 from detaug.loading.batch import Batch
 from detaug.loading.trainer_formats import center_and_size, real_rows
-from detaug.ops.arguments import check
 
 Weights = tuple[float, float, float, float]
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from detaug.arguments import check, is_whole
 from detaug.eager import Samples, batch
 from detaug.loading.loader import Loader
-from detaug.ops.arguments import check, is_whole
 from detaug.ops.op import Arrays, Op, PixelOp
 from detaug.sources.coco_reader import CocoReader
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import detaug as da
-from detaug.ops.arguments import is_number, is_numbers, is_whole, is_wholes, to_python
+from detaug.arguments import is_number, is_numbers, is_whole, is_wholes, to_python
 from detaug.ops.recipe_file import library
 
 FLIPS = (da.RandomHorizontalFlip(p=0.25), da.RandomVerticalFlip(p=1.0))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.sources import frames_ahead
 from detaug.sources.frames_ahead import FramesAhead, Run
 from detaug.sources.source import Upcoming

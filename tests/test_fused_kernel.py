@@ -23,8 +23,9 @@ from PIL import Image
 from seeds import slow
 
 import detaug as da
+from detaug.arrays import start_offsets
 from detaug.bench.loaders import decoding_workers
-from detaug.boxes.views import Views, start_offsets
+from detaug.boxes.views import Views
 from detaug.eager import Samples
 from detaug.gpu.fused_kernel import in_copied
 from detaug.gpu.host_copies import HostCopier

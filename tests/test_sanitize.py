@@ -85,7 +85,7 @@ def test_pixels_and_matrix_stay(device: str) -> None:
         (lambda: da.SanitizeBoundingBoxes(min_area="1"), "min_area must be a number from 0"),
         (lambda: da.SanitizeBoundingBoxes(min_visibility=1.1), "min_visibility must be a share"),
         (lambda: da.SanitizeBoundingBoxes(max_aspect_ratio=0.5), "max_aspect_ratio must be a number of at least 1"),
-        (lambda: coded_batch(0, 1).then(da.SanitizeBoundingBoxes()), "must come after Resize"),
+        (lambda: coded_batch(0, 1).then(da.SanitizeBoundingBoxes(), RESIZE), r"\(1st\) must come after Resize \(2nd\)"),
     ],
 )
 def test_wrong_arguments_are_refused(wrong: Any, message: str) -> None:

@@ -419,8 +419,8 @@ def test_an_ops_sheet_has_each_op_alone() -> None:
     picture = ops_sheet(samples, [da.RandomInvert(p=1), da.Normalize()], ["background", "cat"], columns=3, size=80)
     below = [picture.getpixel((left + 20, 16 + 50)) for left in (16, 16 + 80 + 24, 16 + 80 + 24 + 80 + 12)]
     assert np.abs(np.subtract(below, [(20, 160, 60), (235, 95, 195), (20, 160, 60)])).max() <= 2
-    with pytest.raises(ValueError, match="must come after Resize"):
-        ops_sheet(da.batch([image]), [da.RandomInvert(p=1)])
+    with pytest.raises(ValueError, match=r"RandomHorizontalFlip \(2nd\) must come before RandomInvert \(1st\)"):
+        ops_sheet(da.batch([image]).then(da.RandomInvert(p=1)), [da.RandomHorizontalFlip()])
 
 
 # ----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,10 @@ CONTENTLESS = {"base", "common", "core", "helper", "helpers", "misc", "tools", "
 
 
 FACE = {"__init__", "__main__", "eager", "presets", "targets", "testing"}
-"""The modules that lie in detaug/ itself: what users import."""
+"""What users import."""
+
+GROUND_FLOOR = {"arguments", "arrays", "errors"}
+"""What all folders stand on."""
 
 LONGEST_FUNCTION, LONGEST_CLASS = 60, 250
 """Lines, without the docstring."""
@@ -39,8 +42,8 @@ def definitions(kind: type[ast.FunctionDef] | type[ast.ClassDef]) -> Iterator[tu
                 yield f"{path.relative_to(REPOSITORY)}: {node.name}", (node.end_lineno or 0) - first.lineno + 1
 
 
-def test_only_what_users_import_lies_in_the_top_folder() -> None:
-    assert {path.stem for path in PACKAGE.glob("*.py")} == FACE
+def test_only_what_users_import_and_all_folders_need_lies_in_the_top_folder() -> None:
+    assert {path.stem for path in PACKAGE.glob("*.py")} == FACE | GROUND_FLOOR
 
 
 def test_functions_are_short() -> None:
@@ -62,3 +65,12 @@ def test_light_modules_import_neither_torch_nor_dali(name: str) -> None:
 
 def test_modules_are_named_for_what_they_hold() -> None:
     assert [path for path in modules() if path.stem.strip("_") in CONTENTLESS] == []
+
+
+def test_the_help_loads_nothing_that_takes_long() -> None:
+    code = (
+        "import sys; from detaug.cli.main import main; main(['--help']);"
+        "print([each for each in ('numpy', 'lxml', 'PIL', 'torch') if each in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"

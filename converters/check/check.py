@@ -32,9 +32,9 @@ from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.entries import Findings, count_findings, from_messages
-from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.kinds import CHECK_KINDS
 from detaug.converters.findings.text import shown
+from detaug.errors import InputError
 
 _ORDER = {kind: at for at, kind in enumerate(CHECK_KINDS)}
 _TOO_LARGE = "{:,} pixels, and --decode tries at most {:,}; make it smaller, or try a batch with it in the loader"

@@ -28,8 +28,8 @@ from detaug.converters.files.image_headers import (
 from detaug.converters.files.paths import list_files, stem_of
 from detaug.converters.files.text import lines_of
 from detaug.converters.findings.entries import Findings, about_json, from_messages
-from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import counted, shown
+from detaug.errors import AnnotationError
 
 Header: TypeAlias = "ImageHeader | ImageError | None"
 """The header of one image: None where the file does not exist, the error where it cannot be read."""

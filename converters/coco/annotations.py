@@ -26,7 +26,7 @@ from detaug.converters.coco import columns as columns_of_lists
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
-from detaug.converters.findings.errors import AnnotationError
+from detaug.errors import AnnotationError
 
 __all__ = ["AnnotationError", "Annotations", "read_annotations"]
 

@@ -18,8 +18,8 @@ from detaug.converters.conversion.outputs import output_files
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike, absolute
-from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
+from detaug.errors import ConversionError, InputError
 
 _Entry = dict[str, Any]
 

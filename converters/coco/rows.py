@@ -17,8 +17,8 @@ from detaug.converters.coco.repair import REPAIRS
 from detaug.converters.coco.table import Ints, Mask, Table
 from detaug.converters.files.text import is_plain, is_utf8, joined_spaces
 from detaug.converters.findings.entries import Findings, Where
-from detaug.converters.findings.errors import AnnotationError, ConversionError
 from detaug.converters.findings.finding import Finding
+from detaug.errors import AnnotationError, ConversionError
 
 _IMAGE_KEYS = frozenset({"id", "file_name", "width", "height"})
 _BOX_KEYS = frozenset({"id", "image_id", "category_id", "bbox", "area", "iscrowd"})

@@ -18,8 +18,8 @@ from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import write_together
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.text import on_one_line
+from detaug.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.coco.table import Table
-from detaug.converters.findings.errors import AnnotationError
 from detaug.converters.findings.text import shown
+from detaug.errors import AnnotationError
 
 Column = NDArray[Any]
 

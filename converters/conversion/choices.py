@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 WithImages = Literal["none", "copy", "link"]
 OnError = Literal["stop", "skip"]

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from detaug.converters.files.text import name_key, read_text
-from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
+from detaug.errors import ConversionError, InputError
 
 _LABEL_MAP_TEXT = re.compile(r"""\b(display_name|name)\s*:\s*(?:"([^"\n]*)"|'([^'\n]*)')""")
 

@@ -13,8 +13,8 @@ from detaug.converters.conversion.choices import WithImages, check_choice
 from detaug.converters.conversion.progress import Progress, with_progress
 from detaug.converters.files.atomic import replacing, write_atomically
 from detaug.converters.files.digests import digest
-from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.text import counted
+from detaug.errors import ConversionError, InputError
 
 _MOST_SHOWN = 5
 

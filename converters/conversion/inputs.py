@@ -7,7 +7,7 @@ from pathlib import Path
 
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import AnnotationError
+from detaug.errors import AnnotationError
 
 IMAGES_ORDER = "a command takes FILE.json IMAGES, Python da.CocoReader(images=IMAGES, annotations=FILE)"
 OUTPUT_ORDER = "a command takes FILE.json OUT_FOLDER, Python (annotations=FILE, output=OUT_FOLDER)"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from detaug.converters.files.processes import map_in_processes
-from detaug.converters.findings.errors import ConversionError
+from detaug.errors import ConversionError
 
 T = TypeVar("T")
 R = TypeVar("R")

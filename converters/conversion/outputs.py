@@ -9,7 +9,7 @@ from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import ConversionError
+from detaug.errors import ConversionError
 
 JSON = (".json",)
 PAGE = (".html", ".htm")

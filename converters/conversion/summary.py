@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from detaug.converters.conversion.choices import OnError
 from detaug.converters.files.atomic import json_written_with
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding, count_kinds, report_document
 from detaug.converters.findings.kinds import KINDS
 from detaug.converters.findings.text import counted, on_one_line
+from detaug.errors import ConversionError
 
 _MOST_PROBLEMS_SHOWN = 100
 _MOST_NAMES_SHOWN = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 
 class ImageChanged(OSError):

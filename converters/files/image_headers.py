@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.known_files import what_is
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 # The order decides between two images with the same stem.
 IMAGE_EXTENSIONS = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from detaug.converters.files.known_files import LFS, what_is
 from detaug.converters.files.paths import require_file
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 MAX_TEXT_BYTES = 8 << 20
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from detaug.converters.files.paths import require_file
 from detaug.converters.files.text import joined_spaces, read_text
-from detaug.converters.findings.errors import ConversionError
+from detaug.errors import ConversionError
 
 CLASS_NAMES = (
     "pedestrian", "person on vehicle", "car", "bicycle", "motorbike", "non motorized vehicle", "static person",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.text import shown
 from detaug.converters.shards.samples import Label, Row
+from detaug.errors import ConversionError
 
 
 class Categories:

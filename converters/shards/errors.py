@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 _COMPRESSIONS = {
     b"\x1f\x8b": ("GZIP", "gunzip"),

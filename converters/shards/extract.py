@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import ConversionError
+from detaug.errors import ConversionError
 
 
 class Extract(NamedTuple):

@@ -16,7 +16,6 @@ from detaug.converters.coco.cutting import cut_to_image
 from detaug.converters.coco.writer import Box, whole, whole_box
 from detaug.converters.files.checksums import load_crc32c
 from detaug.converters.files.image_headers import ImageHeader, parse_image_header
-from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.documents import Place, document_sample, parse_document
 from detaug.converters.shards.errors import SampleError
 from detaug.converters.shards.example import Kind, Values, WireError, parse_example, parse_feature
@@ -34,6 +33,7 @@ from detaug.converters.shards.samples import (
     shifted,
 )
 from detaug.converters.shards.tfrecord import Record, read_records
+from detaug.errors import InputError
 
 FEATURES = {
     "image": "image/encoded",

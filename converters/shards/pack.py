@@ -25,13 +25,13 @@ from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.image_headers import ImageError, read_image_header
 from detaug.converters.files.paths import PathLike, regular_status
 from detaug.converters.files.threads import map_ahead
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.findings.text import counted
 from detaug.converters.shards.layout import Layout, Shard, image_extension
 from detaug.converters.shards.write_sample import ShardFormat, write_samples
 from detaug.converters.shards.write_tar import TAR
 from detaug.converters.shards.write_tfrecord import TFRECORD
+from detaug.errors import ConversionError
 
 # The layout of the shards that `detaug pack` writes. `detaug convert-webdataset` and `detaug convert-tfrecord` turn
 # them into the same json again, but for `shard`, `offset`, `length` and `crc32c` of the images.

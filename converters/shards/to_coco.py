@@ -18,12 +18,12 @@ from detaug.converters.conversion.summary import Summary, refuse_nothing_left, r
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.checksums import load_crc32c
 from detaug.converters.files.paths import PathLike, absolute
-from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.machine import available_cores
 from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord
 from detaug.converters.shards.from_webdataset import read_webdataset
 from detaug.converters.shards.joined import JoinedShards
 from detaug.converters.shards.samples import Shard, ShardContent, check_first_label
+from detaug.errors import ConversionError, InputError
 
 _BYTES_FOR_PROCESSES = 64 << 20  # new processes take longer to start than smaller shards to read
 _MOST_NAMES_SHOWN = 20

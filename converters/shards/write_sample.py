@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, NamedTuple
 from detaug.converters.files.checksums import ImageChanged, load_crc32c
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.paths import stem_of
-from detaug.converters.findings.errors import InputError
 from detaug.converters.shards.tfrecord import HEAD_BYTES, masked
+from detaug.errors import InputError
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_/-]")
 _LONGEST_KEY = 90  # with an extension at most 100 bytes, the longest name that every version of tar has

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.shards.write_sample import Sample, ShardFormat, Source, masked_crc
+from detaug.errors import ConversionError
 
 _IMAGE = "image/encoded"
 _FORMATS = {"jpg": b"jpeg", "jpe": b"jpeg", "jfif": b"jpeg", "tif": b"tiff"}

@@ -23,11 +23,11 @@ from detaug.converters.files.matching import (
     similar_names,
 )
 from detaug.converters.files.paths import list_files, stem_of
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.folders import Folders
 from detaug.converters.voc.pairs import PairResult, VocRules, read_pair
 from detaug.converters.voc.splits import find_split, known_stem, pair_split, read_split
+from detaug.errors import ConversionError
 
 _PAIRS_AT_ONCE = 64
 

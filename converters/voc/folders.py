@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.findings.errors import ConversionError
+from detaug.errors import ConversionError
 
 
 @dataclass(frozen=True)

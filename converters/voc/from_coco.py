@@ -18,9 +18,9 @@ from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_plain, joined_spaces
-from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.boxes import Corners, Origin
+from detaug.errors import InputError
 
 _FLAGS = ("truncated", "difficult", "occluded")
 _ATTRIBUTES = frozenset({*_FLAGS, "pose"})

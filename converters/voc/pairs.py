@@ -15,11 +15,11 @@ from detaug.converters.files.image_headers import ImageError, ImageHeader, read_
 from detaug.converters.files.matching import BY_FILENAME, OTHER_FOLDER, Pair
 from detaug.converters.files.paths import folded, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
-from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.voc.boxes import Origin, to_coco_box
 from detaug.converters.voc.folders import Folders
 from detaug.converters.voc.xml import VocAnnotation, VocObject, XmlError, read_voc_xml
+from detaug.errors import InputError
 
 Difficult = Literal["keep", "crowd", "drop"]
 Unlabelled = Literal["keep", "skip"]

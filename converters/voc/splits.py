@@ -12,9 +12,9 @@ from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.matching import ImageNames, Pair
 from detaug.converters.files.paths import stem_of
 from detaug.converters.files.text import lines_of
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.folders import Folders
+from detaug.errors import ConversionError
 
 _MARKED_ENTRY = re.compile(r"(.*\S)\s+(-1|0|1)")
 _MOST_SHOWN = 20

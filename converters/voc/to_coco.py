@@ -19,7 +19,6 @@ from detaug.converters.conversion.summary import (
     stop_on_errors,
 )
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.boxes import Origin
 from detaug.converters.voc.data_set import PairReader, read_data_set
@@ -33,6 +32,7 @@ from detaug.converters.voc.pairs import (
     Unlabelled,
     VocRules,
 )
+from detaug.errors import ConversionError, InputError
 
 VocSummary = Summary
 

@@ -12,7 +12,7 @@ from lxml import etree
 
 from detaug.converters.files.known_files import LFS, what_is
 from detaug.converters.files.paths import require_file
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
 MAX_XML_DEPTH = 256  # libxml2's own limit without its "huge" option; a VOC file has 5

@@ -13,8 +13,8 @@ from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_file_is, what_folder_has
 from detaug.converters.files.paths import PathLike, in_any_case, list_files, regular_status
 from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
+from detaug.errors import ConversionError
 
 _OTHER_NAMES = {"val": ("val", "validation", "valid")}  # Ultralytics takes "validation" for val as well
 

@@ -16,9 +16,9 @@ from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import read_text
-from detaug.converters.findings.errors import ConversionError
 from detaug.converters.findings.finding import Finding
 from detaug.converters.yolo.files import label_file, load_yaml
+from detaug.errors import ConversionError
 
 YoloSplit = Literal["train", "val", "test"]
 

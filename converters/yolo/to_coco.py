@@ -17,7 +17,6 @@ from detaug.converters.conversion.summary import Summary, refuse_nothing_left, r
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_utf8, read_text
-from detaug.converters.findings.errors import ConversionError, InputError
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.findings.text import on_one_line
 from detaug.converters.yolo.files import (
@@ -30,6 +29,7 @@ from detaug.converters.yolo.files import (
 )
 from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, read_boxes
 from detaug.converters.yolo.pairing import Labels, find_labels, relative_to
+from detaug.errors import ConversionError, InputError
 
 
 def yolo_to_coco(

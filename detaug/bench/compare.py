@@ -24,8 +24,8 @@ from detaug.bench.jobs import Job
 from detaug.bench.measure import Result
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.processes import child_environment
-from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
+from detaug.errors import InputError
 from detaug.loading.devices import resolve_device
 from detaug.loading.jpeg_engine import has_jpeg_engine
 

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from detaug.bench.jobs import Job
 from detaug.bench.measure import Result, measure
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 
 def main() -> None:

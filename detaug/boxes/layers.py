@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
-from detaug.boxes.polygons import Bools, Floats, Ints
 
 HOLE = np.iinfo(np.int64).min
 """The image of a layer that has none."""

@@ -11,14 +11,10 @@ Keep the short axis (points, coordinates) first: NumPy loops over the last one. 
 from __future__ import annotations
 
 from functools import reduce
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from detaug.arrays import Bools, Floats
 
 UNIT_SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 

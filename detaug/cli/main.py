@@ -31,7 +31,7 @@ from detaug.cli.pack import pack
 from detaug.cli.recipe import import_recipe
 from detaug.cli.shards import convert_tfrecord, convert_webdataset
 from detaug.cli.train import train
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from detaug.boxes.views import Floats, Ints, Views, rows_left, whole_images, whole_where_close
+from detaug.arguments import check, is_whole
+from detaug.arrays import Floats, Ints
+from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
 from detaug.compose.images import like_image, read_image
 from detaug.compose.rendering import ImageRenderer
 from detaug.compose.targets import COLUMNS, Target, like_target, read_boxes
-from detaug.converters.findings.errors import InputError
-from detaug.ops.arguments import check, is_whole
+from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, check_size, draws_from, listed, make_rendering_recipe
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 Pixels = NDArray[np.uint8]
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Floats, Ints
+from detaug.arrays import Floats, Ints
 from detaug.compose.images import is_tv_tensor, wrap_like
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 Target = dict[str, Any]
 

@@ -14,9 +14,9 @@ from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import check, is_whole
 from detaug.dali.batch_planner import BatchPlanner, Units
-from detaug.ops.arguments import check, is_whole
+from detaug.errors import InputError
 from detaug.ops.op import Node, Op
 from detaug.ops.recipe import Recipe, make_rendering_recipe
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import Pipeline
 
-from detaug.boxes.views import Bools, Floats, Ints, Views, class_labels, padded, rows_left, whole_images
-from detaug.converters.findings.errors import InputError
-from detaug.ops.op import OpError
+from detaug.arrays import Bools, Floats, Ints, padded
+from detaug.boxes.views import Views, class_labels, rows_left, whole_images
+from detaug.errors import InputError, OpError
 from detaug.ops.python_functions import current_pipeline, running_in
 from detaug.ops.recipe import Recipe, draws_from
 

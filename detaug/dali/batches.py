@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from detaug.boxes.views import Ints, padded
-from detaug.converters.findings.errors import InputError
+from detaug.arrays import Ints, padded
+from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.loading.batch_targets import pad_boxes
 

@@ -16,10 +16,10 @@ import numpy as np
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.pipeline import do_not_convert
 
-from detaug.boxes.views import Ints
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import check, is_whole, is_wholes
+from detaug.arrays import Ints
+from detaug.errors import InputError
 from detaug.loading.decoding import of_size
-from detaug.ops.arguments import check, is_whole, is_wholes
 from detaug.ops.op import Node
 from detaug.sources.coco_reader import CocoReader
 

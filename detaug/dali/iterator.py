@@ -11,10 +11,10 @@ from nvidia.dali import Pipeline, types
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy, _DaliBaseIterator
 from typing_extensions import Self
 
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import check
 from detaug.dali.batches import FIELDS, make_batch
+from detaug.errors import InputError
 from detaug.loading.batch import Batch
-from detaug.ops.arguments import check
 from detaug.ops.dali_internals import failed_op
 
 LastBatch = Literal["partial", "fill", "drop"]

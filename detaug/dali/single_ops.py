@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from nvidia.dali.pipeline import do_not_convert
 
+from detaug.arguments import FILL, RGB
 from detaug.dali.augment import augment_to, checked_recipe
 from detaug.dali.batch_planner import Units
-from detaug.ops.arguments import FILL, RGB
 from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip, RandomZoomOut
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.op import Node, Op

@@ -15,11 +15,11 @@ import torch
 from detaug import presets
 from detaug.converters import mot_to_coco, voc_to_coco
 from detaug.converters.check.check import check_coco
-from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
 from detaug.demo.shapes import make_voc
 from detaug.demo.videos import make_mot
 from detaug.drawing import save_picture
+from detaug.errors import InputError
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
 from detaug.sheets import draws_sheet

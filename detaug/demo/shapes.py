@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter
 
-from detaug.converters.findings.errors import InputError
 from detaug.demo.scenes import SCENES, Role
 from detaug.demo.textures import Random, photograph
 from detaug.demo.things import draw_thing
+from detaug.errors import InputError
 
 __all__ = ["make_voc"]
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from detaug.converters.findings.errors import InputError
 from detaug.demo.scenes import SCENES, Role
 from detaug.demo.shapes import Sprite, View, cut_views, make_sprite, paste, pixels_of, tight_box
 from detaug.demo.textures import photograph
+from detaug.errors import InputError
 
 __all__ = ["make_mot"]
 

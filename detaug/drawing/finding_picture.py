@@ -12,10 +12,10 @@ from PIL import Image, ImageOps
 from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.coco.table import Table
 from detaug.converters.files.image_file import ImageFile, opened
-from detaug.converters.findings.errors import InputError
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
 from detaug.drawing.embed import shorten
+from detaug.errors import InputError
 
 Array = NDArray[Any]
 

@@ -19,12 +19,12 @@ from detaug.converters.check.clean import REPAIRED
 from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.conversion.outputs import MARK, PAGE, output_files
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.kinds import CHECK_KINDS
 from detaug.converters.findings.text import counted
 from detaug.drawing.charts import charts
 from detaug.drawing.embed import data_uri, shorten
 from detaug.drawing.finding_picture import ImageTooLargeError, finding_picture, image_of
+from detaug.errors import InputError
 
 PathLike = str | os.PathLike[str]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 LARGEST_NORMALIZED = 8.0
 """The largest value taken for a normalised one. ImageNet's mean and std make 2.64 of white; of 0..255, all but black

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.findings.errors import InputError
 from detaug.drawing.images import as_array
+from detaug.errors import InputError
 
 Boxes = NDArray[np.float64]
 

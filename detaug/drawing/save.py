@@ -11,7 +11,7 @@ from PIL import Image
 
 from detaug.converters.conversion.outputs import MARK
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 FORMATS: dict[str, dict[str, Any]] = {
     ".png": {"format": "PNG", "optimize": True},

@@ -17,7 +17,7 @@ from torch import distributed as dist
 
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.predictions import NO_DETECTIONS, ImageDetections, read_predictions
 from detaug.evaluation.pycoco import NAMES, coco_metrics

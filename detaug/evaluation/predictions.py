@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.evaluation.ground_truth import Floats, Ints
 
 

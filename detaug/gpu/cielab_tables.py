@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.boxes.views import Floats, Ints
+from detaug.arrays import Floats, Ints
 
 LINEAR, ROOTS, GAMMA, LUMINANCE, ROOT_OF_LIGHTNESS, END = (
     int(at) for at in np.cumsum([0, 256, 2041, 4096, 256, 256], dtype=np.int64)

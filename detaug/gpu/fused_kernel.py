@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.boxes.views import Fill, Ints
+from detaug.arguments import FILL
+from detaug.arrays import Ints
+from detaug.boxes.views import Fill
 from detaug.gpu.launching import launch
 from detaug.gpu.streams import to_device
-from detaug.ops.arguments import FILL
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize

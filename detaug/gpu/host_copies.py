@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Ints, start_offsets
+from detaug.arrays import Ints, start_offsets
 from detaug.gpu.launching import as_current
 from detaug.gpu.streams import StreamGuard, to_device
 

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Ints, Views
+from detaug.arrays import Ints
+from detaug.boxes.views import Views
 from detaug.gpu.fused_kernel import KNOWN_OPS, FusedKernel, fuse, known_kind
 from detaug.gpu.pixel_passes import Pass, Tensors, pass_of
 from detaug.gpu.streams import to_device

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from detaug.boxes.views import Floats, Ints
+from detaug.arrays import Floats, Ints
 from detaug.ops.auto_augment import CHANGES, ColorSteps
 from detaug.ops.filters import (
     RandomAdjustSharpness,

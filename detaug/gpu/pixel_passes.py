@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Floats, Ints, Views
+from detaug.arrays import Floats, Ints
+from detaug.boxes.views import Views
 from detaug.gpu.cielab_tables import color_tables_on
 from detaug.gpu.launching import launch, launch_programs
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes

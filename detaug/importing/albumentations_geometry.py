@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import starmap
 
+from detaug.arguments import RGB, Range, is_number, is_wholes
 from detaug.importing.given import CropSize, Given, LeftOut, PadTo, Rules, Step, rule
 from detaug.ops.affine import Outline, RandomAffine, RandomPerspective, RandomRotation
-from detaug.ops.arguments import RGB, Range, is_number, is_wholes
 from detaug.ops.containers import RandomApply, RandomChoice
 from detaug.ops.flips_and_crops import (
     CenterCrop,

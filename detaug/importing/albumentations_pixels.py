@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from detaug.arguments import Range, is_number, is_whole
 from detaug.importing.albumentations_geometry import maybe
 from detaug.importing.given import Given, Holes, LeftOut, Rules, rule
-from detaug.ops.arguments import Range, is_number, is_whole
 from detaug.ops.color_ops import ColorJitter, RandomChannelPermutation, RandomGrayscale, RandomHSV
 from detaug.ops.containers import RandomChoice
 from detaug.ops.erasing import GridMask, RandomErasing

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import FILL, RGB
+from detaug.errors import InputError
 from detaug.importing.given import CropSize, Holes, PadTo
 from detaug.importing.translate import Piece
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
-from detaug.ops.arguments import FILL, RGB
 from detaug.ops.color_ops import (
     ColorJitter,
     ColorOp,

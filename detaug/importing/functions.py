@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.importing.calls import Unknown
 from detaug.importing.expressions import Scope
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import RGB, Range, is_number, is_numbers
+from detaug.errors import InputError
 from detaug.importing.calls import UNPACKED, Call, Unknown
-from detaug.ops.arguments import RGB, Range, is_number, is_numbers
 from detaug.ops.containers import RandomApply
 from detaug.ops.erasing import RandomErasing
 from detaug.ops.op import Op

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.converters.files.text import read_text
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.importing.arrange import Size, arrange
 from detaug.importing.calls import Pipeline
 from detaug.importing.given import Entry, Status

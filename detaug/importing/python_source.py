@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.importing.calls import COMPOSE, Call, Pipeline, Unknown, calls_in, unique
 from detaug.importing.expressions import Scope, forget, may_be
 from detaug.importing.functions import Calls, Defined, Function, called, defaults

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.importing.calls import Call, Pipeline
 
 _CLASS = "__class_fullname__"

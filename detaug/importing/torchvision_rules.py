@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from detaug.arguments import RGB, is_number, is_wholes
 from detaug.importing.albumentations_pixels import BOXES
 from detaug.importing.calls import Unknown
 from detaug.importing.given import Given, LeftOut, Rules, rule
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
-from detaug.ops.arguments import RGB, is_number, is_wholes
 from detaug.ops.auto_augment import RandAugment, TrivialAugmentWide
 from detaug.ops.color_ops import ColorJitter, RandomChannelPermutation, RandomGrayscale, RandomPhotometricDistort
 from detaug.ops.erasing import RandomErasing

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import RGB
+from detaug.errors import InputError
 from detaug.importing import albumentations_geometry, albumentations_pixels, torchvision_rules
 from detaug.importing.albumentations_geometry import maybe
 from detaug.importing.calls import COMPOSE, Call, Unknown, is_old
 from detaug.importing.given import CropSize, Entry, Given, Holes, LeftOut, PadTo, Rules, Step, unknown_error
-from detaug.ops.arguments import RGB
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op

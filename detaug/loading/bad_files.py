@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from detaug.boxes.views import Bools, Ints
+from detaug.arrays import Bools, Ints
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
-from detaug.converters.findings.errors import InputError
+from detaug.errors import DataError, InputError
 from detaug.loading.decoding import decoded, inputs
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.ops.dali_internals import is_of_device, reason_of
-from detaug.sources.source import DataError, Source
+from detaug.sources.source import Source
 
 _FILE_OPERATORS = (
     "fn.io.file.read",

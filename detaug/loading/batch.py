@@ -13,8 +13,8 @@ from torch import Tensor
 
 from detaug.boxes.layers import Drawing
 from detaug.boxes.views import invert
-from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import notebook_png
+from detaug.errors import InputError
 from detaug.loading.trainer_formats import (
     NestedTensor,
     center_and_size,

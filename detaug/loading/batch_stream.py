@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.gpu.streams import StreamGuard
 from detaug.loading.bad_files import BadFiles, BadFilesFound, bad_files_error
 from detaug.loading.batch import Batch

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.arrays import Floats, Ints, Number, start_offsets
 from detaug.boxes.layers import Drawing
-from detaug.boxes.views import Floats, Ints, Number, Views, rows_left, start_offsets
+from detaug.boxes.views import Views, rows_left
 from detaug.gpu.streams import StreamGuard, to_device
 
 

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from detaug.arguments import check, is_number
 from detaug.converters.files.byte_sizes import parse_size
-from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_memory
-from detaug.ops.arguments import check, is_number
+from detaug.errors import InputError
 
 Place = Literal["device", "host"]
 CacheSizes = Place | Mapping[Place, int | float | str]

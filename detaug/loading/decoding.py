@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, tensors, types
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.ops.op import Node, Nodes
 from detaug.sources.source import Source
 

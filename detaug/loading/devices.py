@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Ints, Views
+from detaug.arrays import Ints
+from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Op, check_drawn, select
 
 SLOTS = 8

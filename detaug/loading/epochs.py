@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Floats, Ints
+from detaug.arrays import Bools, Floats, Ints
 from detaug.loading.devices import ranks_of_machine
 from detaug.sources.source import Upcoming
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.gpu.nvdec import engines_for, pipelines_for
 from detaug.loading.image_feeds import ImageFeed, in_memory_node, tensor_list_of
 from detaug.loading.nvdec_pipelines import NvdecPipelines

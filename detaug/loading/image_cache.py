@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.gpu.streams import StreamGuard
 from detaug.loading.cache_sizes import CacheRoom, CacheSizes, room_for
 from detaug.sources.source import Source

@@ -10,7 +10,7 @@ import torch
 from nvidia.dali import fn, tensors, types
 from torch import Tensor
 
-from detaug.boxes.views import Ints, start_offsets
+from detaug.arrays import Ints, start_offsets
 from detaug.gpu.fused_kernel import in_copied
 from detaug.gpu.host_copies import Copies, HostCopier
 from detaug.loading import decoding

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 OVERRIDE = "DETAUG_JPEG_ENGINE"
 """The environment variable that says 0 or 1 in the place of the GPU."""

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from typing_extensions import TypeVar
 
-from detaug.boxes.views import Floats, Ints
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import check, is_number, is_whole
+from detaug.arrays import Floats, Ints
+from detaug.errors import InputError
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
@@ -36,7 +37,6 @@ from detaug.loading.planner import Planner
 from detaug.loading.renderers import choose_renderer
 from detaug.loading.settings import settings_for
 from detaug.loading.state import identity_of, mixed_within, read_state
-from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.mixing import GROUP
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, make_recipe

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.converters.coco.values import Column
 from detaug.gpu.streams import to_device
 from detaug.loading.batch import Batch, as_tensors

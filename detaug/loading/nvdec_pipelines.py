@@ -9,7 +9,7 @@ import torch
 from nvidia.dali import fn, types
 from torch import Tensor
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.gpu.nvdec import engines_for
 from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.ops.dali_internals import is_of_device, to_torch

@@ -11,7 +11,8 @@ from itertools import count
 import numpy as np
 import torch
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
+from detaug.errors import DataError
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch_targets import build_targets
 from detaug.loading.draws import STEPS, PositionDraws
@@ -20,7 +21,7 @@ from detaug.loading.plans import BatchPlan, GroupPlan, consecutive_slices, group
 from detaug.loading.renderers import Job, Renderer
 from detaug.ops.op import Arrays, select
 from detaug.ops.recipe import Plan, Recipe, draws_from
-from detaug.sources.source import DataError, Source
+from detaug.sources.source import Source
 
 BLOCK_IMAGES = 2048
 """Images that are planned at once, about, since a NumPy call costs much."""

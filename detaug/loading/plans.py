@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Ints
+from detaug.arrays import Bools, Ints
 from detaug.loading.batch_targets import BatchTargets
 from detaug.ops.op import Arrays
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn
 from torch import Tensor
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.gpu.host_copies import Copies
 from detaug.gpu.kernel_chain import KernelChain
 from detaug.gpu.pixel_passes import Tensors

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from detaug.boxes.views import Floats
-from detaug.ops.arguments import check, is_number
+from detaug.arguments import check, is_number
+from detaug.arrays import Floats
 from detaug.sources.concat import ConcatReader
 from detaug.sources.source import Source
 

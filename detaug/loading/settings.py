@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from detaug.arguments import check, is_number, is_whole
 from detaug.converters.files.atomic import write_json
-from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
+from detaug.errors import InputError
 from detaug.gpu.kernel_chain import KernelChain
 from detaug.loading.jpeg_engine import has_jpeg_engine
-from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.recipe import Recipe, draws_from
 from detaug.sources.source import Source
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arguments import is_whole
 from detaug.converters.files.digests import short_digest
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.loading.batch_stream import Position
 from detaug.loading.draws import PositionDraws
 from detaug.loading.epochs import EpochOrder, training_steps
-from detaug.ops.arguments import is_whole
 from detaug.ops.mixing import GROUP
 from detaug.ops.recipe import Recipe
 from detaug.sources.source import Source

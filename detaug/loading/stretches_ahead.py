@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.sources.source import Upcoming
 from detaug.sources.stretches import Stretches
 from detaug.sources.video_files import VideoError

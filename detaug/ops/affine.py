@@ -12,9 +12,10 @@ from typing import Literal
 
 import numpy as np
 
+from detaug.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, is_number, is_numbers
+from detaug.arrays import Floats
 from detaug.boxes import polygons
-from detaug.boxes.views import Floats, Views
-from detaug.ops.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, is_number, is_numbers
+from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, GeometricOp
 
 Outline = Literal["box", "ellipse"]

@@ -16,10 +16,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from nvidia.dali import fn, types
 
-from detaug.boxes.views import Floats, Ints, Views, replace_at
+from detaug.arguments import FILL, RGB, check, check_rgb, is_whole
+from detaug.arrays import Floats, Ints
+from detaug.boxes.views import Views, replace_at
 from detaug.ops import color
 from detaug.ops.affine import about_centre, rotation, shearing
-from detaug.ops.arguments import FILL, RGB, check, check_rgb, is_whole
 from detaug.ops.color_ops import map_colors
 from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.filters import RandomAutocontrast, RandomEqualize, as_bytes, clamp, sharpness_kernel

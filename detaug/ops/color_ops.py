@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, types
 
-from detaug.boxes.views import Floats, Ints, Views, corners
+from detaug.arguments import Range, check, check_p, check_range, is_number
+from detaug.arrays import Floats, Ints
+from detaug.boxes.views import Views, corners
 from detaug.ops import color, cpu_colors
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.arguments import Range, check, check_p, check_range, is_number
 from detaug.ops.color_graph import change_in_steps, only_in_picture
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp

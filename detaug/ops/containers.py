@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.boxes.views import Bools, Ints, Views, replace_at
-from detaug.ops.arguments import check, check_p, is_numbers
+from detaug.arguments import check, check_p, is_numbers
+from detaug.arrays import Bools, Ints
+from detaug.boxes.views import Views, replace_at
 from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
 

@@ -13,8 +13,8 @@ from nvidia.dali import Pipeline, backend, fn, tensors, types
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from detaug.converters.findings.errors import InputError
-from detaug.ops.op import Node, Nodes, OpError, name_op_in_errors
+from detaug.errors import InputError, OpError
+from detaug.ops.op import Node, Nodes, name_op_in_errors
 from detaug.ops.python_functions import errors_of
 
 _conditional = fn._conditional  # type: ignore[attr-defined]

@@ -13,19 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from nvidia.dali import fn
 
-from detaug.boxes.views import Bools, Floats, Views
-from detaug.ops.arguments import (
-    FILL,
-    RGB,
-    Range,
-    check,
-    check_p,
-    check_range,
-    check_rgb,
-    check_share,
-    is_number,
-    is_wholes,
-)
+from detaug.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, check_share, is_number, is_wholes
+from detaug.arrays import Bools, Floats
+from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 
 

@@ -8,8 +8,9 @@ import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
-from detaug.boxes.views import Floats, Views
-from detaug.ops.arguments import Range, check, check_p, check_range, is_number, is_whole, is_wholes
+from detaug.arguments import Range, check, check_p, check_range, is_number, is_whole, is_wholes
+from detaug.arrays import Floats
+from detaug.boxes.views import Views
 from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 

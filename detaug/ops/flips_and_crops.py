@@ -11,8 +11,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from detaug.boxes.views import Floats, Views
-from detaug.ops.arguments import FILL, RGB, check, check_p, check_rgb, is_number, is_numbers, is_whole, is_wholes
+from detaug.arguments import FILL, RGB, check, check_p, check_rgb, is_number, is_numbers, is_whole, is_wholes
+from detaug.arrays import Floats
+from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, GeometricOp
 
 

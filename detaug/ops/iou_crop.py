@@ -18,8 +18,9 @@ from functools import reduce
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Floats, Ints, Views, corners, pairs
-from detaug.ops.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
+from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
+from detaug.arrays import Bools, Floats, Ints, pairs
+from detaug.boxes.views import Views, corners
 from detaug.ops.op import Arrays, GeometricOp
 from detaug.ops.seeded_numbers import Seeds, pairs_of_numbers
 

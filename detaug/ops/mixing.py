@@ -15,9 +15,10 @@ from typing import ClassVar
 import numpy as np
 from nvidia.dali import fn
 
+from detaug.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
+from detaug.arrays import Bools, Floats, Ints, pairs
 from detaug.boxes import polygons
-from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, inverse, pairs, part_matrix
-from detaug.ops.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
+from detaug.boxes.views import Fill, Views, inverse, part_matrix
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes

@@ -12,7 +12,7 @@ import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
-from detaug.ops.arguments import Range, check, check_p, check_range, is_number
+from detaug.arguments import Range, check, check_p, check_range, is_number
 from detaug.ops.filters import RandomPixelOp, clamp
 from detaug.ops.op import Arrays, Node, Nodes
 

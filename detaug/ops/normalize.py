@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from nvidia.dali import fn, types
 
+from detaug.arguments import check, is_numbers
 from detaug.boxes.views import Views
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.arguments import check, is_numbers
 from detaug.ops.op import Node, Nodes, PixelOp
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from detaug.boxes.views import Ints, Views
-from detaug.converters.findings.errors import InputError
-from detaug.ops.arguments import check_can_be_saved, to_python
+from detaug.arguments import check_can_be_saved, to_python
+from detaug.arrays import Ints
+from detaug.boxes.views import Views
+from detaug.errors import InputError, OpError
 from detaug.ops.cpu_kernels import CpuKernel
 
 Node: TypeAlias = Any
@@ -34,25 +35,6 @@ class _Then(Protocol):
 S = TypeVar("S", bound=_Then)
 
 _OLD_NAMES = {"paint": "dali_graph", "painter": "cpu_kernel", "draw_for": "adapt_draw"}
-
-
-class OpError(RuntimeError):
-    """An op that failed. The message names the op, its place in the recipe and the method; the cause is its error.
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Broken(da.GeometricOp):
-    ...     def move(self, views, drawn):
-    ...         return views.no_such_method()
-    >>> samples = Broken()(da.batch([np.zeros((4, 4, 3), np.uint8)]))
-    >>> try:
-    ...     samples.boxes
-    ... except da.OpError as error:
-    ...     print(error)
-    Broken (1st op of the recipe) failed in move: AttributeError: 'Views' object has no attribute 'no_such_method'
-    """
-
-    __module__ = "detaug"  # tracebacks show the public name
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from detaug.arguments import check, is_number, is_whole
 from detaug.boxes.views import Views
-from detaug.ops.arguments import check, is_number, is_whole
 from detaug.ops.op import Arrays, PixelOp
 
 

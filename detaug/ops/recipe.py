@@ -14,7 +14,7 @@ from nvidia.dali import fn
 from torch import Tensor
 
 from detaug.boxes.views import Views, whole_images
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
 from detaug.ops.filters import as_bytes

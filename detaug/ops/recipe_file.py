@@ -20,7 +20,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.ops.op import Op
 
 Types = Mapping[str, type[Op]]

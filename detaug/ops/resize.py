@@ -19,10 +19,11 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 from typing_extensions import Self
 
+from detaug.arguments import FILL, RGB, check, check_rgb, is_whole, is_wholes
+from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
-from detaug.boxes.views import Bools, Fill, Floats, Ints, Views, corners, inverse, part_matrix, view_matrix
+from detaug.boxes.views import Fill, Views, corners, inverse, part_matrix, view_matrix
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.arguments import FILL, RGB, check, check_rgb, is_whole, is_wholes
 from detaug.ops.noise import LARGEST
 from detaug.ops.op import Arrays, Node, Nodes, Op
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Floats, Views
-from detaug.ops.arguments import Range, check, check_range
+from detaug.arguments import Range, check, check_range
+from detaug.arrays import Bools, Floats
+from detaug.boxes.views import Views
 from detaug.ops.flips_and_crops import check_crop_size, crop_sizes
 from detaug.ops.op import Arrays
 from detaug.ops.resize import Render

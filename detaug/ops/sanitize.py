@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from detaug.arguments import check, check_share, is_number
 from detaug.boxes.views import Views
-from detaug.ops.arguments import check, check_share, is_number
 from detaug.ops.op import Arrays, PixelOp
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.boxes.views import Floats, Ints
+from detaug.arrays import Floats, Ints
 
 Seeds: TypeAlias = NDArray[np.uint64]
 

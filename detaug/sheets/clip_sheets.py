@@ -12,8 +12,8 @@ from PIL import Image
 
 from detaug.converters.conversion.outputs import MARK
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import Tile, make_sheet, padding
+from detaug.errors import InputError
 from detaug.loading.clip_batch import ClipBatch
 from detaug.ops.op import Op
 from detaug.sheets.batch_sheets import pictures_of

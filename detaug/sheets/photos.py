@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import Tile
+from detaug.errors import InputError
 from detaug.sheets.selection import objects_of
 from detaug.sources.coco_reader import CocoReader
 

@@ -13,9 +13,9 @@ from detaug import presets
 from detaug.converters.coco.annotations import read_annotations
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import InputError
 from detaug.drawing.save import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font
+from detaug.errors import InputError
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op

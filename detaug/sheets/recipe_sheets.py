@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from detaug.converters.findings.errors import InputError
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.eager import Samples, batch
+from detaug.errors import InputError
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe
+from detaug.ops.recipe import make_rendering_recipe
+from detaug.ops.resize import OwnSize
 from detaug.sheets.change_captions import Stage, count_boxes, describe_change
 from detaug.sheets.colors import in_true_colors
 from detaug.sheets.draw_captions import describe_draw
@@ -113,8 +114,10 @@ class Augmented(NamedTuple):
 
         "" for Resize, which draws one size for all images.
         """
-        own = [step for step, (_, drawn_by) in enumerate(Recipe(self.samples.ops).steps) if step == drawn_by]
-        op = self.samples.ops[-1]
+        op, steps = self.samples.ops[-1], make_rendering_recipe(self.samples.ops).steps
+        own = [
+            step for step, (each, drawn_by) in enumerate(steps) if step == drawn_by and not isinstance(each, OwnSize)
+        ]
         drawn = self.samples.plan.drawn[own[-1]]
         words = describe_draw(op, drawn, at) if "size" not in drawn else ""
         return f"drew {words}" if words else ""

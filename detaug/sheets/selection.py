@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]

@@ -7,7 +7,7 @@ from weakref import finalize
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.sources.checksums import Checksums
 from detaug.sources.local_cache import LocalCache
 from detaug.sources.object_path import ObjectPath

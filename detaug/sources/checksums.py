@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.converters.files.checksums import ImageChanged, load_crc32c
 
 _madvise = ctypes.CDLL(None).madvise

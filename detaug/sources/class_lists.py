@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.converters.files.paths import is_below
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 MOST_CLASSES = 1_000_000
 """A larger number is no class's."""

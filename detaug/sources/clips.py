@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Floats, Ints
-from detaug.converters.findings.errors import AnnotationError, InputError
+from detaug.arrays import Floats, Ints
+from detaug.errors import AnnotationError, InputError
 
 Last = Literal["drop", "pad", "shift"]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Ints
+from detaug.arrays import Bools, Ints
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.sources.clips import Tracks
 

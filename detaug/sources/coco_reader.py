@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.sources.bucket_storage import BucketStorage
 from detaug.sources.coco_columns import Crowds, source_columns
 from detaug.sources.folder_source import FolderSource

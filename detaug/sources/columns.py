@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.converters.coco.values import Column, as_objects
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 
 def as_columns(columns: Mapping[str, ArrayLike], rows: int, origin: str) -> dict[str, Column]:

@@ -10,9 +10,9 @@ from threading import Lock
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.converters.files.digests import short_digest
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.sources.columns import join
 from detaug.sources.source import Source, Upcoming
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.sources.folder_source import Status, file_status
 
 _REMEDY = "put the images into a sub-folder for each class, root/cat/1.jpg, or give list_file="

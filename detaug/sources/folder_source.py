@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.converters.files.paths import regular_status
 from detaug.sources.source import Source, path_table
 

@@ -10,7 +10,7 @@ from threading import RLock
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.converters.machine import available_cores
 from detaug.sources.source import Upcoming
 

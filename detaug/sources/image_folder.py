@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from detaug.converters.files.digests import short_digest
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.sources.class_lists import read_class_list
 from detaug.sources.folder_scan import find_classes
 from detaug.sources.folder_source import FolderSource

@@ -20,9 +20,8 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
-from detaug.boxes.views import Bytes
-from detaug.converters.findings.errors import InputError
-from detaug.sources.source import DataError
+from detaug.arrays import Bytes
+from detaug.errors import DataError, InputError
 
 MOST_MAPS = 16_384
 """Of 65,530 that a process may have."""

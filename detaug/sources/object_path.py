@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path, PosixPath
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 SCHEMES = ("s3", "gs")
 

@@ -14,10 +14,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import DataError, InputError
 from detaug.sources.object_path import ObjectPath
 from detaug.sources.request_threads import run_in_threads
-from detaug.sources.source import DataError
 
 RETRY_SECONDS = 60
 """How long a request is tried again."""

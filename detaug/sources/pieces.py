@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Bytes, Ints
+from detaug.arrays import Bools, Bytes, Ints
 from detaug.sources.local_cache import LocalCache
 from detaug.sources.object_store import ObjectInfo, ObjectStore
 

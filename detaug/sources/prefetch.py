@@ -16,11 +16,12 @@ from weakref import WeakSet
 
 import numpy as np
 
-from detaug.boxes.views import Bools, Ints
+from detaug.arrays import Bools, Ints
+from detaug.errors import DataError
 from detaug.sources.local_cache import CacheFull
 from detaug.sources.pieces import Pieces
 from detaug.sources.request_threads import REQUESTS, run_in_threads, start_thread
-from detaug.sources.source import DataError, Upcoming
+from detaug.sources.source import Upcoming
 
 WINDOW_SHARE = 1 / 8
 """The part of the cache that the window may take; the rest keeps what was read."""

@@ -11,7 +11,7 @@ from detaug.converters.coco.annotations import Annotations, read_annotations
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.files.digests import short_digest
-from detaug.converters.findings.errors import AnnotationError, InputError
+from detaug.errors import AnnotationError, InputError
 from detaug.sources.local_cache import LocalCache, explained_folder, make_shared_folder
 from detaug.sources.object_path import ObjectPath
 from detaug.sources.object_store import ObjectStore

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 
 
 class Shards:

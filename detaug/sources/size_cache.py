@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.files import image_headers
 from detaug.converters.files.digests import short_digest

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.boxes.views import Bools, Bytes, Floats, Ints, Views, padded, pairs, whole_images
+from detaug.arrays import Bools, Bytes, Floats, Ints, padded, pairs
+from detaug.boxes.views import Views, whole_images
 from detaug.converters.files.digests import short_digest
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks
 from detaug.sources.columns import as_columns
 from detaug.sources.stretches import Stretches
@@ -31,23 +32,6 @@ class Upcoming(NamedTuple):
     def part(self, which: slice | Bools) -> Upcoming:
         """Return some of the images."""
         return Upcoming(self.indices[which], self.mine[which])
-
-
-class DataError(InputError):
-    """An image that cannot be used, or not be read, in the middle of an epoch. The message names it and the remedy.
-
-    >>> import shutil
-    >>> from pathlib import Path
-    >>> folder = Path(shutil.copytree("demo/VOC/JPEGImages", "broken"))
-    >>> _ = (folder / "000001.jpg").write_bytes(b"no JPEG")
-    >>> loader = da.Loader(da.CocoReader(folder, "train.json"), da.presets.evaluation((300, 300)), 8, train=False)
-    >>> next(iter(loader))
-    Traceback (most recent call last):
-        ...
-    detaug.DataError: .../broken/000001.jpg: does not decode (cannot identify ...); detaug check ...
-    """
-
-    __module__ = "detaug"  # tracebacks show the public name
 
 
 class Source:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.sources.checksums import Checksums, read_ahead
 from detaug.sources.folder_source import file_sizes
 from detaug.sources.shards import Shards

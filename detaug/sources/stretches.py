@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.sources.clips import rows_of
 from detaug.sources.video_files import VideoError, VideoIndex
 

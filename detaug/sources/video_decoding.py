@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from detaug.boxes.views import Bytes
+from detaug.arrays import Bytes
 from detaug.sources.video_files import (
     NumberedPackets,
     VideoError,

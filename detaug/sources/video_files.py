@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Floats, Ints
-from detaug.converters.findings.errors import InputError
+from detaug.arrays import Floats, Ints
+from detaug.errors import InputError
 
 FORMATS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,m4v,h264,hevc,obu,ivf,flv,asf,ogg"
 """FFmpeg's formats that may be in a file. Others, such as playlists, name further files and addresses to read."""

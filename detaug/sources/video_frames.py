@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Floats, Ints
+from detaug.arrays import Floats, Ints
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks, rows_of
 from detaug.sources.coco_columns import source_columns, tracks_of
 from detaug.sources.video_files import VideoIndex

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from detaug.boxes.views import Ints
+from detaug.arrays import Ints
 from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike, list_files
-from detaug.converters.findings.errors import InputError
 from detaug.converters.machine import available_cores
+from detaug.errors import InputError
 from detaug.sources import video_files
 from detaug.sources.folder_source import file_status
 from detaug.sources.video_files import Coding, VideoIndex, import_av, read_index

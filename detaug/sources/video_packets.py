@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.sources.video_files import NumberedPackets, VideoError, VideoIndex, import_av, open_video
 
 RATE = 25

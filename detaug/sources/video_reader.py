@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.boxes.views import Bytes, Ints
+from detaug.arrays import Bytes, Ints
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.errors import InputError
 from detaug.converters.findings.text import counted
+from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Last, check_clips, check_counts, clips_of_videos
 from detaug.sources.folder_source import file_sizes
 from detaug.sources.frames_ahead import FramesAhead, Run

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.loading.loader import Loader
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training

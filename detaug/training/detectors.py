@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from detaug import presets
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.iou_crop import RandomIoUCrop

@@ -16,7 +16,7 @@ from torch import nn
 from detaug.converters.conversion.folder import check_folder
 from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import remove_leftovers
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
 from detaug.training.detectors import Detector, make_detector

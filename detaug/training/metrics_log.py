@@ -13,7 +13,7 @@ import torch
 from torch import distributed as dist
 
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 from detaug.training.optimization import StepLosses
 from detaug.training.processes import is_first_rank
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.findings.errors import InputError
+from detaug.arguments import check
+from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
-from detaug.ops.arguments import check
 from detaug.training.detectors import DETECTORS
 
 Size = int | tuple[int, int]

@@ -15,8 +15,8 @@ from PIL import Image, ImageOps
 from torch import Tensor, nn
 
 from detaug.boxes.views import invert
-from detaug.converters.findings.errors import InputError
 from detaug.eager import batch
+from detaug.errors import InputError
 from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
 from detaug.ops.normalize import Normalize

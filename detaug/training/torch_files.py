@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 
 def write_torch_file(content: dict[str, Any], path: Path) -> None:

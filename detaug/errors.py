@@ -1,10 +1,12 @@
-"""The errors for input that cannot be used. Any other error is a bug of detaug, or of the machine."""
+"""The public errors, for input that cannot be used. Any other error is a bug of detaug, or of the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from detaug.converters.findings.finding import Finding
+if TYPE_CHECKING:
+    from detaug.converters.findings.finding import Finding
 
 
 class InputError(ValueError):
@@ -52,3 +54,39 @@ class AnnotationError(InputError):
     """
 
     __module__ = "detaug"
+
+
+class DataError(InputError):
+    """An image that cannot be used, or not be read, in the middle of an epoch. The message names it and the remedy.
+
+    >>> import shutil
+    >>> from pathlib import Path
+    >>> folder = Path(shutil.copytree("demo/VOC/JPEGImages", "broken"))
+    >>> _ = (folder / "000001.jpg").write_bytes(b"no JPEG")
+    >>> loader = da.Loader(da.CocoReader(folder, "train.json"), da.presets.evaluation((300, 300)), 8, train=False)
+    >>> next(iter(loader))
+    Traceback (most recent call last):
+        ...
+    detaug.DataError: .../broken/000001.jpg: does not decode (cannot identify ...); detaug check ...
+    """
+
+    __module__ = "detaug"  # tracebacks show the public name
+
+
+class OpError(RuntimeError):
+    """An op that failed. The message names the op, its place in the recipe and the method; the cause is its error.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Broken(da.GeometricOp):
+    ...     def move(self, views, drawn):
+    ...         return views.no_such_method()
+    >>> samples = Broken()(da.batch([np.zeros((4, 4, 3), np.uint8)]))
+    >>> try:
+    ...     samples.boxes
+    ... except da.OpError as error:
+    ...     print(error)
+    Broken (1st op of the recipe) failed in move: AttributeError: 'Views' object has no attribute 'no_such_method'
+    """
+
+    __module__ = "detaug"  # tracebacks show the public name

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 import numpy as np
-import torch
 
-from detaug.converters.findings.errors import InputError
+from detaug.errors import InputError
 
 Range = tuple[float, float]
 """(smallest, largest)."""
@@ -66,7 +66,7 @@ def to_python(value: Any) -> Any:
         return {to_python(name): to_python(each) for name, each in value.items()}
     if isinstance(value, np.ndarray):
         return to_python(value.tolist())
-    if isinstance(value, torch.dtype | torch.memory_format):
+    if (torch := sys.modules.get("torch")) and isinstance(value, torch.dtype | torch.memory_format):
         return str(value).removeprefix("torch.").removesuffix("_format")
     if isinstance(value, np.floating):
         return float(value)

@@ -1,0 +1,49 @@
+"""Types of arrays, and arrays whose rows have different lengths: concatenated, or padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Bytes: TypeAlias = NDArray[np.uint8]
+Number = TypeVar("Number", bound=np.generic)
+
+
+def pad_arrays(arrays: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:
+    """Return (N, M, ...) from N arrays (M_i, ...), padded with `fill`; `width` is M."""
+    result = np.full((len(arrays), width, *arrays[0].shape[1:]), fill, arrays[0].dtype)
+    for at, array in enumerate(arrays):
+        result[at, : len(array)] = array
+    return result
+
+
+def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:
+    """Return (N, M, ...) from concatenated rows (B, ...) of N images, `count` (N,) each; M is the largest count."""
+    real = np.arange(count.max(initial=0)) < count[:, None]
+    array = np.full((*rows.shape[1:], *real.shape), fill, rows.dtype)
+    array = np.moveaxis(array, (-2, -1), (0, 1))
+    array[real] = rows
+    return array
+
+
+def start_offsets(lengths: Ints) -> Ints:
+    """Return (N,): the offsets at which N concatenated pieces of these lengths start."""
+    return np.asarray(np.cumsum(lengths) - lengths)
+
+
+def pairs(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Pair each of `rows` with each of its boxes. Returns (P,) positions in `rows` and (P,) box indices.
+
+    `first`, (R + 1,): the boxes of row r are first[r]:first[r + 1].
+    """
+    begin = first.take(rows)
+    count = first.take(rows + 1) - begin
+    end = np.cumsum(count)
+    which = np.repeat(np.arange(len(rows)), count)
+    return which, np.arange(len(which)) + (begin - end + count).take(which)
