@@ -119,8 +119,8 @@ def write(path: Path, coded: Coded) -> Path:
     return path
 
 
-def assert_numbered(path: Path) -> None:
-    """Read single frames in a random order, frames that follow each other, and clips with their times."""
+def assert_numbered(path: Path, *, loaded: bool = True) -> None:
+    """Read single frames in a random order, frames that follow each other, and, if `loaded`, clips with their times."""
     reader = da.VideoReader([path], frames=5, stride=3, step=4, cache=False)
     assert len(reader) == FRAMES
     single = np.random.default_rng(1).permutation(FRAMES)[:16]
@@ -128,6 +128,8 @@ def assert_numbered(path: Path) -> None:
     for first, length in ((0, 40), (3, 7), (13, 20), (29, 11)):
         some = np.arange(first, first + length)
         assert [number_in(each) for each in reader.contents(some)] == some.tolist()
+    if not loaded:
+        return
     loader: da.Loader[da.ClipBatch] = da.Loader(reader, [da.Resize(SIZE)], 3, device="cpu", train=True)
     with loader:
         for batch in loader:
@@ -227,7 +229,7 @@ def test_every_codec_in_a_container(tmp_path: Path, container: str, monkeypatch:
     for encoder in encoders():
         for coded, path in writable(tmp_path, container, encoder):
             try:
-                assert_numbered(path)
+                assert_numbered(path, loaded=coded.short in CONTAINERS[container].split())
                 read.add(coded.short)
             except (AssertionError, OSError, da.InputError) as error:
                 if "1 of 1 videos cannot be used" not in str(error):  # in MPEG's streams, of foreign codecs
