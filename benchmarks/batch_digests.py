@@ -52,6 +52,20 @@ def write_images(folder: Path, images: int = 61, seed: int = 0) -> da.CocoReader
     return da.CocoReader(folder, folder / "train.json")
 
 
+def write_clips(reader: da.CocoReader) -> da.ClipReader:
+    """Write a json in which images of one size are the frames of a video, and return its clips."""
+    path = Path(reader.annotations_file)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["videos"] = [{"id": at + 1, "name": f"video {at}", "fps": 25} for at in range(len(SIZES))]
+    for at, image in enumerate(content["images"], 1):
+        image |= {"video_id": at % len(SIZES) + 1, "frame_id": at // len(SIZES)}
+    places: dict[int, int] = {}
+    for each in content["annotations"]:
+        places[each["image_id"]] = each["track_id"] = places.get(each["image_id"], 0) + 1
+    path.with_name("clips.json").write_text(json.dumps(content), encoding="utf-8")
+    return da.ClipReader(path.parent, path.with_name("clips.json"), frames=3, stride=2)
+
+
 def digest(batches: Iterator[da.Batch]) -> str:
     """Return one hash of images, boxes, labels and all that a batch says of its images."""
     total = hashlib.sha256()
@@ -91,6 +105,8 @@ def recipes() -> dict[str, list[da.Op]]:
         "yolo640": da.presets.yolo640(),
         "evaluation": da.presets.evaluation((300, 300)),
         "mixing": [flip, resize, da.MixUp(), da.CutMix(), da.CopyPaste(), normalize],
+        "mixing twice": [flip, resize, da.Mosaic(p=0.7), da.Mosaic(), da.RandomErasing(p=1), da.MixUp(), normalize],
+        "affine and mosaic": [da.RandomAffine(10), da.RandomPerspective(p=0.3), resize, da.Mosaic(), da.CopyPaste()],
         "affine": [da.RandomAffine(10, translate=(0.1, 0.1), scale=(0.8, 1.2)), resize, normalize],
         "perspective": [da.RandomPerspective(), da.RandomIoUCrop(), resize, da.SanitizeBoundingBoxes()],
         "auto_augment": [da.RandAugment(), resize, normalize],
@@ -118,6 +134,8 @@ def cases(reader: da.CocoReader, broken: da.CocoReader, device: str) -> Iterator
         skip: dict[str, Any] = {"which": broken, "on_error": "skip", "max_skipped": 1}
         yield f"{name} skip", lambda ops=ops, skip=skip: several_epochs(loader(ops, **skip))
         yield f"{name} skip, evaluation", lambda ops=ops, skip=skip: iter(loader(ops, train=False, **skip))
+    moving = [da.RandomIoUCrop(), da.RandomRotation(5), every["erasing"][0], da.Resize((96, 128)), da.RandomErasing()]
+    yield "clips", lambda: several_epochs(loader(moving, which=write_clips(reader)))
     samplers = {"sampler": da.RepeatFactorSampler(0.5), "aspect_ratio_grouping": True}
     yield "sampler and groups", lambda: several_epochs(loader(every["retinanet"], **samplers))
 
