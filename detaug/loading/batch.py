@@ -272,4 +272,4 @@ def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:
     if len(moved) == 3:
         moved = [each / moved[2] for each in moved[:2]]
     hulls = torch.stack([*(each.amin(-1) for each in moved), *(each.amax(-1) for each in moved)], -1)
-    return hulls.to(torch.promote_types(boxes.dtype, torch.float32))
+    return hulls.to(torch.promote_types(boxes.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
