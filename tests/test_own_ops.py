@@ -329,3 +329,29 @@ class Add(da.PixelOp):
 
     def cpu_kernel(self, views: Views) -> CpuKernel:
         return lambda image: image // self.value if self.value else image + 1 // self.value
+
+
+@dataclass(frozen=True)
+class AddBox(da.GeometricOp):
+    """Adds a box to each view; `with_row`: also its row in the columns of the source, in which it has none."""
+
+    with_row: bool
+
+    def move(self, views: da.Views, drawn: dict[str, Any]) -> da.Views:
+        more: dict[str, Any] = {"boxes": [[[0.1, 0.1, 0.5, 0.5]]], "labels": [[1]], "visible": [[1.0]]}
+        more |= {"rows": [[-1]]} if self.with_row else {}
+        repeated = {name: np.repeat(np.array(each), len(views), axis=0) for name, each in more.items()}
+        joined = {name: np.concatenate([getattr(views, name), each], axis=1) for name, each in repeated.items()}
+        return replace(views, **joined)
+
+
+def test_an_op_that_adds_boxes_says_so_of_all_that_belongs_to_them(painted: Folder) -> None:
+    def load(with_row: bool) -> da.Batch:
+        recipe = [AddBox(with_row), da.Resize((40, 40))]
+        return next(iter(da.Loader(da.CocoReader(*painted, columns=["id"]), recipe, 4, device="cpu")))
+
+    with pytest.raises(da.InputError, match=r"rows of the views must have a row for each of .* views\.select_boxes"):
+        load(with_row=False)
+    batch = load(with_row=True)
+    assert ((batch.columns["id"] < 0).sum(1) >= 1).all()
+    assert (batch.valid & (batch.image_id_of_box < 0)).sum(1).tolist() == [1] * 4

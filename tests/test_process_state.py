@@ -27,32 +27,18 @@ RECIPES: dict[str, list[da.Op]] = {
 
 
 @contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+def changed(read: Callable[[], Any], write: Callable[[Any], Any], value: Any) -> Iterator[None]:
+    """Change a setting of the process, and change it back."""
+    before = read()
+    write(value)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        write(before)
 
 
-@contextmanager
-def matmul_precision(precision: str) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
+def default_dtype(dtype: torch.dtype) -> Any:
+    return changed(torch.get_default_dtype, torch.set_default_dtype, dtype)
 
 
 STATES: dict[str, Callable[[str], Any]] = {
@@ -61,8 +47,12 @@ STATES: dict[str, Callable[[str], Any]] = {
     "float16 by default": lambda _: default_dtype(torch.float16),
     "float64 by default": lambda _: default_dtype(torch.float64),
     "a device by default": lambda _: torch.device("meta"),  # which has no values: whoever takes it fails
-    "low precision": lambda _: matmul_precision("medium"),
-    "deterministic": lambda _: deterministic(),
+    "low precision": lambda _: changed(
+        torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"
+    ),
+    "deterministic": lambda _: changed(
+        torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True
+    ),
     "inference mode": lambda _: torch.inference_mode(),
 }
 

@@ -174,6 +174,7 @@ class Recipe:
         op, _ = self.steps[step]
         with name_op_in_errors(self.labels[step], "move" if op.stage == "view" else "plan"):
             views, planned = op.plan(views, drawn)
+            _check_rows(views)
             return views, {name: _as_input(array) for name, array in planned.items()}
 
     def dali_graph(
@@ -350,6 +351,16 @@ def name_and_place(ops: Sequence[Op], index: int) -> str:
 def place_of(ops: Sequence[Op], index: int) -> int:
     """Return the index of an op among those that the user wrote: not `OwnSize`, see `make_rendering_recipe`."""
     return index - sum(isinstance(op, OwnSize) for op in ops[:index])
+
+
+def _check_rows(views: Views) -> None:
+    """Raise InputError where an op changed the number of boxes, and not all that belongs to them."""
+    for name, array in views.box_arrays().items():
+        if array.shape[:2] != views.labels.shape:
+            raise InputError(
+                f"{name} of the views must have a row for each of {views.labels.shape} labels, got {array.shape[:2]}: "
+                "change the boxes with views.select_boxes, or replace all of boxes, labels, visible and rows"
+            )
 
 
 def _check_order(ops: Sequence[Op], index: int) -> None:
