@@ -355,3 +355,13 @@ def test_an_op_that_adds_boxes_says_so_of_all_that_belongs_to_them(painted: Fold
     batch = load(with_row=True)
     assert ((batch.columns["id"] < 0).sum(1) >= 1).all()
     assert (batch.valid & (batch.image_id_of_box < 0)).sum(1).tolist() == [1] * 4
+
+
+def test_an_added_box_is_refused_where_it_would_get_the_label_of_another() -> None:
+    image, boxes = np.zeros((40, 40, 3), np.uint8), [[1.0, 1, 9, 9], [5, 5, 20, 20]]
+    samples = da.batch([image], [boxes], columns={"name": [["a", "b"]]}).then(AddBox(with_row=True))
+    assert len(samples.boxes[0]) == 3
+    with pytest.raises(da.InputError, match=r"an op added a box, .* use it in a Loader"):
+        samples.columns  # noqa: B018
+    with pytest.raises(da.InputError, match="an op added a box"):
+        da.Compose([AddBox(with_row=True)])(image, {"boxes": np.array(boxes), "labels": ["a", "b"]})

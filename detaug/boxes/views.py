@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from detaug.arrays import Bools, Floats, Ints, padded
 from detaug.boxes import polygons
 from detaug.boxes.layers import Drawing, single_layer
+from detaug.errors import InputError
 
 Fill: TypeAlias = tuple[float, ...]
 
@@ -346,8 +347,14 @@ def replace_at(views: Views, images: Ints, other: Views) -> Views:
 
 
 def rows_left(views: Views) -> Ints:
-    """Return the `rows` (B,) of the boxes that are left, in the order of `Views.unpadded`."""
-    return views.rows[views.labels >= 0]
+    """Return the `rows` (B,) of the boxes that are left, in the order of `Views.unpadded`.
+
+    Raises InputError for a box that an op added, which has none: its label and columns would be those of another.
+    """
+    rows = views.rows[views.labels >= 0]
+    if (rows < 0).any():
+        raise InputError("an op added a box, which has no row among those that were given: use it in a Loader")
+    return rows
 
 
 def whole_where_close(pixels: Floats) -> Floats:

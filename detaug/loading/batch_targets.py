@@ -13,7 +13,7 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints, Number, start_offsets
 from detaug.boxes.layers import Drawing
-from detaug.boxes.views import Views, rows_left
+from detaug.boxes.views import Views
 from detaug.gpu.streams import StreamGuard, to_device
 
 
@@ -123,7 +123,7 @@ def _boxes(views: Views) -> tuple[Floats, Ints, Ints, Ints | None, Ints]:
     if views.frames == 1:
         boxes, labels, counts = views.unpadded()
         layers = None if views.layer_of_box is None else views.layer_of_box[views.labels >= 0]
-        return boxes, labels, rows_left(views), layers, counts
+        return boxes, labels, views.rows[views.labels >= 0], layers, counts
     seen = views.labels >= 0
     by_clip = seen.reshape(len(seen) // views.frames, views.frames, seen.shape[1])
     left = np.repeat(by_clip.any(1), views.frames, axis=0)
