@@ -31,10 +31,10 @@ from compare_versions import write_data
 import detaug as da
 from detaug.converters import pack_coco
 from detaug.converters.files.byte_sizes import parse_size
-from detaug.sources.object_path import ObjectPath
-from detaug.sources.object_store import ObjectInfo, ObjectStore
-from detaug.sources.pieces import PIECE_BYTES
-from detaug.sources.request_threads import run_in_threads
+from detaug.storage.object_path import ObjectPath
+from detaug.storage.object_store import ObjectInfo, ObjectStore
+from detaug.storage.pieces import PIECE_BYTES
+from detaug.storage.request_threads import run_in_threads
 
 CHUNK = 256 << 10
 PAGE = 1000

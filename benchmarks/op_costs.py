@@ -31,9 +31,9 @@ import detaug as da
 from detaug.boxes.views import whole_images
 from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.devices import resolve_device
-from detaug.loading.pipeline import PipelineWorker
 from detaug.loading.planner import BLOCK_IMAGES
 from detaug.ops.op import Arrays, Node, Op
+from detaug.ops.pipeline_worker import PipelineWorker
 from detaug.ops.recipe import Plan, Recipe, draws_from
 from detaug.ops.recipe_file import library
 

@@ -20,8 +20,8 @@ import torch
 from videos import write_video
 
 import detaug as da
-from detaug.loading.flow import FlowPipeline
 from detaug.ops.recipe import make_recipe
+from detaug.video.flow import FlowPipeline
 
 BATCH, EPOCHS = 8, 2
 

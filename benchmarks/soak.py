@@ -37,7 +37,7 @@ from PIL import Image
 
 import detaug as da
 from detaug.converters import pack_coco
-from detaug.loading.memory import give_memory_back
+from detaug.loading.devices import give_memory_back
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from faults import EXPECTED, Faults

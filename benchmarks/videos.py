@@ -32,9 +32,8 @@ import torch
 import detaug as da
 from detaug.converters.machine import available_cores
 from detaug.demo.shapes import paint
-from detaug.gpu.nvdec import engines_for, pipelines_for
-from detaug.loading.nvdec_pipelines import NvdecPipelines
-from detaug.sources.video_files import read_index
+from detaug.video.files import read_index
+from detaug.video.nvdec import NvdecPipelines, engines_for, pipelines_for
 
 FRAMES = 300
 LINKED = "FFMPEG_OF_PYAV_IS_LINKED"

@@ -4,10 +4,8 @@ from detaug import presets as presets
 from detaug import targets as targets
 from detaug import testing as testing
 from detaug.boxes.views import Views as Views
-from detaug.compose.compose import Compose as Compose
 from detaug.dali import fn as fn
 from detaug.dali.iterator import DaliIterator as DaliIterator
-from detaug.eager import batch as batch
 from detaug.errors import AnnotationError as AnnotationError
 from detaug.errors import DataError as DataError
 from detaug.errors import InputError as InputError
@@ -18,8 +16,8 @@ from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
 from detaug.importing.import_recipe import import_recipe as import_recipe
 from detaug.loading.batch import Batch as Batch
 from detaug.loading.clip_batch import ClipBatch as ClipBatch
+from detaug.loading.devices import keep_freed_memory as keep_freed_memory
 from detaug.loading.loader import Loader as Loader
-from detaug.loading.memory import keep_freed_memory as keep_freed_memory
 from detaug.loading.samplers import ClassBalancedSampler as ClassBalancedSampler
 from detaug.loading.samplers import RepeatFactorSampler as RepeatFactorSampler
 from detaug.loading.samplers import SourceWeightSampler as SourceWeightSampler
@@ -75,11 +73,14 @@ from detaug.ops.resize import RandomShortestSize as RandomShortestSize
 from detaug.ops.resize import Resize as Resize
 from detaug.ops.resized_crop import RandomResizedCrop as RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes as SanitizeBoundingBoxes
+from detaug.samples.compose import Compose as Compose
+from detaug.samples.samples import Samples as Samples
+from detaug.samples.samples import batch as batch
 from detaug.sources.clip_reader import ClipReader as ClipReader
 from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
 from detaug.sources.source import Source as Source
-from detaug.sources.video_reader import VideoReader as VideoReader
+from detaug.video.reader import VideoReader as VideoReader
 
 __version__: str

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from detaug.arguments import check, is_whole
-from detaug.eager import Samples, batch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Arrays, Op, PixelOp
+from detaug.samples.samples import Samples, batch
 from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]

@@ -34,7 +34,7 @@ def coded(image: int, size: tuple[int, int]) -> NDArray[np.uint8]:
     return np.stack([np.full(size, 1 + STEP * image), x, y], axis=2).astype(np.uint8)
 
 
-def coded_batch(seed: int, n: int, size: tuple[int, int] = (80, 100), device: str = "cpu") -> da.eager.Samples:
+def coded_batch(seed: int, n: int, size: tuple[int, int] = (80, 100), device: str = "cpu") -> da.Samples:
     """Return n coded images with 0 to 6 boxes of 1 to 50 whole pixels a side; label 10 i + k is box k of image i."""
     rng = np.random.default_rng(seed)
     boxes = []
@@ -56,7 +56,7 @@ def origins(image: NDArray[np.uint8]) -> NDArray[np.int64]:
     return origin
 
 
-def pieces(image: NDArray[np.uint8], samples: da.eager.Samples) -> Iterator[Piece]:
+def pieces(image: NDArray[np.uint8], samples: da.Samples) -> Iterator[Piece]:
     """Yield the visible parts of the objects of `samples` in an output image, one for each tile of it."""
     origin = origins(image)
     y, x = np.indices(image.shape[:2])

@@ -70,7 +70,7 @@ def jpeg_engine() -> Iterator[None]:
         yield
         return
     from detaug.loading.decoding import decoded
-    from detaug.loading.pipeline import PipelineWorker
+    from detaug.ops.pipeline_worker import PipelineWorker
     from detaug.sources.source import Source
 
     files = Source([(1, 1)], [])
@@ -147,6 +147,6 @@ def s3(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_serve
     proxy = object_server.FaultyProxy(s3_server)
     for name, value in object_server.environment(proxy.address).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("detaug.sources.object_store.RETRY_SECONDS", 3)
+    monkeypatch.setattr("detaug.storage.object_store.RETRY_SECONDS", 3)
     yield proxy
     proxy.close()

@@ -43,13 +43,13 @@ def centroid(channel: Array) -> Array:
     return np.array([(x * channel).sum(), (y * channel).sum()]) / total
 
 
-def painted_batch(seed: int, n: int = 8, smallest: int = 12, device: str = "cpu") -> da.eager.Samples:
+def painted_batch(seed: int, n: int = 8, smallest: int = 12, device: str = "cpu") -> da.Samples:
     rng = np.random.default_rng(seed)
     boxes = [random_boxes(rng, SIZE, smallest) for _ in range(n)]
     return da.batch([paint(SIZE, each) for each in boxes], boxes, [[1, 2, 3]] * n, seed=seed, device=device)
 
 
-def assert_boxes_on_pixels(samples: da.eager.Samples, tolerance: float) -> int:
+def assert_boxes_on_pixels(samples: da.Samples, tolerance: float) -> int:
     """Every box lies on its rectangle; returns how many were read."""
     read = 0
     for image, boxes, labels in zip(samples.images, samples.boxes, samples.labels, strict=True):

@@ -45,7 +45,7 @@ def photo(size: tuple[int, int] = SIZE) -> np.ndarray:
     return np.asarray(Image.fromarray(noise).resize(size[::-1], Image.Resampling.BICUBIC))
 
 
-def photos(n: int, seed: int = 0) -> da.eager.Samples:
+def photos(n: int, seed: int = 0) -> da.Samples:
     return da.batch([photo()] * n, [BOXES] * n, [[1, 2, 3, 4]] * n, seed=seed)
 
 
@@ -224,7 +224,7 @@ def test_iou_crop_draws_what_torchvision_draws(name: str) -> None:
     assert_same_distribution([len(each) for each in samples.boxes], [each["kept"] for each in theirs])
 
 
-def our_windows(samples: da.eager.Samples) -> np.ndarray:
+def our_windows(samples: da.Samples) -> np.ndarray:
     """(N, 4) XYXY in source pixels: `matrix` at the view's own size in whole pixels stretches by less than one."""
     sides = np.array([np.round(samples.plan.views.size[at][::-1]) for at in range(len(samples))])
     diagonal = samples.matrix[:, [0, 1], [0, 1]]
@@ -449,12 +449,12 @@ def far_boxes() -> Any:
     return tv_tensors.BoundingBoxes(torch.from_numpy(BOXES) + FAR, format="XYXY", canvas_size=(10000, 10000))
 
 
-def replayed(op: da.Op, n: int = 12, seed: int = 4) -> tuple[da.eager.Samples, dict[str, np.ndarray]]:
+def replayed(op: da.Op, n: int = 12, seed: int = 4) -> tuple[da.Samples, dict[str, np.ndarray]]:
     """Samples after `op`, and what it drew for them."""
     return op(photos(n, seed)), op.draw(np.random.default_rng(seed), n)
 
 
-def assert_same_picture(samples: da.eager.Samples, at: int, image: Any, boxes: Any, limit: float = 1.0) -> None:
+def assert_same_picture(samples: da.Samples, at: int, image: Any, boxes: Any, limit: float = 1.0) -> None:
     """Compare boxes that are not clipped to a thousandth of a pixel, and images to 1 of 255 on average."""
     height, width = samples.images[at].shape[:2]
     assert tuple(image.shape[1:]) == (height, width)

@@ -50,7 +50,7 @@ def drawn(*ops: tuple[str, float]) -> Drawn:
     return Drawn(num_ops=len(ops), fill=BLACK, ops=ops)
 
 
-def after(*ops: tuple[str, float], device: str = "cpu", photo: np.ndarray = PHOTO) -> da.eager.Samples:
+def after(*ops: tuple[str, float], device: str = "cpu", photo: np.ndarray = PHOTO) -> da.Samples:
     return da.batch([photo], [BOXES], device=device).then(drawn(*ops), da.Resize(photo.shape[:2]))
 
 

@@ -19,7 +19,7 @@ ERASING = da.RandomErasing(p=0.7, scale=(0.02, 0.6), value=NOWHERE)
 MASK = da.GridMask(p=0.7, ratio=0.6, size=(9, 50), value=NOWHERE)
 
 
-def assert_boxes_are_what_is_left(before: da.eager.Samples, op: da.Op, max_hidden: float) -> int:
+def assert_boxes_are_what_is_left(before: da.Samples, op: da.Op, max_hidden: float) -> int:
     """Compare with the objects that the rule keeps, each with the hull of its pixels. Return how many shrank."""
     after, cut = before.then(op), 0
     for at, image in enumerate(after.images):

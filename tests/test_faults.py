@@ -29,7 +29,7 @@ from painted_files import Folder, paint_files, settings_file
 import detaug as da
 from detaug import converters
 from detaug.demo import make_mot
-from detaug.sources import request_threads
+from detaug.storage import request_threads
 
 HERE = Path(__file__).parent
 

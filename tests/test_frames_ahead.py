@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from detaug.arrays import Ints
-from detaug.sources import frames_ahead
-from detaug.sources.frames_ahead import FramesAhead, Run
-from detaug.sources.source import Upcoming
+from detaug.storage.storage import Upcoming
+from detaug.video import frames_ahead
+from detaug.video.frames_ahead import FramesAhead, Run
 
 VIDEO_OF = np.repeat([0, 1, 2], 10)
 KEYS = np.ones(30, np.int64)

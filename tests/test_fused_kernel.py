@@ -26,7 +26,6 @@ import detaug as da
 from detaug.arrays import start_offsets
 from detaug.bench.loaders import decoding_workers
 from detaug.boxes.views import Views
-from detaug.eager import Samples
 from detaug.gpu.fused_kernel import in_copied
 from detaug.gpu.host_copies import HostCopier
 from detaug.gpu.kernel_chain import chain_for, chain_of, triton_works
@@ -36,6 +35,7 @@ from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
 from detaug.ops.op import Node, Nodes
 from detaug.ops.recipe import Recipe
+from detaug.samples.samples import Samples
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow

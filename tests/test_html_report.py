@@ -19,7 +19,7 @@ from PIL import Image
 
 from detaug.cli.main import main
 from detaug.drawing import class_color
-from detaug.drawing.html_report import MOST_PICTURES
+from detaug.report.html import MOST_PICTURES
 
 HOSTILE = '<script>document.title="taken"</script>猫"\''
 

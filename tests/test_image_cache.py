@@ -16,8 +16,8 @@ from PIL import Image
 from seeds import slow
 
 import detaug as da
-from detaug.loading import cache_sizes
-from detaug.loading.cache_sizes import CacheSizes
+from detaug.loading import image_cache
+from detaug.loading.image_cache import CacheSizes
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 TURNED = [da.RandomRotation(20, fill=(0, 0, 0)), da.Resize((40, 50)), da.ColorJitter(0.5), da.Normalize()]
@@ -197,12 +197,12 @@ def test_a_wrong_cache_is_explained(painted: Folder, cache: Any, message: str) -
 def test_sizes_are_bytes_or_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, plenty = torch.device("cpu"), 10**15
     monkeypatch.setattr(cache_sizes, "available_memory", lambda: 64 * 10**9)
-    assert cache_sizes.room_for({"device": "20GB"}, cpu, plenty) == (20 * 10**9, 0)
-    assert cache_sizes.room_for({"device": 20e9, "host": 0.25}, cpu, plenty) == (20 * 10**9, 16 * 10**9)
-    assert cache_sizes.room_for("host", cpu, plenty) == (0, 32 * 10**9)
-    assert cache_sizes.room_for({"device": "20GB", "host": 1}, cpu, 30 * 10**9) == (20 * 10**9, 10 * 10**9)
+    assert image_cache.room_for({"device": "20GB"}, cpu, plenty) == (20 * 10**9, 0)
+    assert image_cache.room_for({"device": 20e9, "host": 0.25}, cpu, plenty) == (20 * 10**9, 16 * 10**9)
+    assert image_cache.room_for("host", cpu, plenty) == (0, 32 * 10**9)
+    assert image_cache.room_for({"device": "20GB", "host": 1}, cpu, 30 * 10**9) == (20 * 10**9, 10 * 10**9)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert cache_sizes.room_for("host", cpu, plenty) == (0, 8 * 10**9)
+    assert image_cache.room_for("host", cpu, plenty) == (0, 8 * 10**9)
 
 
 @pytest.mark.gpu
@@ -223,4 +223,4 @@ def test_what_torch_holds_in_reserve_is_free(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 5000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3000)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 500)
-    assert cache_sizes.room_for({"device": 1.0}, torch.device("cuda", 0), 10**6) == (3500, 0)
+    assert image_cache.room_for({"device": 1.0}, torch.device("cuda", 0), 10**6) == (3500, 0)

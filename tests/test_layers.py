@@ -27,7 +27,7 @@ MIXING: dict[str, list[da.Op]] = {
 }
 
 
-def layers_of(samples: da.eager.Samples) -> Layers:
+def layers_of(samples: da.Samples) -> Layers:
     return samples.plan.views.drawing_or_whole().layers.of_source(np.arange(len(samples)))
 
 

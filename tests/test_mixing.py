@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def key(label: int, box: Any) -> tuple[Any, ...]:
     return (int(label), *np.round(np.asarray(box, float), 3).tolist())
 
 
-def check_batch(before: da.eager.Samples, op: Any, resize: da.Resize = RESIZE) -> int:
+def check_batch(before: da.Samples, op: Any, resize: da.Resize = RESIZE) -> int:
     """Compare with the objects that the rule keeps, each with the hull of its pixels. Return how many are partners'."""
     after, joined = before.then(resize, op), 0
     for at, image in enumerate(after.images):
@@ -71,7 +72,7 @@ def test_boxes_lie_on_the_pixels_of_their_objects(op: da.Op, n: int, device: str
 LETTERBOX = da.Resize(SIZE, letterbox="center", fill=NOWHERE)
 
 
-def narrow_and_low(seed: int, device: str = "cpu") -> da.eager.Samples:
+def narrow_and_low(seed: int, device: str = "cpu") -> da.Samples:
     """16 coded images as high or as wide as LETTERBOX, so that it does not resample them, with two boxes each."""
     rng = np.random.default_rng(seed)
     sizes = [(80, int(width)) for width in rng.integers(30, 101, 8)] + [(int(h), 100) for h in rng.integers(24, 81, 8)]
@@ -293,7 +294,7 @@ def test_every_other_image_is_a_partner_as_often() -> None:
     from detaug.ops.mixing import partners
 
     views = coded_batch(0, 5, SIZE).then(RESIZE).plan.views[np.tile(np.arange(5), 4000)]
-    views = da.eager.replace(views, batch=np.repeat(np.arange(4000), 5))
+    views = replace(views, batch=np.repeat(np.arange(4000), 5))
     rows = partners(views, np.random.default_rng(0).random((20000, 3)))
     assert np.array_equal(rows // 5, np.repeat(np.arange(4000), 5)[:, None].repeat(3, 1))
     counts = np.zeros((5, 5))

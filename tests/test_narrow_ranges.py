@@ -14,7 +14,7 @@ import detaug as da
 SIZES = [(100, 200), (120, 90), (150, 150), (60, 240)]
 
 
-def samples(n: int = 40) -> da.eager.Samples:
+def samples(n: int = 40) -> da.Samples:
     images = [np.zeros((*SIZES[at % len(SIZES)], 3), np.uint8) for at in range(n)]
     return da.batch(images, [[[10, 10, 50, 50]]] * n, seed=1)
 

@@ -29,11 +29,11 @@ from shard_files import flip_a_bit
 import detaug as da
 from detaug.converters import pack_coco
 from detaug.loading import epochs
-from detaug.sources import local_cache, object_store, pieces
-from detaug.sources.local_cache import CacheFull, LocalCache
-from detaug.sources.pieces import cut_pieces
-from detaug.sources.prefetch import Order, plan
-from detaug.sources.source import Upcoming
+from detaug.storage import local_cache, object_store, pieces
+from detaug.storage.local_cache import CacheFull, LocalCache
+from detaug.storage.pieces import cut_pieces
+from detaug.storage.prefetch import Order, plan
+from detaug.storage.storage import Upcoming
 
 RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
 NAMES = (f"bucket{number}" for number in count())
@@ -149,7 +149,7 @@ def test_files_beside_shards(remote: Callable[..., da.CocoReader], painted: Fold
 def test_many_objects_are_listed(
     remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("detaug.sources.bucket_storage.LIST_FROM", 10)
+    monkeypatch.setattr("detaug.storage.bucket.LIST_FROM", 10)
     before = len(s3.requests)
     reader = remote()
     assert sum(request.method == "HEAD" for request in s3.requests[before:]) == 1  # the json's
@@ -173,7 +173,7 @@ def test_training_reads_ahead_after_an_evaluation(
     remote: Callable[..., da.CocoReader], painted: Folder, s3: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two loaders of one reader take turns; the cache has room for a part of the images."""
-    monkeypatch.setattr("detaug.sources.prefetch.WINDOW_SHARE", 0.9)
+    monkeypatch.setattr("detaug.storage.prefetch.WINDOW_SHARE", 0.9)
     reader = remote(cache_size=sum(path.stat().st_size for path in painted[0].glob("*.png")) // 2)
     training, evaluation = loader(reader, pipelines=1), loader(reader, pipelines=1, train=False)
     for loop in (training, evaluation):
@@ -453,7 +453,7 @@ def test_a_full_disk_is_named(
         raise OSError(28, "No space left on device")
 
     reader = remote()
-    monkeypatch.setattr("detaug.sources.local_cache._overwrite", full)
+    monkeypatch.setattr("detaug.storage.local_cache._overwrite", full)
     with pytest.raises(da.DataError, match=r"cache_folder .*: No space left on device; free some space"):
         list(loader(reader, on_error="skip", max_skipped=1.0))
     assert cached_bytes(tmp_path / "cache") == 0

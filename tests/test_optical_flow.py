@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import detaug as da
-from detaug.loading.flow import frames_of
 from detaug.ops.recipe import make_rendering_recipe
+from detaug.video.flow import frames_of
 
 FRAMES, SIZE = 6, (192, 256)
 

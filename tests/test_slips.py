@@ -64,7 +64,7 @@ def test_a_name_like_no_other_has_no_suggestion() -> None:
     assert not hasattr(da, "__wrapped__")
 
 
-def batch(**arguments: Any) -> da.eager.Samples:
+def batch(**arguments: Any) -> da.Samples:
     return da.batch([GRAY], **{"boxes": [BOX], **arguments})
 
 

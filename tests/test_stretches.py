@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 import detaug as da
 from detaug.loading.epochs import LANE, OPEN, EpochOrder
-from detaug.loading.stretches_ahead import StretchesAhead
-from detaug.sources.source import Upcoming
-from detaug.sources.stretches import Stretches, starts_of_stretches
-from detaug.sources.video_files import Coding, VideoError, VideoIndex, read_index
-from detaug.sources.video_packets import cut
+from detaug.storage.storage import Upcoming
+from detaug.video.files import Coding, VideoError, VideoIndex, read_index
+from detaug.video.packets import cut
+from detaug.video.stretches import Stretches, StretchesAhead, starts_of_stretches
 
 Ints = NDArray[np.int64]
 

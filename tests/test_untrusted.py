@@ -18,7 +18,7 @@ import detaug as da
 from detaug.converters import check_coco
 from detaug.converters.check.decode import Fault, find_undecodable
 from detaug.converters.check.limits import Limits
-from detaug.drawing import check_to_html
+from detaug.report import check_to_html
 
 RECIPE = [da.Resize((40, 50)), da.Normalize()]
 

@@ -26,8 +26,7 @@ from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_fol
 from detaug.converters.files.processes import child_environment
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
-from detaug.loading.devices import resolve_device
-from detaug.loading.jpeg_engine import has_jpeg_engine
+from detaug.loading.devices import has_jpeg_engine, resolve_device
 
 LOADERS = {
     "loader": "detaug.bench.loaders:loader",

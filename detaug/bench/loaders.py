@@ -13,12 +13,11 @@ import torch
 from detaug.bench.jobs import Job, MadeBatch, new_images
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.decoding import decoded, inputs
-from detaug.loading.devices import resolve_device
+from detaug.loading.devices import keep_freed_memory, resolve_device
 from detaug.loading.loader import Loader
-from detaug.loading.memory import keep_freed_memory
-from detaug.loading.pipeline import PipelineWorker
 from detaug.loading.settings import Settings, settings_for
 from detaug.ops.op import Node
+from detaug.ops.pipeline_worker import PipelineWorker
 from detaug.ops.recipe import make_recipe
 from detaug.sources.coco_reader import CocoReader
 from detaug.sources.source import Source

@@ -45,7 +45,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     """
     from detaug.converters import check_coco
     from detaug.converters.check.clean import NotCleaned
-    from detaug.drawing import check_to_html
+    from detaug.report import check_to_html
 
     with progress_bar("checking", quiet) as progress:
         if html is None:

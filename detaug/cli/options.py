@@ -99,8 +99,7 @@ def _read_class_names(_: click.Context, __: click.Parameter, text: str | None) -
 
 def keep_freed_memory_on_cpu(device: str | None) -> None:
     """Let this process keep freed memory for the next batch, if the loader runs on the CPU."""
-    from detaug.loading.devices import resolve_device
-    from detaug.loading.memory import keep_freed_memory
+    from detaug.loading.devices import keep_freed_memory, resolve_device
 
     if resolve_device(device).type == "cpu":
         keep_freed_memory()

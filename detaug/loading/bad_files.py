@@ -17,8 +17,8 @@ from detaug.arrays import Bools, Ints
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 from detaug.errors import DataError, InputError
 from detaug.loading.decoding import decoded, inputs
-from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.ops.dali_internals import is_of_device, reason_of
+from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
 from detaug.sources.source import Source
 
 _FILE_OPERATORS = (

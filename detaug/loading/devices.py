@@ -1,12 +1,17 @@
-"""Find the device and the shard of this process."""
+"""Choose the device and the shard of a process; know its JPEG engine; keep or free its memory."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 
 from detaug.errors import InputError
+from detaug.ops.dali_internals import release_unused_memory
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:
@@ -78,3 +83,85 @@ def ranks_of_machine(shard: tuple[int, int]) -> range:
         return range(rank, rank + 1)
     first = max(0, rank - int(local))
     return range(first, min(first + int(count), world))
+
+
+OVERRIDE = "DETAUG_JPEG_ENGINE"
+"""The environment variable that says 0 or 1 in the place of the GPU."""
+
+_NVJPEG_BACKEND_HARDWARE = 3  # nvjpeg.h
+
+
+def has_jpeg_engine(device: torch.device) -> bool:
+    """Return whether JPEGs are decoded by a JPEG engine: A100 and H100 have one, T4, V100 and most RTX cards do not.
+
+    Asks nvJPEG. Where it cannot be asked, True: DALI then finds out by itself. Raises InputError for a value of
+    DETAUG_JPEG_ENGINE other than 0 and 1.
+    """
+    override = os.environ.get(OVERRIDE, "")
+    if override not in ("", "0", "1"):
+        raise InputError(f"{OVERRIDE} must be 0 or 1, got {override!r}")
+    if override:
+        return override == "1"
+    return not torch.cuda.is_available() or _ask_nvjpeg(device.index or 0)
+
+
+@cache
+def _ask_nvjpeg(device_index: int) -> bool:
+    """Return whether nvJPEG makes a handle for its hardware backend; it refuses where there is no engine."""
+    library = _load_nvjpeg()
+    if library is None:
+        return True
+    handle = ctypes.c_void_p()
+    with torch.cuda.device(device_index):
+        torch.cuda.synchronize()  # makes the CUDA context that nvJPEG needs
+        status = library.nvjpegCreateEx(_NVJPEG_BACKEND_HARDWARE, None, None, 0, ctypes.byref(handle))
+        if status == 0:
+            library.nvjpegDestroy(handle)
+    return bool(status == 0)
+
+
+def _load_nvjpeg() -> ctypes.CDLL | None:
+    """Return the nvJPEG that came with DALI, or None."""
+    package = find_spec("nvidia.nvjpeg")
+    folders = [Path(each) / "lib" for each in (package.submodule_search_locations or [])] if package else []
+    for file in (file for folder in folders for file in folder.glob("libnvjpeg.so.*")):
+        try:
+            return ctypes.CDLL(str(file))
+        except OSError:
+            continue
+    return None
+
+
+_LIBC = ctypes.CDLL(None)
+
+_MALLOC_OPTIONS = {-1: 1 << 30, -2: 64 << 20, -3: 32 << 20}
+"""M_TRIM_THRESHOLD; M_TOP_PAD, as large as a thread's heap; M_MMAP_THRESHOLD, the largest value that glibc accepts."""
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let glibc keep freed memory for the next batch, unless the environment sets options of malloc.
+
+    Call it once in a process, before the first loader on the CPU. Otherwise glibc returns the memory of a batch to the
+    system, which clears every page that it hands out again; that can make the loader up to 40 % slower. The price: each
+    thread of the process keeps its peak. `Loader` does not call it; on the CPU the commands that measure or train do.
+
+    >>> da.keep_freed_memory()
+    >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
+    >>> print(len(loader), "batches")
+    6 batches
+    """
+    configured = "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "") or any(
+        name.startswith("MALLOC_") for name in os.environ
+    )
+    if not configured and (mallopt := getattr(_LIBC, "mallopt", None)):
+        for option, number in _MALLOC_OPTIONS.items():
+            mallopt(option, number)
+
+
+def give_memory_back(device: torch.device) -> None:
+    """Free what DALI, and on the CPU glibc, keep of pipelines that no longer exist."""
+    if device.type == "cuda":
+        release_unused_memory()
+    elif malloc_trim := getattr(_LIBC, "malloc_trim", None):
+        malloc_trim(0)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from detaug.loading.bad_files import BadFilesFound, files_behind, unreadable_files
-from detaug.loading.pipeline import DALI_ERRORS, PipelineWorker
 from detaug.loading.renderers import Job, Renderer
 from detaug.loading.settings import Settings
+from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
 from detaug.sources.source import Source
 
 

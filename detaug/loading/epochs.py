@@ -14,7 +14,7 @@ import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.loading.devices import ranks_of_machine
-from detaug.sources.source import Upcoming
+from detaug.storage.storage import Upcoming
 
 LANE = 8
 """Slots of a step that take their clips from the same stretches of videos."""

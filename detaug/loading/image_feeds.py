@@ -1,7 +1,8 @@
-"""Get a pipeline's images: from files that it decodes, or from the cache of decoded images."""
+"""Get a pipeline's images: from files that it decodes, the cache of decoded images, or videos that the GPU decodes."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,7 +18,12 @@ from detaug.loading import decoding
 from detaug.loading.image_cache import ImageCache
 from detaug.ops.dali_internals import apply_where, to_torch
 from detaug.ops.op import Node, Nodes
-from detaug.sources.source import Source, Upcoming
+from detaug.sources.source import Source
+from detaug.storage.storage import Upcoming
+from detaug.video.files import VideoIndex
+from detaug.video.nvdec import NvdecPipelines, engines_for, pipelines_for
+from detaug.video.reader import VideoReader
+from detaug.video.stretches import Stretches, StretchesAhead
 
 
 class Found(NamedTuple):
@@ -179,3 +185,82 @@ def tensor_list_of(images: list[Tensor]) -> Any:
 def _dali_tensor(image: Tensor) -> Any:
     on_cpu = image.device.type == "cpu"
     return tensors.TensorCPU(image.numpy(), "HWC") if on_cpu else tensors.TensorGPU(image, "HWC", image.device.index)
+
+
+class FrameFeed(ImageFeed):
+    """Frames of clips that are decoded on the GPU, before they are asked for."""
+
+    def __init__(self, source: Source, stretches: Stretches, device: torch.device, engines: int) -> None:
+        super().__init__(source, device, 1.0, None)
+        pipelines = pipelines_for(engines)
+        self._decoder = NvdecPipelines(stretches, device, pipelines)
+        self._ahead = StretchesAhead(stretches, self._decoder.decode, pipelines)
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Decode what will be asked for first."""
+        self._ahead.start(upcoming)
+
+    def free(self) -> None:
+        """Give back the memory of all frames."""
+        self._ahead.close()
+        self._decoder.close()
+
+    def node(self, window: Node | None = None) -> Node:
+        """Return the DALI node of the (H, W, 3) uint8 RGB frames."""
+        return in_memory_node(self._device)
+
+    def images_in_memory(self, indices: Ints) -> list[Tensor]:
+        """Return the frames, complete. Raises VideoError, an OSError, for a video that does not decode."""
+        return self.frames(indices)
+
+    def inputs(self, indices: Ints, in_memory: list[Tensor]) -> dict[str, Any]:
+        """Return the inputs of `node` for these frames, by name."""
+        return {"image": tensor_list_of(in_memory)}
+
+    def frames(self, indices: Ints) -> list[Tensor]:
+        """Return the frames, complete. Raises VideoError, an OSError, for a video that does not decode."""
+        return self._ahead.get(indices)
+
+    def decoder_inputs(self, indices: Ints) -> dict[str, Any]:
+        """Return no inputs: the pipeline has nothing to do."""
+        return {}
+
+    def decoded_memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
+        """Return the bytes of `frames`, one behind the other."""
+        memory = torch.cat([frame.reshape(-1) for frame in outputs]) if outputs else self._nothing
+        self.release(outputs)
+        return memory
+
+    def release(self, images: list[Tensor]) -> None:
+        """Let the memory of frames be used again when the work on the current stream is done."""
+        stream = torch.cuda.current_stream(self._device.index)
+        for frame in {frame.untyped_storage().data_ptr(): frame for frame in images}.values():
+            frame.record_stream(stream)
+
+
+def make_feed(source: Source, device: torch.device, hw_decoder_load: float, cache: Any) -> ImageFeed:
+    """Return the feed for a source: of frames where the GPU decodes its videos."""
+    if not isinstance(source, VideoReader) or not source.nvdec or device.type == "cpu" or cache is not None:
+        return ImageFeed(source, device, hw_decoder_load, cache)
+    stretches = source.stretches
+    engines = [0 if isinstance(index, str) else engines_for(index, device) for index in stretches.indexes]
+    _warn_of_others(stretches, engines)
+    if not any(engines):
+        return ImageFeed(source, device, hw_decoder_load, cache)
+    return FrameFeed(source, stretches, device, max(engines))
+
+
+def _warn_of_others(stretches: Stretches, engines: list[int]) -> None:
+    others = [
+        (path, index)
+        for path, index, count in zip(stretches.files, stretches.indexes, engines, strict=True)
+        if isinstance(index, VideoIndex) and not count
+    ]
+    if others:
+        path, index = others[0]
+        warnings.warn(
+            f"the CPU decodes {len(others)} of {len(stretches.files)} videos, since NVDEC of this GPU does not; the "
+            f"first is {path} ({index.coding.codec}, {index.coding.pixels}); it does after "
+            "ffmpeg -i IN -pix_fmt yuv420p OUT.mp4",
+            stacklevel=6,
+        )

@@ -20,18 +20,13 @@ from detaug.errors import InputError
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
-from detaug.loading.batch_stream import BatchStream, Position
-from detaug.loading.cache_sizes import CacheSizes, check_cache
+from detaug.loading.batch_stream import BatchStream, EpochIterator, Position
 from detaug.loading.clip_batch import ClipBatch
-from detaug.loading.devices import rank_and_world, resolve_device, resolve_shard
+from detaug.loading.devices import give_memory_back, has_jpeg_engine, rank_and_world, resolve_device, resolve_shard
 from detaug.loading.engine import Engine
-from detaug.loading.epoch_iterator import EpochIterator
 from detaug.loading.epochs import EpochOrder, LastBatch
-from detaug.loading.flow import make_flow
-from detaug.loading.frame_feed import make_feed
-from detaug.loading.image_cache import make_cache
-from detaug.loading.jpeg_engine import has_jpeg_engine
-from detaug.loading.memory import give_memory_back
+from detaug.loading.image_cache import CacheSizes, check_cache, make_cache
+from detaug.loading.image_feeds import make_feed
 from detaug.loading.misuse import NoDataLoader, explain_other_names
 from detaug.loading.planner import Planner
 from detaug.loading.renderers import choose_renderer
@@ -41,6 +36,7 @@ from detaug.ops.mixing import GROUP
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, make_recipe
 from detaug.sources.source import Source
+from detaug.video.flow import make_flow
 
 T = TypeVar("T", default=Batch)
 AnyBatch = TypeVar("AnyBatch", Batch, ClipBatch)
@@ -417,8 +413,7 @@ def _items(
     """Return the first arguments of `EpochOrder`: what it knows of the items of a source."""
     height, width = reader.sizes[reader.clips[:, 0]].T
     factors = _call_sampler(sampler, reader) if sampler else None
-    stretches = None if reader.stretches is None else reader.stretches.of_clips
-    return reader.clips, (width > height) * int(aspect_ratio_grouping), factors, stretches
+    return reader.clips, (width > height) * int(aspect_ratio_grouping), factors, reader.stretch_of_clip
 
 
 def _call_sampler(sampler: Callable[[Source], Floats], reader: Source) -> Floats:

@@ -15,7 +15,7 @@ from detaug.converters.files.atomic import write_json
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.gpu.kernel_chain import KernelChain
-from detaug.loading.jpeg_engine import has_jpeg_engine
+from detaug.loading.devices import has_jpeg_engine
 from detaug.ops.recipe import Recipe, draws_from
 from detaug.sources.source import Source
 

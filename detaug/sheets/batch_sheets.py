@@ -8,9 +8,9 @@ from PIL import Image
 
 from detaug.drawing.images import Pictures, to_images
 from detaug.drawing.sheet import Tile, in_rows, make_sheet, padding
-from detaug.eager import Samples
 from detaug.loading.batch import Batch
 from detaug.ops.op import Op
+from detaug.samples.samples import Samples
 from detaug.sheets.colors import find_normalize, in_true_colors
 from detaug.sheets.recipe_sheets import check_at_least_one
 

@@ -25,7 +25,7 @@ from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
 from detaug.sheets.selection import How, select_images
 from detaug.sources.clip_reader import ClipReader
 from detaug.sources.coco_reader import CocoReader
-from detaug.sources.video_reader import VideoReader
+from detaug.video.reader import VideoReader
 
 DEFAULT_PRESET = "ssd300"
 

@@ -14,12 +14,12 @@ import numpy as np
 from PIL import Image
 
 from detaug.drawing.sheet import Tile, make_sheet
-from detaug.eager import Samples, batch
 from detaug.errors import InputError
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.recipe import make_rendering_recipe
 from detaug.ops.resize import OwnSize
+from detaug.samples.samples import Samples, batch
 from detaug.sheets.change_captions import Stage, count_boxes, describe_change
 from detaug.sheets.colors import in_true_colors
 from detaug.sheets.draw_captions import describe_draw

@@ -10,18 +10,16 @@ import numpy as np
 
 from detaug.arrays import Bytes, Ints
 from detaug.converters.check.images import folder_that_has
-from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
+from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.errors import InputError
-from detaug.sources.bucket_storage import BucketStorage
 from detaug.sources.coco_columns import Crowds, source_columns
 from detaug.sources.folder_source import FolderSource
-from detaug.sources.object_path import ObjectPath, local_or_remote
-from detaug.sources.remote_files import cache_folder_or_default, open_cache, read_remote_annotations
-from detaug.sources.source import Upcoming
-from detaug.sources.storage import FolderStorage, Storage
+from detaug.storage.object_path import local_or_remote
+from detaug.storage.open_storage import open_annotations, open_storage
+from detaug.storage.storage import Upcoming
 
 
 class CocoReader(FolderSource):
@@ -81,13 +79,17 @@ class CocoReader(FolderSource):
         if crowds not in ("drop", "keep"):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
         names = dict.fromkeys([*columns, *(["iscrowd"] if crowds == "keep" else [])])
-        data = _read(self.annotations, tuple(names), cache, cache_folder)
+        data = open_annotations(self.annotations, cache_folder, columns=tuple(names), cache=cache)
         self._keep_columns(data)
         super().__init__(**{**source_columns(data, crowds), "origin": str(self.annotations)})
         self.file_names = data.file_names
-        _check_folder(self.images, self.annotations, self.file_names)
-        self._storage, self.remedy = self._open(data, cache_folder, cache_size)
-        self.files = isinstance(self._storage, FolderStorage) and not data.shards
+        self._storage = open_storage(self.folder, data, cache_folder, cache_size)
+        if not self.file_names:
+            raise AnnotationError(f"{self.annotations}: no images; there is nothing to read")
+        check = f"detaug check {self.annotations} {self.images} --decode --clean OUT.json leaves out what is broken"
+        in_bucket = "put the object there again, or leave it out of the json"
+        self.remedy = check if self._storage.is_local else in_bucket
+        self.files = self._storage.is_local and not data.shards
         files = self._storage.shards.files()
         self.missing = np.union1d(self._storage.shards.missing(), files[self._storage.file_sizes < 0])
         if len(self.missing) == len(self):
@@ -95,16 +97,6 @@ class CocoReader(FolderSource):
 
     def _keep_columns(self, data: Annotations) -> None:
         """Keep what a subclass needs of the json besides images, boxes and classes."""
-
-    def _open(self, data: Annotations, cache_folder: PathLike | None, cache_size: str | int) -> tuple[Storage, str]:
-        """Return where the images are, and what an error advises for an image that cannot be used."""
-        if isinstance(self.folder, ObjectPath):
-            cache = open_cache(cache_folder, cache_size)
-            bucket = BucketStorage(self.folder, self.file_names, data.shards, data.places, data.checksums, cache)
-            return bucket, "put the object there again, or leave it out of the json"
-        storage = FolderStorage(self.folder, self.file_names, data.shards, data.places, data.checksums)
-        check = f"detaug check {self.annotations} {self.images} --decode --clean OUT.json"
-        return storage, f"{check} leaves out what is broken"
 
     def __repr__(self) -> str:
         objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
@@ -159,17 +151,3 @@ class CocoReader(FolderSource):
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
         return short_digest(self._storage.version)
-
-
-def _read(annotations: Path, columns: tuple[str, ...], cache: bool, cache_folder: PathLike | None) -> Annotations:
-    if isinstance(annotations, ObjectPath):
-        folder = cache_folder_or_default(cache_folder)
-        return read_remote_annotations(annotations, folder, columns=columns, cache=cache)
-    return read_annotations(annotations, columns=columns, cache=cache)
-
-
-def _check_folder(folder: Path, annotations: Path, names: tuple[str, ...]) -> None:
-    if not (isinstance(folder, ObjectPath) or folder.is_dir()):
-        raise AnnotationError(f"{folder}: no such folder; it must hold the images that {annotations} names")
-    if not names:
-        raise AnnotationError(f"{annotations}: no images; there is nothing to read")

@@ -14,7 +14,8 @@ from detaug.arrays import Bytes, Ints
 from detaug.converters.files.digests import short_digest
 from detaug.errors import InputError
 from detaug.sources.columns import join
-from detaug.sources.source import Source, Upcoming
+from detaug.sources.source import Source
+from detaug.storage.storage import Upcoming
 
 
 class ConcatReader(Source):

@@ -11,7 +11,7 @@ import numpy as np
 from detaug.arrays import Ints
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.errors import InputError
-from detaug.sources.folder_source import Status, file_status
+from detaug.storage.folder import Status, file_status
 
 _REMEDY = "put the images into a sub-folder for each class, root/cat/1.jpg, or give list_file="
 

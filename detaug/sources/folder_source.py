@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
-from detaug.arrays import Bytes, Ints
-from detaug.converters.files.paths import regular_status
+from detaug.arrays import Bytes
 from detaug.sources.source import Source, path_table
-
-Status = tuple[int, int]
-"""(bytes, time of the last change in ns) of a file."""
 
 
 class FolderSource(Source):
@@ -35,14 +29,3 @@ class FolderSource(Source):
 
     def _names(self) -> bytes:
         return "\0".join(self.file_names).encode("utf-8", "surrogateescape") + b"\0" + super()._names()
-
-
-def file_status(path: str) -> Status:
-    """Return the length and date of a regular file; (-1, -1) for anything else. Raises OSError."""
-    status = regular_status(path)
-    return (status.st_size, status.st_mtime_ns) if status else (-1, -1)
-
-
-def file_sizes(paths: Iterable[str]) -> Ints:
-    """Return (N,) sizes in bytes; -1 for what is no file. Raises OSError."""
-    return np.array([file_status(path)[0] for path in paths], np.int64)

@@ -18,7 +18,7 @@ from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.files import image_headers
 from detaug.converters.files.digests import short_digest
 from detaug.converters.files.image_sizes import read_image_sizes
-from detaug.sources.folder_source import file_status
+from detaug.storage.folder import file_status
 
 Faults = dict[int, str]
 """Why each image that cannot be used cannot, by its index."""

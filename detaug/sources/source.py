@@ -7,31 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.arrays import Bools, Bytes, Floats, Ints, padded, pairs
+from detaug.arrays import Bytes, Floats, Ints, padded, pairs
 from detaug.boxes.views import Views, whole_images
 from detaug.converters.files.digests import short_digest
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks
 from detaug.sources.columns import as_columns
-from detaug.sources.stretches import Stretches
-
-
-class Upcoming(NamedTuple):
-    """The rest of an epoch: which images will be read, in which order."""
-
-    indices: Ints
-    """(R,) images that the processes of this machine will read."""
-    mine: Bools
-    """(R,) whether this process will read it."""
-
-    def part(self, which: slice | Bools) -> Upcoming:
-        """Return some of the images."""
-        return Upcoming(self.indices[which], self.mine[which])
+from detaug.storage.storage import Upcoming
 
 
 class Source:
@@ -68,10 +55,9 @@ class Source:
     """For a source of clips, whose `clips` come as `ClipBatch`: where each image is in its video."""
     tracks: Tracks | None = None
     """For a source of clips: which boxes are one object."""
-    stretches: Stretches | None = None
-    """For clips of video files: the parts of these whose clips come near each other in training."""
-    nvdec: bool = False
-    """Whether a GPU decodes the stretches; otherwise `contents` has the frames."""
+    stretch_of_clip: Ints | None = None
+    """(C,) for clips of video files: the stretch of a video that each begins in. In training, those of one stretch come
+    near each other."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 

@@ -15,12 +15,12 @@ from PIL import Image, ImageOps
 from torch import Tensor, nn
 
 from detaug.boxes.views import invert
-from detaug.eager import batch
 from detaug.errors import InputError
 from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
+from detaug.samples.samples import batch
 from detaug.training.detectors import make_detector
 from detaug.training.loaders import make_resize
 from detaug.training.torch_files import read_torch_file

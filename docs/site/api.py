@@ -11,7 +11,7 @@ import detaug as da
 from detaug import converters
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "loading": ("Loader and batches", ("detaug.loading", "detaug.compose", "detaug.eager")),
+    "loading": ("Loader and batches", ("detaug.loading", "detaug.compose", "detaug.samples.samples")),
     "sources": ("Sources", ("detaug.sources", "detaug.converters")),
     "geometric-ops": (
         "Geometric ops",

@@ -1,0 +1,127 @@
+"""Draw the image of a finding with its boxes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from detaug.converters.check.summary import CheckFinding, CheckSummary
+from detaug.converters.coco.table import Table
+from detaug.converters.files.image_file import ImageFile, opened
+from detaug.drawing.boxes import draw_boxes
+from detaug.drawing.colors import class_colors
+from detaug.errors import InputError
+from detaug.report.embed import shorten
+
+Array = NDArray[Any]
+
+MOST_PIXELS = 64_000_000  # a larger image is not decoded for its thumbnail
+SIDE = 240  # of a thumbnail, in pixels
+CLOSE_UP = 0.25  # a box with both sides under this share of its image is drawn with its surroundings only
+MOST_LETTERS = 30  # of a class name
+
+
+class Objects(NamedTuple):
+    """Boxes (M, 4) XYXY pixels, M class names, M flags, M positions in the json's annotations."""
+
+    boxes: Array
+    names: list[str]
+    dashed: list[bool]
+    rows: list[int]
+
+
+class ImageTooLargeError(InputError):
+    """An image has more than `MOST_PIXELS` pixels."""
+
+
+def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
+    """Draw the finding's image with its boxes, or the surroundings of a small box; the longer side has 240 pixels.
+
+    A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the json.
+    Raises OSError or InputError where the image cannot be opened or the finding names none.
+    """
+    picture = _open_upright(_file_of(summary, finding))
+    objects = _objects(summary.table, finding)
+    is_about_a_box = finding.entry.startswith("annotations")
+    left, top, right, bottom = _window(objects.boxes, picture.size) if is_about_a_box else (0, 0, *picture.size)
+    zoom = SIDE / max(right - left, bottom - top)
+    size = (max(1, round((right - left) * zoom)), max(1, round((bottom - top) * zoom)))
+    picture = picture.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
+    moved = (objects.boxes - np.tile([left, top], 2)) * zoom
+    colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
+    drawn = [f"{name} {row}" for name, row in zip(objects.names, objects.rows, strict=True)]
+    return draw_boxes(
+        picture, moved, objects.names, difficult=objects.dashed, labels=drawn if finding.like else None, colors=colors
+    )
+
+
+def image_of(finding: CheckFinding) -> str:
+    """Return the file name of the finding's image, "" if it has none.
+
+    The message of an image that the json does not name is the quoted file name.
+    """
+    return finding.file_name or (finding.message[1:-1] if finding.kind == "image-unreferenced" else "")
+
+
+def _file_of(summary: CheckSummary, finding: CheckFinding) -> ImageFile:
+    where, at = _place_of(finding.entry)
+    if where not in ("images", "annotations"):
+        return ImageFile(str(summary.image_folder / image_of(finding)))
+    row = at if where == "images" else int(summary.table.image_index[at])
+    return summary.table.image_file(summary.image_folder, row)
+
+
+def _place_of(entry: str) -> tuple[str, int]:
+    """Return the list and the position that an entry such as "annotations[5]" names; position -1 if it has none."""
+    where, _, at = entry.rstrip("]").partition("[")
+    return where, int(at or -1)
+
+
+def _open_upright(image: ImageFile) -> Image.Image:
+    with opened(image) as content, Image.open(content) as file:
+        if file.width * file.height > MOST_PIXELS:
+            raise ImageTooLargeError(f"{image.path} has {file.width} x {file.height} pixels")
+        return ImageOps.exif_transpose(file).convert("RGB")
+
+
+def _objects(table: Table, finding: CheckFinding) -> Objects:
+    """Return the box of the finding, with the one that it is like, as the json has it, or all boxes of its image."""
+    where, at = _place_of(finding.entry)
+    if where == "annotations":
+        rows = [_place_of(entry)[1] for entry in (finding.entry, finding.like) if entry]
+    else:
+        rows = np.flatnonzero(table.image_index == at).tolist() if where == "images" else []
+    found = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
+    names = [shorten(table.categories.get(int(table.category_ids[row]), ""), MOST_LETTERS) for _, row in found]
+    numbers = [row for _, row in found]
+    difficult = [bool(table.row("annotations", row).get("difficult")) for row in numbers]
+    dashed = [False, True][: len(found)] if finding.like else difficult
+    return Objects(np.array([box for box, _ in found]).reshape(-1, 4), names, dashed, numbers)
+
+
+def _xyxy(bbox: Any) -> list[float] | None:
+    try:
+        x, y, width, height = (float(value) for value in bbox)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return [x, y, x + width, y + height] if all(map(math.isfinite, (x, y, width, height))) else None
+
+
+def _window(boxes: Array, full: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the part of the image to draw, XYXY: all of it, or the surroundings of a box that is small in it."""
+    size = np.array(full)
+    if not len(boxes):
+        return 0, 0, *full
+    inside = boxes[0].clip(0, np.tile(size, 2))
+    sides = inside[2:] - inside[:2]
+    if (sides >= CLOSE_UP * size).any():
+        return 0, 0, *full
+    span = np.minimum(np.maximum(3 * sides.max(), 48), size)
+    start = ((inside[:2] + inside[2:] - span) / 2).clip(0, size - span)
+    left, top = np.floor(start).astype(int).tolist()
+    right, bottom = np.ceil(start + span).astype(int).tolist()
+    return left, top, min(right, full[0]), min(bottom, full[1])

@@ -1,0 +1,98 @@
+"""`Compose`: a recipe for one image at a time, as the transform of a `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from detaug.arguments import check, is_whole
+from detaug.arrays import Floats, Ints
+from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
+from detaug.errors import InputError
+from detaug.ops.op import Op
+from detaug.ops.recipe import Recipe, check_size, draws_from, listed, make_rendering_recipe
+from detaug.samples.images import like_image, read_image
+from detaug.samples.rendering import ImageRenderer
+from detaug.samples.targets import COLUMNS, Target, like_target, read_boxes
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Runs a recipe on one image and its target on the CPU, for a `torch.utils.data.Dataset`.
+
+    `ops`: a recipe; a `Resize` is not needed. Ops that combine images of a batch, such as `Mosaic`, are refused.
+    `seed`: None draws from torch's global generator, so that `torch.manual_seed` repeats, and each worker of a
+    `DataLoader` draws other numbers. A number draws the same in each call, and the same as `da.batch` with this seed.
+    `columns`: the names of further entries of the target that have a row for each box.
+
+    The image is a PIL image (RGB), an array (H, W, 3), or a tensor or tv_tensors.Image (3, H, W), uint8 or floats in
+    0..1. It comes back as what it was; after `Normalize` it is a tensor (3, H, W). Pixels are computed in 256 levels.
+    The target is a dict for torchvision's detectors: `boxes` (M, 4) XYXY pixels, or BoundingBoxes in their format, and
+    `labels`, whole numbers from 1, or names. `area`, `iscrowd`, `difficult`, `truncated`, `occluded`, `category_id`,
+    `track_id`, `track_ids` and `scores` have a row for each box, and lose those of dropped boxes; their values stay.
+    All other entries stay whole. Raises InputError for images and targets of another shape or type, for boxes outside
+    of the image, and for masks and keypoints.
+
+    >>> transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((300, 300))])
+    >>> image = np.zeros((100, 200, 3), np.uint8)
+    >>> target = {"boxes": torch.tensor([[20.0, 10, 60, 50]]), "labels": torch.tensor([3]), "image_id": 7}
+    >>> image, target = transform(image, target)
+    >>> print(image.shape, target)
+    (300, 300, 3) {'boxes': tensor([[210.,  30., 270., 150.]]), 'labels': tensor([3]), 'image_id': 7}
+    """
+
+    ops: Sequence[Op]
+    seed: int | None = None
+    columns: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ops", listed(self.ops))  # what was given may be an iterator, or a list that changes
+        known = self.seed is None or is_whole(self.seed, 0)
+        check("seed", self.seed, known, "None, or a whole number of at least 0: the same one gives the same draws")
+        names = isinstance(self.columns, list | tuple) and all(isinstance(name, str) for name in self.columns)
+        check("columns", self.columns, names, "a list of names of the target's entries with a row for each box")
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if op := self._recipe.mixing_op:
+            name = type(op).__name__
+            raise InputError(f"{name} combines images of a batch, and Compose has one: use a Loader, or da.batch")
+
+    def __call__(self, image: Any, target: Target) -> tuple[Any, Target]:
+        """Return the image and its target after the ops."""
+        pixels = read_image(image)
+        size = pixels.shape[0], pixels.shape[1]
+        draws = draws_from(np.random.default_rng(self._next_seed()))
+        columns = (*COLUMNS, *self.columns)
+        plan = self._recipe.plan(_view(*read_boxes(target, size, columns), size), draws)
+        rendered = self._renderer.render(pixels, plan)
+        boxes, _, _ = plan.views.unpadded()
+        height, width = rendered.shape[1:]
+        check_size((height, width), plan.views.size[0].astype(int).tolist())
+        changed = like_target(target, whole_where_close(boxes), rows_left(plan.views), (height, width), columns)
+        return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to this process, for workers that are spawned."""
+        return {"ops": self.ops, "seed": self.seed, "columns": self.columns}
+
+    @cached_property
+    def _recipe(self) -> Recipe:
+        return make_rendering_recipe(self.ops)
+
+    @cached_property
+    def _renderer(self) -> ImageRenderer:
+        return ImageRenderer(self._recipe)
+
+    def _next_seed(self) -> int:
+        return int(torch.randint(2**63 - 1, ())) if self.seed is None else self.seed
+
+
+def _view(boxes: Floats, labels: Ints, size: tuple[int, int]) -> Views:
+    """Return the view of one image with its boxes, (M, 4) XYXY pixels, and labels (M,)."""
+    sides = np.array(size, np.float64)
+    relative = boxes / np.tile(sides[::-1], 2)
+    return whole_images(relative[None], labels[None], sides[None])

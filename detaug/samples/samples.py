@@ -1,0 +1,245 @@
+"""Eager mode: run ops directly on arrays, for notebooks, previews and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from detaug.arguments import check, is_whole
+from detaug.arrays import Floats, Ints, pad_arrays, start_offsets
+from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
+from detaug.drawing.images import to_image
+from detaug.drawing.sheet import notebook_png
+from detaug.errors import InputError
+from detaug.gpu.kernel_chain import KernelChain, chain_for
+from detaug.loading.batch import move_boxes
+from detaug.loading.devices import resolve_device
+from detaug.ops.normalize import Normalize
+from detaug.ops.op import Arrays, Op
+from detaug.ops.recipe import Plan, Recipe, check_size, draws_from, make_rendering_recipe
+from detaug.samples.rendering import ArrayPipeline
+
+Array = NDArray[Any]
+
+
+def batch(
+    images: Sequence[Array] | Array,
+    boxes: Sequence[ArrayLike] | None = None,
+    labels: Sequence[ArrayLike] | None = None,
+    *,
+    columns: Mapping[str, Sequence[ArrayLike]] | None = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Samples:
+    """Make samples, on which ops run directly: `da.RandomHorizontalFlip(p=1)(da.batch(images, boxes, labels))`.
+
+    `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
+    no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. `columns`: by name, N arrays
+    (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. The same `seed` and
+    the same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises InputError for
+    boxes that lie outside, for arrays of another shape or type, and for a seed that is no whole number.
+
+    >>> image = np.zeros((100, 200, 3), np.uint8)
+    >>> samples = da.batch([image, image], boxes=[[[20, 10, 60, 50]], []], labels=[[3], []])
+    >>> samples = samples.then(da.RandomHorizontalFlip(p=1), da.Resize((300, 300)))
+    >>> print(samples.boxes[0], samples.labels, samples.images[0].shape)
+    [[210.  30. 270. 150.]] [array([3]), array([], dtype=int64)] (300, 300, 3)
+    """
+    check("seed", seed, is_whole(seed, 0), "a whole number of at least 0: the same one gives the same draws")
+    images = [_image(image) for image in images]
+    boxes = [np.zeros((0, 4))] * len(images) if boxes is None else boxes
+    pixels = [_boxes(at, each) for at, each in enumerate(boxes)]
+    labels = [np.ones(len(each)) for each in pixels] if labels is None else labels
+    numbers = [_labels(at, each) for at, each in enumerate(labels)]
+    _check_lengths(images, pixels, numbers)
+    rows = {name: _concatenated(name, each, pixels) for name, each in (columns or {}).items()}
+    return Samples(tuple(images), tuple(pixels), tuple(numbers), rows, (), int(seed), resolve_device(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """N images as arrays with their boxes, and the ops run on them so far. Made by `da.batch`; ops return new ones."""
+
+    source_images: tuple[Array, ...]
+    source_boxes: tuple[Array, ...]
+    source_labels: tuple[Array, ...]
+    source_columns: Mapping[str, Array]
+    ops: tuple[Op, ...]
+    seed: int
+    device: torch.device
+    drawn: tuple[Arrays, ...] | None = None
+
+    def then(self, *ops: Op) -> Samples:
+        """Return these samples after more ops. Raises InputError for an op that cannot come here."""
+        recipe = make_rendering_recipe((*self.ops, *ops))
+        op = recipe.mixing_op
+        if op and len(self) < 2:
+            raise InputError(f"{type(op).__name__} combines images of a batch: give it at least 2, got {len(self)}")
+        return replace(self, ops=(*self.ops, *ops))
+
+    def replay(self, params: Sequence[Arrays]) -> Samples:
+        """Return these samples with numbers drawn before: the `params` of other samples with the same ops."""
+        return replace(self, drawn=tuple(params))
+
+    def __len__(self) -> int:
+        return len(self.source_images)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} samples after {list(self.ops)}>"
+
+    def _repr_png_(self) -> bytes:
+        """Draw the first images with their boxes for notebooks; Normalize is undone."""
+        normalize = next((op for op in self.ops if isinstance(op, Normalize)), None)
+        mean, std = (normalize.mean, normalize.std) if normalize else (None, None)
+        white, layout = (1, "CHW") if normalize else (255, "HWC")
+        pictures = [to_image(each, mean=mean, std=std, white=white, layout=layout) for each in self.images]
+        return notebook_png(pictures, self.boxes, [each.tolist() for each in self.labels])
+
+    @property
+    def params(self) -> tuple[Arrays, ...]:
+        """Return what each op drew, by name: arrays whose first axis is the samples."""
+        return self.plan.drawn
+
+    @property
+    def boxes(self) -> list[Array]:
+        """Return N arrays (M, 4) float64 XYXY, in pixels of `images`."""
+        boxes, _, counts = self._packed
+        boxes = whole_where_close(np.ascontiguousarray(boxes))
+        return [each[:count] for each, count in zip(boxes, counts, strict=True)]
+
+    @property
+    def labels(self) -> list[Array]:
+        """Return N arrays (M,) int64."""
+        _, labels, counts = self._packed
+        return [each[:count] for each, count in zip(labels, counts, strict=True)]
+
+    @property
+    def columns(self) -> dict[str, list[Array]]:
+        """Return N arrays (M, ...) for each of the columns that were given, by name."""
+        rows, counts = rows_left(self.plan.views), self._packed[2]
+        ends = np.cumsum(counts)[:-1]
+        return {name: np.split(each[rows], ends) for name, each in self.source_columns.items()}
+
+    def boxes_in_source(self) -> list[Array]:
+        """Return N arrays (M, 4) XYXY: the boxes in pixels of the source images that they are of.
+
+        They are not clipped; a box that an op clipped in the output stays so.
+        """
+        views = self.plan.views
+        image, place = np.nonzero(views.labels >= 0)
+        matrix = views.drawing_or_whole().layers.matrix[image, views.layer_of_box_or_first()[image, place]]
+        boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
+        moved = move_boxes(boxes, torch.from_numpy(matrix))[:, 0].numpy()
+        return np.split(moved, np.cumsum(self._packed[2])[:-1])
+
+    @property
+    def matrix(self) -> Floats:
+        """Return the maps from source pixels to pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op."""
+        return np.ascontiguousarray(self.plan.views.to_output()) + 0.0
+
+    @cached_property
+    def images(self) -> list[Array]:
+        """Return N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
+        if kernels := chain_for(self._recipe, self.device):
+            return self._render(kernels)
+        pipeline = ArrayPipeline(self._recipe, len(self), self.device)
+        images = pipeline.run(self.source_images, self.plan.inputs)
+        pipeline.close()
+        channels_first = "output" in self._recipe.stages and not self._recipe.channels_last
+        for image, size in zip(images, self.plan.views.size.astype(int).tolist(), strict=True):
+            check_size(image.shape[1:] if channels_first else image.shape[:2], size)
+        return images
+
+    def _render(self, kernels: KernelChain) -> list[Array]:
+        sources = torch.from_numpy(np.concatenate([image.ravel() for image in self.source_images]))
+        shapes, sizes = np.array([image.shape for image in self.source_images]), self.plan.views.size.astype(int)
+        parameters = kernels.parameters(self.plan.views, shapes[:, :2], self.plan.inputs)
+        (on_gpu,) = kernels.to_device([parameters], [start_offsets(shapes.prod(1))])
+        height, width = sizes.max(0).tolist()
+        memory = sources.to(self.device)
+        rendered = kernels.render(memory, memory, on_gpu, (height, width)).cpu()
+        images = [image[:, :h, :w] for image, (h, w) in zip(rendered, sizes.tolist(), strict=True)]
+        channels_first = self._recipe.pixel_steps[-1].op.output_layout == "CHW"
+        return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Return what the ops do to these samples."""
+        return self._recipe.plan(self._source_views(), draws_from(np.random.default_rng(self.seed)), self.drawn)
+
+    @cached_property
+    def _packed(self) -> tuple[Array, Array, Array]:
+        return self.plan.views.packed()
+
+    @property
+    def _recipe(self) -> Recipe:
+        return make_rendering_recipe(self.ops)
+
+    def _source_views(self) -> Views:
+        size = np.array([image.shape[:2] for image in self.source_images], np.float64)
+        most = max(len(labels) for labels in self.source_labels)
+        boxes = pad_arrays(self.source_boxes, most, 0) / np.tile(size[:, ::-1], 2)[:, None]
+        return whole_images(boxes, pad_arrays(self.source_labels, most, -1), size)
+
+
+def _boxes(at: int, given: ArrayLike) -> Floats:
+    boxes = _numbers(f"boxes[{at}]", given, "(M, 4) XYXY pixels")
+    if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
+        raise InputError(f"boxes[{at}] must be (M, 4) XYXY pixels, got shape {boxes.shape}")
+    return boxes.reshape(-1, 4)
+
+
+def _labels(at: int, given: ArrayLike) -> Ints:
+    rule = "whole numbers from 1: for names, their positions in your list of classes, plus 1"
+    labels = _numbers(f"labels[{at}]", given, rule).reshape(-1)
+    check(f"labels[{at}]", given, bool((np.isfinite(labels) & (labels == np.floor(labels))).all()), rule)
+    return labels.astype(np.int64)
+
+
+def _concatenated(name: str, column: Sequence[ArrayLike], boxes: list[Floats]) -> Array:
+    """Return the rows (B, ...) of a column of all images. Raises InputError where an image has too few or too many."""
+    arrays = [np.asarray(each) for each in column]
+    if len(arrays) != len(boxes):
+        raise InputError(f"columns[{name!r}] must hold rows for each of {len(boxes)} images, got {len(arrays)}")
+    for at, (array, own) in enumerate(zip(arrays, boxes, strict=True)):
+        if array.shape[:1] != (len(own),):
+            raise InputError(f"columns[{name!r}][{at}] must have a row for each of {len(own)} boxes, got {array.shape}")
+    return np.concatenate([array.reshape(len(array), *arrays[0].shape[1:]) for array in arrays])
+
+
+def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of several lengths
+        array = np.array("")
+    check(name, given, array.dtype.kind in "iuf" or not array.size, rule)
+    return array.astype(np.float64)
+
+
+def _image(image: Any) -> Array:
+    array = np.ascontiguousarray(image)
+    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or not array.size:
+        raise InputError(f"an image must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
+    return array
+
+
+def _check_lengths(images: list[Array], boxes: list[Array], labels: list[Array]) -> None:
+    if not len(images) == len(boxes) == len(labels) or not images:
+        lengths = f"{len(images)}, {len(boxes)}, {len(labels)}"
+        raise InputError(f"images, boxes and labels must have equal lengths, got {lengths}")
+    for at, (image, each, numbers) in enumerate(zip(images, boxes, labels, strict=True)):
+        if len(each) != len(numbers):
+            raise InputError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(numbers)}")
+        height, width = image.shape[:2]
+        inside = (each[:, :2] >= 0).all() and (each[:, 2:] <= (width, height)).all()
+        if not (inside and (each[:, :2] <= each[:, 2:]).all() and (numbers >= 1).all()):
+            raise InputError(
+                f"boxes[{at}] must be XYXY pixels inside the image of {width} x {height}, x0 <= x1 and y0 <= y1, "
+                f"with labels from 1, got {each.tolist()}, {numbers.tolist()}"
+            )

@@ -1,0 +1,142 @@
+"""Targets as torchvision's detectors take them, in and out: a dict with boxes, labels and more for each box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detaug.arrays import Floats, Ints
+from detaug.errors import InputError
+from detaug.samples.images import is_tv_tensor, wrap_like
+
+Target = dict[str, Any]
+
+COLUMNS = (
+    "labels", "area", "iscrowd", "difficult", "truncated", "occluded", "category_id", "track_id", "track_ids", "scores"
+)  # fmt: skip
+"""Entries of a target with a row for each box."""
+
+_ROUNDING = 0.01
+"""Pixels by which a box may be outside of the image: float32, and formats with centres, are not exact."""
+
+
+def read_boxes(target: Target, size: tuple[int, int], columns: Sequence[str]) -> tuple[Floats, Ints]:
+    """Return the boxes of a target, (M, 4) XYXY pixels in an image of `size` (height, width), and labels (M,).
+
+    Labels that are text are 0 for ops. `columns`: the names of entries with a row for each box.
+    Raises InputError for a target without boxes or labels, of other shapes, with boxes outside of the image, or labels
+    that are no whole numbers from 1.
+    """
+    _check_entries(target)
+    boxes = target["boxes"]
+    if getattr(boxes, "canvas_size", size) != size:
+        raise InputError(f"canvas_size of the boxes must be the size of the image, {size}, got {boxes.canvas_size}")
+    form = _format(boxes)
+    array = boxes.detach().as_subclass(Tensor).double().numpy() if isinstance(boxes, Tensor) else boxes.astype(float)
+    if array.size and (array.ndim != 2 or array.shape[1] != 4):
+        raise InputError(f"target['boxes'] must be (M, 4), got shape {array.shape}")
+    xyxy = _to_xyxy(array.reshape(-1, 4), form)
+    for name in columns:
+        rows = target.get(name)
+        if rows is not None and (not hasattr(rows, "__len__") or len(rows) != len(xyxy)):
+            got = f"{len(rows)} rows" if hasattr(rows, "__len__") else type(rows).__name__
+            raise InputError(f"target[{name!r}] must have a row for each of {len(xyxy)} boxes, got {got}")
+    return _inside(xyxy, size), _labels(target["labels"])
+
+
+def like_target(target: Target, boxes: Floats, rows: Ints, size: tuple[int, int], columns: Sequence[str]) -> Target:
+    """Return the target with other boxes. `boxes`: (K, 4) XYXY pixels in an image of `size`; `rows`: (K,) those before.
+
+    The entries named in `columns` lose the rows of dropped boxes; all others are the same objects.
+    """
+    entries = {name: _select(target[name], rows) for name in columns if target.get(name) is not None}
+    return {**target, **entries, "boxes": _like_boxes(target["boxes"], boxes, size)}
+
+
+def _check_entries(target: Any) -> None:
+    if not isinstance(target, dict):
+        raise TypeError(f"the target must be a dict with boxes and labels, got {type(target).__name__}")
+    if missing := [name for name in ("boxes", "labels") if name not in target]:
+        raise InputError(f"the target must have boxes and labels, got no {' and no '.join(missing)}")
+    if not isinstance(target["boxes"], Tensor | np.ndarray):
+        raise InputError(f"target['boxes'] must be a tensor or an array, got {type(target['boxes']).__name__}")
+    labels = target["labels"]
+    if not isinstance(labels, Tensor | np.ndarray | list | tuple) or (hasattr(labels, "ndim") and labels.ndim == 0):
+        raise InputError(f"target['labels'] must be a tensor, an array or a list, got {type(labels).__name__}")
+    for name, entry in target.items():
+        if name in ("masks", "keypoints") or (name != "boxes" and is_tv_tensor(entry)):
+            raise InputError(f"target[{name!r}] would stay behind: Compose moves boxes only, so leave it out")
+
+
+def _format(boxes: Any) -> str:
+    """Return the format of torchvision's BoundingBoxes; XYXY for other tensors and arrays."""
+    if not is_tv_tensor(boxes):
+        return "XYXY"
+    name = getattr(getattr(boxes, "format", None), "value", type(boxes).__name__)
+    if name not in ("XYXY", "XYWH", "CXCYWH"):
+        raise InputError(f"the format of the boxes must be XYXY, XYWH or CXCYWH, got {name}")
+    return str(name)
+
+
+def _to_xyxy(boxes: Floats, form: str) -> Floats:
+    if form == "XYXY":
+        return boxes
+    start = boxes[:, :2] if form == "XYWH" else boxes[:, :2] - boxes[:, 2:] / 2
+    return np.concatenate([start, start + boxes[:, 2:]], axis=1)
+
+
+def _from_xyxy(boxes: Floats, form: str) -> Floats:
+    if form == "XYXY":
+        return boxes
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return np.concatenate([boxes[:, :2] + (sides / 2 if form == "CXCYWH" else 0), sides], axis=1)
+
+
+def _inside(boxes: Floats, size: tuple[int, int]) -> Floats:
+    """Clip boxes at the border of the image. Raises InputError for a box that is outside by more than rounding."""
+    height, width = size
+    clipped = boxes.clip(0, [width, height, width, height])
+    wrong = ~(np.abs(clipped - boxes) <= _ROUNDING).all(1) | (boxes[:, :2] > boxes[:, 2:] + _ROUNDING).any(1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            f"target['boxes'][{row}] must lie in the image of {width} x {height} pixels, x0 <= x1 and y0 <= y1, "
+            f"got XYXY {boxes[row].round(2).tolist()}"
+        )
+    clipped[:, 2:] = np.maximum(clipped[:, 2:], clipped[:, :2])
+    return clipped
+
+
+def _like_boxes(given: Any, boxes: Floats, size: tuple[int, int]) -> Any:
+    """Return boxes in the format and type of those given; whole numbers become float32."""
+    result = _from_xyxy(boxes, _format(given))
+    if isinstance(given, np.ndarray):
+        return result.astype(given.dtype if given.dtype.kind == "f" else np.float32)
+    tensor = torch.from_numpy(result).to(given.dtype if given.is_floating_point() else torch.float32)
+    return wrap_like(given, tensor, canvas_size=size) if is_tv_tensor(given) else tensor
+
+
+def _labels(labels: Any) -> Ints:
+    """Return labels (M,) as ops see them; names are 0. Raises InputError for numbers that are not whole, or below 1."""
+    array = np.asarray(labels).reshape(-1)
+    if array.dtype.kind not in "iuf":
+        return np.zeros(len(array), np.int64)
+    wrong = ~((array >= 1) & (array == np.floor(array)))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            f"target['labels'][{row}] must be a whole number from 1, or a name, got {array[row]}: for torchvision's "
+            "detectors 0 is the background, so add 1 to labels that start at 0"
+        )
+    return array.astype(np.int64)
+
+
+def _select(entry: Any, rows: Ints) -> Any:
+    """Return some of the rows of a tensor, an array, or a list or tuple."""
+    if isinstance(entry, Tensor):
+        return entry[torch.from_numpy(rows)]
+    return entry[rows] if isinstance(entry, np.ndarray) else type(entry)([entry[row] for row in rows])

@@ -1,0 +1,152 @@
+"""Read objects of S3 and Google Cloud Storage: one client for both, obstore, with one rule for its errors.
+
+Server errors, time-outs and connections that break off are tried again by the client, with growing pauses, for at most
+RETRY_SECONDS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from detaug.errors import DataError, InputError
+from detaug.storage.object_path import ObjectPath
+from detaug.storage.request_threads import run_in_threads
+
+RETRY_SECONDS = 60
+"""How long a request is tried again."""
+
+SILENT_SECONDS = 30
+"""How long a server may send nothing before the request is made again."""
+
+REQUEST_SECONDS = 600
+"""How long one try may take: a slow link is no fault."""
+
+
+class ObjectInfo(NamedTuple):
+    """What a store says of an object without reading it."""
+
+    size: int
+    """Bytes."""
+    etag: str
+    """Changes with the content."""
+
+
+class ObjectStore:
+    """The objects below an address. Raises DataError for one that the store does not give, FileNotFoundError for none.
+
+    Credentials, region and endpoint come from the environment, as for other programs: AWS_ACCESS_KEY_ID, AWS_PROFILE,
+    AWS_ENDPOINT_URL, AWS_REGION, GOOGLE_APPLICATION_CREDENTIALS and so on; for S3 from all places in which boto3 looks,
+    if it is installed. AWS_SKIP_SIGNATURE=true reads public buckets.
+    """
+
+    def __init__(self, address: ObjectPath) -> None:
+        self.address = address
+        self._store = _connect(str(address))
+
+    def find_all(self) -> dict[str, ObjectInfo]:
+        """Return all objects below the address, by their names relative to it."""
+        with self._explained(""):
+            found = [each for page in self._store.list(chunk_size=10_000) for each in page]
+        return {each["path"]: _info(each) for each in found}
+
+    def find(self, names: Iterable[str]) -> dict[str, ObjectInfo]:
+        """Return those of these objects that exist."""
+        names = list(names)
+        found = run_in_threads(self._find, names)
+        return {name: info for name, info in zip(names, found, strict=True) if info}
+
+    def _find(self, name: str) -> ObjectInfo | None:
+        try:
+            with self._explained(name):
+                return _info(self._store.head(name))
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, info: ObjectInfo, start: int = 0, length: int | None = None) -> memoryview:
+        """Return bytes of an object. Raises FileNotFoundError if it does not exist any more, or has changed."""
+        length = info.size - start if length is None else length
+        if not length:
+            return memoryview(b"")
+        options = {"if_match": info.etag, "range": (start, start + length)}
+        with self._explained(name):
+            content = memoryview(self._store.get(name, options=options).bytes())
+        if len(content) != length:
+            raise DataError(f"{self.address / name}: the store sent {len(content)} of {length} bytes; try again")
+        return content
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        """Turn the client's errors into ours, which name the object."""
+        from obstore import exceptions
+
+        path = self.address / name
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{path} does not exist: {_reason(error)}") from None
+        except exceptions.PreconditionError:
+            raise FileNotFoundError(f"{path} has changed since the reader was made") from None
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+            remedy = "check the credentials in the environment, and what they may read"
+            raise DataError(f"{path}: access denied ({_reason(error)}); {remedy}") from None
+        except (exceptions.BaseError, OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read ({_reason(error)}); check bucket, endpoint and network") from None
+
+
+def _info(found: Any) -> ObjectInfo:
+    return ObjectInfo(found["size"], found["e_tag"] or "")
+
+
+def _connect(address: str) -> Any:
+    """Return obstore's client. Raises InputError if it is not installed, or an address or setting is wrong."""
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError:
+        raise InputError(f"{address} needs the package obstore: pip install 'detaug[cloud]'") from None
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    options = {"read_timeout": timedelta(seconds=SILENT_SECONDS), "timeout": timedelta(seconds=REQUEST_SECONDS)}
+    settings: dict[str, Any] = {
+        "client_options": {"allow_http": endpoint.startswith("http:"), **options},
+        "retry_config": {"retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+    }
+    try:
+        aws = _aws_settings(endpoint) if address.startswith("s3:") else {}
+        return from_url(quote(address, safe=":/"), **settings, **aws)  # names may have # ? %, which mean more in a URL
+    except (BaseError, ValueError) as error:
+        raise InputError(f"{address}: {_reason(error)}") from None
+
+
+def _aws_settings(endpoint: str) -> dict[str, Any]:
+    """Return endpoint, credentials and region as boto3 finds them; without it, the client looks for them."""
+    settings: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+    if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("true", "1"):
+        return settings
+    try:
+        from boto3 import Session
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        return settings
+    session = Session()
+    if session.get_credentials() is None:
+        raise InputError(
+            "no credentials for S3 were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or for "
+            "a public bucket AWS_SKIP_SIGNATURE=true"
+        )
+    settings["credential_provider"] = Boto3CredentialProvider(session)
+    return settings | ({"region": session.region_name} if session.region_name else {})
+
+
+def _reason(error: Exception) -> str:
+    """Return the store's own message if the error has one, or the beginning of the client's text."""
+    text = str(error)
+    message, code = re.search(r"<Message>(.*?)</Message>", text), re.search(r"status code: (\d+)", text)
+    if message:
+        return f"{code[1]}: {message[1]}" if code else message[1]
+    return text.partition("\n")[0].partition(" - ")[2] or text.partition("\n")[0]

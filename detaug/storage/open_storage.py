@@ -1,0 +1,69 @@
+"""Open a data set on a disk or in an object store: what decides between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from detaug.converters.coco.annotation_cache import cache_root
+from detaug.converters.coco.annotations import Annotations, read_annotations
+from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.byte_sizes import parse_size
+from detaug.converters.files.digests import short_digest
+from detaug.errors import AnnotationError, InputError
+from detaug.storage.bucket import BucketStorage
+from detaug.storage.folder import FolderStorage
+from detaug.storage.local_cache import LocalCache, explained_folder, make_shared_folder
+from detaug.storage.object_path import ObjectPath
+from detaug.storage.object_store import ObjectStore
+from detaug.storage.storage import Storage
+
+CacheFolder = str | os.PathLike[str] | None
+"""A folder for what is downloaded; None: "objects" in the user's cache folder."""
+
+
+def open_annotations(path: Path, cache_folder: CacheFolder, *, columns: Sequence[str], cache: bool) -> Annotations:
+    """Read and check a COCO json, as `read_annotations` does. Errors of an object name its address."""
+    if not isinstance(path, ObjectPath):
+        return read_annotations(path, columns=columns, cache=cache)
+    local = _download(path, _cache_folder(cache_folder))
+    try:
+        return read_annotations(local, columns=columns, cache=cache)
+    except AnnotationError as error:
+        raise AnnotationError(str(error).replace(str(local), str(path))) from None
+
+
+def open_storage(folder: Path, data: Annotations, cache_folder: CacheFolder, cache_size: str | int) -> Storage:
+    """Return where the images of a json are. Raises AnnotationError for a folder that does not exist."""
+    if isinstance(folder, ObjectPath):
+        cache = LocalCache(_cache_folder(cache_folder), parse_size("cache_size", cache_size))
+        return BucketStorage(folder, data.file_names, data.shards, data.places, data.checksums, cache)
+    if not folder.is_dir():
+        raise AnnotationError(f"{folder}: no such folder; it must hold the images that {data.path} names")
+    return FolderStorage(folder, data.file_names, data.shards, data.places, data.checksums)
+
+
+def _cache_folder(folder: str | os.PathLike[str] | None) -> Path:
+    """Return the folder for what is downloaded: by default "objects" in the user's cache folder. Raises InputError."""
+    try:
+        return cache_root() / "objects" if folder is None else Path(folder).absolute()
+    except OSError as error:
+        raise InputError(f"{error.strerror}: give cache_folder, for what is downloaded") from None
+
+
+def _download(address: ObjectPath, folder: Path) -> Path:
+    """Return the local copy of an object, which is downloaded if it is not there or has changed."""
+    store = ObjectStore(ObjectPath(address.parent))
+    info = store.find([address.name]).get(address.name)
+    if info is None:
+        raise AnnotationError(f"{address}: no such object; it must be the COCO json")
+    local = folder / "annotations" / short_digest(str(address).encode(), info.etag.encode()) / address.name
+    if not (local.is_file() and local.stat().st_size == info.size):
+        content = store.read(address.name, info)
+        with explained_folder(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for each in (local.parent.parent, local.parent):
+                make_shared_folder(each, folder)
+            write_atomically(local, [content])
+    return local

@@ -1,0 +1,81 @@
+"""`Storage`: where the encoded images of a data set are, as files or in shards, on a disk or in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from detaug.arrays import Bools, Bytes, Ints
+
+
+class Upcoming(NamedTuple):
+    """The rest of an epoch: which images will be read, in which order."""
+
+    indices: Ints
+    """(R,) images that the processes of this machine will read."""
+    mine: Bools
+    """(R,) whether this process will read it."""
+
+    def part(self, which: slice | Bools) -> Upcoming:
+        """Return some of the images."""
+        return Upcoming(self.indices[which], self.mine[which])
+
+
+class Shards:
+    """The shards of a data set, and where its images are in them.
+
+    `names`: of the shards. `places`: (n, 3) position in `names`, offset and length of each image in bytes; the position
+    is -1 for an image that is a file of its own. `sizes`: (shards,) bytes; -1 for a shard that does not exist.
+    """
+
+    def __init__(self, names: Sequence[str], places: Ints, sizes: Ints) -> None:
+        self.names, self.places, self.sizes = names, places, sizes
+
+    def missing(self) -> Ints:
+        """Return the positions of images whose shard does not exist, or ends before them."""
+        return np.flatnonzero((self.places[:, 0] >= 0) & (self._sizes_of_shards() < self.places[:, 1:].sum(1)))
+
+    def cut_off(self) -> Ints:
+        """Return the positions of images in the first shard that ends before some of its images."""
+        missing = self.missing()
+        cut = missing[self._sizes_of_shards()[missing] >= 0]
+        return np.asarray(cut[self.places[cut, 0] == self.places[cut[:1], 0]])
+
+    def _sizes_of_shards(self) -> Ints:
+        """Return (n,) the size of each image's shard in bytes; 0 for a file, -1 for a shard that does not exist."""
+        return np.asarray(np.append(self.sizes, 0)[self.places[:, 0]])
+
+    def name(self, index: int) -> str:
+        """Return the name of an image's shard; "" for a file."""
+        shard = int(self.places[index, 0])
+        return self.names[shard] if shard >= 0 else ""
+
+    def files(self) -> Ints:
+        """Return the positions of images that are files."""
+        return np.flatnonzero(self.places[:, 0] < 0)
+
+
+class Storage(Protocol):
+    """Gives the encoded images of n names, each of which is a file, or is in a shard."""
+
+    shards: Shards
+    file_sizes: Ints
+    """Bytes of each image that is a file, in the order of `shards.files()`; -1 for one that does not exist."""
+    version: bytes
+    """Changes with the content."""
+    is_local: bool
+    """Whether images and shards are files of this machine."""
+
+    def read(self, index: int) -> bytes:
+        """Return an encoded image. Raises OSError if it cannot be read."""
+        ...
+
+    def contents(self, indices: Ints) -> list[Bytes]:
+        """Return encoded images, without a copy if possible. Raises OSError if one cannot be read."""
+        ...
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Learn which images will be read, in which order."""
+        ...

@@ -1,0 +1,127 @@
+"""The frames of video files, as a source has them: all of some files, or those that a CocoVID json names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from detaug.arrays import Floats, Ints
+from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
+from detaug.converters.files.paths import PathLike
+from detaug.errors import InputError
+from detaug.sources.clips import FrameColumns, Tracks, rows_of
+from detaug.sources.coco_columns import source_columns, tracks_of
+from detaug.video.files import VideoIndex
+from detaug.video.index import find_videos, read_indexes
+
+
+class VideoFrames(NamedTuple):
+    """n frames of V video files."""
+
+    columns: dict[str, Any]
+    """The arguments of `Source`."""
+    frames: FrameColumns
+    tracks: Tracks
+    files: list[str]
+    """Absolute paths."""
+    indexes: list[VideoIndex | str]
+    """The frames of each file, or the reason why it cannot be used."""
+    video_of: Ints
+    """(n,) the position in `files` of each frame."""
+
+
+def frames_of_files(videos: PathLike | Sequence[PathLike], *, cache: bool) -> VideoFrames:
+    """Return all frames of the videos in a folder or a list; one frame for a video that cannot be used."""
+    origin, files, class_names, classes = find_videos(videos)
+    indexes = read_indexes(files, cache=cache)
+    counts, sizes, times = zip(*(_columns(each) for each in indexes), strict=True)
+    video_of = np.repeat(np.arange(len(counts)), counts)
+    numbers = np.concatenate([np.arange(count) for count in counts])
+    columns = {
+        "sizes": np.array(sizes)[video_of],
+        "class_names": class_names,
+        "classes": None if classes is None else classes[video_of],
+        "origin": origin,
+    }
+    nothing = Tracks(np.zeros(0, np.int64), np.zeros(len(video_of), np.int64))
+    return VideoFrames(
+        columns, FrameColumns(video_of + 1, numbers, np.concatenate(times)), nothing, files, indexes, video_of
+    )
+
+
+def _columns(index: VideoIndex | str) -> tuple[int, tuple[int, int], Floats]:
+    """Return the number of frames, their size and times; a stand-in for a video that cannot be used."""
+    if isinstance(index, str):
+        return 1, (1, 1), np.zeros(1)
+    return len(index.stamps), index.size, index.times
+
+
+def frames_of_annotations(videos: PathLike | Sequence[PathLike], annotations: PathLike, *, cache: bool) -> VideoFrames:
+    """Return the frames that a CocoVID json has rows of. Raises AnnotationError where it does not fit the files."""
+    folder, data = _folder(videos, annotations), read_annotations(Path(annotations), cache=cache)
+    _check_named(data)
+    names = sorted({data.video_files[number] for number in data.video_ids.tolist()})
+    position = {name: at for at, name in enumerate(names)}
+    video_of = np.array([position[data.video_files[number]] for number in data.video_ids.tolist()], np.int64)
+    files = [os.path.join(folder.absolute(), name) for name in names]
+    indexes = read_indexes(files, cache=cache)
+    times = _times(data, indexes, video_of)
+    columns = FrameColumns(data.video_ids, data.frame_ids, times)
+    return VideoFrames(source_columns(data), columns, tracks_of(data), files, indexes, video_of)
+
+
+def _folder(videos: PathLike | Sequence[PathLike], annotations: PathLike) -> Path:
+    if not isinstance(videos, str | os.PathLike):
+        raise InputError("with annotations, videos must be the folder that the file_name of a video is relative to")
+    if not os.path.isdir(videos):
+        raise InputError(f"{os.fspath(videos)}: no such folder; it must hold the videos that {annotations} names")
+    return Path(videos)
+
+
+def _check_named(data: Annotations) -> None:
+    """Raise AnnotationError unless each image is a frame of a video that has a file."""
+    if not len(data.video_ids):
+        raise AnnotationError(f"{data.path}: no images; they are the frames of the videos")
+    at = int(np.argmin(np.isin(data.video_ids, list(data.video_files))))
+    if (number := int(data.video_ids[at])) not in data.video_files:
+        what = f"the video {number} has none" if number >= 0 else f"the image {data.file_names[at]!r} is of no video"
+        raise AnnotationError(
+            f"{data.path}: each video must have the file_name of a video file, as 'a.mp4', and {what}; da.ClipReader "
+            "reads frames that are image files"
+        )
+
+
+def _times(data: Annotations, indexes: Sequence[VideoIndex | str], video_of: Ints) -> Floats:
+    """Return (n,) the seconds of each frame; nan in videos that cannot be used. Raises AnnotationError."""
+    times = np.full(len(video_of), np.nan)
+    for rows, index in zip(rows_of(video_of, len(indexes)), indexes, strict=True):
+        if isinstance(index, VideoIndex):
+            _check_fits(data, rows, index)
+            times[rows] = index.times[data.frame_ids[rows]]
+    return times
+
+
+def _check_fits(data: Annotations, rows: Ints, index: VideoIndex) -> None:
+    """Raise AnnotationError where the images at `rows` are not frames of their video."""
+    name, count = data.video_files[int(data.video_ids[rows[0]])], len(index.stamps)
+    (height, width), (h, w) = data.sizes[rows[0]].tolist(), index.size
+    if (height, width) != (h, w):
+        raise AnnotationError(
+            f"{data.path}: the images of {name} have {width} x {height} pixels, its frames {w} x {h}, turned as the "
+            "file says"
+        )
+    if (latest := int(data.frame_ids[rows].max())) >= count:
+        raise AnnotationError(f"{data.path}: frame_id {latest} of {name}, whose {count} frames are 0 to {count - 1}")
+
+
+def keys_before(indexes: Sequence[VideoIndex | str], video_of: Ints, numbers: Ints) -> Ints:
+    """Return (n,) how many key frames come before or at each frame of a video; 0 in videos that cannot be used."""
+    keys = np.zeros(len(video_of), np.int64)
+    for rows, index in zip(rows_of(video_of, len(indexes)), indexes, strict=True):
+        if isinstance(index, VideoIndex):
+            keys[rows] = np.searchsorted(index.keys, numbers[rows], "right")
+    return keys
