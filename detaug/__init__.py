@@ -19,31 +19,21 @@ import torch
 
 from __future__ import annotations
 
-import ast
 from importlib import import_module
-from pathlib import Path
 from typing import Any
+
+from detaug.ops.public_names import public_names
 
 __version__ = "0.1.0"
 
-
-def _read_public_names() -> dict[str, str]:
-    """Return the module of each public name, as `__init__.pyi` imports it."""
-    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
-
-
-_MODULE_OF = _read_public_names()
-
-__all__ = sorted(_MODULE_OF)
+__all__ = sorted(public_names())
 
 
 def __getattr__(name: str) -> Any:
     """Import torch and DALI, which take seconds, only when something that needs them is used."""
-    if name not in _MODULE_OF:
+    module = public_names().get(name)
+    if module is None:
         raise AttributeError(import_module("detaug.ops.other_names").explain_missing(name, __all__))
-    module = _MODULE_OF[name]
     return import_module(f"detaug.{name}") if module == "detaug" else getattr(import_module(module), name)
 
 

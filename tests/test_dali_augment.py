@@ -479,16 +479,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"boxes": third(BOXES, [[0.5, 0.1, 0.1, 0.5]] * 2)}, r"boxes must be XYXY with x0 <= x1 .*, got \[0\.5, "),
     (
         {"boxes": third(BOXES, [[0.5, 0.1, 20, 0.5]] * 2)},
-        r"boxes must be relative to the image, within 0\.\.1; for pix",
+        r"boxes must be relative to their image, in 0\.\.1; for pixels",
     ),
-    ({"boxes": third(BOXES, [[-0.1, 0.1, 0.3, 0.5]] * 2)}, r"boxes must be relative to the image, within 0\.\.1; for"),
+    ({"boxes": third(BOXES, [[-0.1, 0.1, 0.3, 0.5]] * 2)}, r"boxes must be relative to their image, in 0\.\.1; for"),
     (
         {"boxes": [np.zeros((2, 4)), *[np.zeros((2, 5))] * 3]},
         r"sample 1: boxes must be \(M, 4\) XYXY, got shape \(2, 5",
     ),
     (
         {"boxes": [20 * each for each in BOXES], "units": "pixels", "images": third(PHOTOS, np.zeros((9, 9, 3)))},
-        "inside",
+        r"sample 2: boxes must be in the pixels of their image of 9 x 9; for 0\.\.1 give units='relative'",
     ),
     (
         {"units": "pixels"},

@@ -196,7 +196,7 @@ def test_a_wrong_cache_is_explained(painted: Folder, cache: Any, message: str) -
 
 def test_sizes_are_bytes_or_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, plenty = torch.device("cpu"), 10**15
-    monkeypatch.setattr(cache_sizes, "available_memory", lambda: 64 * 10**9)
+    monkeypatch.setattr(image_cache, "available_memory", lambda: 64 * 10**9)
     assert image_cache.room_for({"device": "20GB"}, cpu, plenty) == (20 * 10**9, 0)
     assert image_cache.room_for({"device": 20e9, "host": 0.25}, cpu, plenty) == (20 * 10**9, 16 * 10**9)
     assert image_cache.room_for("host", cpu, plenty) == (0, 32 * 10**9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from painted import RESAMPLED, assert_boxes_on_pixels, painted_batch
@@ -31,7 +33,11 @@ def test_iou_crop_drops_by_the_rule_that_was_set() -> None:
         op = da.RandomIoUCrop(thresholds=(0.0,), min_visibility=min_visibility, allow_no_crop=False)
         cropped = op(samples)
         for source, matrix, size, labels in zip(
-            samples.source_boxes, cropped.matrix, [i.shape for i in cropped.images], cropped.labels, strict=True
+            replace(samples, ops=()).boxes,
+            cropped.matrix,
+            [i.shape for i in cropped.images],
+            cropped.labels,
+            strict=True,
         ):
             moved = (source.reshape(-1, 2) @ matrix[:, :2].T + matrix[:, 2]).reshape(-1, 4)
             clipped = np.clip(moved, 0, (size[1], size[0]) * 2)

@@ -357,7 +357,7 @@ def test_random_chains_keep_boxes_on_their_objects(seed: int, device: str) -> No
         assert (boxes >= -1e-6).all()
         assert (boxes <= np.tile(SIZE[::-1], 2) + 1e-6).all()
         for box, label in zip(boxes, labels.tolist(), strict=True):
-            source = before.source_boxes[label // 10][label % 10 - 1]
+            source = replace(before, ops=()).boxes[label // 10][label % 10 - 1]
             centre = origin[..., 1:] + 0.5
             inside = ((centre > source[:2]) & (centre < source[2:])).all(2) & (origin[..., 0] == label // 10)
             rows, columns = np.nonzero(inside)

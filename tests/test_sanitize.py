@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_min_visibility_is_albumentations(min_visibility: float) -> None:
     samples, dropped = coded_batch(2, 32, (130, 150)), 0
     cropped = samples.then(da.RandomHorizontalFlip(), da.RandomCrop((60, 70)), da.Resize((90, 140)))
     after = cropped.then(da.SanitizeBoundingBoxes(min_size=0, min_area=0, min_visibility=min_visibility))
-    for at, (boxes, matrix) in enumerate(zip(samples.source_boxes, cropped.matrix, strict=True)):
+    for at, (boxes, matrix) in enumerate(zip(replace(samples, ops=()).boxes, cropped.matrix, strict=True)):
         moved = (boxes.reshape(-1, 2) @ matrix[:, :2].T + matrix[:, 2]).reshape(-1, 2, 2)
         low, high = moved.min(1), moved.max(1)
         inside = (high.clip(0, (140, 90)) - low.clip(0, (140, 90))).prod(1) / (high - low).prod(1)

@@ -78,7 +78,7 @@ def batch(**arguments: Any) -> da.Samples:
         (lambda: batch(labels=[[1.5]]), da.InputError, r"labels\[0\] must be whole numbers from 1: .*got \[1.5\]"),
         (lambda: batch(labels=[[float("inf")]]), da.InputError, r"labels\[0\] must be whole numbers from 1"),
         (lambda: batch(labels=[[True]]), da.InputError, r"labels\[0\] must be whole numbers from 1"),
-        (lambda: batch(labels=[[0]]), da.InputError, "labels from 1"),
+        (lambda: batch(labels=[[0]]), da.InputError, r"labels\[0\] must be whole numbers from 1"),
         (
             lambda: batch(boxes=[["a", "b"]]),
             da.InputError,

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali import Pipeline
 
-from detaug.arrays import Bools, Floats, Ints, padded
+from detaug.arrays import Floats, Ints, padded
+from detaug.boxes.checking import find_fault, to_relative
 from detaug.boxes.views import Views, class_labels, rows_left, whole_images
 from detaug.errors import InputError, OpError
 from detaug.ops.python_functions import current_pipeline, running_in
@@ -23,9 +24,6 @@ Samples = list[Array]
 """An array for each sample of the batch."""
 
 Units = Literal["relative", "pixels"]
-
-TOLERANCE = {"relative": 1e-3, "pixels": 0.5}
-"""How far a box may reach beyond its image, in its units, before it is taken for a mistake."""
 
 
 class BatchBoxes(NamedTuple):
@@ -143,37 +141,28 @@ def _empty_boxes(at: int, boxes: Array) -> Floats:
 
 def _relative(rows: BatchBoxes, size: Floats, units: Units) -> Floats:
     """Return the boxes relative to their images. Raises InputError for boxes that cannot be in these units."""
-    room = np.tile(size[:, ::-1], 2) if units == "pixels" else np.ones((len(size), 4))
-    limits = room.repeat(rows.counts, 0)
-    boxes, slack = rows.boxes, TOLERANCE[units]
-    _refuse(rows, _any(~np.isfinite(boxes)), "must be finite numbers")
-    fractions = _any(boxes % 1 > 0)
-    if units == "pixels" and fractions.any() and boxes.max() <= 1:
-        _refuse(rows, fractions, "must be pixels, but all are within 0..1; for these give units='relative'")
-    swapped = _any(boxes[:, 2:] < boxes[:, :2])
-    _refuse(rows, swapped, "must be XYXY with x0 <= x1 and y0 <= y1; ltrb=True in a reader gives these")
-    outside = _any((boxes < -slack) | (boxes > limits + slack))
-    _refuse(rows, outside, "must be " + _UNITS_RULE[units])
-    return np.clip(boxes / limits, 0, 1)
+    boxes, sides = rows.boxes, np.tile(size[:, ::-1], 2).repeat(rows.counts, 0)
+    if fault := find_fault(boxes, sides, relative=units == "relative"):
+        remedies = {"swapped": "; ltrb=True in a reader gives these", "outside": _OTHER_UNITS[units], "infinite": ""}
+        raise _wrong_box(rows, fault.row, fault.rule + remedies[fault.kind])
+    if units == "relative":
+        return boxes.clip(0, 1)
+    fractions = (boxes % 1 > 0).any(1)
+    if fractions.any() and boxes.max() <= 1:
+        rule = "pixels, but all are within 0..1; for these give units='relative'"
+        raise _wrong_box(rows, int(np.argmax(fractions)), rule)
+    return to_relative(boxes, sides)
 
 
-_UNITS_RULE = {
-    "relative": "relative to the image, within 0..1; for pixels give units='pixels', or ratio=True to the reader",
-    "pixels": "pixels inside the image that it belongs to; for 0..1 give units='relative'",
+_OTHER_UNITS = {
+    "relative": "; for pixels give units='pixels', or ratio=True to the reader",
+    "pixels": "; for 0..1 give units='relative'",
 }
 
 
-def _any(flags: Bools) -> Bools:
-    """Return (B,): whether one of the flags of each box is set."""
-    return np.asarray(flags.any(1))
-
-
-def _refuse(rows: BatchBoxes, wrong: Bools, rule: str) -> None:
-    """Raise InputError that names the first wrong box, (B,) flags, if there is one."""
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        at = int(np.searchsorted(np.cumsum(rows.counts), row, side="right"))
-        raise _mistake(at, f"boxes {rule}, got {rows.boxes[row].tolist()}")
+def _wrong_box(rows: BatchBoxes, row: int, rule: str) -> InputError:
+    at = int(np.searchsorted(np.cumsum(rows.counts), row, side="right"))
+    return _mistake(at, f"boxes must be {rule}, got {rows.boxes[row].tolist()}")
 
 
 def _check_images(recipe: Recipe, shapes: Samples) -> None:

@@ -22,6 +22,7 @@ import yaml  # type: ignore[import-untyped]
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.ops.op import Op
+from detaug.ops.public_names import public_names
 
 Types = Mapping[str, type[Op]]
 
@@ -82,8 +83,8 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
 
 def library() -> dict[str, type[Op]]:
     """Return the ops of detaug by name."""
-    package = import_module("detaug")  # which imports this module
-    public = {name: getattr(package, name) for name in package.__all__}
+    modules = {name: module for name, module in public_names().items() if module.startswith("detaug.ops.")}
+    public = {name: getattr(import_module(module), name) for name, module in sorted(modules.items())}
     ops = {name: each for name, each in public.items() if isinstance(each, type) and issubclass(each, Op)}
     return {name: each for name, each in ops.items() if each.__module__ != Op.__module__}
 

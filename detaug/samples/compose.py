@@ -11,14 +11,13 @@ import numpy as np
 import torch
 
 from detaug.arguments import check, is_whole
-from detaug.arrays import Floats, Ints
-from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
+from detaug.boxes.views import rows_left, whole_where_close
 from detaug.errors import InputError
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe, check_size, draws_from, listed, make_rendering_recipe
+from detaug.ops.recipe import Recipe, draws_from, listed, make_rendering_recipe
+from detaug.samples.annotations import COLUMNS, Target, like_target, read_target, source_views
 from detaug.samples.images import like_image, read_image
-from detaug.samples.rendering import ImageRenderer
-from detaug.samples.targets import COLUMNS, Target, like_target, read_boxes
+from detaug.samples.rendering import Renderer
 
 
 @dataclass(frozen=True)
@@ -67,11 +66,11 @@ class Compose:
         size = pixels.shape[0], pixels.shape[1]
         draws = draws_from(np.random.default_rng(self._next_seed()))
         columns = (*COLUMNS, *self.columns)
-        plan = self._recipe.plan(_view(*read_boxes(target, size, columns), size), draws)
-        rendered = self._renderer.render(pixels, plan)
+        boxes, labels = read_target(target, size, columns)
+        plan = self._recipe.plan(source_views([size], [boxes], [labels], ["target['boxes']"]), draws)
+        (rendered,) = self._renderer.render([pixels], plan)
         boxes, _, _ = plan.views.unpadded()
         height, width = rendered.shape[1:]
-        check_size((height, width), plan.views.size[0].astype(int).tolist())
         changed = like_target(target, whole_where_close(boxes), rows_left(plan.views), (height, width), columns)
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
@@ -84,15 +83,8 @@ class Compose:
         return make_rendering_recipe(self.ops)
 
     @cached_property
-    def _renderer(self) -> ImageRenderer:
-        return ImageRenderer(self._recipe)
+    def _renderer(self) -> Renderer:
+        return Renderer(self._recipe)
 
     def _next_seed(self) -> int:
         return int(torch.randint(2**63 - 1, ())) if self.seed is None else self.seed
-
-
-def _view(boxes: Floats, labels: Ints, size: tuple[int, int]) -> Views:
-    """Return the view of one image with its boxes, (M, 4) XYXY pixels, and labels (M,)."""
-    sides = np.array(size, np.float64)
-    relative = boxes / np.tile(sides[::-1], 2)
-    return whole_images(relative[None], labels[None], sides[None])

@@ -12,18 +12,18 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from detaug.arguments import check, is_whole
-from detaug.arrays import Floats, Ints, pad_arrays, start_offsets
-from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
+from detaug.arrays import Floats, Ints
+from detaug.boxes.views import Views, rows_left, whole_where_close
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
 from detaug.errors import InputError
-from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
-from detaug.ops.recipe import Plan, Recipe, check_size, draws_from, make_rendering_recipe
-from detaug.samples.rendering import ArrayPipeline
+from detaug.ops.recipe import Plan, Recipe, draws_from, make_rendering_recipe
+from detaug.samples.annotations import source_views
+from detaug.samples.rendering import Renderer
 
 Array = NDArray[Any]
 
@@ -52,14 +52,21 @@ def batch(
     [[210.  30. 270. 150.]] [array([3]), array([], dtype=int64)] (300, 300, 3)
     """
     check("seed", seed, is_whole(seed, 0), "a whole number of at least 0: the same one gives the same draws")
-    images = [_image(image) for image in images]
-    boxes = [np.zeros((0, 4))] * len(images) if boxes is None else boxes
-    pixels = [_boxes(at, each) for at, each in enumerate(boxes)]
-    labels = [np.ones(len(each)) for each in pixels] if labels is None else labels
-    numbers = [_labels(at, each) for at, each in enumerate(labels)]
-    _check_lengths(images, pixels, numbers)
+    arrays = [_image(at, image) for at, image in enumerate(images)]
+    if not arrays:
+        raise InputError("images must hold at least one image, got none")
+    pixels = [_boxes(at, each) for at, each in enumerate(_lists("boxes", boxes, arrays, np.zeros((0, 4))))]
+    ones = [np.ones(len(each)) for each in pixels]
+    numbers = [
+        _labels(at, each) for at, each in enumerate(ones if labels is None else _lists("labels", labels, arrays))
+    ]
+    for at, (each, of_each) in enumerate(zip(pixels, numbers, strict=True)):
+        if len(each) != len(of_each):
+            raise InputError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(of_each)}")
     rows = {name: _concatenated(name, each, pixels) for name, each in (columns or {}).items()}
-    return Samples(tuple(images), tuple(pixels), tuple(numbers), rows, (), int(seed), resolve_device(device))
+    names = [f"boxes[{at}]" for at in range(len(arrays))]
+    views = source_views([(image.shape[0], image.shape[1]) for image in arrays], pixels, numbers, names)
+    return Samples(tuple(arrays), views, rows, (), int(seed), resolve_device(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +74,8 @@ class Samples:
     """N images as arrays with their boxes, and the ops run on them so far. Made by `da.batch`; ops return new ones."""
 
     source_images: tuple[Array, ...]
-    source_boxes: tuple[Array, ...]
-    source_labels: tuple[Array, ...]
+    source_views: Views
+    """The whole images with their boxes."""
     source_columns: Mapping[str, Array]
     ops: tuple[Op, ...]
     seed: int
@@ -146,32 +153,17 @@ class Samples:
     @cached_property
     def images(self) -> list[Array]:
         """Return N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
-        if kernels := chain_for(self._recipe, self.device):
-            return self._render(kernels)
-        pipeline = ArrayPipeline(self._recipe, len(self), self.device)
-        images = pipeline.run(self.source_images, self.plan.inputs)
-        pipeline.close()
-        channels_first = "output" in self._recipe.stages and not self._recipe.channels_last
-        for image, size in zip(images, self.plan.views.size.astype(int).tolist(), strict=True):
-            check_size(image.shape[1:] if channels_first else image.shape[:2], size)
-        return images
-
-    def _render(self, kernels: KernelChain) -> list[Array]:
-        sources = torch.from_numpy(np.concatenate([image.ravel() for image in self.source_images]))
-        shapes, sizes = np.array([image.shape for image in self.source_images]), self.plan.views.size.astype(int)
-        parameters = kernels.parameters(self.plan.views, shapes[:, :2], self.plan.inputs)
-        (on_gpu,) = kernels.to_device([parameters], [start_offsets(shapes.prod(1))])
-        height, width = sizes.max(0).tolist()
-        memory = sources.to(self.device)
-        rendered = kernels.render(memory, memory, on_gpu, (height, width)).cpu()
-        images = [image[:, :h, :w] for image, (h, w) in zip(rendered, sizes.tolist(), strict=True)]
-        channels_first = self._recipe.pixel_steps[-1].op.output_layout == "CHW"
+        renderer = Renderer(self._recipe, len(self), self.device)
+        images = renderer.render(self.source_images, self.plan)
+        renderer.close()
+        steps = self._recipe.pixel_steps
+        channels_first = bool(steps) and steps[-1].op.output_layout == "CHW"
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]
 
     @cached_property
     def plan(self) -> Plan:
         """Return what the ops do to these samples."""
-        return self._recipe.plan(self._source_views(), draws_from(np.random.default_rng(self.seed)), self.drawn)
+        return self._recipe.plan(self.source_views, draws_from(np.random.default_rng(self.seed)), self.drawn)
 
     @cached_property
     def _packed(self) -> tuple[Array, Array, Array]:
@@ -180,12 +172,6 @@ class Samples:
     @property
     def _recipe(self) -> Recipe:
         return make_rendering_recipe(self.ops)
-
-    def _source_views(self) -> Views:
-        size = np.array([image.shape[:2] for image in self.source_images], np.float64)
-        most = max(len(labels) for labels in self.source_labels)
-        boxes = pad_arrays(self.source_boxes, most, 0) / np.tile(size[:, ::-1], 2)[:, None]
-        return whole_images(boxes, pad_arrays(self.source_labels, most, -1), size)
 
 
 def _boxes(at: int, given: ArrayLike) -> Floats:
@@ -198,7 +184,8 @@ def _boxes(at: int, given: ArrayLike) -> Floats:
 def _labels(at: int, given: ArrayLike) -> Ints:
     rule = "whole numbers from 1: for names, their positions in your list of classes, plus 1"
     labels = _numbers(f"labels[{at}]", given, rule).reshape(-1)
-    check(f"labels[{at}]", given, bool((np.isfinite(labels) & (labels == np.floor(labels))).all()), rule)
+    whole = np.isfinite(labels) & (labels == np.floor(labels))
+    check(f"labels[{at}]", given, bool((whole & (labels >= 1)).all()), rule)
     return labels.astype(np.int64)
 
 
@@ -222,24 +209,16 @@ def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:
     return array.astype(np.float64)
 
 
-def _image(image: Any) -> Array:
+def _image(at: int, image: Any) -> Array:
     array = np.ascontiguousarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or not array.size:
-        raise InputError(f"an image must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
+        raise InputError(f"images[{at}] must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
     return array
 
 
-def _check_lengths(images: list[Array], boxes: list[Array], labels: list[Array]) -> None:
-    if not len(images) == len(boxes) == len(labels) or not images:
-        lengths = f"{len(images)}, {len(boxes)}, {len(labels)}"
-        raise InputError(f"images, boxes and labels must have equal lengths, got {lengths}")
-    for at, (image, each, numbers) in enumerate(zip(images, boxes, labels, strict=True)):
-        if len(each) != len(numbers):
-            raise InputError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(numbers)}")
-        height, width = image.shape[:2]
-        inside = (each[:, :2] >= 0).all() and (each[:, 2:] <= (width, height)).all()
-        if not (inside and (each[:, :2] <= each[:, 2:]).all() and (numbers >= 1).all()):
-            raise InputError(
-                f"boxes[{at}] must be XYXY pixels inside the image of {width} x {height}, x0 <= x1 and y0 <= y1, "
-                f"with labels from 1, got {each.tolist()}, {numbers.tolist()}"
-            )
+def _lists(name: str, lists: Sequence[ArrayLike] | None, images: list[Array], default: Any = None) -> list[ArrayLike]:
+    """Return the boxes or labels of each image. Raises InputError for more or fewer than there are images."""
+    each = [default] * len(images) if lists is None else list(lists)
+    if len(each) != len(images):
+        raise InputError(f"{name} must hold an entry for each of {len(images)} images, got {len(each)}")
+    return each

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from detaug.arrays import Bytes, Floats, Ints, padded, pairs
+from detaug.boxes.checking import find_fault, to_relative
 from detaug.boxes.views import Views, whole_images
 from detaug.converters.files.digests import short_digest
 from detaug.errors import InputError
@@ -91,9 +92,10 @@ class Source:
         _check_lengths(self, counts, given)
         self._check_values(counts, np.asarray(labels))
         sides = np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
-        self._check_boxes(given, given * sides if relative else given, sides, relative=relative)
+        if fault := find_fault(given, sides, relative=relative):
+            raise InputError(f"{origin}: boxes must be {fault.rule}, got {given[fault.row]} in row {fault.row}")
         self.columns = as_columns(columns or {}, len(given), origin)
-        self._boxes: Floats = (given if relative else given / sides).clip(0, 1)
+        self._boxes: Floats = given.clip(0, 1) if relative else to_relative(given, sides)
 
     def _check_values(self, counts: Ints, labels: NDArray[Any]) -> None:
         classes = len(self.class_names) - 1
@@ -105,14 +107,6 @@ class Source:
         if self.classes is not None:
             in_names = (self.classes >= 0) & (self.classes < classes)
             _check_rows(self, "classes", self.classes, in_names, f"in 0..{classes - 1}, for {classes} class_names")
-
-    def _check_boxes(self, given: Floats, pixels: Floats, sides: Ints, *, relative: bool) -> None:
-        """Raise InputError for boxes that are not inside of their images, give or take a pixel, as in a json."""
-        unit = "0..1, since relative=True" if relative else "their images' pixels"
-        inside = ((pixels >= -1) & (pixels <= sides + 1)).all(1)
-        _check_rows(self, "boxes", given, np.isfinite(given).all(1), "finite numbers")
-        _check_rows(self, "boxes", given, inside, f"in {unit}")
-        _check_rows(self, "boxes", given, (given[:, :2] <= given[:, 2:]).all(1), "XYXY with x0 <= x1 and y0 <= y1")
 
     def __len__(self) -> int:
         return len(self.sizes)

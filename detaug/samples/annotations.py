@@ -1,4 +1,4 @@
-"""Targets as torchvision's detectors take them, in and out: a dict with boxes, labels and more for each box."""
+"""Boxes and labels that users give with images: lists of arrays, and the dicts that torchvision's detectors take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Floats, Ints, padded
+from detaug.boxes.checking import find_fault, to_relative
+from detaug.boxes.views import Views, whole_images
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
 
@@ -20,16 +22,30 @@ COLUMNS = (
 )  # fmt: skip
 """Entries of a target with a row for each box."""
 
-_ROUNDING = 0.01
-"""Pixels by which a box may be outside of the image: float32, and formats with centres, are not exact."""
+
+def source_views(
+    sizes: Sequence[tuple[int, int]], boxes: Sequence[Floats], labels: Sequence[Ints], names: Sequence[str]
+) -> Views:
+    """Return the whole images with their boxes, (M, 4) XYXY pixels each, and labels, (M,) each.
+
+    `sizes`: (height, width) of the images. `names`: of their boxes, for errors. Boxes that reach out of their image by
+    at most a pixel are clipped. Raises InputError for others, and for x0 > x1 or y0 > y1.
+    """
+    size, counts = np.array(sizes, np.float64), np.array([len(each) for each in boxes])
+    pixels, sides = np.concatenate(boxes), np.tile(size[:, ::-1], 2).repeat(counts, 0)
+    if fault := find_fault(pixels, sides):
+        image = int(np.searchsorted(np.cumsum(counts), fault.row, side="right"))
+        row = fault.row - int(counts[:image].sum())
+        raise InputError(f"{names[image]}[{row}] must be {fault.rule}, got XYXY {pixels[fault.row].round(2).tolist()}")
+    relative = padded(to_relative(pixels, sides), counts, 0)
+    return whole_images(relative, padded(np.concatenate(labels), counts, -1), size)
 
 
-def read_boxes(target: Target, size: tuple[int, int], columns: Sequence[str]) -> tuple[Floats, Ints]:
+def read_target(target: Target, size: tuple[int, int], columns: Sequence[str]) -> tuple[Floats, Ints]:
     """Return the boxes of a target, (M, 4) XYXY pixels in an image of `size` (height, width), and labels (M,).
 
     Labels that are text are 0 for ops. `columns`: the names of entries with a row for each box.
-    Raises InputError for a target without boxes or labels, of other shapes, with boxes outside of the image, or labels
-    that are no whole numbers from 1.
+    Raises InputError for a target without boxes or labels, of other shapes, or labels that are no whole numbers from 1.
     """
     _check_entries(target)
     boxes = target["boxes"]
@@ -45,7 +61,7 @@ def read_boxes(target: Target, size: tuple[int, int], columns: Sequence[str]) ->
         if rows is not None and (not hasattr(rows, "__len__") or len(rows) != len(xyxy)):
             got = f"{len(rows)} rows" if hasattr(rows, "__len__") else type(rows).__name__
             raise InputError(f"target[{name!r}] must have a row for each of {len(xyxy)} boxes, got {got}")
-    return _inside(xyxy, size), _labels(target["labels"])
+    return xyxy, _labels(target["labels"])
 
 
 def like_target(target: Target, boxes: Floats, rows: Ints, size: tuple[int, int], columns: Sequence[str]) -> Target:
@@ -94,21 +110,6 @@ def _from_xyxy(boxes: Floats, form: str) -> Floats:
         return boxes
     sides = boxes[:, 2:] - boxes[:, :2]
     return np.concatenate([boxes[:, :2] + (sides / 2 if form == "CXCYWH" else 0), sides], axis=1)
-
-
-def _inside(boxes: Floats, size: tuple[int, int]) -> Floats:
-    """Clip boxes at the border of the image. Raises InputError for a box that is outside by more than rounding."""
-    height, width = size
-    clipped = boxes.clip(0, [width, height, width, height])
-    wrong = ~(np.abs(clipped - boxes) <= _ROUNDING).all(1) | (boxes[:, :2] > boxes[:, 2:] + _ROUNDING).any(1)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise InputError(
-            f"target['boxes'][{row}] must lie in the image of {width} x {height} pixels, x0 <= x1 and y0 <= y1, "
-            f"got XYXY {boxes[row].round(2).tolist()}"
-        )
-    clipped[:, 2:] = np.maximum(clipped[:, 2:], clipped[:, :2])
-    return clipped
 
 
 def _like_boxes(given: Any, boxes: Floats, size: tuple[int, int]) -> Any:
