@@ -42,7 +42,7 @@ VIDEOS = ROOT / "notebooks/05_clips_of_videos.ipynb"
 OWN_FOLDER = [path for path in NOTEBOOKS if path != OPS]
 """Those with a FOLDER to set."""
 
-PUBLIC = ("detaug.converters", "detaug.demo", "detaug.drawing", "detaug.sheets", "detaug.training")
+PUBLIC = ("detaug.converters", "detaug.demo", "detaug.drawing", "detaug.report", "detaug.sheets", "detaug.training")
 """Packages of which notebooks use the names in `__all__`, beside detaug itself."""
 
 LARGEST = 900_000  # bytes of a notebook

@@ -71,7 +71,12 @@ def batch(
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """N images as arrays with their boxes, and the ops run on them so far. Made by `da.batch`; ops return new ones."""
+    """N images as arrays with their boxes, and the ops run on them so far. Made by `da.batch`; ops return new ones.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> print(da.RandomHorizontalFlip(p=1)(samples).boxes)
+    [array([[140.,  10., 180.,  50.]])]
+    """
 
     source_images: tuple[Array, ...]
     source_views: Views
@@ -210,7 +215,7 @@ def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:
 
 
 def _image(at: int, image: Any) -> Array:
-    array = np.ascontiguousarray(image)
+    array = np.require(image, requirements=["C", "W"])  # torch warns of arrays that cannot be written
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or not array.size:
         raise InputError(f"images[{at}] must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
     return array
