@@ -29,8 +29,8 @@ import torch
 from compare_versions import write_data
 
 import detaug as da
+from detaug.arguments import parse_size
 from detaug.converters import pack_coco
-from detaug.converters.files.byte_sizes import parse_size
 from detaug.storage.object_path import ObjectPath
 from detaug.storage.object_store import ObjectInfo, ObjectStore
 from detaug.storage.pieces import PIECE_BYTES

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from detaug.converters.coco.merge import merge_coco as merge_coco
     from detaug.converters.coco.split import SplitSummary as SplitSummary
     from detaug.converters.coco.split import split_coco as split_coco
-    from detaug.converters.conversion.classes import read_class_names as read_class_names
+    from detaug.converters.conversion.classes_and_images import read_class_names as read_class_names
     from detaug.converters.conversion.summary import Summary as Summary
     from detaug.converters.findings.finding import Finding as Finding
     from detaug.converters.findings.kinds import KINDS as KINDS
@@ -42,7 +42,7 @@ _MODULE_OF = {
     "merge_coco": "detaug.converters.coco.merge",
     "mot_to_coco": "detaug.converters.mot.to_coco",
     "pack_coco": "detaug.converters.shards.pack",
-    "read_class_names": "detaug.converters.conversion.classes",
+    "read_class_names": "detaug.converters.conversion.classes_and_images",
     "split_coco": "detaug.converters.coco.split",
     "tfrecord_to_coco": "detaug.converters.shards.to_coco",
     "voc_to_coco": "detaug.converters.voc.to_coco",

@@ -20,11 +20,10 @@ from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg,
 
 from detaug.converters.check import decode as check_decode
 from detaug.converters.check.check import check_coco
-from detaug.converters.check.decode import Fault
-from detaug.converters.check.limits import Limits
+from detaug.converters.check.decode import Fault, Limits
 from detaug.converters.check.summary import CheckSummary
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
-from detaug.converters.coco.box_layouts import look_like_corners
+from detaug.converters.coco.boxes import look_like_corners
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 

@@ -16,7 +16,7 @@ from PIL import Image
 from reference import import_torchvision
 
 import detaug as da
-from detaug.converters.files import image_file, image_sizes
+from detaug.converters.files import image_file, image_headers
 from detaug.sources import size_cache
 
 FILES = {
@@ -279,8 +279,8 @@ def test_a_fault_of_the_process_names_no_image(root: Path, monkeypatch: pytest.M
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list to which the paths of read headers are added."""
     read: list[str] = []
-    original = image_sizes.read_image_header
-    monkeypatch.setattr(image_sizes, "read_image_header", lambda path: read.append(path) or original(path))  # type: ignore[func-returns-value]
+    original = image_headers.read_image_header
+    monkeypatch.setattr(image_headers, "read_image_header", lambda path: read.append(path) or original(path))  # type: ignore[func-returns-value]
     return read
 
 
@@ -341,9 +341,9 @@ def test_no_cache_folder_is_no_error(root: Path, home: Path) -> None:
 def test_many_headers_are_read_by_several_processes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_text(root / "cat" / "x.jpg")
     one = size_cache.read_image_sizes([str(root / name) for name in ORDER])
-    monkeypatch.setattr(image_sizes, "FEW", 4)
-    monkeypatch.setattr(image_sizes, "_CHUNK", 3)
-    monkeypatch.setattr(image_sizes, "available_cores", lambda: 2)
+    monkeypatch.setattr(image_headers, "FEW", 4)
+    monkeypatch.setattr(image_headers, "_CHUNK", 3)
+    monkeypatch.setattr(image_headers, "available_cores", lambda: 2)
     assert size_cache.read_image_sizes([str(root / name) for name in ORDER]) == one
 
 

@@ -29,12 +29,12 @@ from shard_files import crc32c, example_class, flip_a_bit, masked_crc
 from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
 
 from detaug import CocoReader
+from detaug.arguments import parse_size
 from detaug.converters import ConversionError, InputError, pack_coco
-from detaug.converters.files.byte_sizes import parse_size
-from detaug.converters.files.threads import map_ahead
-from detaug.converters.shards import pack, write_sample
+from detaug.converters.files.parallel import map_ahead
+from detaug.converters.shards import layout, pack
+from detaug.converters.shards.layout import sample_key
 from detaug.converters.shards.pack import Format
-from detaug.converters.shards.write_sample import sample_key
 
 FORMATS: list[Format] = ["webdataset", "tfrecord"]
 EXTENSIONS = {"webdataset": "tar", "tfrecord": "tfrecord"}
@@ -555,7 +555,7 @@ def test_an_image_that_changes_meanwhile_leaves_nothing(
 
     def grow_then_write(*arguments: Any) -> list[int]:
         (images / "b-6.jpg").write_bytes(bytes(17))
-        return write_sample.write_samples(*arguments)
+        return layout.write_samples(*arguments)
 
     monkeypatch.setattr(pack, "write_samples", grow_then_write)
     error = usage_error("pack", path, images, "-o", tmp_path / "out", "--format", shard_format)
@@ -575,10 +575,10 @@ def test_a_disk_that_is_full_leaves_nothing(source: tuple[Path, Path], shard_for
 
 KILLED = """
 import os, signal, sys
-from detaug.converters.shards import pack, write_sample
+from detaug.converters.shards import layout, pack
 done = []
 def write(*arguments):
-    checksums = write_sample.write_samples(*arguments)
+    checksums = layout.write_samples(*arguments)
     done.append(1)
     if len(done) == 3:
         os.kill(os.getpid(), signal.SIGKILL)

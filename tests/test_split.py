@@ -18,7 +18,7 @@ from properties import check_examples, few_or_many
 
 import detaug as da
 from detaug.converters import split_coco
-from detaug.converters.coco.stratify import stratify
+from detaug.converters.coco.split import stratify
 
 NAMES = ("a.json", "b.json", "c.json")
 

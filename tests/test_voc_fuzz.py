@@ -14,8 +14,7 @@ from voc_files import HEIGHT, WIDTH, assert_valid, devkit, image_bytes, with_seg
 
 from detaug.converters import voc_to_coco
 from detaug.converters.files.image_headers import ImageError, exif_orientation, read_image_header
-from detaug.converters.voc.boxes import to_coco_box
-from detaug.converters.voc.xml import XmlError, parse_voc_xml
+from detaug.converters.voc.xml import XmlError, parse_voc_xml, to_coco_box
 
 TAGS = [
     "annotation",

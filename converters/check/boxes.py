@@ -10,7 +10,7 @@ import numpy as np
 
 from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, about_json, from_messages
-from detaug.converters.findings.text import counted, shown
+from detaug.converters.findings.finding import counted, shown
 
 SAME_IOU = 0.9
 IMBALANCE = 100

@@ -10,7 +10,7 @@ import numpy as np
 from detaug.converters.check import decode as decoding
 from detaug.converters.check.boxes import check_boxes, class_counts, usable_boxes
 from detaug.converters.check.clean import Cleaned, NotCleaned, write_clean
-from detaug.converters.check.decode import Fault
+from detaug.converters.check.decode import USUAL_LIMITS, Fault, Limits, limits_for_strangers
 from detaug.converters.check.from_files import with_files
 from detaug.converters.check.images import (
     Header,
@@ -21,19 +21,17 @@ from detaug.converters.check.images import (
     read_headers,
     refuse_other_folder,
 )
-from detaug.converters.check.limits import USUAL_LIMITS, Limits, limits_for_strangers
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
-from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.progress import Progress
+from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import ImageHeader
+from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.entries import Findings, count_findings, from_messages
+from detaug.converters.findings.finding import shown
 from detaug.converters.findings.kinds import CHECK_KINDS
-from detaug.converters.findings.text import shown
 from detaug.errors import InputError
 
 _ORDER = {kind: at for at, kind in enumerate(CHECK_KINDS)}

@@ -14,7 +14,7 @@ from detaug.converters.coco.table import Ints, Mask, Table
 from detaug.converters.coco.writer import document_text
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.entries import Findings, Where
-from detaug.converters.findings.text import counted
+from detaug.converters.findings.finding import counted
 
 Row = dict[str, Any]
 

@@ -1,6 +1,7 @@
 """Find the images that DALI does not decode whole, in a process of its own.
 
-Most broken images make DALI raise an error and end its pipeline. Some end the whole process, so it must be another one.
+Most broken images make DALI raise an error and end its pipeline. Some end the whole process, so it must be another one,
+with limits where the files are not trusted.
 """
 
 from __future__ import annotations
@@ -12,19 +13,48 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from mmap import PAGESIZE
+from pathlib import Path
+from resource import RLIMIT_CORE, setrlimit
 from select import POLLIN, poll
 from signal import Signals
 from typing import Any, NamedTuple
 
-from detaug.converters.check.limits import USUAL_LIMITS, Limits, used_memory
-from detaug.converters.conversion.progress import Progress
 from detaug.converters.files.image_file import ImageFile
+from detaug.converters.files.parallel import Progress, child_environment
 from detaug.converters.files.paths import PathLike
-from detaug.converters.files.processes import child_environment
+from detaug.converters.machine import available_memory
 
 _BATCH_SIZE = 32
 _COMMAND = f"from detaug.converters.check.decoder import serve; serve({_BATCH_SIZE})"
 _LOOK_EVERY = 50  # ms, at the memory and the time
+
+_SECONDS = 60.0  # a usual image takes some 10 ms, one of 100 million pixels a few seconds
+_MOST_MEMORY = 4 << 30
+_IMAGES = 512  # a process starts in some 3 s
+
+
+class Limits(NamedTuple):
+    """What a decoding process may take."""
+
+    seconds: float
+    """For one answer, about one image or a batch."""
+    memory: int
+    """Bytes beyond what it takes before it decodes."""
+    images: int
+    """After so many another process decodes, so that what a file does to the memory of one stays without effect."""
+    pixels: int
+    """A larger image is not decoded."""
+
+
+USUAL_LIMITS = Limits(math.inf, sys.maxsize, sys.maxsize, 2**28)
+"""Without a limit of memory, an image of more pixels may take all of it, and the process with it."""
+
+
+def limits_for_strangers() -> Limits:
+    """Return the limits of `detaug check --isolated`: a minute, 4 GiB or half of what is free, 512 images."""
+    return Limits(_SECONDS, min(_MOST_MEMORY, available_memory() // 2), _IMAGES, sys.maxsize)
 
 
 class Fault(NamedTuple):
@@ -142,3 +172,18 @@ def _send(process: subprocess.Popen[bytes], message: Any) -> None:
 def _signal_of(process: subprocess.Popen[bytes]) -> str:
     code = process.wait()
     return f" ({Signals(-code).name})" if code < 0 else ""
+
+
+def used_memory(process: int) -> int:
+    """Return the bytes of memory that are a process's own; 0 if it has ended."""
+    with suppress(OSError):
+        _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()
+        return (int(resident) - int(shared)) * PAGESIZE
+    return 0
+
+
+def be_expendable() -> None:
+    """Let this process end without a core dump, and before others where the system has no memory left."""
+    setrlimit(RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

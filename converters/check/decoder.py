@@ -19,7 +19,7 @@ import torch
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
-from detaug.converters.check.limits import be_expendable
+from detaug.converters.check.decode import be_expendable
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, read_image_header
 from detaug.converters.machine import available_cores

@@ -19,7 +19,7 @@ from detaug.converters.coco.table import Table
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageError, ImageHeader, read_image_header
 from detaug.converters.files.paths import folded, list_files
 from detaug.converters.findings.entries import Findings, from_messages
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import shown
 
 Row = dict[str, Any]
 

@@ -13,22 +13,20 @@ from urllib.parse import unquote
 import numpy as np
 
 from detaug.converters.coco.table import Mask, Table
-from detaug.converters.conversion.progress import Progress, with_progress
-from detaug.converters.files.checksums import ImageChanged
-from detaug.converters.files.digests import Fingerprint, digest, group_equal, repeated_files
-from detaug.converters.files.image_ends import is_cut_off
-from detaug.converters.files.image_file import ImageFile
+from detaug.converters.files.image_file import Fingerprint, ImageChanged, ImageFile, digest, group_equal, repeated_files
 from detaug.converters.files.image_headers import (
     IMAGE_EXTENSIONS,
     ImageError,
     ImageHeader,
+    is_cut_off,
     read_fingerprint,
     read_image_header,
 )
+from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import list_files, stem_of
 from detaug.converters.files.text import lines_of
 from detaug.converters.findings.entries import Findings, about_json, from_messages
-from detaug.converters.findings.text import counted, shown
+from detaug.converters.findings.finding import counted, shown
 from detaug.errors import AnnotationError
 
 Header: TypeAlias = "ImageHeader | ImageError | None"

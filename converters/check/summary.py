@@ -9,8 +9,8 @@ from pathlib import Path
 from detaug.converters.check.clean import NOT_CLEANABLE, Cleaned, NotCleaned
 from detaug.converters.coco.table import Table
 from detaug.converters.findings.entries import Findings
+from detaug.converters.findings.finding import counted, on_one_line, shown
 from detaug.converters.findings.kinds import CHECK_KINDS, Severity
-from detaug.converters.findings.text import counted, on_one_line, shown
 
 _EXAMPLES = 3
 _MOST_CLASSES = 40

@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco import (
-    annotation_cache,
-    box_layouts,
-    examine,
-    file_names,
-    places,
-    repair,
-    table,
-    values,
-    videos,
-)
+from detaug.converters.coco import annotation_cache, boxes, examine, file_names, repair, table, values, videos
 from detaug.converters.coco import columns as columns_of_lists
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
@@ -115,11 +105,10 @@ def _rules() -> bytes:
     """Return the source of the modules that decide what is read: a cache of other code is not valid."""
     modules = (
         annotation_cache,
-        box_layouts,
+        boxes,
         columns_of_lists,
         examine,
         file_names,
-        places,
         repair,
         table,
         values,

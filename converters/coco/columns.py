@@ -11,7 +11,7 @@ import numpy as np
 
 from detaug.converters.coco.table import Coco, Floats, Ints, Mask
 from detaug.converters.findings.entries import Findings, Where
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import shown
 
 LARGEST_ID = 2**63 - 1
 

@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from detaug.converters.coco.box_layouts import look_like_corners, polygon_boxes, rows_of
+from detaug.converters.coco.boxes import look_like_corners, polygon_boxes, rows_of
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
-from detaug.converters.coco.file_names import file_names_of
-from detaug.converters.coco.places import shard_places
+from detaug.converters.coco.file_names import file_names_of, shard_places
 from detaug.converters.coco.repair import REPAIRABLE, repair_numbers
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
 from detaug.converters.coco.videos import video_columns
 from detaug.converters.files.text import name_key
 from detaug.converters.findings.entries import Findings, about_json
-from detaug.converters.findings.text import counted, shown
+from detaug.converters.findings.finding import counted, shown
 
 TOLERANCE = 1.0
 """Pixels by which a box may leave its image and be cut without an error: rounding, not a mistake."""

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from detaug.converters.coco.rows import CocoRows, check_class_names, leave_out, read_coco_rows, stem_findings
-from detaug.converters.conversion.choices import OnError, WithImages, check_choice
+from detaug.converters.conversion.arguments import (
+    OUTPUT_ORDER,
+    OnError,
+    WithImages,
+    check_choice,
+    check_json_and_folder,
+    output_files,
+)
+from detaug.converters.conversion.classes_and_images import missing_images
 from detaug.converters.conversion.folder import (
     bring_images,
     check_folder,
@@ -18,11 +26,8 @@ from detaug.converters.conversion.folder import (
     refuse_other_content,
     write_texts,
 )
-from detaug.converters.conversion.images import missing_images
-from detaug.converters.conversion.inputs import OUTPUT_ORDER, check_json_and_folder
-from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
 

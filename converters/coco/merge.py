@@ -12,9 +12,8 @@ from typing import Any
 
 from detaug.converters.coco.rows import CocoRows, read_coco_rows
 from detaug.converters.coco.writer import document_text
-from detaug.converters.conversion.choices import OnError, check_choice
-from detaug.converters.conversion.classes import alike_classes
-from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.arguments import OnError, check_choice, output_files
+from detaug.converters.conversion.classes_and_images import alike_classes
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike, absolute

@@ -11,7 +11,7 @@ from typing import Any, cast
 from detaug.converters.coco.table import Coco
 from detaug.converters.coco.writer import whole
 from detaug.converters.findings.entries import Findings, Where, from_messages
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import shown
 
 Row = dict[str, Any]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.known_files import what_file_is, what_is
 from detaug.converters.findings.entries import Findings, Where
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import shown
 from detaug.errors import AnnotationError
 
 Ints = NDArray[np.int64]

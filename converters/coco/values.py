@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.coco.table import Table
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import shown
 from detaug.errors import AnnotationError
 
 Column = NDArray[Any]

@@ -13,7 +13,7 @@ import numpy as np
 from detaug.converters.coco.columns import Rows, whole_numbers
 from detaug.converters.coco.file_names import video_files_of
 from detaug.converters.coco.table import Coco, Ints, Mask, VideoColumns
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import shown
 
 TRACK_KEYS = ("track_id", "instance_id")
 

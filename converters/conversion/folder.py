@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from detaug.converters.conversion.choices import WithImages, check_choice
-from detaug.converters.conversion.progress import Progress, with_progress
+from detaug.converters.conversion.arguments import WithImages, check_choice
 from detaug.converters.files.atomic import replacing, write_atomically
-from detaug.converters.files.digests import digest
-from detaug.converters.findings.text import counted
+from detaug.converters.files.image_file import digest
+from detaug.converters.files.parallel import Progress, with_progress
+from detaug.converters.findings.finding import counted
 from detaug.errors import ConversionError, InputError
 
 _MOST_SHOWN = 5

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from detaug.converters.conversion.choices import OnError
+from detaug.converters.conversion.arguments import OnError
 from detaug.converters.files.atomic import json_written_with
-from detaug.converters.findings.finding import Finding, count_kinds, report_document
+from detaug.converters.findings.finding import Finding, count_kinds, counted, on_one_line, report_document
 from detaug.converters.findings.kinds import KINDS
-from detaug.converters.findings.text import counted, on_one_line
 from detaug.errors import ConversionError
 
 _MOST_PROBLEMS_SHOWN = 100

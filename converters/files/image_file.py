@@ -1,15 +1,37 @@
-"""The encoded bytes of an image: a file, or a part of a shard."""
+"""The encoded bytes of an image, a file or a part of a shard: read and compare them."""
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple, cast
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
 
-from detaug.converters.files.checksums import ImageChanged, load_crc32c
 from detaug.converters.files.paths import PathLike, regular_status
-from detaug.converters.files.ranges import FileRange
+from detaug.errors import InputError
+
+
+class ImageChanged(OSError):
+    """Raised for an image in a shard whose bytes are not those that its json was written for."""
+
+    def __init__(self, offset: int, found: int, expected: int) -> None:
+        super().__init__(
+            f"its bytes, from {offset:,} on in the shard, are others than when the json was written: their CRC-32C is "
+            f"{found:#010x} instead of {expected:#010x}; get the shard again, or convert it again"
+        )
+
+
+def load_crc32c() -> Callable[[Any], int]:
+    """Return the function that computes the CRC-32C of bytes. Raises InputError if its package is not installed."""
+    try:
+        from google_crc32c import value
+    except ImportError:
+        raise InputError("shards need the package google-crc32c: pip install 'detaug[shards]'") from None
+    function: Callable[[Any], int] = value
+    return function
 
 
 class ImageFile(NamedTuple):
@@ -47,3 +69,87 @@ def opened(image: PathLike | ImageFile) -> Iterator[BinaryIO]:
         if end < offset + length:
             raise OSError(f"its shard has {end:,} bytes, and the image ends at {offset + length:,}")
         yield cast(BinaryIO, FileRange(file.fileno(), offset, length))
+
+
+class FileRange(io.RawIOBase):
+    """Bytes [offset, offset + length) of an open file descriptor; nothing outside is read.
+
+    head: the first of these bytes, if they were read before.
+    """
+
+    def __init__(self, file: int, offset: int, length: int, head: bytes = b"") -> None:
+        self._file, self._offset, self._length, self._head = file, offset, length, head
+        self._position = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read at most `size` bytes from the position on; all of them if it is negative or None."""
+        left = max(0, self._length - self._position)
+        size = left if size is None or size < 0 else min(size, left)
+        start = self._position
+        data = self._head[start : start + size]
+        if len(data) < size:
+            data = os.pread(self._file, size, self._offset + start)
+        self._position += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move the position; return it."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._length}[whence]
+        if start + offset < 0:
+            raise ValueError(f"position must be at least 0, got {start + offset}")  # as other files do
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+
+Fingerprint = tuple[int, int]
+"""(length, checksum of the beginning) of a file: see ImageHeader.fingerprint."""
+
+
+def digest(path: PathLike | ImageFile) -> bytes:
+    """Return 16 bytes that are equal only for files with the same content."""
+    state = blake2b(digest_size=16)
+    with opened(path) as file:
+        while block := file.read(1 << 20):
+            state.update(block)
+    return state.digest()
+
+
+def short_digest(*parts: bytes) -> str:
+    """Return 16 hexadecimal digits that are equal for the same bytes, whatever parts they come in."""
+    return sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def group_equal(fingerprints: Sequence[Fingerprint | None]) -> dict[Fingerprint, list[int]]:
+    """Return the positions of each fingerprint. Only files with the same one can be identical."""
+    groups: dict[Fingerprint, list[int]] = {}
+    for position, fingerprint in enumerate(fingerprints):
+        if fingerprint is not None:
+            groups.setdefault(fingerprint, []).append(position)
+    return groups
+
+
+def repeated_files(
+    fingerprints: Sequence[Fingerprint | None], path_of: Callable[[int], Path | ImageFile]
+) -> Iterator[tuple[int, int]]:
+    """Yield (position, earlier position) of files with the same bytes; a file without a fingerprint is left out.
+
+    Reads only files whose fingerprint occurs twice. path_of: returns the path at a position.
+    """
+    for positions in group_equal(fingerprints).values():
+        first: dict[bytes, int] = {}
+        for position in positions if len(positions) > 1 else ():
+            earlier = first.setdefault(digest(path_of(position)), position)
+            if earlier != position:
+                yield position, earlier

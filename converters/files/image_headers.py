@@ -1,4 +1,4 @@
-"""Read image headers: the size as DALI displays it, without decoding a pixel.
+"""Read sizes, EXIF orientations and end markers of images, without decoding a pixel.
 
 DALI's decoders (2.4) apply the EXIF orientation of JPEG, PNG, WebP and TIFF and ignore XMP's. They read the first two
 bytes of the tag's value whatever its type, ignore values outside 1 to 8, and use the last EXIF segment of a JPEG that
@@ -7,14 +7,19 @@ has several. Pillow differs in each of these points, so the orientation is read 
 
 from __future__ import annotations
 
+import errno
 import struct
 import warnings
 import zlib
+from collections.abc import Sequence
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.known_files import what_is
+from detaug.converters.files.parallel import map_in_processes
 from detaug.converters.files.paths import PathLike
+from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 
 # The order decides between two images with the same stem.
@@ -144,7 +149,10 @@ def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
     if head[:2] == b"\xff\xd8":
         found = _scan_jpeg(head)
         if found is None and len(head) == _HEAD_BYTES:
-            found = _scan_jpeg(head + file.read(_LONG_HEAD_BYTES)) or _scan_jpeg_file(file)
+            found = _scan_jpeg(head + file.read(_LONG_HEAD_BYTES))
+        if found is None and len(head) == _HEAD_BYTES:
+            file.seek(0)
+            found = _scan_jpeg(file.read(1 << 25))
         return found
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _scan_png(head, file)
@@ -159,11 +167,6 @@ def _why_unreadable(head: bytes) -> str:
     if head[:2] == b"\xff\xd8":
         return "is a JPEG whose header is broken or cut off"
     return what_is("", head) or "is not an image that can be read"
-
-
-def _scan_jpeg_file(file: BinaryIO) -> _Scanned | None:
-    file.seek(0)
-    return _scan_jpeg(file.read(1 << 25))
 
 
 def _scan_jpeg(data: bytes) -> _Scanned | None:
@@ -253,3 +256,67 @@ def _size_and_orientation(image: object) -> tuple[tuple[int, int], int]:
         return (int(tags[256]), int(tags[257])), int(tags.get(_ORIENTATION_TAG, 1))
     exif = image.info.get("exif", b"")
     return image.size, exif_orientation(exif.removeprefix(b"Exif\0\0"))
+
+
+SizeOrFault = tuple[int, int] | str
+"""(height, width) as displayed, or why a file cannot be used: "is empty (0 bytes)"."""
+
+FEW = 20_000
+"""Files that one process reads in about a second: as long as others need to start."""
+_CHUNK = 2_000
+_NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+def read_image_sizes(paths: Sequence[str]) -> list[SizeOrFault]:
+    """Return the size of each image, from its header. Raises OSError where no file is at fault, such as ENOMEM."""
+    processes = min(available_cores(), len(paths) // FEW + 1)
+    if processes == 1:
+        return _read_sizes(paths)
+    chunks = (paths[at : at + _CHUNK] for at in range(0, len(paths), _CHUNK))
+    return list(chain.from_iterable(map_in_processes(_read_sizes, chunks, processes)))
+
+
+def _read_sizes(paths: Sequence[str]) -> list[SizeOrFault]:
+    return [_read_size(path) for path in paths]
+
+
+def _read_size(path: str) -> SizeOrFault:
+    try:
+        header = read_image_header(path)
+    except ImageError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in _NOT_THE_FILES_FAULT:
+            raise cause from None
+        return str(error)
+    return header.height, header.width
+
+
+_END_MARKERS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
+_TAIL_BYTES = 64  # some cameras write a few bytes after the end
+
+
+def is_cut_off(path: PathLike | ImageFile, header: ImageHeader) -> bool:
+    """Return whether a JPEG or PNG lacks its end marker; False for other formats. Raises OSError.
+
+    Reads the last bytes. Only where the marker is not among them, as in files padded with zeros or with a video after
+    the picture, the rest is searched. The pixels of a JPEG cannot contain the marker; a thumbnail before them does.
+    """
+    marker = _END_MARKERS.get(header.format)
+    if marker is None:
+        return False
+    with opened(path) as file:
+        file.seek(max(0, header.file_bytes - _TAIL_BYTES))
+        if marker in file.read(_TAIL_BYTES):
+            return False
+        file.seek(0)
+        data = file.read()
+        return data.find(marker, _first_scan(data) if header.format == "JPEG" else 0) < 0
+
+
+def _first_scan(jpeg: bytes) -> int:
+    """Return the position at which the pixels of a JPEG begin."""
+    position = 2
+    while len(marker := jpeg[position : position + 2]) == 2 and marker != b"\xff\xda":
+        length = int.from_bytes(jpeg[position + 2 : position + 4], "big")
+        position += 1 if marker == b"\xff\xff" else 2 + length  # 1: a fill byte
+    return position

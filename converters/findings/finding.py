@@ -1,13 +1,13 @@
-"""Findings of conversions: one record for each thing repaired, dropped or refused."""
+"""Findings of conversions: one record for each thing repaired, dropped or refused; values in messages."""
 
 from __future__ import annotations
 
+import reprlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from detaug.converters.findings.kinds import KINDS, Effect
-from detaug.converters.findings.text import on_one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +76,23 @@ def report_document(findings: Iterable[Finding]) -> dict[str, object]:
         "kinds": {kind: asdict(KINDS[kind]) for kind in counts},
         "findings": [finding.as_dict() for finding in findings],
     }
+
+
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 160
+_repr.maxlist = 8
+
+
+def shown(value: object) -> str:
+    """Return the repr of a json value on one line of bounded length, with control characters escaped."""
+    return _repr.repr(value)
+
+
+def on_one_line(text: str) -> str:
+    """Return text with its line breaks, control characters and bytes that are not UTF-8 escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: 1 box, 2,000 boxes."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

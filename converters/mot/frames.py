@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from detaug.converters.coco.cutting import cut_to_image
+from detaug.converters.coco.boxes import cut_to_image
 from detaug.converters.coco.writer import Box, whole, whole_box
-from detaug.converters.conversion.images import header_findings
+from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
-from detaug.converters.findings.finding import Finding, has_error
-from detaug.converters.findings.text import counted
+from detaug.converters.findings.finding import Finding, counted, has_error
 from detaug.converters.mot.ground_truth import NO_FRAME, TruthLine, read_labels, read_truth
 from detaug.converters.mot.sequences import (
     GROUND_TRUTH,

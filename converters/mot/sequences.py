@@ -16,8 +16,7 @@ from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.paths import in_any_case, is_below, stem_of
 from detaug.converters.files.text import read_text
-from detaug.converters.findings.finding import Finding
-from detaug.converters.findings.text import counted
+from detaug.converters.findings.finding import Finding, counted
 from detaug.errors import ConversionError
 
 INFO, GROUND_TRUTH, LABELS = "seqinfo.ini", "gt/gt.txt", "gt/labels.txt"

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
-from detaug.converters.conversion.choices import OnError, check_choice
-from detaug.converters.conversion.classes import unused_classes
-from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.progress import Progress, with_progress
+from detaug.converters.conversion.arguments import OnError, check_choice, output_files
+from detaug.converters.conversion.classes_and_images import unused_classes
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
 from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, NoReturn
 
-from detaug.converters.coco.cutting import cut_to_image
+from detaug.converters.coco.boxes import cut_to_image
 from detaug.converters.coco.writer import json_text, whole, whole_box
 from detaug.converters.files.image_headers import ImageHeader
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import shown
 from detaug.converters.shards.errors import SampleError
 from detaug.converters.shards.samples import Annotation, Label, Row, Sample, ShardContent, check_size, file_name
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from detaug.converters.coco.cutting import cut_to_image
+from detaug.converters.coco.boxes import cut_to_image
 from detaug.converters.coco.writer import Box, whole, whole_box
-from detaug.converters.files.checksums import load_crc32c
+from detaug.converters.files.image_file import load_crc32c
 from detaug.converters.files.image_headers import ImageHeader, parse_image_header
 from detaug.converters.shards.documents import Place, document_sample, parse_document
 from detaug.converters.shards.errors import SampleError

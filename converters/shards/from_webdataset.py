@@ -11,10 +11,9 @@ from itertools import groupby
 from typing import BinaryIO, NamedTuple, cast
 
 from detaug.converters.coco.writer import whole, whole_box
-from detaug.converters.files.checksums import load_crc32c
+from detaug.converters.files.image_file import FileRange, load_crc32c
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageHeader, parse_image_header
 from detaug.converters.files.paths import require_file
-from detaug.converters.files.ranges import FileRange
 from detaug.converters.files.text import MAX_TEXT_BYTES
 from detaug.converters.findings.finding import has_error
 from detaug.converters.shards.documents import Document, Place, document_sample, parse_document

@@ -1,17 +1,77 @@
-"""Divide a data set into shards: samples with their offsets, before any image is read."""
+"""Divide a data set into shards, samples with their offsets, before any image is read; then write the samples."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import count
 from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
-from detaug.converters.coco.places import KEYS as PLACE_KEYS
+from detaug.converters.coco.file_names import PLACE_KEYS
 from detaug.converters.coco.rows import CocoRows
 from detaug.converters.coco.writer import json_text
+from detaug.converters.files.image_file import ImageChanged, ImageFile, load_crc32c
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, read_image_header, usual_extension
-from detaug.converters.shards.write_sample import Sample, ShardFormat, Source, sample_key
+from detaug.converters.files.paths import stem_of
+from detaug.converters.shards.tfrecord import HEAD_BYTES, masked
+from detaug.errors import InputError
+
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_/-]")
+_LONGEST_KEY = 90  # with an extension at most 100 bytes, the longest name that every version of tar has
+
+
+class Sample(NamedTuple):
+    """An image, and the bytes around it in the shard. The image itself is read when the shard is written."""
+
+    file: ImageFile
+    image_bytes: int
+    before: bytes
+    after: bytes
+    checksum: bool
+    """Whether 4 bytes with the masked CRC-32C of a TFRecord follow: of all before them but the first 12."""
+    members: str
+    """What the index says of the sample beside offsets and lengths; "" in a TFRecord."""
+
+    @property
+    def length(self) -> int:
+        """Return the sample's bytes in the shard."""
+        return len(self.before) + self.image_bytes + len(self.after) + 4 * self.checksum
+
+
+class Source(NamedTuple):
+    """What a sample is made of."""
+
+    key: str
+    file: ImageFile
+    image_bytes: int
+    extension: str
+    """In lower case, without the dot."""
+    image: dict[str, Any]
+    """The image's entry of the json."""
+    height: int
+    width: int
+    boxes: Sequence[Sequence[float]]
+    """(M, 4) XYXY pixels, cut at the image's edges."""
+    annotations: Sequence[dict[str, Any]]
+    """M entries of the json, with the key "category"."""
+    text: bytes
+    """The sample's json."""
+
+
+class ShardFormat(NamedTuple):
+    """The functions that write one kind of shard."""
+
+    extension: str
+    sample: Callable[[Source], Sample]
+    ending: Callable[[int], int]
+    """Returns the number of zero bytes that end a shard of so many bytes."""
+    index_text: Callable[[Sequence[tuple[int, Sample]]], str]
+    """Returns the index of a shard, from its samples and their offsets."""
+
 
 Shard = list[tuple[int, Sample]]
 """Samples with their offsets in the shard, in bytes."""
@@ -83,3 +143,53 @@ def image_extension(name: str) -> str:
 def _encoded(value: object) -> bytes:
     """Return compact json; lone surrogates, which names that are not UTF-8 have, as json's escapes."""
     return json_text(value).encode("utf-8", "backslashreplace")
+
+
+def sample_key(name: str, image_id: int, taken: set[str]) -> str:
+    """Return the key of an image, other than those taken, and add it to these.
+
+    The stem of its file name, folders included, where each character that is not one of A-Z a-z 0-9 _ - / becomes _:
+    webdataset ends the key at the first dot, DALI's index has spaces between its columns, GNU tar lists other
+    characters escaped, and webdataset skips what begins with __. The image id is added where the key is taken.
+    """
+    key = _UNUSABLE.sub("_", stem_of(name))[-_LONGEST_KEY:].lstrip("/_") or str(image_id)
+    candidates = (f"{key[-50:].lstrip('/')}-{image_id}{f'-{n}' * bool(n)}" for n in count())
+    while key.lower() in taken:  # in lower case, so that the files can be extracted on every disk
+        key = next(candidates)
+    taken.add(key.lower())
+    return key
+
+
+def write_samples(samples: Iterable[Sample], file: BinaryIO) -> list[int]:
+    """Write samples to a shard, and return the CRC-32C of each image. Raises OSError and InputError.
+
+    One image is in memory at a time.
+    """
+    crc32c, checksums = load_crc32c(), list[int]()
+    for sample in samples:
+        image = _read_image(sample)
+        data = b"".join((sample.before, image, sample.after))
+        file.write(data)
+        if sample.checksum:
+            file.write(masked_crc(data[HEAD_BYTES:]))
+        checksums.append(crc32c(image))
+    return checksums
+
+
+def masked_crc(data: bytes) -> bytes:
+    """Return the checksum of a TFRecord."""
+    return struct.pack("<I", masked(load_crc32c()(data)))
+
+
+def _read_image(sample: Sample) -> bytes:
+    """Read the image. Raises InputError if it changed since its json or the layout was made, and OSError."""
+    try:
+        data = sample.file.read()
+    except ImageChanged as error:
+        raise InputError(f"{sample.file.path} has an image that changed: {error}") from None
+    if len(data) != sample.image_bytes:
+        raise InputError(
+            f"{sample.file.path} changed while it was packed: an image had {sample.image_bytes:,} bytes and has "
+            f"{len(data):,}; pack again when nothing writes to it"
+        )
+    return data

@@ -10,25 +10,25 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from detaug.arguments import parse_size
 from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
 from detaug.converters.coco.writer import document_text
-from detaug.converters.conversion.choices import OnError, check_choice
+from detaug.converters.conversion.arguments import (
+    IMAGES_ORDER,
+    OnError,
+    check_choice,
+    check_json_and_folder,
+    output_files,
+)
 from detaug.converters.conversion.folder import check_folder, check_with_images, made_folder, refuse_other_content
-from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import replacing
-from detaug.converters.files.byte_sizes import parse_size
-from detaug.converters.files.checksums import load_crc32c
-from detaug.converters.files.image_file import ImageFile
+from detaug.converters.files.image_file import ImageFile, load_crc32c
 from detaug.converters.files.image_headers import ImageError, read_image_header
+from detaug.converters.files.parallel import Progress, map_ahead
 from detaug.converters.files.paths import PathLike, regular_status
-from detaug.converters.files.threads import map_ahead
-from detaug.converters.findings.finding import Finding
-from detaug.converters.findings.text import counted
-from detaug.converters.shards.layout import Layout, Shard, image_extension
-from detaug.converters.shards.write_sample import ShardFormat, write_samples
+from detaug.converters.findings.finding import Finding, counted
+from detaug.converters.shards.layout import Layout, Shard, ShardFormat, image_extension, write_samples
 from detaug.converters.shards.write_tar import TAR
 from detaug.converters.shards.write_tfrecord import TFRECORD
 from detaug.errors import ConversionError

@@ -14,8 +14,7 @@ from detaug.converters.files.image_headers import ImageError, ImageHeader, usual
 from detaug.converters.files.known_files import SHARD_FORMS, what_file_is
 from detaug.converters.files.paths import is_below, last_part
 from detaug.converters.files.text import is_plain
-from detaug.converters.findings.finding import Finding
-from detaug.converters.findings.text import shown
+from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.shards.errors import SampleError, ShardError
 from detaug.errors import InputError
 

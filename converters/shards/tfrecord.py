@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from detaug.converters.files.checksums import load_crc32c
+from detaug.converters.files.image_file import load_crc32c
 from detaug.converters.files.paths import require_file
 from detaug.converters.shards.errors import ShardError, refuse_compressed, refuse_zlib
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from detaug.converters.conversion.choices import OnError, check_choice
+from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.folder import check_folder
-from detaug.converters.conversion.jobs import map_in_jobs
-from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.progress import Progress
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.files.checksums import load_crc32c
+from detaug.converters.files.image_file import load_crc32c
+from detaug.converters.files.parallel import Progress, map_in_jobs
 from detaug.converters.files.paths import PathLike, absolute
 from detaug.converters.machine import available_cores
 from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord

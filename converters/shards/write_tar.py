@@ -6,8 +6,8 @@ import struct
 import tarfile
 from collections.abc import Sequence
 
+from detaug.converters.shards.layout import Sample, ShardFormat, Source
 from detaug.converters.shards.tar import BLOCK
-from detaug.converters.shards.write_sample import Sample, ShardFormat, Source
 
 _FIELDS = struct.Struct("100s8s8s8s12s12s8s1s100s6s2s247x")
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from detaug.converters.shards.write_sample import Sample, ShardFormat, Source, masked_crc
+from detaug.converters.shards.layout import Sample, ShardFormat, Source, masked_crc
 from detaug.errors import ConversionError
 
 _IMAGE = "image/encoded"

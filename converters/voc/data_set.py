@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from detaug.converters.conversion.classes import alike_classes, unused_classes
-from detaug.converters.conversion.jobs import map_in_jobs
-from detaug.converters.conversion.progress import Progress
-from detaug.converters.files.digests import repeated_files
+from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
+from detaug.converters.files.image_file import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.matching import (
@@ -22,11 +20,11 @@ from detaug.converters.files.matching import (
     settle_claims,
     similar_names,
 )
+from detaug.converters.files.parallel import Progress, map_in_jobs
 from detaug.converters.files.paths import list_files, stem_of
 from detaug.converters.findings.finding import Finding
-from detaug.converters.voc.folders import Folders
+from detaug.converters.voc.folders import Folders, find_split, known_stem, pair_split, read_split
 from detaug.converters.voc.pairs import PairResult, VocRules, read_pair
-from detaug.converters.voc.splits import find_split, known_stem, pair_split, read_split
 from detaug.errors import ConversionError
 
 _PAIRS_AT_ONCE = 64

@@ -1,12 +1,19 @@
-"""Find the folders of a Pascal VOC data set."""
+"""Find the folders of a Pascal VOC data set, and read its splits, ImageSets/Main/NAME.txt."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.matching import ImageNames, Pair
+from detaug.converters.files.paths import stem_of
+from detaug.converters.files.text import lines_of
+from detaug.converters.findings.finding import Finding
 from detaug.errors import ConversionError
 
 
@@ -71,3 +78,104 @@ def _refuse_devkit_parent(root: Path) -> None:
     parts = sorted(path.parent.name for path in root.glob("*/Annotations") if (path.parent / "JPEGImages").is_dir())
     if parts:
         raise ConversionError(f"{root} contains the data sets {', '.join(parts)}; convert each: {root / parts[0]}")
+
+
+_MARKED_ENTRY = re.compile(r"(.*\S)\s+(-1|0|1)")
+_MOST_SHOWN = 20
+
+
+class SplitEntry(NamedTuple):
+    """One line of a split file: its name, and the line's number from 1."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """The entries of a split file in its order."""
+
+    file: Path
+    entries: tuple[SplitEntry, ...]
+    negatives: int = 0
+    """Entries marked -1: images without the split's class."""
+    contradictions: tuple[SplitEntry, ...] = ()
+    """Entries marked -1 of images that are also marked 1 or 0."""
+
+
+def find_split(folders: Folders, name: str) -> Path:
+    """Return the split's file, ROOT/ImageSets/Main/NAME.txt. Raises ConversionError that lists the existing ones."""
+    main = folders.root / "ImageSets" / "Main"
+    path = main / f"{name}.txt"
+    if PurePosixPath(name).name == name and path.is_file():
+        return path
+    existing = sorted(path.stem for path in main.glob("*.txt"))
+    if not existing:
+        remedy = f"convert {folders.root / name}" if (folders.root / name).is_dir() else "leave the split out"
+        raise ConversionError(f"split {name!r}: there are no split files in {main}; {remedy}")
+    more = f" and {len(existing) - _MOST_SHOWN} more" if len(existing) > _MOST_SHOWN else ""
+    plain = sorted(existing, key=lambda stem: "_" in stem)[:_MOST_SHOWN]
+    raise ConversionError(f"split {name!r} is not in {main}; there are {', '.join(plain)}{more}")
+
+
+def read_split(path: Path, is_known: Callable[[str], bool]) -> Split:
+    """Read a split file of the devkit: one name on each line; blank lines and lines that begin with # do not count.
+
+    The files of one class, such as ImageSets/Main/cat_train.txt, have a second column: 1 for an image with the class,
+    0 for one with difficult objects of it only, -1 for one without it. The split is the images marked 1 and 0, with
+    their objects of every class. is_known(name): whether an XML or image has that name, which tells the name "photo 1"
+    from the name "photo" marked 1.
+    """
+    entries, negatives = [], dict[str, int]()
+    for number, line in enumerate(_lines(path), 1):
+        name = line.strip()
+        marked = _MARKED_ENTRY.fullmatch(name)
+        if not name or (name.startswith("#") and not is_known(name)):
+            continue
+        if marked and not is_known(name):
+            name = marked[1]
+            if marked[2] == "-1":
+                negatives[name] = number
+                continue
+        entries.append(SplitEntry(name, number))
+    if not entries:
+        raise ConversionError(f"{path} names no image ({len(negatives)} marked -1): the split is empty")
+    both = [SplitEntry(each.name, negatives.pop(each.name)) for each in entries if each.name in negatives]
+    return Split(path, tuple(entries), len(negatives), tuple(both))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return lines_of(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConversionError(f"{path} must be UTF-8 text, got byte {error.object[error.start]:#x}") from error
+
+
+def pair_split(split: Split, label: str, xmls: dict[str, str], images: ImageNames) -> tuple[list[Pair], list[Finding]]:
+    """Return the pairs of a split in its order, and findings about its entries. xmls: stem -> XML."""
+    pairs, findings, seen = [], [], set()
+    for entry in split.entries:
+        stem = known_stem(entry.name, xmls, images)
+        if stem is None:
+            note = f"{entry.name} has neither an XML nor an image"
+            findings.append(Finding(label, "split-entry-missing", line=entry.line, before=entry.name, note=note))
+        elif stem in seen:
+            findings.append(Finding(label, "split-entry-repeated", line=entry.line, before=entry.name))
+        else:
+            seen.add(stem)
+            xml = xmls.get(stem)
+            pairs.append(Pair(xml, *images.with_stem(stem)) if xml else Pair(None, images.by_stem[stem][:1]))
+    for entry in split.contradictions:
+        findings.append(Finding(label, "split-contradiction", line=entry.line, before=entry.name))
+    if split.negatives:
+        findings.append(Finding(label, "split-negative", before=split.negatives, count=split.negatives))
+    return pairs, findings
+
+
+def known_stem(name: str, xmls: dict[str, str], images: ImageNames) -> str | None:
+    """Return the stem that a split's entry means: itself, or itself without an extension; None where neither exists."""
+    has_extension = name.lower().endswith((*IMAGE_EXTENSIONS, ".xml"))
+    for stem in (name, stem_of(name)) if has_extension else (name,):
+        if stem in xmls or stem in images.by_stem:
+            return stem
+    return None

@@ -13,13 +13,13 @@ from xml.sax.saxutils import escape
 from detaug.converters.coco.export import folder_export
 from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
 from detaug.converters.coco.writer import whole
-from detaug.converters.conversion.choices import OnError, WithImages, check_choice
-from detaug.converters.conversion.progress import Progress
+from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
 from detaug.converters.conversion.summary import Summary
+from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_plain, joined_spaces
 from detaug.converters.findings.finding import Finding
-from detaug.converters.voc.boxes import Corners, Origin
+from detaug.converters.voc.xml import Corners, Origin
 from detaug.errors import InputError
 
 _FLAGS = ("truncated", "difficult", "occluded")

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from detaug.converters.coco.writer import Box, whole
-from detaug.converters.conversion.choices import OnError, check_choice
-from detaug.converters.conversion.images import header_findings
+from detaug.converters.conversion.arguments import OnError, check_choice
+from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.matching import BY_FILENAME, OTHER_FOLDER, Pair
 from detaug.converters.files.paths import folded, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, has_error
-from detaug.converters.voc.boxes import Origin, to_coco_box
 from detaug.converters.voc.folders import Folders
-from detaug.converters.voc.xml import VocAnnotation, VocObject, XmlError, read_voc_xml
+from detaug.converters.voc.xml import Origin, VocAnnotation, VocObject, XmlError, read_voc_xml, to_coco_box
 from detaug.errors import InputError
 
 Difficult = Literal["keep", "crowd", "drop"]

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
-from detaug.converters.conversion.choices import OnError
-from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.progress import Progress
+from detaug.converters.conversion.arguments import OnError, output_files
 from detaug.converters.conversion.summary import (
     Summary,
     listed_names,
@@ -18,9 +16,9 @@ from detaug.converters.conversion.summary import (
     reported,
     stop_on_errors,
 )
+from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
-from detaug.converters.voc.boxes import Origin
 from detaug.converters.voc.data_set import PairReader, read_data_set
 from detaug.converters.voc.folders import find_folders
 from detaug.converters.voc.pairs import (
@@ -32,6 +30,7 @@ from detaug.converters.voc.pairs import (
     Unlabelled,
     VocRules,
 )
+from detaug.converters.voc.xml import Origin
 from detaug.errors import ConversionError, InputError
 
 VocSummary = Summary

@@ -1,4 +1,4 @@
-"""Parse one Pascal VOC XML into its objects as written. Safe on hostile input.
+"""Parse one Pascal VOC XML into its objects as written, and convert their boxes. Safe on hostile input.
 
 Nothing else is read: no DTD, no entity, no network. The two limits bound the memory.
 """
@@ -6,10 +6,12 @@ Nothing else is read: no DTD, no entity, no network. The two limits bound the me
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lxml import etree
 
+from detaug.converters.coco.table import THIN
+from detaug.converters.coco.writer import Box
 from detaug.converters.files.known_files import LFS, what_is
 from detaug.converters.files.paths import require_file
 from detaug.errors import InputError
@@ -210,3 +212,46 @@ def _text(element: Any) -> str | None:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+Origin = Literal["one", "zero"]
+"""Whether pixels count from 1 and boxes include their last one (VOC), or from 0 with an exclusive end."""
+Corners = tuple[float, float, float, float]
+"""(xmin, ymin, xmax, ymax), as in the XML."""
+
+
+class CocoBox(NamedTuple):
+    """The box inside its image, None where nothing is left of it; and the kinds of findings about it."""
+
+    box: Box | None
+    kinds: tuple[str, ...]
+
+
+def to_coco_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> CocoBox:
+    """Convert VOC's corners to COCO's (x, y, width, height) inside an image of size (H, W); pixels.
+
+    Decisions 1 and 7.
+    """
+    xmin, ymin, xmax, ymax = corners
+    height, width = size
+    first = 1 if origin == "one" else 0
+    (xmin, xmax), (ymin, ymax) = _in_order(xmin, xmax, first), _in_order(ymin, ymax, first)
+    kinds = [] if (xmin, ymin, xmax, ymax) == corners else ["box-reversed"]
+    edges = (xmin - first, ymin - first, xmax, ymax)
+    left, top, right, bottom = max(edges[0], 0), max(edges[1], 0), min(xmax, width), min(ymax, height)
+    if right - left < THIN or bottom - top < THIN:
+        return CocoBox(None, (*kinds, "box-outside" if _is_outside(edges, size) else "box-empty"))
+    if (left, top, right, bottom) != edges:
+        kinds.append("box-clipped")
+    return CocoBox((left, top, right - left, bottom - top), tuple(kinds))
+
+
+def _in_order(low: float, high: float, first: int) -> tuple[float, float]:
+    """Return the two corners of an axis, the lower one first; a box narrower than a pixel may end before its start."""
+    return (high, low) if low > high and low - high >= first else (low, high)
+
+
+def _is_outside(edges: Corners, size: tuple[int, int]) -> bool:
+    left, top, right, bottom = edges
+    is_thin = right - left < THIN or bottom - top < THIN
+    return not is_thin or left >= size[1] or top >= size[0] or right <= 0 or bottom <= 0

@@ -10,10 +10,10 @@ from typing import Literal, get_args
 
 from detaug.converters.coco.export import FolderExport, folder_export
 from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
-from detaug.converters.conversion.choices import OnError, WithImages, check_choice
-from detaug.converters.conversion.progress import Progress
+from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import read_text
 from detaug.converters.findings.finding import Finding

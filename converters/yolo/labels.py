@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from detaug.converters.coco.cutting import cut_to_image
+from detaug.converters.coco.boxes import cut_to_image
 from detaug.converters.coco.writer import Box, whole_box
 from detaug.converters.files.known_files import what_is
 from detaug.converters.findings.finding import Finding

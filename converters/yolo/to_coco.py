@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
-from detaug.converters.conversion.choices import OnError, check_choice
-from detaug.converters.conversion.images import header_findings
-from detaug.converters.conversion.outputs import output_files
-from detaug.converters.conversion.progress import Progress, with_progress
+from detaug.converters.conversion.arguments import OnError, check_choice, output_files
+from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
+from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_utf8, read_text
-from detaug.converters.findings.finding import Finding, has_error
-from detaug.converters.findings.text import on_one_line
+from detaug.converters.findings.finding import Finding, has_error, on_one_line
 from detaug.converters.yolo.files import (
     DataYaml,
     SplitImages,

@@ -22,8 +22,8 @@ import torch
 
 from detaug.bench.jobs import Job
 from detaug.bench.measure import Result
-from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.files.processes import child_environment
+from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
+from detaug.converters.files.parallel import child_environment
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.loading.devices import has_jpeg_engine, resolve_device

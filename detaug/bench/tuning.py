@@ -13,7 +13,7 @@ import torch
 
 from detaug.bench.jobs import Job
 from detaug.bench.loaders import make_loader
-from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.arguments import output_files
 from detaug.converters.machine import available_cores
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.devices import resolve_device

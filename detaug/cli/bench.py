@@ -57,7 +57,7 @@ def bench(
     """
     from detaug.bench import bench as run_bench
     from detaug.bench import draw_chart, format_table
-    from detaug.converters.conversion.outputs import output_files
+    from detaug.converters.conversion.arguments import output_files
     from detaug.converters.files.atomic import write_json
     from detaug.drawing.save import PICTURES
 

@@ -45,7 +45,7 @@ def import_recipe(file: Path, output: Path, quiet: bool, **more: Any) -> int:
     \b
     detaug import-recipe augment.py -o recipe.yaml
     """
-    from detaug.converters.conversion.outputs import output_files
+    from detaug.converters.conversion.arguments import output_files
     from detaug.importing.import_recipe import import_recipe
 
     output_files({"output": output}, file, extensions=(".yaml", ".yml", ".json"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from detaug.converters.conversion.outputs import MARK
+from detaug.converters.conversion.arguments import MARK
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth

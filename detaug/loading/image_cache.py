@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arguments import check, is_number
+from detaug.arguments import check, is_number, parse_size
 from detaug.arrays import Ints
-from detaug.converters.files.byte_sizes import parse_size
 from detaug.converters.machine import available_memory
 from detaug.errors import InputError
 from detaug.gpu.streams import StreamGuard

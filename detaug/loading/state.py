@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from detaug.arguments import is_whole
-from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.loading.batch_stream import Position
 from detaug.loading.draws import PositionDraws

@@ -17,10 +17,10 @@ from PIL import Image
 from detaug.converters.check.check import check_coco
 from detaug.converters.check.clean import REPAIRED
 from detaug.converters.check.summary import CheckFinding, CheckSummary
-from detaug.converters.conversion.outputs import MARK, PAGE, output_files
+from detaug.converters.conversion.arguments import MARK, PAGE, output_files
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.finding import counted
 from detaug.converters.findings.kinds import CHECK_KINDS
-from detaug.converters.findings.text import counted
 from detaug.errors import InputError
 from detaug.report.charts import charts
 from detaug.report.embed import data_uri, shorten

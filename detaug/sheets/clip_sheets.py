@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from detaug.converters.conversion.outputs import MARK
+from detaug.converters.conversion.arguments import MARK
 from detaug.converters.files.atomic import write_atomically
 from detaug.drawing.sheet import Tile, make_sheet, padding
 from detaug.errors import InputError

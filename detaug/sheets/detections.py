@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from detaug.converters.findings.text import counted
+from detaug.converters.findings.finding import counted
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.loading.batch import Batch
 from detaug.sheets.photos import Photo, read_photos

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from detaug import presets
 from detaug.converters.coco.annotations import read_annotations
-from detaug.converters.conversion.outputs import output_files
+from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.paths import PathLike
 from detaug.drawing.save import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font

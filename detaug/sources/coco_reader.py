@@ -11,8 +11,8 @@ import numpy as np
 from detaug.arrays import Bytes, Ints
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations
-from detaug.converters.conversion.inputs import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.files.digests import short_digest
+from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
+from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.errors import InputError
 from detaug.sources.coco_columns import Crowds, source_columns

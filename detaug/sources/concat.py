@@ -11,7 +11,7 @@ from threading import Lock
 import numpy as np
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.sources.columns import join
 from detaug.sources.source import Source

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.sources.class_lists import read_class_list
 from detaug.sources.folder_scan import find_classes

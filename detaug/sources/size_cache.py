@@ -16,8 +16,8 @@ import numpy as np
 from detaug.arrays import Ints
 from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.files import image_headers
-from detaug.converters.files.digests import short_digest
-from detaug.converters.files.image_sizes import read_image_sizes
+from detaug.converters.files.image_file import short_digest
+from detaug.converters.files.image_headers import read_image_sizes
 from detaug.storage.folder import file_status
 
 Faults = dict[int, str]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from detaug.arrays import Bytes, Floats, Ints, padded, pairs
 from detaug.boxes.checking import find_fault, to_relative
 from detaug.boxes.views import Views, whole_images
-from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks
 from detaug.sources.columns import as_columns

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.checksums import ImageChanged, load_crc32c
+from detaug.converters.files.image_file import ImageChanged, load_crc32c
 
 
 class Checksums:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from detaug.arguments import parse_size
 from detaug.converters.coco.annotation_cache import cache_root
 from detaug.converters.coco.annotations import Annotations, read_annotations
 from detaug.converters.files.atomic import write_atomically
-from detaug.converters.files.byte_sizes import parse_size
-from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_file import short_digest
 from detaug.errors import AnnotationError, InputError
 from detaug.storage.bucket import BucketStorage
 from detaug.storage.folder import FolderStorage

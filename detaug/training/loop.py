@@ -13,8 +13,8 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
+from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder
-from detaug.converters.conversion.outputs import output_files
 from detaug.converters.files.atomic import remove_leftovers
 from detaug.errors import InputError
 from detaug.loading.loader import Loader

@@ -13,7 +13,7 @@ import numpy as np
 from detaug.arrays import Ints
 from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
-from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike, list_files
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.digests import short_digest
+from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.text import counted
+from detaug.converters.findings.finding import counted
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Last, check_clips, check_counts, clips_of_videos
 from detaug.sources.source import Source

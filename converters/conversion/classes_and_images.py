@@ -1,12 +1,15 @@
-"""Class names: read a list of them, and find names that are nearly equal."""
+"""Read class names; find names that are nearly equal, and faults of image files: the same for every format."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from detaug.converters.files.image_headers import DALI_FORMATS, ImageHeader
+from detaug.converters.files.paths import regular_status
 from detaug.converters.files.text import name_key, read_text
 from detaug.converters.findings.finding import Finding
 from detaug.errors import ConversionError, InputError
@@ -78,3 +81,19 @@ def alike_classes(names: Iterable[str]) -> Iterator[Finding]:
         other = earlier.setdefault(name_key(name), name)
         if other != name:
             yield Finding("", "class-alike", before=name, after=other)
+
+
+def missing_images(names: Mapping[int, str], images: Path | None) -> Iterator[tuple[int, Finding]]:
+    """Yield (position, finding) for each image that is not in the folder; nothing without a folder. Raises OSError."""
+    for at, name in names.items() if images else ():
+        if regular_status(os.path.join(images or "", name)) is None:
+            yield at, Finding(name, "image-missing", note=f"is not in {images}")
+
+
+def header_findings(image: str, file: str, header: ImageHeader) -> Iterator[Finding]:
+    """Yield findings about an image's header. file: the image's name in the findings."""
+    extension = os.path.splitext(image)[1].lower()
+    if extension not in DALI_FORMATS[header.format]:
+        yield Finding(file, "image-extension", before=extension, after=header.format)
+    if not 1 <= header.orientation <= 8:
+        yield Finding(file, "orientation-invalid", before=header.orientation, after=1)

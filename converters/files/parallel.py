@@ -1,4 +1,4 @@
-"""Call a function in other processes."""
+"""Work through many items: report the progress, and use several threads or processes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,66 @@ import pickle
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from detaug.errors import ConversionError
+
+Progress = Callable[[int, int], None]
+"""Called with (items done, items in all)."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
-_COMMAND = "from detaug.converters.files.processes import serve; serve()"
+_COMMAND = "from detaug.converters.files.parallel import serve; serve()"
 
 Process = subprocess.Popen[bytes]
+
+
+def with_progress(items: Sequence[T], progress: Progress | None, step: int = 64) -> Iterator[T]:
+    """Yield the items; call `progress` after every `step` of them and after the last."""
+    for done, item in enumerate(items, 1):
+        yield item
+        if progress and (done % step == 0 or done == len(items)):
+            progress(done, len(items))
+
+
+def map_ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[R, None, None]:
+    """Yield function(item) of each item, in order, computed by threads.
+
+    Unlike Executor.map, it takes no more than threads + 1 items from a generator before it yields the first result.
+    Close it after an error elsewhere: it then waits for the items begun.
+    """
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def map_in_jobs(function: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
+    """Yield function(item) of each item, in order; in this process if one job is enough.
+
+    Raises ConversionError if a process is killed.
+    """
+    if jobs == 1 or len(items) < 2:
+        yield from map(function, items)
+        return
+    try:
+        yield from map_in_processes(function, items, min(jobs, len(items)))
+    except EOFError as error:
+        raise ConversionError("a reading process was killed (out of memory?); use fewer --jobs") from error
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:

@@ -1,4 +1,4 @@
-"""Check the files to write before the work begins: the one guard of all outputs."""
+"""Check the arguments of a conversion before the work begins: choices, inputs, and the one guard of all outputs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,35 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.paths import PathLike
-from detaug.errors import ConversionError
+from detaug.errors import AnnotationError, ConversionError, InputError
+
+WithImages = Literal["none", "copy", "link"]
+OnError = Literal["stop", "skip"]
+
+
+def check_choice(name: str, value: str, choices: object) -> None:
+    """Raise InputError for a value that is not one of the choices, a Literal."""
+    if value not in get_args(choices):
+        raise InputError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
+
+
+IMAGES_ORDER = "a command takes FILE.json IMAGES, Python da.CocoReader(images=IMAGES, annotations=FILE)"
+OUTPUT_ORDER = "a command takes FILE.json OUT_FOLDER, Python (annotations=FILE, output=OUT_FOLDER)"
+
+
+def check_json_and_folder(annotations: PathLike, folder: PathLike, order: str) -> None:
+    """Raise AnnotationError, with `order`, if the json is a folder or the folder is a file."""
+    if os.path.isdir(annotations):
+        what = what_folder_has(Path(annotations))
+        raise AnnotationError(f"{os.fspath(annotations)} is a folder in the place of the json; {order}{what}")
+    if os.path.isfile(folder):
+        raise AnnotationError(f"{os.fspath(folder)} is a file in the place of the folder; {order}")
+
 
 JSON = (".json",)
 PAGE = (".html", ".htm")
