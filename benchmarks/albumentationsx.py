@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from detaug.bench import bench, draw_chart, format_table
-from detaug.bench.jobs import Job, MadeBatch
-from detaug.bench.torchvision_loader import data_loader
+from detaug.bench.loaders import data_loader
+from detaug.bench.measure import Job, MadeBatch
 
 
 def albumentationsx(job: Job) -> Iterator[MadeBatch]:

@@ -2,7 +2,7 @@
 
     python benchmarks/dali_pipelines.py [FILE.json IMAGES] [--device cuda] [--batch-size 128] [--seconds 4] [--turns 2]
 
-The recipe is SSD's: `da.presets.ssd300()`, or as DALI's examples write it, in `detaug/bench/dali_by_hand.py`. The same
+The recipe is SSD's: `da.presets.ssd300()`, or as DALI's examples write it, in `detaug/bench/loaders.py`. The same
 number of pipelines has equal settings: threads, batch size, prefetch queue, one shard of the data for each pipeline.
 The loader has its own. Each row has a process, which waits while the others have their turns. Without FILE.json, the
 images are generated: JPEGs of 500 x 375. Ratios are medians of the turns' ratios, in brackets their range.
@@ -28,7 +28,7 @@ from nvidia.dali import fn, pipeline_def
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 import detaug as da
-from detaug.bench.dali_by_hand import RECIPES
+from detaug.bench.loaders import RECIPES
 from detaug.converters.machine import available_cores
 
 

@@ -41,8 +41,8 @@ from many_gpus_summary import TITLES, curves, draw_curves, summary
 from torch import distributed as dist
 from train_compare import detaug_loader, machine
 
-from detaug.bench.jobs import Job
 from detaug.bench.loaders import decode, loader
+from detaug.bench.measure import Job
 from detaug.training import Detector, TrainOptions, train
 
 KINDS = (*TITLES, "curve")

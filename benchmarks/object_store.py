@@ -31,10 +31,8 @@ from compare_versions import write_data
 import detaug as da
 from detaug.arguments import parse_size
 from detaug.converters import pack_coco
-from detaug.storage.object_path import ObjectPath
-from detaug.storage.object_store import ObjectInfo, ObjectStore
+from detaug.storage.object_store import ObjectInfo, ObjectPath, ObjectStore, run_in_threads
 from detaug.storage.pieces import PIECE_BYTES
-from detaug.storage.request_threads import run_in_threads
 
 CHUNK = 256 << 10
 PAGE = 1000

@@ -22,9 +22,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from detaug.bench.jobs import Job
 from detaug.bench.loaders import decode, loader, make_loader
-from detaug.bench.measure import Result, measure
+from detaug.bench.measure import Job, Result, measure
 from detaug.loading.settings import Settings, write_settings
 
 

@@ -30,7 +30,7 @@ import torch
 from PIL import Image
 
 import detaug as da
-from detaug.bench.torchvision_loader import FileDataset, Sample, collate
+from detaug.bench.loaders import FileDataset, Sample, collate
 from detaug.training import Detector, TrainOptions, train
 
 MODELS = {"ssd300": "ssd300_vgg16", "retinanet": "retinanet_resnet50_fpn_v2"}

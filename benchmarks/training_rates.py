@@ -32,8 +32,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torchvision.models import detection, resnet50
 
 import detaug as da
-from detaug.bench.jobs import Job
-from detaug.bench.torchvision_loader import torchvision
+from detaug.bench.loaders import torchvision
+from detaug.bench.measure import Job
 
 Batches = Iterator[tuple[Tensor, list[dict[str, Tensor]]]]
 

@@ -14,7 +14,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from detaug.gpu import clahe_kernels, pixel_kernels, triton_kernel
-from detaug.gpu.launching import BLOCK, OPTIONS
+from detaug.gpu.streams import BLOCK, OPTIONS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
     "images_at": "*i64",

@@ -22,10 +22,8 @@ from seeds import slow
 import detaug as da
 from detaug.bench import bench, draw_chart, format_table, measure
 from detaug.bench.compare import check_alike
-from detaug.bench.dali_by_hand import by_hand
-from detaug.bench.jobs import Job, MadeBatch, Source
-from detaug.bench.loaders import cached, decode, loader
-from detaug.bench.measure import Result, cpu_seconds, describe_batch
+from detaug.bench.loaders import by_hand, cached, decode, loader
+from detaug.bench.measure import Job, MadeBatch, Result, Source, cpu_seconds, describe_batch
 from detaug.cli.main import main
 from detaug.converters import voc_to_coco
 from detaug.demo.shapes import make_voc

@@ -10,7 +10,7 @@ import pytest
 import detaug as da
 from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Op
-from detaug.sheets.change_captions import Stage, count_boxes, describe_change
+from detaug.sheets.captions import Stage, count_boxes, describe_change
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)

@@ -11,7 +11,7 @@ import detaug as da
 from detaug.ops import color
 from detaug.ops.auto_augment import OPS
 from detaug.ops.op import Op
-from detaug.sheets.draw_captions import describe_draw
+from detaug.sheets.captions import describe_draw
 
 N = 3
 

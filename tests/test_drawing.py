@@ -18,7 +18,7 @@ from detaug.drawing import text as lettering
 from detaug.drawing.boxes import dashes
 from detaug.drawing.colors import PALETTE
 from detaug.drawing.images import to_images
-from detaug.drawing.rectangles import overlaps
+from detaug.drawing.labels import overlaps
 
 VOC = [
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",

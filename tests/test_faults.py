@@ -29,7 +29,7 @@ from painted_files import Folder, paint_files, settings_file
 import detaug as da
 from detaug import converters
 from detaug.demo import make_mot
-from detaug.storage import request_threads
+from detaug.storage import object_store
 
 HERE = Path(__file__).parent
 
@@ -294,7 +294,7 @@ def test_a_clock_that_jumps_changes_no_batch(
     options: dict[str, Any] = {"cache_folder": tmp_path / "cache", "cache_size": room}
     loader = make_loader(lambda: da.CocoReader(address, f"{address}/annotations.json", **options))
     found = [batch.images for batch in loader]
-    for module, name in ((time, "time"), (time, "monotonic"), (request_threads, "monotonic")):
+    for module, name in ((time, "time"), (time, "monotonic"), (object_store, "monotonic")):
         monkeypatch.setattr(module, name, shifted(getattr(module, name), jump))
     for path in sorted((tmp_path / "cache").glob("??/*"))[::2]:
         os.utime(path, (time.time(), time.time()))

@@ -27,9 +27,8 @@ from detaug.arrays import start_offsets
 from detaug.bench.loaders import decoding_workers
 from detaug.boxes.views import Views
 from detaug.gpu.fused_kernel import in_copied
-from detaug.gpu.host_copies import HostCopier
 from detaug.gpu.kernel_chain import chain_for, chain_of, triton_works
-from detaug.gpu.streams import StreamGuard, to_device
+from detaug.gpu.streams import HostCopier, StreamGuard, to_device
 from detaug.loading.decoding import inputs
 from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
@@ -46,7 +45,7 @@ pytest.importorskip("triton")
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes as long for a large one as for a small one."""
     if DEVICE.type == "cpu":
-        monkeypatch.setattr("detaug.gpu.launching.BLOCK", (256, 256))
+        monkeypatch.setattr("detaug.gpu.streams.BLOCK", (256, 256))
 
 
 Array = NDArray[np.uint8]

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import detaug as da
-from detaug.sheets.selection import How, select_images
+from detaug.sheets.photos import How, select_images
 
 Box = tuple[str, list[float]]
 

@@ -20,7 +20,7 @@ import detaug as da
 from detaug.loading.epochs import LANE, OPEN, EpochOrder
 from detaug.storage.storage import Upcoming
 from detaug.video.files import Coding, VideoError, VideoIndex, read_index
-from detaug.video.packets import cut
+from detaug.video.nvdec import cut
 from detaug.video.stretches import Stretches, StretchesAhead, starts_of_stretches
 
 Ints = NDArray[np.int64]

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from detaug.bench.jobs import Job
-from detaug.bench.measure import Result
+from detaug.bench.measure import Job, Result
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.parallel import child_environment
 from detaug.converters.machine import available_cores
@@ -32,8 +31,8 @@ LOADERS = {
     "loader": "detaug.bench.loaders:loader",
     "decode": "detaug.bench.loaders:decode",
     "cached": "detaug.bench.loaders:cached",
-    "by hand": "detaug.bench.dali_by_hand:by_hand",
-    "torchvision": "detaug.bench.torchvision_loader:torchvision",
+    "by hand": "detaug.bench.loaders:by_hand",
+    "torchvision": "detaug.bench.loaders:torchvision",
 }
 """Module and function of each loader, by its name in the table. "cached" is measured only on request."""
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from PIL import Image, ImageDraw, ImageFont
 
 from detaug.bench.measure import Result
-from detaug.drawing.save import save_picture
+from detaug.drawing.images import save_picture
 
 # ---------------------------------------------------------------- table
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from detaug.bench.jobs import Job
 from detaug.bench.loaders import make_loader
+from detaug.bench.measure import Job
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.machine import available_cores
 from detaug.gpu.kernel_chain import chain_for

@@ -11,8 +11,7 @@ import os
 import sys
 from importlib import import_module
 
-from detaug.bench.jobs import Job
-from detaug.bench.measure import Result, measure
+from detaug.bench.measure import Job, Result, measure
 from detaug.errors import InputError
 
 

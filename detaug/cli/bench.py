@@ -59,7 +59,7 @@ def bench(
     from detaug.bench import draw_chart, format_table
     from detaug.converters.conversion.arguments import output_files
     from detaug.converters.files.atomic import write_json
-    from detaug.drawing.save import PICTURES
+    from detaug.drawing.images import PICTURES
 
     output_files({"json": json_file}, annotations, images)
     output_files({"chart": chart}, annotations, images, extensions=PICTURES)

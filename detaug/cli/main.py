@@ -27,9 +27,8 @@ from detaug.cli.convert import (
     split,
 )
 from detaug.cli.dataset import check, demo, preview
-from detaug.cli.pack import pack
 from detaug.cli.recipe import import_recipe
-from detaug.cli.shards import convert_tfrecord, convert_webdataset
+from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
 from detaug.cli.train import train
 from detaug.errors import InputError
 

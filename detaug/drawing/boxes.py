@@ -15,8 +15,7 @@ from PIL import Image, ImageDraw
 
 from detaug.drawing.colors import Color, class_colors
 from detaug.drawing.images import to_image
-from detaug.drawing.labels import paint_labels
-from detaug.drawing.rectangles import Boxes, areas, as_boxes, clip_to_canvas, snap
+from detaug.drawing.labels import Boxes, areas, as_boxes, clip_to_canvas, paint_labels, snap
 from detaug.errors import InputError
 
 SHADE = (0, 0, 0, 150)  # RGBA, beside outlines

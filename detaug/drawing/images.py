@@ -1,14 +1,19 @@
-"""Convert arrays, tensors and batches to PIL images."""
+"""Convert arrays, tensors and batches to PIL images, and write one to a file."""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.converters.conversion.arguments import MARK
+from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 
 LARGEST_NORMALIZED = 8.0
@@ -101,3 +106,42 @@ def _to_uint8(pixels: NDArray[np.float64], mean: Any, std: Any, white: float) ->
             "pass white=255, or the mean and std of Normalize"
         )
     return np.asarray((np.clip(pixels, 0, 1) * 255).round(), np.uint8)
+
+
+FORMATS: dict[str, dict[str, Any]] = {
+    ".png": {"format": "PNG", "optimize": True},
+    ".jpg": {"format": "JPEG", "quality": 88, "subsampling": 0},
+    ".jpeg": {"format": "JPEG", "quality": 88, "subsampling": 0},
+    ".webp": {"format": "WEBP", "quality": 88},
+}
+"""Pillow's options by extension."""
+
+PICTURES = tuple(FORMATS)
+
+_SOFTWARE = 0x131  # EXIF's tag
+
+
+def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
+    """Write a picture, whole or not at all, in the format of its extension: .png, .jpg, .webp.
+
+    Raises InputError for another extension, OSError where the folder cannot be written to.
+    """
+    encoded = io.BytesIO()
+    picture.save(encoded, exif=_exif_with_mark(), **_format_of(Path(path)))
+    write_atomically(path, [encoded.getbuffer()])
+    return Path(path)
+
+
+def _exif_with_mark() -> Image.Exif:
+    """Return EXIF data by which `output_files` knows a picture of detaug again."""
+    exif = Image.Exif()
+    exif[_SOFTWARE] = MARK
+    return exif
+
+
+def _format_of(path: Path) -> dict[str, Any]:
+    """Return Pillow's options for a file of this name. Raises InputError for an unknown extension."""
+    extension = path.suffix.lower()
+    if extension not in FORMATS:
+        raise InputError(f"{path} must end in {', '.join(FORMATS)}, got {path.suffix or 'no extension'!r}")
+    return FORMATS[extension]

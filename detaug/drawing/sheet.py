@@ -11,9 +11,8 @@ from PIL import Image
 from detaug.drawing.boxes import draw_boxes, hatch, resize, usual_text_height
 from detaug.drawing.colors import PALETTE, Color, class_colors
 from detaug.drawing.images import to_image, to_images
-from detaug.drawing.labels import share_of_labels
+from detaug.drawing.labels import Boxes, as_boxes, share_of_labels
 from detaug.drawing.page import lay_out
-from detaug.drawing.rectangles import Boxes, as_boxes
 from detaug.errors import InputError
 
 NOTEBOOK_IMAGES = 8

@@ -18,8 +18,7 @@ from torch import Tensor
 from detaug.arguments import FILL
 from detaug.arrays import Ints
 from detaug.boxes.views import Fill
-from detaug.gpu.launching import launch
-from detaug.gpu.streams import to_device
+from detaug.gpu.streams import launch, to_device
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize

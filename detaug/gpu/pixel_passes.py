@@ -19,8 +19,8 @@ from torch import Tensor
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.gpu.cielab_tables import color_tables_on
-from detaug.gpu.launching import launch, launch_programs
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes
+from detaug.gpu.streams import launch, launch_programs
 from detaug.ops.auto_augment import ColorSteps
 from detaug.ops.erasing import GridMask, RandomErasing
 from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize

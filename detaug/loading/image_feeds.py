@@ -13,7 +13,7 @@ from torch import Tensor
 
 from detaug.arrays import Ints, start_offsets
 from detaug.gpu.fused_kernel import in_copied
-from detaug.gpu.host_copies import Copies, HostCopier
+from detaug.gpu.streams import Copies, HostCopier
 from detaug.loading import decoding
 from detaug.loading.image_cache import ImageCache
 from detaug.ops.dali_internals import apply_where, to_torch

@@ -16,10 +16,9 @@ from nvidia.dali import fn
 from torch import Tensor
 
 from detaug.arrays import Ints
-from detaug.gpu.host_copies import Copies
 from detaug.gpu.kernel_chain import KernelChain
 from detaug.gpu.pixel_passes import Tensors
-from detaug.gpu.streams import StreamGuard
+from detaug.gpu.streams import Copies, StreamGuard
 from detaug.loading.image_feeds import Found, ImageFeed
 from detaug.loading.plans import GroupPlan
 from detaug.ops.dali_internals import to_torch

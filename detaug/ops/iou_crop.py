@@ -9,20 +9,26 @@ take longer than decoding. Here rounds of attempts are drawn for all images that
 - Boxes are not padded: `pairs` lists each window with each box of its image, and one pass tests all pairs.
 
 Arrays have their short axis (the four coordinates) first: NumPy loops over the last axis.
+
+A generator's numbers depend on who drew before. `pairs_of_numbers` depends on a seed and a counter only, so an image
+gets the same numbers beside any other images.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
 from detaug.arrays import Bools, Floats, Ints, pairs
 from detaug.boxes.views import Views, corners
 from detaug.ops.op import Arrays, GeometricOp
-from detaug.ops.seeded_numbers import Seeds, pairs_of_numbers
+
+Seeds: TypeAlias = NDArray[np.uint64]
 
 ROUNDS = 8
 """The largest number of thresholds that are tried for an image."""
@@ -30,6 +36,12 @@ _NEVER = 2.0
 """An IoU that no window reaches."""
 NARROW = 1.5
 """Largest / smallest aspect ratio up to which the ratio is drawn, since two sides drawn apart seldom have it."""
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = [(np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))]
+_LAST_SHIFT = np.uint64(31)
+_HALF, _SIGN_AND_EXPONENT = np.uint64(32), np.uint64(12)
+_ONE = np.float64(1).view(np.uint64)
 
 
 @dataclass(frozen=True)
@@ -264,3 +276,24 @@ def _overlap(boxes: Floats, windows: Floats) -> Floats:
     width = np.minimum(x1, right) - np.maximum(x0, left)
     height = np.minimum(y1, bottom) - np.maximum(y0, top)
     return np.asarray(np.maximum(width, 0.0) * np.maximum(height, 0.0))
+
+
+def pairs_of_numbers(seeds: Seeds, counters: Ints) -> Floats:
+    """Return (2, ...): two numbers in [0, 1) for each seed and counter, which broadcast to the shape "...".
+
+    The two are the halves of one output of SplitMix64 (Steele et al. 2014, Fast Splittable Pseudorandom Number
+    Generators), whose state goes up by a constant for each counter.
+    """
+    bits = seeds + counters.astype(np.uint64) * _STEP
+    shifted = np.empty_like(bits)
+    for shift, factor in _MIX:
+        bits ^= np.right_shift(bits, shift, out=shifted)
+        bits *= factor
+    bits ^= np.right_shift(bits, _LAST_SHIFT, out=shifted)
+    numbers = np.empty((2, *bits.shape))
+    mantissas = numbers.view(np.uint64)  # of numbers in 1..2: faster than a conversion
+    np.right_shift(bits, _SIGN_AND_EXPONENT, out=mantissas[0])
+    np.right_shift(np.left_shift(bits, _HALF, out=bits), _SIGN_AND_EXPONENT, out=mantissas[1])
+    mantissas |= _ONE
+    numbers -= 1
+    return numbers

@@ -1,8 +1,10 @@
-"""The public names of detaug. The stub `detaug/__init__.pyi` is the one list of them."""
+"""The public names of detaug, from its stub, the one list of them; and what other libraries call these things."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -15,3 +17,76 @@ def public_names() -> dict[str, str]:
     stub = ast.parse(_STUB.read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+_OURS = {
+    "AdvancedBlur": "GaussianBlur",
+    "Affine": "RandomAffine",
+    "AtLeastOneBBoxRandomCrop": "RandomIoUCrop",
+    "AutoContrast": "RandomAutocontrast",
+    "BBoxSafeRandomCrop": "RandomBoxSafeCrop",
+    "BboxParams": "SanitizeBoundingBoxes",
+    "Blur": "GaussianBlur",
+    "ChannelShuffle": "RandomChannelPermutation",
+    "CocoDetection": "CocoReader",
+    "ClassificationDataset": "ImageFolder",
+    "VideoClips": "VideoReader",
+    "Compose": "Loader(reader, [op, op, ...], batch_size)",
+    "CopyAndPaste": "CopyPaste",
+    "CropAndPad": "RandomZoomOut",
+    "DataLoader": "Loader",
+    "DatasetFolder": "ImageFolder",
+    "Downscale": "Resize",
+    "Equalize": "RandomEqualize",
+    "Erasing": "RandomErasing",
+    "FixedSizeCrop": "ScaleJitter",
+    "Flip": "RandomHorizontalFlip",
+    "Format": "Normalize",
+    "GaussNoise": "GaussianNoise",
+    "GridDropout": "GridMask",
+    "HorizontalFlip": "RandomHorizontalFlip",
+    "HueSaturationValue": "RandomHSV",
+    "ImageCompression": "JPEG",
+    "ImageNet": "ImageFolder",
+    "InvertImg": "RandomInvert",
+    "LetterBox": "Resize((H, W), letterbox='center')",
+    "LongestMaxSize": "Resize((H, W), letterbox='center')",
+    "OneOf": "RandomChoice",
+    "PadIfNeeded": "PadToMultiple",
+    "Perspective": "RandomPerspective",
+    "PhotoMetricDistort": "RandomPhotometricDistort",
+    "Posterize": "RandomPosterize",
+    "RandomBrightnessContrast": "ColorJitter",
+    "RandomFlip": "RandomHorizontalFlip",
+    "RandomRotate": "RandomRotation",
+    "RandomScale": "ScaleJitter",
+    "RandomSizedCrop": "RandomResizedCrop",
+    "RandomSizedBBoxSafeCrop": "RandomBoxSafeCrop",
+    "Rotate": "RandomRotation",
+    "SSDMatcher": "targets.ssd",
+    "SafeRotate": "RandomRotation",
+    "SaltAndPepper": "SaltAndPepperNoise",
+    "Sequential": "RandomApply",
+    "Sharpen": "RandomAdjustSharpness",
+    "ShiftScaleRotate": "RandomAffine",
+    "SmallestMaxSize": "Resize(800, max_size=1333)",
+    "Solarize": "RandomSolarize",
+    "ToDtype": "Normalize",
+    "ToGray": "RandomGrayscale",
+    "ToImage": "Normalize",
+    "ToTensor": "Normalize",
+    "ToTensorV2": "Normalize",
+    "TrivialAugment": "TrivialAugmentWide",
+    "VerticalFlip": "RandomVerticalFlip",
+    "YOLODataset": "CocoReader",
+}
+"""Names of torchvision, Albumentations and Ultralytics, and what does that here. docs/ops.md has the differences."""
+
+
+def explain_missing(name: str, known: Iterable[str]) -> str:
+    """Return the error for a name that detaug does not have, with the name that was probably meant."""
+    if name in _OURS:
+        return f"detaug has no {name}: use da.{_OURS[name]} (docs/ops.md has the names of other libraries)"
+    by_lower_case = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), by_lower_case, 1, cutoff=0.75)
+    return f"module 'detaug' has no attribute {name!r}" + (f"; is it da.{by_lower_case[close[0]]}?" if close else "")

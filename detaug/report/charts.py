@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -14,7 +16,19 @@ from PIL import Image
 
 from detaug.converters.check.boxes import usable_boxes
 from detaug.converters.coco.table import Table
-from detaug.report.embed import data_uri, shorten
+
+
+def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
+    """Encode a picture as "PNG" or "JPEG" in a data URI."""
+    encoded = io.BytesIO()
+    picture.save(encoded, kind, **options)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut `text` to its first `most` letters."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
 
 Array = NDArray[Any]
 

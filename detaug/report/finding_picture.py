@@ -15,7 +15,7 @@ from detaug.converters.files.image_file import ImageFile, opened
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
 from detaug.errors import InputError
-from detaug.report.embed import shorten
+from detaug.report.charts import shorten
 
 Array = NDArray[Any]
 

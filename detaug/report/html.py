@@ -22,8 +22,7 @@ from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.finding import counted
 from detaug.converters.findings.kinds import CHECK_KINDS
 from detaug.errors import InputError
-from detaug.report.charts import charts
-from detaug.report.embed import data_uri, shorten
+from detaug.report.charts import charts, data_uri, shorten
 from detaug.report.finding_picture import ImageTooLargeError, finding_picture, image_of
 
 PathLike = str | os.PathLike[str]

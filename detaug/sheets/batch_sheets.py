@@ -1,18 +1,25 @@
-"""Contact sheets of samples and batches that have been made already."""
+"""Contact sheets of samples, batches and clips that have been made already; animations of clips."""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
+from detaug.converters.conversion.arguments import MARK
+from detaug.converters.files.atomic import write_atomically
 from detaug.drawing.images import Pictures, to_images
 from detaug.drawing.sheet import Tile, in_rows, make_sheet, padding
+from detaug.errors import InputError
 from detaug.loading.batch import Batch
+from detaug.loading.clip_batch import ClipBatch
 from detaug.ops.op import Op
 from detaug.samples.samples import Samples
-from detaug.sheets.colors import find_normalize, in_true_colors
-from detaug.sheets.recipe_sheets import check_at_least_one
+from detaug.sheets.recipe_sheets import check_at_least_one, find_normalize, in_true_colors
 
 
 def samples_sheet(samples: Samples, class_names: Sequence[str] = (), *, columns: int = 4) -> Image.Image:
@@ -74,3 +81,85 @@ def _tile(samples: Samples, at: int, class_names: Sequence[str], caption: str = 
 
 def _names(labels: Iterable[int], class_names: Sequence[str]) -> list[str]:
     return [class_names[label] if class_names else str(label) for label in labels]
+
+
+USUAL_RATE = 10.0
+"""Frames a second of an animation where those of the video are not known."""
+
+MOST_RATE = 25.0
+"""Frames a second of an animation at most: browsers show a GIF with more of them slowly."""
+
+
+def clip_sheet(
+    batch: ClipBatch, class_names: Sequence[str] = (), *, ops: Iterable[Op] = (), size: int = 240, title: str = ""
+) -> Image.Image:
+    """Draw a row for each clip, its frames from left to right. A track has one colour in all frames.
+
+    class_names, ops: as `batch_sheet` takes them. size: the longer side of a picture, in pixels.
+    """
+    rows, note = _clip_tiles(batch, class_names, list(ops))
+    return make_sheet(rows, title=", ".join(filter(None, (title, note))), cell=(size, size))
+
+
+def save_animation(
+    batch: ClipBatch,
+    path: str | os.PathLike[str],
+    class_names: Sequence[str] = (),
+    *,
+    ops: Iterable[Op] = (),
+    size: int = 240,
+    title: str = "",
+) -> Path:
+    """Write the clips beside each other as an animated GIF, whole or not at all, at the speed of the first one.
+
+    Arguments as those of `clip_sheet`. Raises InputError for a name that does not end in .gif.
+    """
+    if Path(path).suffix.lower() != ".gif":
+        raise InputError(f"{os.fspath(path)} must end in .gif")
+    rows, note = _clip_tiles(batch, class_names, list(ops))
+    title, cell = ", ".join(filter(None, (title, note))), (size, size)
+    pages = [make_sheet([list(frame)], title=title, cell=cell) for frame in zip(*rows, strict=True)]
+    first, *others = _of_one_size(pages)
+    encoded = io.BytesIO()
+    duration = round(1000 / _rate(batch))
+    first.save(encoded, "GIF", save_all=True, append_images=others, duration=duration, loop=0, comment=MARK)
+    write_atomically(path, [encoded.getbuffer()])
+    return Path(path)
+
+
+def _clip_tiles(batch: ClipBatch, class_names: Sequence[str], ops: Sequence[Op]) -> tuple[list[list[Tile]], str]:
+    """Return the tiles of each clip, and a note on their colours."""
+    clips, frames = batch.frame.shape
+    pictures = pictures_of(batch.as_images(), ops)
+    tiles = [
+        _frame_tile(batch, clip, frame, pictures.images[clip * frames + frame], class_names)
+        for clip in range(clips)
+        for frame in range(frames)
+    ]
+    return [tiles[start : start + frames] for start in range(0, len(tiles), frames)], pictures.note
+
+
+def _frame_tile(batch: ClipBatch, clip: int, frame: int, picture: Image.Image, class_names: Sequence[str]) -> Tile:
+    seen = batch.valid[clip, frame]
+    labels, tracks = (each[clip, frame][seen].tolist() for each in (batch.labels, batch.track_id))
+    classes = [class_names[label] if class_names else str(label) for label in labels]
+    names = [name if track < 0 else f"{name} {track}" for name, track in zip(classes, tracks, strict=True)]
+    caption = f"video {int(batch.video_id[clip])}, frame {int(batch.frame[clip, frame])}"
+    hatched = padding(picture, batch.image_size[clip].tolist())
+    return Tile(picture, batch.boxes[clip, frame][seen].cpu(), names, hatched=hatched, caption=caption)
+
+
+def _of_one_size(pages: Sequence[Image.Image]) -> list[Image.Image]:
+    """Return the pages on paper of the largest one's size: their legends may differ in length."""
+    size = max(page.width for page in pages), max(page.height for page in pages)
+    papers = [Image.new("RGB", size, "white") for _ in pages]
+    for paper, page in zip(papers, pages, strict=True):
+        paper.paste(page, (0, size[1] - page.height))
+    return papers
+
+
+def _rate(batch: ClipBatch) -> float:
+    """Return the frames a second of the first clip."""
+    steps = np.diff(batch.time[0].numpy())
+    steps = steps[steps > 0]  # a clip may end with repeated frames
+    return min(MOST_RATE, float(1 / np.median(steps))) if len(steps) else USUAL_RATE

@@ -1,12 +1,13 @@
-"""Read images of a data set with their annotations."""
+"""Select images of a data set, at random or those with the smallest, most or oddest boxes, and read them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,137 @@ from PIL import Image, ImageOps
 
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
-from detaug.sheets.selection import objects_of
 from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]
+How: TypeAlias = Literal["random", "smallest", "crowded", "suspicious"]
+
+
+class Selected(NamedTuple):
+    """The image at `row` of the json's list, and the reason for its selection; "" for one selected at random."""
+
+    row: int
+    note: str
+
+
+class Score(NamedTuple):
+    """How well an image meets a criterion, and a few words on it."""
+
+    value: float
+    note: str
+
+
+def select_images(
+    reader: CocoReader, rows: int, *, how: How = "random", only: str | None = None, seed: int = 0
+) -> list[Selected]:
+    """Select up to `rows` images, those with the highest scores first.
+
+    how: "random" (by `seed`; images without boxes come last), "smallest" (the smallest box), "crowded" (the most
+    boxes), or "suspicious": two boxes that nearly coincide, a box that is very thin, very small or as large as the
+    image.
+    only: the name of a class; images without it, and boxes of other classes, do not count.
+    Raises InputError if `only` is not a class of the data set, or if no image meets the criteria.
+    """
+    if rows < 1:
+        raise InputError(f"rows must be at least 1, got {rows}")
+    label = None if only is None else _label(reader, only)
+    selected = _at_random(reader, rows, label, seed) if how == "random" else _best(reader, rows, label, _SCORES[how])
+    if not selected:
+        raise InputError(f"{reader.annotations} has no image with {'boxes' if only is None else f'a {only}'}")
+    return selected
+
+
+def _label(reader: CocoReader, name: str) -> int:
+    names = reader.class_names
+    if name not in names[1:]:
+        raise InputError(f"only must be a class of {reader.annotations}: {', '.join(names[1:])}; got {name!r}")
+    return names.index(name)
+
+
+def _at_random(reader: CocoReader, rows: int, label: int | None, seed: int) -> list[Selected]:
+    order = np.random.default_rng(seed).permutation(len(reader)).tolist()
+    # Generators: of a large data set, the objects of only a few images are read.
+    boxed = (row for row in order if _has_object(reader, row, label))
+    empty = (row for row in order if label is None and not _has_object(reader, row))
+    return [Selected(row, "") for row in islice(chain(boxed, empty), rows)]
+
+
+def _has_object(reader: CocoReader, row: int, label: int | None = None) -> bool:
+    """Return whether the image at `row` has an object, of the class `label` if that is given."""
+    labels = objects_of(reader, row).labels
+    return len(labels) > 0 if label is None else label in labels
+
+
+def _best(reader: CocoReader, rows: int, label: int | None, score: Callable[[Array, Array], Score]) -> list[Selected]:
+    """Select the images with the highest scores; of equal scores, the first in the json."""
+    scores: dict[int, Score] = {}
+    for row in range(len(reader)):
+        boxes, labels = objects_of(reader, row)
+        boxes = boxes if label is None else boxes[labels == label]
+        if len(boxes):
+            scores[row] = score(boxes, reader.sizes[row, ::-1])
+    best = sorted(scores, key=lambda row: -scores[row].value)[:rows]
+    return [Selected(row, scores[row].note) for row in best]
+
+
+class Objects(NamedTuple):
+    """(M, 4) XYXY pixels and (M,) labels."""
+
+    boxes: Array
+    labels: Array
+
+
+def objects_of(reader: CocoReader, row: int) -> Objects:
+    """Return the boxes and labels of the image at `row` of the json's list."""
+    boxes, labels, _ = reader.views(np.array([row])).packed()
+    return Objects(boxes[0], labels[0])
+
+
+# ---------------------------------------------------------------- scores
+
+
+def _smallest(boxes: Array, size: Array) -> Score:
+    """Score the box with the least area by its share of the image, which is its share of a resized image too."""
+    width, height = _sides(boxes)[np.argmin(_sides(boxes).prod(1))]
+    return Score(-width * height / size.prod(), f"smallest {width:.3g} x {height:.3g}")
+
+
+def _crowded(boxes: Array, size: Array) -> Score:
+    return Score(len(boxes), f"{len(boxes)} boxes")
+
+
+def _suspicious(boxes: Array, size: Array) -> Score:
+    """Return the highest of four scores, each in 0..1; 0.9 is odd."""
+    sides = _sides(boxes)
+    overlap, thin = _largest_iou(boxes), float((sides.max(1) / sides.min(1)).max())
+    small, share = float(sides.min()), float((sides.prod(1) / size.prod()).max())
+    return max(
+        Score(overlap, f"two boxes alike, IoU {overlap:.2f}"),
+        Score(1 - 1 / thin, f"a box {thin:.3g} : 1"),
+        Score(1 - small / 16, f"a box {small:.3g} px thin"),
+        Score(share, f"a box over {share:.0%} of the image"),
+    )
+
+
+_SCORES: dict[str, Callable[[Array, Array], Score]] = {
+    "smallest": _smallest,
+    "crowded": _crowded,
+    "suspicious": _suspicious,
+}
+
+
+def _sides(boxes: Array) -> Array:
+    """Return (M, 2) widths and heights."""
+    return boxes[:, 2:] - boxes[:, :2]
+
+
+def _largest_iou(boxes: Array) -> float:
+    """Return the largest IoU of any two boxes; 0 for one box."""
+    low, high = np.maximum(boxes[:, None, :2], boxes[:, :2]), np.minimum(boxes[:, None, 2:], boxes[:, 2:])
+    shared, areas = np.maximum(high - low, 0).prod(2), _sides(boxes).prod(1)
+    iou = shared / (areas[:, None] + areas - shared)
+    return float(np.triu(iou, 1).max())
+
 
 XYWH_TO_XYXY = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]])
 

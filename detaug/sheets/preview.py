@@ -13,16 +13,16 @@ from detaug import presets
 from detaug.converters.coco.annotations import read_annotations
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.paths import PathLike
-from detaug.drawing.save import PICTURES, save_picture
+from detaug.drawing.images import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font
 from detaug.errors import InputError
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import load_recipe
-from detaug.sheets.clip_sheets import clip_sheet, save_animation
+from detaug.sheets.batch_sheets import clip_sheet, save_animation
+from detaug.sheets.photos import How, select_images
 from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
-from detaug.sheets.selection import How, select_images
 from detaug.sources.clip_reader import ClipReader
 from detaug.sources.coco_reader import CocoReader
 from detaug.video.reader import VideoReader

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.drawing.images import to_image
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.errors import InputError
 from detaug.ops.normalize import Normalize
@@ -20,9 +22,7 @@ from detaug.ops.op import Op
 from detaug.ops.recipe import make_rendering_recipe
 from detaug.ops.resize import OwnSize
 from detaug.samples.samples import Samples, batch
-from detaug.sheets.change_captions import Stage, count_boxes, describe_change
-from detaug.sheets.colors import in_true_colors
-from detaug.sheets.draw_captions import describe_draw
+from detaug.sheets.captions import Stage, count_boxes, describe_change, describe_draw
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sources.coco_reader import CocoReader
 
@@ -142,3 +142,16 @@ def step_tile(results: Sequence[Augmented], at: int, step: int) -> Tile:
         return after.tile(at, f"{describe_change(results[step - 1].stage(at), after.stage(at))}\n{after.last_draw(at)}")
     pixels = after.samples.images[at]
     return after.tile(at, f"{pixels.min():.2f} to {pixels.max():.2f}")
+
+
+def in_true_colors(image: NDArray[Any], ops: Iterable[Op]) -> Image.Image:
+    """Convert the result of `ops` to a picture: (H, W, 3) in 0..255, or (3, H, W) whose Normalize is undone."""
+    normalize = find_normalize(ops)
+    if normalize is None:
+        return to_image(image, white=255, layout="HWC")
+    return to_image(image, mean=normalize.mean, std=normalize.std, layout="CHW")
+
+
+def find_normalize(ops: Iterable[Op]) -> Normalize | None:
+    """Return the Normalize of a recipe, if it has one."""
+    return next((op for op in ops if isinstance(op, Normalize)), None)

@@ -9,8 +9,7 @@ import numpy as np
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.files.paths import PathLike
 from detaug.sources.clips import FrameColumns, Last, Tracks, check_clips, clips_of_videos
-from detaug.sources.coco_columns import tracks_of
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.coco_reader import CocoReader, tracks_of
 
 
 class ClipReader(CocoReader):

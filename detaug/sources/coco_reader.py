@@ -1,25 +1,28 @@
-"""`CocoReader`: a checked COCO json with its image folder."""
+"""`CocoReader`: images of a folder or an object store with the boxes of a COCO json."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
-from detaug.arrays import Bytes, Ints
+from detaug.arrays import Bools, Bytes, Ints
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.errors import InputError
-from detaug.sources.coco_columns import Crowds, source_columns
-from detaug.sources.folder_source import FolderSource
-from detaug.storage.object_path import local_or_remote
+from detaug.sources.clips import Tracks
+from detaug.sources.source import FolderSource
+from detaug.storage.object_store import local_or_remote
 from detaug.storage.open_storage import open_annotations, open_storage
 from detaug.storage.storage import Upcoming
+
+Crowds = Literal["drop", "keep"]
 
 
 class CocoReader(FolderSource):
@@ -151,3 +154,42 @@ class CocoReader(FolderSource):
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
         return short_digest(self._storage.version)
+
+
+def source_columns(data: Annotations, crowds: Crowds = "drop") -> dict[str, Any]:
+    """Return the arguments of `Source`. `crowds`: whether regions marked `iscrowd` are left out."""
+    keep, ids = ~data.crowd | (crowds == "keep"), tuple(data.categories)
+    return {
+        "sizes": data.sizes,
+        "class_names": tuple(data.categories.values()),
+        "boxes": data.boxes[keep],
+        "counts": _counts(data, keep),
+        "columns": {name: column[keep] for name, column in data.columns.items()},
+        "labels": np.searchsorted(ids, data.category_ids[keep]) + 1,
+        "classes": _classes(data),
+        "image_ids": data.image_ids,
+        "category_ids": ids,
+        "origin": str(data.path),
+    }
+
+
+def tracks_of(data: Annotations) -> Tracks:
+    """Return the objects of a CocoVID json."""
+    keep = ~data.crowd
+    return Tracks(data.track_ids[keep], _counts(data, keep))
+
+
+def _counts(data: Annotations, keep: Bools) -> Ints:
+    """Return (n,) how many of the boxes that are kept each image has."""
+    return np.diff(np.concatenate([[0], np.cumsum(keep)])[data.first])
+
+
+def _classes(data: Annotations) -> Ints | None:
+    """Return (n,) the position of each image's category, None if no image has one. Raises AnnotationError."""
+    has_class = data.image_categories >= 0
+    if not has_class.any():
+        return None
+    if not has_class.all():
+        first = data.file_names[int(np.argmin(has_class))]
+        raise AnnotationError(f"{data.path}: some images have a category_id, {first!r} has none; give all or none one")
+    return np.searchsorted(tuple(data.categories), data.image_categories)

@@ -10,10 +10,9 @@ import numpy as np
 
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
-from detaug.sources.class_lists import read_class_list
-from detaug.sources.folder_scan import find_classes
-from detaug.sources.folder_source import FolderSource
+from detaug.sources.class_folders import find_classes, read_class_list
 from detaug.sources.size_cache import FileTable, stat_files, with_sizes
+from detaug.sources.source import FolderSource
 
 
 class ImageFolder(FolderSource):

@@ -8,13 +8,11 @@ from weakref import finalize
 import numpy as np
 
 from detaug.arrays import Bytes, Ints
-from detaug.storage.checksums import Checksums
 from detaug.storage.local_cache import LocalCache
-from detaug.storage.object_path import ObjectPath
-from detaug.storage.object_store import ObjectInfo, ObjectStore
+from detaug.storage.object_store import ObjectInfo, ObjectPath, ObjectStore
 from detaug.storage.pieces import Pieces, cut_pieces
 from detaug.storage.prefetch import Prefetcher
-from detaug.storage.storage import Shards, Upcoming
+from detaug.storage.storage import Checksums, Shards, Upcoming
 
 LIST_FROM = 2000
 """From so many objects on, all below the address are listed, 1,000 with each request, instead of asking for each."""

@@ -13,8 +13,7 @@ import torch
 
 from detaug.arrays import Bytes, Ints
 from detaug.converters.files.paths import regular_status
-from detaug.storage.checksums import Checksums
-from detaug.storage.storage import Shards, Upcoming
+from detaug.storage.storage import Checksums, Shards, Upcoming
 
 Status = tuple[int, int]
 """(bytes, time of the last change in ns) of a file."""

@@ -1,22 +1,110 @@
 """Read objects of S3 and Google Cloud Storage: one client for both, obstore, with one rule for its errors.
 
 Server errors, time-outs and connections that break off are tried again by the client, with growing pauses, for at most
-RETRY_SECONDS.
+RETRY_SECONDS. A process that ends does not wait for the threads of requests, as it does for ThreadPoolExecutor's.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from pathlib import Path, PosixPath
+from threading import Thread
+from threading import enumerate as all_threads
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from detaug.errors import DataError, InputError
-from detaug.storage.object_path import ObjectPath
-from detaug.storage.request_threads import run_in_threads
+
+SCHEMES = ("s3", "gs")
+
+
+class ObjectPath(PosixPath):
+    """The address of an object, or of all objects whose names begin with it. It is no file: only its text has a use.
+
+    >>> str(ObjectPath("s3://bucket/VOC") / "000001.jpg")
+    's3://bucket/VOC/000001.jpg'
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def absolute(self) -> ObjectPath:
+        """Return the address itself: it does not depend on the working folder."""
+        return self
+
+
+def local_or_remote(location: str | os.PathLike[str]) -> Path:
+    """Return the path, or the ObjectPath of something in an object store. Raises InputError for other addresses."""
+    found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/", os.fspath(location))  # Path("s3://a") is "s3:/a"
+    if not found:
+        return Path(location)
+    if found[1] not in SCHEMES:
+        raise InputError(f"{os.fspath(location)}: {found[1]}:// is not supported; s3:// and gs:// are")
+    return ObjectPath(os.fspath(location))
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+REQUESTS = 64
+"""How many are made at once."""
+
+EXIT_SECONDS = 1
+"""How long a process that ends waits for requests."""
+
+_NAME = "detaug-request"
+
+
+def start_thread(task: Callable[[], None]) -> None:
+    """Run a task in a thread of its own. Raises RuntimeError if the interpreter ends."""
+    Thread(target=task, name=_NAME, daemon=True).start()
+
+
+def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Return `function` of each item, REQUESTS at once. Raises the error of the first item that has one."""
+    todo = deque((item, Future[Result]()) for item in items)
+    futures = [future for _, future in todo]
+
+    def work() -> None:
+        while todo:
+            try:
+                item, future = todo.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                future.set_result(function(item))
+            except BaseException as error:  # noqa: BLE001
+                future.set_exception(error)
+
+    for _ in range(min(REQUESTS, len(futures))):
+        start_thread(work)
+    try:
+        return [future.result() for future in futures]
+    finally:
+        todo.clear()
+
+
+@atexit.register
+def _wait_a_moment() -> None:
+    """Let requests end: a thread that comes back from the client while the interpreter ends can crash the process."""
+    end = monotonic() + EXIT_SECONDS
+    for thread in all_threads():
+        if thread.name == _NAME:
+            thread.join(max(0, end - monotonic()))
+
 
 RETRY_SECONDS = 60
 """How long a request is tried again."""

@@ -15,8 +15,7 @@ from detaug.errors import AnnotationError, InputError
 from detaug.storage.bucket import BucketStorage
 from detaug.storage.folder import FolderStorage
 from detaug.storage.local_cache import LocalCache, explained_folder, make_shared_folder
-from detaug.storage.object_path import ObjectPath
-from detaug.storage.object_store import ObjectStore
+from detaug.storage.object_store import ObjectPath, ObjectStore
 from detaug.storage.storage import Storage
 
 CacheFolder = str | os.PathLike[str] | None

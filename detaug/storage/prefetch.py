@@ -19,8 +19,8 @@ import numpy as np
 from detaug.arrays import Bools, Ints
 from detaug.errors import DataError
 from detaug.storage.local_cache import CacheFull
+from detaug.storage.object_store import REQUESTS, run_in_threads, start_thread
 from detaug.storage.pieces import Pieces
-from detaug.storage.request_threads import REQUESTS, run_in_threads, start_thread
 from detaug.storage.storage import Upcoming
 
 WINDOW_SHARE = 1 / 8
@@ -119,7 +119,7 @@ _PREFETCHERS: WeakSet[Prefetcher] = WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Begin no more downloads: request_threads waits for those that run."""
+    """Begin no more downloads: the threads of requests wait for those that run."""
     for each in [*_PREFETCHERS]:
         each.stop()
 
