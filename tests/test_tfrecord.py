@@ -33,8 +33,8 @@ from shard_files import (
 from voc_files import image_bytes, rotated_jpeg
 
 from detaug.converters import ConversionError, InputError, Summary, tfrecord_to_coco
-from detaug.converters.shards.errors import ShardError
 from detaug.converters.shards.example import WireError, parse_example, parse_feature
+from detaug.converters.shards.samples import ShardError
 from detaug.converters.shards.tfrecord import read_records
 
 BOXES = [(10, 10, 30, 40), (40.5, 10.25, 60, 40)]

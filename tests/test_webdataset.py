@@ -21,7 +21,7 @@ from shard_files import Document, boxes, classes, contents, converted, jpeg, wri
 from voc_files import image_bytes, rotated_jpeg
 
 from detaug.converters import ConversionError, Summary, webdataset_to_coco
-from detaug.converters.shards.errors import ShardError
+from detaug.converters.shards.samples import ShardError
 from detaug.converters.shards.tar import Member, read_members
 
 LABELS = {"annotations": [{"bbox": [10, 10, 20, 30], "category": "cat"}, {"bbox": [1.5, 2, 3, 4], "category": "dog"}]}

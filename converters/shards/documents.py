@@ -13,8 +13,16 @@ from detaug.converters.coco.boxes import cut_to_image
 from detaug.converters.coco.writer import json_text, whole, whole_box
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.findings.finding import shown
-from detaug.converters.shards.errors import SampleError
-from detaug.converters.shards.samples import Annotation, Label, Row, Sample, ShardContent, check_size, file_name
+from detaug.converters.shards.samples import (
+    Annotation,
+    Label,
+    Row,
+    Sample,
+    SampleError,
+    ShardContent,
+    check_size,
+    file_name,
+)
 
 _REPLACED = frozenset(("id", "image_id", "category_id", "bbox"))
 _NUMBERS = frozenset((int, float))

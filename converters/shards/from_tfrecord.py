@@ -17,13 +17,13 @@ from detaug.converters.coco.writer import Box, whole, whole_box
 from detaug.converters.files.image_file import load_crc32c
 from detaug.converters.files.image_headers import ImageHeader, parse_image_header
 from detaug.converters.shards.documents import Place, document_sample, parse_document
-from detaug.converters.shards.errors import SampleError
 from detaug.converters.shards.example import Kind, Values, WireError, parse_example, parse_feature
 from detaug.converters.shards.samples import (
     Annotation,
     Label,
     Row,
     Sample,
+    SampleError,
     Shard,
     ShardContent,
     check_orientation,

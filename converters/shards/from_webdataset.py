@@ -17,11 +17,11 @@ from detaug.converters.files.paths import require_file
 from detaug.converters.files.text import MAX_TEXT_BYTES
 from detaug.converters.findings.finding import has_error
 from detaug.converters.shards.documents import Document, Place, document_sample, parse_document
-from detaug.converters.shards.errors import SampleError
 from detaug.converters.shards.samples import (
     Annotation,
     Label,
     Sample,
+    SampleError,
     Shard,
     ShardContent,
     check_orientation,

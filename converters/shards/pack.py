@@ -28,9 +28,8 @@ from detaug.converters.files.image_headers import ImageError, read_image_header
 from detaug.converters.files.parallel import Progress, map_ahead
 from detaug.converters.files.paths import PathLike, regular_status
 from detaug.converters.findings.finding import Finding, counted
+from detaug.converters.shards.formats import TAR, TFRECORD
 from detaug.converters.shards.layout import Layout, Shard, ShardFormat, image_extension, write_samples
-from detaug.converters.shards.write_tar import TAR
-from detaug.converters.shards.write_tfrecord import TFRECORD
 from detaug.errors import ConversionError
 
 # The layout of the shards that `detaug pack` writes. `detaug convert-webdataset` and `detaug convert-tfrecord` turn

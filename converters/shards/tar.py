@@ -14,7 +14,7 @@ from zlib import adler32
 
 from detaug.converters.files.paths import is_below
 from detaug.converters.files.text import is_plain
-from detaug.converters.shards.errors import ShardError, refuse_compressed
+from detaug.converters.shards.samples import ShardError, refuse_compressed
 
 BLOCK = 512
 """Bytes of a header; a member's content is padded to a multiple."""

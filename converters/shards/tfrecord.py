@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from detaug.converters.files.image_file import load_crc32c
 from detaug.converters.files.paths import require_file
-from detaug.converters.shards.errors import ShardError, refuse_compressed, refuse_zlib
+from detaug.converters.shards.samples import ShardError, refuse_compressed, refuse_zlib
 
 HEAD_BYTES = 12
 """Of a record, before its data: length and checksum."""
