@@ -182,12 +182,6 @@ def test_numbers_become_pythons_at_any_depth() -> None:
     assert repr(found) == "(0.5, (2, (True,)), 'text', None)"
 
 
-@pytest.mark.parametrize(("old", "new"), [("paint", "dali_graph"), ("painter", "cpu_kernel")])
-def test_the_old_name_of_a_method_is_refused(old: str, new: str) -> None:
-    with pytest.raises(TypeError, match=rf"Own defines {old}\(\), which is now called {new}\(\): rename it"):
-        type("Own", (da.PixelOp,), {old: lambda self, *given: given[0]})
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

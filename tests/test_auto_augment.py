@@ -190,11 +190,11 @@ def test_ops_run_in_their_order(device: str) -> None:
 class MovesOfRandAugment(da.RandAugment):
     """Without the colour ops, after which rectangles cannot be read."""
 
-    after_resize = None
+    color_steps = None
 
 
 class MovesOfTrivialAugmentWide(da.TrivialAugmentWide):
-    after_resize = None
+    color_steps = None
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class Largest(NamedTuple):
         return np.stack([none, *moves, *[self.factor * up] * 4, bits, 1 - up, none, none])
 
 
-class _AutoAugment(GeometricOp):
+class AutoAugment(GeometricOp):
     """Draws ops and strengths, and moves the views. A subclass chooses the bin of each strength."""
 
     largest: ClassVar[Largest]
@@ -63,7 +63,8 @@ class _AutoAugment(GeometricOp):
     num_magnitude_bins: int
 
     @property
-    def after_resize(self) -> PixelOp:
+    def color_steps(self) -> ColorSteps | None:
+        """Return the colour ops, which run directly after Resize with the numbers that this op drew."""
         return ColorSteps(self.num_ops)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
@@ -97,7 +98,7 @@ class _AutoAugment(GeometricOp):
 
 
 @dataclass(frozen=True)
-class RandAugment(_AutoAugment):
+class RandAugment(AutoAugment):
     """Run `num_ops` of 14 ops in order, all with strength `magnitude` (Cubuk et al. 2019).
 
     torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts of
@@ -134,7 +135,7 @@ class RandAugment(_AutoAugment):
 
 
 @dataclass(frozen=True)
-class TrivialAugmentWide(_AutoAugment):
+class TrivialAugmentWide(AutoAugment):
     """Run one of 14 ops, with a strength drawn from `num_magnitude_bins` (Müller, Hutter 2021; torchvision's).
 
     The strongest are shears of 0.99, shifts of 32 pixels of the view before `Resize`, rotations of 135 degrees, factors

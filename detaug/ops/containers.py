@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from detaug.arguments import check, check_p, is_numbers
 from detaug.arrays import Bools, Ints
 from detaug.boxes.views import Views, replace_at
+from detaug.ops.auto_augment import AutoAugment
 from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
 
@@ -199,7 +200,7 @@ def _check_ops(ops: Any) -> None:
     check("ops", ops, several, "one or more ops")
     kind = {op.stage for op in ops} in ({"view"}, {"pixels"}) and not any(op.mixes for op in ops)
     check("ops", ops, kind, "all geometric ops or all pixel ops, none of which mixes images of the batch")
-    check("ops", ops, not any(op.after_resize for op in ops), "ops without a second part after Resize")
+    check("ops", ops, not any(isinstance(op, AutoAugment) for op in ops), "ops without a second part after Resize")
 
 
 def _images_of(chosen: Bools) -> Ints:

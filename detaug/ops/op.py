@@ -34,8 +34,6 @@ class _Then(Protocol):
 
 S = TypeVar("S", bound=_Then)
 
-_OLD_NAMES = {"paint": "dali_graph", "painter": "cpu_kernel", "draw_for": "adapt_draw"}
-
 
 @contextmanager
 def name_op_in_errors(label: str, method: str) -> Iterator[None]:
@@ -126,9 +124,6 @@ class Op:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and "__dataclass_fields__" not in vars(cls):
             raise TypeError(f"{cls.__name__} defines __init__: write its arguments as fields of a frozen dataclass")
-        for old, new in _OLD_NAMES.items():
-            if callable(vars(cls).get(old)):
-                raise TypeError(f"{cls.__name__} defines {old}(), which is now called {new}(): rename it")
         if "dali_graph" in vars(cls) and "cpu_kernel" not in vars(cls):
             cls.cpu_kernel = Op.cpu_kernel  # type: ignore[method-assign]
 
@@ -155,11 +150,6 @@ class Op:
     def fills(self) -> tuple[tuple[float, ...], ...]:
         """Return the colours that it puts around images, RGB 0..255."""
         return ()
-
-    @property
-    def after_resize(self) -> PixelOp | None:
-        """Return a pixel op that runs directly after Resize with the numbers that this op drew, if it has one."""
-        return None
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """Draw the random numbers for n images of one or several batches, by name.

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from detaug.boxes.views import Views, whole_images
 from detaug.errors import InputError
+from detaug.ops.auto_augment import AutoAugment
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
 from detaug.ops.filters import as_bytes
@@ -100,10 +101,10 @@ class Recipe:
     def steps(self) -> tuple[tuple[Op, int], ...]:
         """Return the ops and their second parts in running order, each with the index of the step that draws.
 
-        A second part (`Op.after_resize`) runs directly after Resize, with what its op drew. If ops move the view after
+        The colours of an AutoAugment change directly after Resize, with what the op drew. If ops move the view after
         Resize, it only sets the size, and the pixels are rendered after them: one resample in any case.
         """
-        second_parts = [(op.after_resize, at) for at, op in enumerate(self.ops) if op.after_resize]
+        colors = [(op.color_steps, at) for at, op in enumerate(self.ops) if isinstance(op, AutoAugment)]
         before, after = self._moved_before_rendering
         steps: list[tuple[Op, int]] = [(op, at) for at, op in enumerate(self.ops[:after])]
         if after - before > 1:
@@ -111,7 +112,7 @@ class Recipe:
             assert isinstance(resize, Render)
             steps[before] = (SizeOnly(resize), before)
             steps.append((OwnSize(), before))
-        steps += second_parts if after else []
+        steps += [(op, at) for op, at in colors if op and after]
         return (*steps, *((op, len(steps) + at) for at, op in enumerate(self.ops[after:])))
 
     @property
