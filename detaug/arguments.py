@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from typing import Any, TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard, get_args
 
 import numpy as np
 
@@ -58,13 +58,14 @@ def _is_list(value: Any, count: int | None) -> bool:
 def to_python(value: Any) -> Any:
     """Return the value in plain Python, at any depth: the forms in which recipes are compared and saved.
 
-    NumPy's scalars become numbers, arrays and lists tuples, torch's dtypes and memory formats their names; other values
-    stay as they are.
+    NumPy's scalars become numbers, arrays and lists tuples, torch's dtypes and memory formats their names; dicts are
+    sorted by their names. Other values stay as they are.
     """
     if isinstance(value, tuple | list):
         return tuple(to_python(each) for each in value)
     if isinstance(value, Mapping):
-        return {to_python(name): to_python(each) for name, each in value.items()}
+        names = sorted(value) if all(isinstance(name, str) for name in value) else value
+        return {to_python(name): to_python(value[name]) for name in names}
     if isinstance(value, np.ndarray):
         return to_python(value.tolist())
     if (torch := sys.modules.get("torch")) and isinstance(value, torch.dtype | torch.memory_format):
@@ -74,6 +75,36 @@ def to_python(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     return value.item() if isinstance(value, np.bool_ | np.integer) else value
+
+
+def in_declared_type(value: Any, annotation: Any) -> Any:
+    """Return a checked argument with its numbers, at any depth, in the type that the annotation names.
+
+    Equal arguments then have one `repr`: 1 becomes 1.0 for float, 2.0 becomes 2 for int, 1 becomes True for bool, and
+    -0.0 becomes 0.0. An annotation of several of these types, or none, says nothing, and the value stays.
+    """
+    kinds = {kind for kind in _parts(annotation) if kind in (float, int, bool)}
+    return _in_type(value, kinds.pop()) if len(kinds) == 1 else value
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts(part)
+
+
+def _in_type(value: Any, kind: type[Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_in_type(each, kind) for each in value)
+    if isinstance(value, dict):
+        return {name: _in_type(each, kind) for name, each in value.items()}
+    if not isinstance(value, bool | int | float):
+        return value
+    try:
+        converted = kind(value) + 0.0 if kind is float else kind(value)
+    except OverflowError:
+        return value
+    return converted if converted == value else value
 
 
 def check_can_be_saved(name: str, value: Any, op: type) -> None:

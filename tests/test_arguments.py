@@ -1,15 +1,16 @@
-"""Arguments of ops and presets: wrong ones, NumPy's numbers, lists, booleans; and the old names of methods."""
+"""Arguments of ops and presets: wrong ones, NumPy's numbers, lists, booleans, and equal arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from painted_files import Folder
 
 import detaug as da
 from detaug.arguments import is_number, is_numbers, is_whole, is_wholes, to_python
@@ -119,6 +120,77 @@ def test_booleans_are_not_numbers(op: da.Op) -> None:
         for wrong in with_one_boolean(value):
             with pytest.raises(ValueError, match=r"^\w+ must be .*, got .*True"):
                 type(op)(**{**arguments(op), name: wrong})
+
+
+def equal_numbers(value: Any) -> Iterator[Any]:
+    """Copies of an argument that are equal to it, in each of which one number is of another type."""
+    if isinstance(value, tuple):
+        yield list(value)
+        for at, each in enumerate(value):
+            yield from ((*value[:at], other, *value[at + 1 :]) for other in equal_numbers(each))
+    elif isinstance(value, bool):
+        yield np.bool_(value)
+    elif isinstance(value, float) and value.is_integer():
+        yield int(value)
+        yield np.int64(value)
+        if not value:
+            yield -0.0
+
+
+@pytest.mark.parametrize("op", EXAMPLES, ids=repr)
+def test_equal_ops_have_one_repr(op: da.Op) -> None:
+    for name, value in arguments(op).items():
+        for other in equal_numbers(value):
+            made = type(op)(**{**arguments(op), name: other})
+            assert made == op
+            assert repr(made) == repr(op)
+
+
+@dataclass(frozen=True)
+class Own(da.PixelOp):
+    """An op of a user, which checks nothing."""
+
+    share: float = 0.5
+    count: int = 2
+    on: bool = True
+    table: dict[str, float] | None = None
+    several: int | float = 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Own(share=1), Own(share=1.0)),
+        (Own(share=True), Own(share=1)),  # type: ignore[arg-type]
+        (Own(share=0.0), Own(share=-0.0)),
+        (Own(count=3.0), Own(count=3)),  # type: ignore[arg-type]
+        (Own(on=1), Own(on=True)),  # type: ignore[arg-type]
+        (Own(table={"b": 1, "a": 2}), Own(table={"a": 2.0, "b": 1.0})),
+        (Own(share=np.float32(1)), Own(share=1)),
+    ],
+    ids=repr,
+)
+def test_equal_ops_of_a_user_have_one_repr(one: Own, other: Own) -> None:
+    assert one == other
+    assert repr(one) == repr(other)
+
+
+def test_numbers_that_the_type_does_not_have_stay() -> None:
+    assert repr(Own(count=2.5)) == "Own(share=0.5, count=2.5, on=True, table=None, several=1)"  # type: ignore[arg-type]
+    assert Own(share=10**400).share == 10**400
+    assert Own(several=2).several == 2 != Own(several=2.5).several
+    assert type(Own(several=2).several) is int
+
+
+@pytest.mark.parametrize("saved", [1, 1.0, np.float32(1)])
+@pytest.mark.parametrize("here", [1, 1.0, np.int8(1)])
+def test_a_state_is_valid_for_an_equal_recipe(painted: Folder, saved: Any, here: Any) -> None:
+    reader = da.CocoReader(*painted)
+
+    def loader(p: Any) -> da.Loader:
+        return da.Loader(reader, [da.RandomHorizontalFlip(p), da.Resize((16, 16))], 2, device="cpu", seed=3)
+
+    loader(here).load_state_dict(loader(saved).state_dict())
 
 
 def test_presets_take_numpys_numbers() -> None:

@@ -292,7 +292,7 @@ def test_a_recipe_has_one_fill(tmp_path: Path) -> None:
     ops = "[v2.RandomZoomOut(fill=9), v2.RandomRotation(5, fill=(1, 2, 3)), v2.Resize((8, 8))]"
     imported = import_ops(ops, tmp_path, "torchvision")
     assert {fill for op in imported.ops for fill in op.fills} == {(9, 9, 9)}
-    assert imported.entries[1].reasons == ["its fill is (9, 9, 9): a recipe has one fill"]
+    assert imported.entries[1].reasons == ["its fill is (9.0, 9.0, 9.0): a recipe has one fill"]
 
 
 def test_an_argument_without_a_rule_is_told(tmp_path: Path) -> None:

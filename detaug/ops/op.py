@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cache
 from inspect import get_annotations
 from itertools import takewhile
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from detaug.arguments import check_can_be_saved, to_python
+from detaug.arguments import check_can_be_saved, in_declared_type, to_python
 from detaug.arrays import Ints
 from detaug.boxes.views import Views
 from detaug.errors import InputError, OpError
@@ -140,7 +141,9 @@ class Op:
         for name in names:
             object.__setattr__(self, name, to_python(getattr(self, name)))
         self.check_arguments()
+        annotations = _annotations(type(self))  # type: ignore[arg-type]  # mypy looks at the __hash__ of instances
         for name in names:
+            object.__setattr__(self, name, in_declared_type(getattr(self, name), annotations.get(name)))
             check_can_be_saved(f"{type(self).__name__}.{name}", getattr(self, name), Op)
 
     def check_arguments(self) -> None:
@@ -189,6 +192,15 @@ class Op:
         if not hasattr(samples, "then"):
             raise TypeError(f"ops run on da.batch([image], boxes=[...]) or in a Loader, got {type(samples).__name__}")
         return samples.then(self)
+
+
+@cache
+def _annotations(op: type) -> dict[str, Any]:
+    """Return the types of an op's arguments, {} where a name in them is not known at run time."""
+    try:
+        return get_type_hints(op)
+    except (NameError, AttributeError, TypeError):
+        return {}
 
 
 def _annotates_arguments(cls: type) -> bool:

@@ -41,9 +41,9 @@ def save_recipe(ops: Iterable[Op], path: str | Path, *, comment: str = "") -> No
         max_ratio: 4.0
         p: 0.5
         fill:
-        - 0
-        - 0
-        - 0
+        - 0.0
+        - 0.0
+        - 0.0
         min_ratio: 1.0
     """
     entries = [_entry(op) for op in ops]
