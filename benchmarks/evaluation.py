@@ -1,6 +1,7 @@
 """Time COCO's 12 numbers with pycocotools, faster-coco-eval and hotcoco on drawn detections, and compare the numbers.
 
     python benchmarks/evaluation.py --images 5000 --detections 500000 --rounds 3
+    python benchmarks/evaluation.py --images 1000 --detections 100000 --rounds 3
 
 The backends are interleaved; those that are not installed are left out. A time includes reading the json files.
 """

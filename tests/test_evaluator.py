@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
-from seeds import slow
+from seeds import seeds, slow
 
 import detaug as da
 
@@ -394,6 +394,109 @@ def test_without_detections_all_metrics_are_0_and_the_file_is_an_empty_list(trut
     assert metrics.VOC_AP50_by_class == {"first": 0, "second": -1}
     evaluator.save(tmp_path / "results.json")
     assert json.loads((tmp_path / "results.json").read_text()) == []
+
+
+# ---------------------------------------------------------------------------------------------- engines
+
+
+@pytest.fixture
+def only_pycocotools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `import ultrafast_pycocotools` fail, as where the extra is not installed."""
+    monkeypatch.setitem(sys.modules, "ultrafast_pycocotools", None)
+
+
+def drawn_case(path: Path, seed: int, *, classes: int, per_image: int, scores: int) -> tuple[list[int], Detections]:
+    """Write 30 images with objects, one of 8 a crowd, and return their ids and detections.
+
+    Half of the detections are near an object. `per_image`: the largest number of them; above 100, COCO's maxDets cuts.
+    `scores`: the number of different scores; few of them are ties.
+    """
+    rng = np.random.default_rng(seed)
+    ids = [int(number) for number in rng.permutation(1000)[:30]]
+    rows, annotations, detections = [], [], Detections()
+    for at, image_id in enumerate(ids):
+        rows.append({"id": image_id, "file_name": f"{image_id}.jpg", "width": 640, "height": 480})
+        count = int(rng.integers(0, 9)) if at % 5 else 0
+        boxes = np.concatenate([rng.uniform(0, 300, (count, 2)), rng.uniform(4, 180, (count, 2))], 1).round(2)
+        categories = rng.integers(1, classes + 1, count)
+        for box, category in zip(boxes.tolist(), categories.tolist(), strict=True):
+            annotation = {"id": len(annotations) + 1, "image_id": image_id, "category_id": category, "bbox": box}
+            area = box[2] * box[3] * float(rng.uniform(0.4, 1))
+            annotations.append({**annotation, "area": area, "iscrowd": int(rng.random() < 1 / 8)})
+        detections[image_id] = []
+        for _ in range(int(rng.integers(0, per_image + 1)) if at % 7 else 0):
+            near = int(rng.integers(count)) if count and rng.random() < 0.5 else None
+            x, y, w, h = boxes[near] if near is not None else rng.uniform(4, 200, 4)
+            x0, y0 = max(0, x + rng.normal(0, 4)), max(0, y + rng.normal(0, 4))
+            score = float(rng.integers(1, scores + 1)) / scores
+            category = int(categories[near]) if near is not None else int(rng.integers(1, classes + 1))
+            detections[image_id].append(([x0, y0, min(640, x0 + w), min(480, y0 + h)], score, category))
+    names = [{"id": number, "name": f"class {number}"} for number in range(1, classes + 1)]
+    path.write_text(json.dumps({"images": rows, "annotations": annotations, "categories": names}))
+    return ids, detections
+
+
+CASES = {
+    "crowds": {"classes": 3, "per_image": 40, "scores": 1000},
+    "ties": {"classes": 2, "per_image": 40, "scores": 3},
+    "many categories": {"classes": 300, "per_image": 20, "scores": 1000},
+    "more than maxDets": {"classes": 1, "per_image": 250, "scores": 50},
+    "no detections": {"classes": 2, "per_image": 0, "scores": 1},
+}
+
+
+@pytest.mark.parametrize("seed", seeds(1, 8))
+@pytest.mark.parametrize("case", CASES)
+def test_the_fast_engine_gives_the_bits_of_pycocotools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, seed: int
+) -> None:
+    fast_engine = pytest.importorskip("ultrafast_pycocotools")
+    ids, found = drawn_case(tmp_path / "truth.json", seed, **CASES[case])
+    evaluator = da.CocoEvaluator(tmp_path / "truth.json")
+    labels = [
+        {
+            "boxes": torch.tensor([box for box, _, _ in found[at]]).reshape(-1, 4),
+            "scores": torch.tensor([score for _, score, _ in found[at]]),
+            "labels": torch.tensor([category for _, _, category in found[at]], dtype=torch.int64),
+        }
+        for at in ids[:-2]  # the last two are not evaluated
+    ]
+    evaluator.update(blank_batch(ids[:-2], size=640), labels)
+
+    calls = []
+    monkeypatch.setattr(
+        fast_engine, "COCOeval", lambda *args, real=fast_engine.COCOeval: calls.append(1) or real(*args)
+    )
+    fast = evaluator.compute(partial=True)
+    assert calls == [1]
+    monkeypatch.setitem(sys.modules, "ultrafast_pycocotools", None)
+    assert evaluator.compute(partial=True) == fast
+    assert calls == [1]
+    if case != "no detections":
+        assert 0 < fast.AP < 1
+
+
+@pytest.mark.usefixtures("only_pycocotools")
+def test_a_slow_evaluation_says_how_to_make_it_faster(
+    truth: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluated(truth, FOUND)
+    assert not caplog.messages
+    monkeypatch.setattr("detaug.evaluation.pycoco.SLOW_SECONDS", 0)
+    assert evaluated(truth, FOUND).AP == 1
+    (message,) = caplog.messages
+    assert message == (
+        "COCO's metrics of 2 detections took 0 s; pip install 'detaug[fast-eval]' computes the same numbers faster"
+    )
+
+
+def test_the_fast_engine_says_nothing(
+    truth: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("ultrafast_pycocotools")
+    monkeypatch.setattr("detaug.evaluation.pycoco.SLOW_SECONDS", 0)
+    evaluated(truth, FOUND)
+    assert not caplog.messages
 
 
 def test_a_model_that_found_nothing_may_return_flat_tensors(truth: Path) -> None:
