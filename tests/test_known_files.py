@@ -223,6 +223,7 @@ def test_rows_that_are_not_relative_name_the_wrong_number(tmp_path: Path) -> Non
 
     rule = "coordinates must be relative to the image, from 0 to 1"
     assert error("0 -0.61 0.6555 0.1 0.1").endswith(f"{rule}, got -0.61 [row-not-relative]")
+    assert error("0 0.5 1.02 0.1 0.1").endswith(f"{rule}, got 1.02 [row-not-relative]")
     assert error("0 0.5 40 0.1 0.1").endswith(f"{rule}, got 40; divide pixels by its size [row-not-relative]")
 
 

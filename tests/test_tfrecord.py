@@ -203,8 +203,22 @@ def test_boxes_are_cut_and_repaired(tmp_path: Path, box: Any, expected: Any, kin
         ({"image/object/class/label": [1.5, 2.5]}, "class/label must be a list of int, got float"),
         ({"image/object/class/text": [b"\xff", b"x"]}, "class/text is not UTF-8 text"),
         ({"image/object/is_crowd": [2, 0]}, "is_crowd must be 0 or 1, got 2"),
-        ({"image/object/bbox/xmin": [10.0, 20.0]}, "must be relative to the image, from 0 to 1, got 10"),
-        ({"image/object/bbox/xmin": [float("nan"), 0.1]}, "must be relative to the image, from 0 to 1, got nan"),
+        (
+            {"image/object/bbox/xmin": [10.0, 20.0]},
+            "bbox/xmin must be relative to the image, floats from 0 to 1, got 10;",
+        ),
+        (
+            {"image/object/bbox/ymax": [0.3, 1.5]},
+            "bbox/ymax must be relative to the image, floats from 0 to 1, got 1.5 [",
+        ),
+        (
+            {"image/object/bbox/xmax": [40, 50]},
+            "xmax must be relative to the image, floats from 0 to 1, got whole numb",
+        ),
+        (
+            {"image/object/bbox/xmin": [float("nan"), 0.1]},
+            "bbox/xmin must be relative to the image, floats from 0 to 1",
+        ),
         ({"image/class/label": [1, 2]}, "an image must have one class, got 2"),
         ({"image/encoded": []}, "has no feature image/encoded; it has image/encoded, image/filename"),
         ({"image/encoded": [b"GIF89a"]}, "is not an image that can be read"),

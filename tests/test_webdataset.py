@@ -318,6 +318,10 @@ def test_members_that_are_no_plain_content(tmp_path: Path, more: dict[str, Any],
         ({"cls": b"a\nb"}, ".cls must be one class"),
         ({"cls": b"\xff"}, "a.cls is not UTF-8 text"),
         ({"txt": b"a photo of a cat"}, ".txt line 1: must be numbers, got 'a photo of a cat'"),
+        (
+            {"txt": b"a cat", "json": {"caption": "a cat"}},
+            "got 'a cat'; and its .json has no annotations: a shard of capt",
+        ),
         ({"txt": b"0 10 10 20 20"}, ".txt line 1: coordinates must be relative to the image"),
         ({"png": image_bytes(kind="PNG")}, "must have one image, got .jpg, .png"),
         ({"jpg": b"no image"}, "is not an image that can be read"),
@@ -336,7 +340,11 @@ def test_samples_that_cannot_be_used_are_named(tmp_path: Path, members: Any, mes
     document, summary = convert(path, on_error="skip")
     assert contents(document, tmp_path) == {"d/b.jpg": jpeg("b")}
     (kind,) = summary.kind_counts
-    yolo = {".txt line 1: must be numbers": "row-invalid", "coordinates must be relative": "row-not-relative"}
+    yolo = {
+        ".txt line 1: must be numbers": "row-invalid",
+        "shard of capt": "row-invalid",
+        "coordinates must be relative": "row-not-relative",
+    }
     others = {"one image": "sample-no-image", "is not an image": "image-unreadable", **yolo}
     assert kind == next((kind for words, kind in others.items() if words in message), "sample-invalid")
 

@@ -101,6 +101,12 @@ def _not_an_example(error: WireError) -> SampleError:
     return SampleError("record-broken", f"is not a tf.train.Example: {error}")
 
 
+def _not_relative(name: str, got: str, corner: float = math.inf) -> str:
+    """Return the message about a corner that is not relative; those above 2 are taken to be pixels."""
+    remedy = "; divide pixels by its size" if corner > 2 else ""
+    return f"{name} must be relative to the image, floats from 0 to 1, got {got}{remedy}"
+
+
 class _Values:
     """The features of one record. Methods raise SampleError for values of another type."""
 
@@ -122,6 +128,8 @@ class _Values:
             found, values = parse_feature(self.record.data, span)
         except WireError as error:
             raise _not_an_example(error) from None
+        if found == "int" and key in _CORNERS and values:
+            raise SampleError("row-not-relative", _not_relative(name, f"whole numbers such as {values[0]}"))
         if found != kind and values:
             raise SampleError("sample-invalid", f"{name} must be a list of {kind}, got {found}")
         return values
@@ -293,10 +301,11 @@ class _Boxes(NamedTuple):
         """Return COCO's box in pixels of relative corners; None, with a finding, where nothing is in the image."""
         left, top, right, bottom = corners
         if not (_LOW <= left <= _HIGH and _LOW <= top <= _HIGH and _LOW <= right <= _HIGH and _LOW <= bottom <= _HIGH):
-            rule = f"{self.values.options.features['xmin']} and the others must be relative to the image, from 0 to 1"
-            wrong = [corner for corner in corners if not _LOW <= corner <= _HIGH]
-            remedy = "; divide pixels by its size" if max(wrong) > _HIGH else ""
-            raise SampleError("row-not-relative", f"{rule}, got {max(wrong, key=abs):g}{remedy}")
+            wrong = ((key, each) for key, each in zip(_CORNERS, corners, strict=True) if not _LOW <= each <= _HIGH)
+            key, corner = max(wrong, key=lambda each: abs(each[1]))
+            raise SampleError(
+                "row-not-relative", _not_relative(self.values.options.features[key], f"{corner:g}", corner)
+            )
         if left > right or top > bottom:
             left, right = sorted((left, right))
             top, bottom = sorted((top, bottom))

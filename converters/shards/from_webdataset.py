@@ -223,7 +223,10 @@ def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, conte
     boxes = [*read_boxes(text, RowForm(_MOST_CLASSES), (header.height, header.width), log)]
     if has_error(log.findings):
         first = next(finding for finding in log.findings if finding.effect == "error")
-        raise SampleError(first.kind, f".txt line {first.line}: {first.note}")
+        message = f".txt line {first.line}: {first.note}"
+        if first.kind == "row-invalid" and group.member("json"):  # as img2dataset writes its captions
+            message += "; and its .json has no annotations: a shard of captions has no boxes to read"
+        raise SampleError(first.kind, message)
     content.findings += log.findings
     return [
         Annotation(

@@ -101,7 +101,7 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
     wrong = [each for each, value in zip(coordinates, checked, strict=False) if not _is_relative(value)]
     if wrong:
         rule = "coordinates must be relative to the image, from 0 to 1"
-        remedy = "; divide pixels by its size" if max(wrong) > _LARGEST else ""
+        remedy = "; divide pixels by its size" if max(wrong) > 2 else ""
         raise _RowError("row-not-relative", f"{rule}, got {max(wrong, key=abs):g}{remedy}")
     return int(number), coordinates
 
