@@ -87,7 +87,8 @@ def test_no_more_is_decoded_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = ahead(decoder, length=20)
     frames.start(upcoming(clips(*range(24)).tolist()))
     assert values(frames.get(clips(0))) == [0, 1, 2, 3]
-    frames._pool.shutdown(wait=True)
+    for _, future in frames._ahead:
+        future.result()
     assert len(decoder.runs) <= 4  # two that wait, since the second begins below the limit; one that was taken
 
 

@@ -219,6 +219,69 @@ def test_a_loader_may_be_dropped_while_the_interpreter_exits(painted: Folder) ->
     assert (run.returncode, run.stderr) == (0, b"")
 
 
+FORKED = """
+import os, signal, sys
+import detaug as da
+
+RECIPE = [da.Resize((40, 40)), da.RandomPhotometricDistort(), da.Normalize()]
+reader = da.CocoReader(sys.argv[1], sys.argv[2])
+loader = da.Loader(reader, RECIPE, 4, device="cpu")
+iterator = iter(loader)
+next(iterator)
+child = os.fork()
+if not child:
+    signal.alarm(60)  # kills a child that hangs
+    try:
+        next(iterator)
+    except RuntimeError as error:
+        print(error, flush=True)
+    del iterator
+    loader.close()
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+assert len(list(iterator)) == len(loader) - 1
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_process_ends_and_cannot_use_the_loader(painted: Folder) -> None:
+    """Its copies of the parent's pipelines have no threads; DALI would wait for them at its exit for ever."""
+    ignored = ["-W", "ignore:.*multi-threaded:DeprecationWarning"]  # of fork, from Python 3.12 on
+    run = subprocess.run(
+        [sys.executable, *ignored, "-c", FORKED, *map(str, painted)], capture_output=True, text=True, timeout=120
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("DALI does not work in a forked process: make the loader in the process that uses it")
+
+
+IN_A_THREAD = """
+import concurrent.futures.thread as pools
+import sys, threading
+import detaug as da
+
+RECIPE = [da.Resize((40, 40)), da.RandomPhotometricDistort(), da.Normalize()]
+loader = da.Loader(da.CocoReader(sys.argv[1], sys.argv[2]), RECIPE, 4, device="cpu")
+daemon, first = sys.argv[3] == "daemon", threading.Event()
+
+def work():
+    while daemon or not pools._shutdown:  # which is set when the main thread has ended
+        for _ in loader:
+            first.set()
+    print(sum(len(batch) for batch in loader))
+
+threading.Thread(target=work, daemon=daemon).start()
+first.wait()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "printed"), [("daemon", ""), ("joined", "24\n")])
+def test_a_loader_in_a_thread_outlives_the_main_thread_in_silence(painted: Folder, kind: str, printed: str) -> None:
+    command = [sys.executable, "-c", IN_A_THREAD, *map(str, painted), kind]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", printed)
+
+
 def test_after_close_the_next_epoch_comes(painted: Folder, device: str) -> None:
     reader = da.CocoReader(*painted)
     whole = da.Loader(reader, RECIPE, 4, device=device)

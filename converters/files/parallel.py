@@ -9,11 +9,12 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from detaug.converters.files.threads import Threads
 from detaug.errors import ConversionError
 
 Progress = Callable[[int, int], None]
@@ -42,17 +43,13 @@ def map_ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> G
     Close it after an error elsewhere: it then waits for the items begun.
     """
     waiting: deque[Future[R]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > threads:
-                    yield waiting.popleft().result()
-            while waiting:
+    with Threads(threads) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > threads:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def map_in_jobs(function: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
@@ -88,8 +85,10 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
             finally:
                 idle.put(process)
 
-        with ThreadPoolExecutor(processes) as threads:
-            yield from threads.map(call, items)
+        with Threads(processes) as threads:
+            waiting = deque(threads.submit(call, item) for item in items)
+            while waiting:
+                yield waiting.popleft().result()
 
 
 def child_environment() -> dict[str, str]:

@@ -21,6 +21,7 @@ from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.loading.batch_targets import pad_boxes
 from detaug.ops.dali_internals import failed_op
+from detaug.ops.python_functions import no_errors_at_exit
 
 LastBatch = Literal["partial", "fill", "drop"]
 
@@ -96,8 +97,9 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         )
 
     def __next__(self) -> Batch:
-        while not self._ready:
-            self._ready.extend(self._next_of_each_pipeline())
+        with no_errors_at_exit():
+            while not self._ready:
+                self._ready.extend(self._next_of_each_pipeline())
         return self._ready.popleft()
 
     def __iter__(self) -> Self:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,8 @@ from PIL import Image, UnidentifiedImageError
 
 from detaug.arrays import Bools, Ints
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
+from detaug.converters.files.threads import Threads
+from detaug.converters.machine import available_cores
 from detaug.errors import DataError, InputError
 from detaug.loading.decoding import decoded, inputs
 from detaug.ops.dali_internals import is_of_device, reason_of
@@ -136,7 +137,7 @@ def _is_of_files(error: Exception) -> bool:
 
 def _unreadable(reader: Source, indices: Ints) -> BadFiles:
     """Return the files that do not exist, that Pillow does not decode, or that have another size than the json says."""
-    with ThreadPoolExecutor() as pool:  # Pillow decodes outside of Python's lock
+    with Threads(available_cores()) as pool:  # Pillow decodes outside of Python's lock
         reasons = pool.map(lambda index: _why_unreadable(reader, index), indices.tolist())
         return {index: reason for index, reason in zip(indices.tolist(), reasons, strict=True) if reason}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
 from detaug.ops.op import Arrays, select
+from detaug.ops.python_functions import no_errors_at_exit
 from detaug.ops.recipe import check_size
 from detaug.video.flow import FlowPipeline
 
@@ -229,10 +231,11 @@ class EpochIterator(Iterator[T], Generic[T]):
         self.position, self.started = position, False
         self._stream, self._batches, self._steps, self._collate, self._lock = stream, batches, steps, collate, lock
         self._claim = stream.claim(position)
-        self._failed = False
+        self._failed, self._process = False, os.getpid()
 
     def __next__(self) -> T:
-        with self._lock:
+        check_process(self._process)
+        with no_errors_at_exit(), self._lock:
             return self._next()
 
     def go_to(self, position: Position) -> None:
@@ -259,3 +262,9 @@ class EpochIterator(Iterator[T], Generic[T]):
             return self._collate(batch)
         except StopIteration as error:
             raise RuntimeError("collate raised StopIteration") from error
+
+
+def check_process(process: int) -> None:
+    """Raise RuntimeError in a process other than the one with this id."""
+    if os.getpid() != process:
+        raise RuntimeError("DALI does not work in a forked process: make the loader in the process that uses it")

@@ -20,7 +20,7 @@ from detaug.errors import InputError
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
-from detaug.loading.batch_stream import BatchStream, EpochIterator, Position
+from detaug.loading.batch_stream import BatchStream, EpochIterator, Position, check_process
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import give_memory_back, has_jpeg_engine, rank_and_world, resolve_device, resolve_shard
 from detaug.loading.engine import Engine
@@ -332,8 +332,7 @@ class Loader(NoDataLoader, Generic[T]):
         return BatchStream(planner, Engine(renderer, self.reader, self.settings, images, self.device), flow)
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError("DALI does not work in a forked process: make the loader in the process that uses it")
+        check_process(self._process)
         if not self._shard_was_given and self.shard != rank_and_world():
             raise RuntimeError(
                 f"the loader was made for shard {self.shard}, this process is {rank_and_world()}: make the loader "

@@ -7,7 +7,6 @@ with `fn.resize`; a linear map of colours takes 180 us with torch and 1,100 with
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -20,6 +19,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from detaug.converters.files.threads import Threads
 from detaug.ops.python_functions import current_pipeline, running_in
 
 Array: TypeAlias = NDArray[Any]
@@ -65,23 +65,23 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
 
     def batch(*columns: list[Array]) -> list[Array]:
         with running_in(reference):
-            return list(pool.map(sample, *columns))
+            return pool.map(sample, *columns)
 
     return batch
 
 
-_pools: WeakKeyDictionary[Pipeline, ThreadPoolExecutor] = WeakKeyDictionary()
+_pools: WeakKeyDictionary[Pipeline, Threads] = WeakKeyDictionary()
 
 
 def end_threads(pipeline: Pipeline) -> None:
     """End a pipeline's threads now: DALI keeps Python functions in a reference cycle, until garbage is collected."""
     if pool := _pools.pop(pipeline, None):
-        pool.shutdown(wait=False)
+        pool.close(wait=False)
 
 
-def make_thread_pool(count: int) -> ThreadPoolExecutor:
+def make_thread_pool(count: int) -> Threads:
     """Return a pool in which torch is single-threaded; else each thread would start others that wait for each other."""
-    pool, all_started = ThreadPoolExecutor(count), Barrier(count)
+    pool, all_started = Threads(count), Barrier(count)
 
     def set_to_one(_: int) -> None:
         torch.set_num_threads(1)
@@ -91,10 +91,10 @@ def make_thread_pool(count: int) -> ThreadPoolExecutor:
     with _torch_threads_lock:
         before = torch.get_num_threads()
         try:
-            list(pool.map(set_to_one, range(count)))
+            pool.map(set_to_one, range(count))
         except BaseException:  # Ctrl-C: threads that wait for each other would keep the process from ending
             all_started.abort()
-            pool.shutdown(cancel_futures=True)
+            pool.close()
             raise
         finally:
             torch.set_num_threads(before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -32,7 +31,7 @@ class PipelineWorker:
         self.pipeline = Pipeline(batch_size, threads, device_id, seed=0, prefetch_queue_depth=depth)
         with self.pipeline:
             self.pipeline.set_outputs(*graph())
-        self._finalizer = weakref.finalize(self, _end_in_thread, self.pipeline, os.getpid())
+        self._finalizer = weakref.finalize(self, _end_in_thread, self.pipeline)
         self._finalizer.atexit = False  # DALI ends what is left
         self.pipeline.build()
         self._last_inputs: dict[str, Any] = {}
@@ -82,20 +81,13 @@ class PipelineWorker:
             raise
 
 
-_OF_PARENT: list[Pipeline] = []
-"""Pipelines of a parent process. A forked child has none of their threads and must not end them."""
-
-
-def _end(pipeline: Pipeline, process: int) -> None:
-    """End a pipeline that this process made, and wait until it has ended."""
-    if process != os.getpid():
-        _OF_PARENT.append(pipeline)
-        return
+def _end(pipeline: Pipeline) -> None:
+    """End a pipeline, and wait until it has ended."""
     end_threads(pipeline)
     shut_down(pipeline)
 
 
-def _end_in_thread(pipeline: Pipeline, process: int) -> None:
+def _end_in_thread(pipeline: Pipeline) -> None:
     """End a pipeline that was dropped, without waiting, whatever thread the garbage collector runs in.
 
     Left to DALI, it would be ended in that thread, since DALI keeps Python functions in a reference cycle. If it is a
@@ -103,7 +95,7 @@ def _end_in_thread(pipeline: Pipeline, process: int) -> None:
     for them, and a function of the dropped pipeline may be waiting for it. While the interpreter exits, no thread can
     be started.
     """
-    if main_thread().is_alive() and process == os.getpid():
-        Thread(target=_end, args=(pipeline, process)).start()
+    if main_thread().is_alive():
+        Thread(target=_end, args=(pipeline,)).start()
     else:
-        _end(pipeline, process)
+        _end(pipeline)

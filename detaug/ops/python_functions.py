@@ -1,13 +1,15 @@
-"""Run Python functions in a DALI pipeline: remember their errors, and never let its own threads end it."""
+"""Run Python functions in a DALI pipeline, remember their errors, and end pipelines without a wait for ever."""
 
 from __future__ import annotations
 
 import atexit
+import ctypes
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from queue import SimpleQueue
-from threading import Event, Thread, _DummyThread, current_thread
+from threading import Event, Thread, _DummyThread, current_thread, main_thread
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -46,24 +48,56 @@ def _ended_by_another_thread(kind: type[Pipeline]) -> type[Pipeline]:
 
 @cache
 def _start_ending() -> None:
-    Thread(target=_call_all, daemon=True).start()
-    atexit.register(_end_all)  # before DALI's own function, which then finds none
+    Thread(target=_call_all, args=(_calls,), daemon=True).start()
 
 
-def _call_all() -> None:
+def _call_all(calls: SimpleQueue[Callable[[], object]]) -> None:
     while True:
         with suppress(RuntimeError):  # of a pipeline that nobody has any more
-            _calls.get()()
+            calls.get()()
 
 
+@atexit.register  # it runs before DALI's own function, which then finds none
 def _end_all() -> None:
     """End all pipelines, and wait for those that another thread ends: the interpreter must not leave them behind."""
+    _exits.set()
     for reference in list(Pipeline._pipes):
         if pipeline := reference():
             pipeline._shutdown()
-    ended = Event()
-    _calls.put(ended.set)
-    ended.wait()
+    if _start_ending.cache_info().currsize:
+        ended = Event()
+        _calls.put(ended.set)
+        ended.wait()
+
+
+_exits = Event()
+
+
+@contextmanager
+def no_errors_at_exit() -> Iterator[None]:
+    """Stop a daemon thread that fails because the interpreter exits, and so has ended its pipelines."""
+    try:
+        yield
+    except Exception:
+        if _exits.is_set() and current_thread() is not main_thread():
+            Event().wait()  # until the process ends
+        raise
+
+
+def _forget_pipelines() -> None:
+    """Give up all pipelines in a forked process, which has none of their threads: to end one would wait for ever."""
+    global _calls
+    for reference in list(Pipeline._pipes):
+        pipeline = reference()
+        if pipeline and pipeline._built and pipeline._pipe:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(pipeline._pipe))  # C++ must not destroy it either
+            pipeline._pipe = None
+            Pipeline._pipes.discard(reference)
+    _calls = SimpleQueue()
+    _start_ending.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forget_pipelines)
 
 
 @contextmanager

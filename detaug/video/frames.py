@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from detaug.converters.coco.annotations import AnnotationError, Annotations, rea
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike, list_files
+from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks, rows_of
@@ -183,8 +183,8 @@ def read_indexes(files: Sequence[str], *, cache: bool) -> list[VideoIndex | str]
     key = short_digest(code, version.encode(), *(f"{file} {file_status(file)}".encode(*_AS_BYTES) for file in files))
     if cache and (saved := load_columns(Path(files[0]), key)) is not None:
         return _from_columns(saved)
-    with ThreadPoolExecutor(available_cores()) as pool:  # FFmpeg reads outside of Python's lock
-        indexes = [*pool.map(_read, files)]
+    with Threads(available_cores()) as pool:  # FFmpeg reads outside of Python's lock
+        indexes = pool.map(_read, files)
     good = [each for each in indexes if isinstance(each, VideoIndex)]
     if cache and len(good) == len(files):
         save_columns(Path(files[0]), key, _to_columns(good))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import takewhile
 from threading import RLock
 
 import numpy as np
 
 from detaug.arrays import Bytes, Ints
+from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.storage.storage import Upcoming
 
@@ -46,7 +47,7 @@ class FramesAhead:
     ) -> None:
         self._decode, self._lengths, self._longest = decode, lengths, longest
         self._video_of, self._numbers, self._keys = video_of, numbers, keys
-        self._pool = ThreadPoolExecutor(available_cores(), "detaug-video")
+        self._pool = Threads(available_cores(), "detaug-video")
         self._runs: Iterator[Run] = iter(())
         self._ahead = deque[tuple[Run, Future[list[Bytes]]]]()
         self._bytes = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from detaug.arrays import Ints
+from detaug.converters.files.threads import Threads
 from detaug.sources.clips import rows_of
 from detaug.storage.storage import Upcoming
 from detaug.video.files import VideoError, VideoIndex
@@ -128,7 +129,7 @@ class StretchesAhead:
 
     def __init__(self, stretches: Stretches, decode: Callable[[Ints], Tensor], threads: int) -> None:
         self._stretches, self._decode, self._threads = stretches, decode, threads
-        self._pool = ThreadPoolExecutor(threads, "detaug-nvdec")
+        self._pool = Threads(threads, "detaug-nvdec")
         self._next: Iterator[tuple[int, int]] = iter(())
         self._held: dict[int, _Stretch] = {}
 
@@ -145,7 +146,7 @@ class StretchesAhead:
     def close(self) -> None:
         """Drop everything, and wait for what is being decoded."""
         self._drop()
-        self._pool.shutdown()
+        self._pool.close()
 
     def _clip(self, clip: Ints) -> list[Tensor]:
         number = self._stretches.of_first_frames[int(clip[0])]
