@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import pty
 import random
 import re
@@ -669,6 +670,40 @@ def predicts_what_evaluation_finds(path: Path, reader: da.CocoReader) -> None:
         assert len(inside) > 0
         assert torch.allclose(predicted[at]["boxes"], inside, atol=1e-2)
         assert torch.allclose(predicted[at]["scores"], found["scores"], atol=1e-4)
+
+
+class Own(torch.nn.Linear):
+    """A module of the user's."""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"model": Own(2, 2)},
+            r"holds Python objects \(test_train\.Own\) beside tensors, and reading it could run code; ",
+        ),
+        ({"model": {}, "mean": np.float64(1)}, r"holds Python objects \(numpy\.\S*scalar\) beside tensors"),
+        (b"", "is not a file of torch.save, or is damaged$"),
+        (b"hello\n", "is not a file of torch.save, or is damaged$"),
+        (pickle.dumps({"os": os.system}), "is not a file of torch.save, or is damaged$"),
+    ],
+    ids=["module", "numpy", "empty", "text", "pickle"],
+)
+def test_no_message_advises_to_run_the_code_of_a_file(tmp_path: Path, content: Any, message: str) -> None:
+    path = tmp_path / "other.pt"
+    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_model(path)
+    assert "weights_only" not in str(caught.value)
+    assert "trust" not in str(caught.value)
+
+
+def test_the_weights_alone_are_read(tmp_path: Path) -> None:
+    """What the message about Python objects advises."""
+    torch.save(Own(2, 2).state_dict(), tmp_path / "other.pt")
+    with pytest.raises(ValueError, match=r"lacks name, size, class_names; .*, give them to detaug train as --weights$"):
+        load_model(tmp_path / "other.pt")
 
 
 def test_a_file_that_is_no_trained_model_is_refused(tmp_path: Path) -> None:

@@ -61,7 +61,10 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
     content = read_torch_file(Path(path))
     unknown = [name for name in ("name", "size", "class_names") if name not in content]
     if unknown:
-        raise InputError(f"{os.fspath(path)} is not a model.pt of detaug train: it lacks {', '.join(unknown)}")
+        remedy = "to train from the weights of another program, give them to detaug train as --weights"
+        raise InputError(
+            f"{os.fspath(path)} is not a model.pt of detaug train: it lacks {', '.join(unknown)}; {remedy}"
+        )
     class_names, chosen = tuple(content["class_names"]), resolve_device(device)
     detector, _ = load_weights(make_detector(content["name"], len(class_names)), Path(path))
     ops = (make_resize(_size(content["size"])), Normalize(detector.mean, detector.std))

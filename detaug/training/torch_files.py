@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
+import struct
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,12 +24,32 @@ def write_torch_file(content: dict[str, Any], path: Path) -> None:
     write_atomically(path, [encoded.getbuffer()])
 
 
+_TORCHS_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, pickle.UnpicklingError, RuntimeError,
+    TypeError, ValueError, struct.error,
+)  # fmt: skip
+
+
 def read_torch_file(path: Path) -> dict[str, Any]:
-    """Read a dict of tensors and plain values; no code in the file is run. Raises InputError for any other file."""
+    """Read a dict of tensors and plain values; no code in the file is run. Raises InputError for any other file.
+
+    torch's own messages are not passed on: they advise to read the file in the way that runs its code.
+    """
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
-        raise InputError(f"{path} is not a file of torch.save ({(str(error).splitlines() or ['?'])[0]})") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, about files that are refused here
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except _TORCHS_ERRORS as error:
+        raise InputError(f"{path} {_reason(str(error))}") from None
     if not isinstance(content, Mapping):
         raise InputError(f"{path} must hold a dict of tensors, got {type(content).__name__}")
     return dict(content)
+
+
+def _reason(message: str) -> str:
+    name = re.search(r"(?:GLOBAL|class|type) ([\w.]+) was not an allowed", message)
+    if not name and "TorchScript" not in message:
+        return "is not a file of torch.save, or is damaged"
+    what = f"Python objects ({name[1]}) beside tensors" if name else "a TorchScript program"
+    remedy = "write the weights alone where the model was made: torch.save(model.state_dict(), path)"
+    return f"holds {what}, and reading it could run code; {remedy}"
