@@ -96,6 +96,9 @@ def test_a_box_that_is_out_by_at_most_a_pixel_is_clipped(entrance: str, tmp_path
         ([10.0, 10.0, 50.0, 61.2], "image"),
         ([50.0, 10.0, 40.0, 50.0], "x0 <= x1|becomes"),
         ([float("nan"), 10.0, 40.0, 50.0], "finite|number"),
+        ([20.0, 10.0, 20.0, 50.0], "of some width and height in their image; leave out|sides of at least"),
+        ([20.0, 10.0, 40.0, 10.0], "of some width and height|sides of at least"),
+        ([-0.9, 10.0, 0.0, 50.0], "of some width and height|outside its image"),
     ],
 )
 @pytest.mark.parametrize("entrance", ENTRANCES)

@@ -486,7 +486,7 @@ def test_outputs_that_make_no_tensor_are_refused() -> None:
 def test_the_error_of_an_own_operator_stays() -> None:
     """Also when boxes are wrong in a later batch, which DALI has planned already."""
     numbers = [np.array([at]) for at in range(16)]
-    boxes = [np.full((1, 4), 0.5 if at < 12 else 40, np.float32) for at in range(16)]
+    boxes = [np.float32([[0.2, 0.2, 0.5, 0.5]]) * (1 if at < 12 else 80) for at in range(16)]
 
     def refuse(number: np.ndarray) -> np.ndarray:
         if number == 5:

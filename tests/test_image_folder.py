@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 from collections.abc import Callable
@@ -313,6 +314,39 @@ def test_changed_files_are_read_again(root: Path, monkeypatch: pytest.MonkeyPatc
     read.clear()
     da.ImageFolder(root)
     assert read == []
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_an_image_that_changed_in_secret_can_be_used_after_a_touch(root: Path, joined: bool) -> None:
+    """Its length and the time of its change are those of the image whose size is stored."""
+
+    def rewrite(size: tuple[int, int]) -> None:
+        encoded = io.BytesIO()
+        Image.new("RGB", size).save(encoded, "BMP")
+        path.write_bytes(encoded.getvalue().ljust(9000, b"\0"))
+        os.utime(path, ns=(1, 1))
+
+    def load() -> int:
+        source = da.ImageFolder(root)
+        assert source.sizes.tolist().count([50, 40]) + source.sizes.tolist().count([40, 50]) == 1
+        loader = da.Loader(
+            da.ConcatReader([source, source]) if joined else source, [da.Resize((8, 8))], 8, device="cpu"
+        )
+        return len(list(loader))
+
+    path = root / "cat" / "x.jpg"
+    path.unlink()
+    path = path.with_suffix(".bmp")
+    rewrite((40, 50))
+    load()
+    rewrite((50, 40))
+    message = (
+        r"x\.bmp has 50 x 40 pixels, it had 40 x 50 when its size was read; touch the file, and make the ImageFolder"
+    )
+    with pytest.raises(da.DataError, match=message):
+        load()
+    path.touch()
+    assert load() == 1 + joined
 
 
 def test_a_damaged_cache_is_not_used(root: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

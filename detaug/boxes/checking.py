@@ -20,7 +20,7 @@ class BoxFault(NamedTuple):
 
     row: int
     kind: str
-    """"infinite", "swapped" or "outside"."""
+    """"infinite", "swapped", "outside" or "empty"."""
     rule: str
     """What boxes must be, for an error "boxes must be ..."."""
 
@@ -33,10 +33,16 @@ def find_fault(boxes: Floats, sides: Floats | Ints, *, relative: bool = False) -
     limits, slack = (np.ones_like(sides), OUTSIDE / sides) if relative else (sides, np.full_like(sides, OUTSIDE))
     with np.errstate(invalid="ignore"):
         outside = (boxes < -slack) | (boxes > limits + slack)
+        inside = boxes.clip(0, limits)
     faults = [
         ("infinite", ~np.isfinite(boxes).all(1), "finite numbers"),
         ("swapped", (boxes[:, :2] > boxes[:, 2:]).any(1), "XYXY with x0 <= x1 and y0 <= y1"),
         ("outside", outside.any(1), "relative to their image, in 0..1" if relative else "in the pixels of their image"),
+        (
+            "empty",
+            (inside[:, :2] >= inside[:, 2:]).any(1),
+            "of some width and height in their image; leave out those without",
+        ),
     ]
     for kind, wrong, rule in faults:
         if wrong.any():

@@ -143,8 +143,8 @@ def _relative(rows: BatchBoxes, size: Floats, units: Units) -> Floats:
     """Return the boxes relative to their images. Raises InputError for boxes that cannot be in these units."""
     boxes, sides = rows.boxes, np.tile(size[:, ::-1], 2).repeat(rows.counts, 0)
     if fault := find_fault(boxes, sides, relative=units == "relative"):
-        remedies = {"swapped": "; ltrb=True in a reader gives these", "outside": _OTHER_UNITS[units], "infinite": ""}
-        raise _wrong_box(rows, fault.row, fault.rule + remedies[fault.kind])
+        remedies = {"swapped": "; ltrb=True in a reader gives these", "outside": _OTHER_UNITS[units]}
+        raise _wrong_box(rows, fault.row, fault.rule + remedies.get(fault.kind, ""))
     if units == "relative":
         return boxes.clip(0, 1)
     fractions = (boxes % 1 > 0).any(1)

@@ -162,7 +162,7 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
     except ImageError as failure:
         return f"{path} {failure}"
     size = header.height, header.width
-    return None if size == tuple(reader.sizes[index]) else _wrong_size(reader, index, *size)
+    return None if size == tuple(reader.sizes[index]) else f"{path} {reader.explain_size(index, size)}"
 
 
 def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFiles:
@@ -193,11 +193,3 @@ def first_three(files: BadFiles) -> str:
     """Return the first three reasons, and how many more there are."""
     more = f"; and {len(files) - 3} more" if len(files) > 3 else ""
     return "; ".join(islice(files.values(), 3)) + more
-
-
-def _wrong_size(reader: Source, index: int, height: int, width: int) -> str:
-    expected = reader.sizes[index]
-    return (
-        f"{reader.path(index)} has {width} x {height} pixels, {reader.origin} says {expected[1]} x {expected[0]}, "
-        "so its boxes would be misplaced"
-    )

@@ -106,6 +106,11 @@ class ConcatReader(Source):
         source, at = self._at(index)
         return source.why_missing(at)
 
+    def explain_size(self, index: int, size: tuple[int, int]) -> str:
+        """Return why an image of this size cannot be used."""
+        source, at = self._at(index)
+        return source.explain_size(at, size)
+
     def check_files(self) -> None:
         """Raise InputError if an image was missing when its source was made."""
         for source in self.sources:

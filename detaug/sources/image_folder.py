@@ -75,6 +75,12 @@ class ImageFolder(FolderSource):
         """Return the reason why a missing image cannot be used: "is empty (0 bytes)"."""
         return self._faults[index]
 
+    def explain_size(self, index: int, size: tuple[int, int]) -> str:
+        """Return why an image of this size cannot be used: it changed, and maybe its length and date did not."""
+        (height, width), before = size, self.sizes[index]
+        was = f"it had {before[1]} x {before[0]} when its size was read"
+        return f"has {width} x {height} pixels, {was}; touch the file, and make the ImageFolder again"
+
     def check_files(self) -> None:
         """Raise InputError if an image cannot be used."""
         if self._faults:

@@ -187,6 +187,12 @@ class Source:
         """Return the reason why a missing image cannot be used, as the end of a sentence about its file."""
         return "does not exist"
 
+    def explain_size(self, index: int, size: tuple[int, int]) -> str:
+        """Return why an image of this size (height, width) cannot be used, as the end of a sentence about its file."""
+        (height, width), expected = size, self.sizes[index]
+        says = f"{self.origin} says {expected[1]} x {expected[0]}"
+        return f"has {width} x {height} pixels, {says}, so its boxes would be misplaced"
+
     def check_files(self) -> None:
         """Raise InputError if an image was missing when the source was made."""
         if len(self.missing):
