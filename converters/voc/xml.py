@@ -21,7 +21,8 @@ MAX_XML_DEPTH = 256  # libxml2's own limit without its "huge" option; a VOC file
 
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _OBJECT_CHILDREN = frozenset({"name", "bndbox", "difficult", "truncated", "occluded", "pose"})
-_ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in ("ascii", "utf-16-le", "utf-16-be")]
+_ENCODINGS = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+_ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in _ENCODINGS]
 
 
 class VocObject(NamedTuple):
@@ -94,6 +95,8 @@ def _parse(data: bytes) -> Any:
     try:
         root = etree.fromstring(data, _parser())
     except etree.XMLSyntaxError as error:
+        if "<!DOCTYPE" in data.decode("utf-7", "ignore"):  # lxml 5.0 stops at an entity in it
+            raise _doctype_error() from error
         raise _syntax_error(error, data) from error
     except ValueError as error:  # embedded NUL and the like
         raise XmlError("xml-broken", f"does not parse: {error}") from error
