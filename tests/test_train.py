@@ -640,7 +640,9 @@ def test_a_detector_takes_batches_without_resizing_them(painted: Folder) -> None
 
 
 @slow
-def test_the_command_trains_a_detector_of_torchvision(painted: Folder, tmp_path_factory: Any, capsys: Any) -> None:
+def test_the_command_trains_a_detector_of_torchvision(
+    painted: Folder, tmp_path_factory: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real("ssdlite320_mobilenet_v3_large", 4)
     out = tmp_path_factory.mktemp("out")
     images, annotations = painted
@@ -649,7 +651,9 @@ def test_the_command_trains_a_detector_of_torchvision(painted: Folder, tmp_path_
     assert main(shlex.split(f"{command} {settings}")) == 0, capsys.readouterr().err
     before, _, snippet = capsys.readouterr().out.partition("To predict with it:\n\n")
     assert before.endswith(f"written: {out / 'run/model.pt'}. ")
+    monkeypatch.chdir(out)
     exec(compile(snippet, "what train prints", "exec"), {})
+    assert (out / "found.jpg").is_file()
     assert "tensor(" in capsys.readouterr().out
     assert len(losses(out / "run")) == 3
     assert (out / "run/predictions.png").is_file()
@@ -660,7 +664,8 @@ def predicts_what_evaluation_finds(path: Path, reader: da.CocoReader) -> None:
     """Compare with the loader's images and `Batch.to_source`, on files with boxes cut at the edges of the image."""
     trained = load_model(path, device="cpu")
     assert trained.class_names == reader.class_names
-    predicted = trained.predict([reader.path(0), *(np.asarray(Image.open(reader.path(at))) for at in range(1, 21))])
+    arrays = [np.asarray(Image.open(reader.path(at))) for at in range(1, 21)]
+    predicted = trained.predict([reader.path(0), *arrays], min_score=0)
     for at, batch in enumerate(da.Loader(reader, trained.ops, 1, train=False, device="cpu")):
         with torch.no_grad():
             (found,) = trained.model(batch.images)

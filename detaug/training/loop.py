@@ -185,8 +185,9 @@ written: {model}. To predict with it:
 from detaug.training import load_model
 
 model = load_model({model!r})
-(found,) = model.predict([{image!r}])
-print([model.class_names[label] for label in found["labels"]], found["scores"], found["boxes"])"""
+(found,) = model.predict({image!r})
+print([model.class_names[label] for label in found["labels"]], found["scores"], found["boxes"])
+model.draw({image!r}).save("found.jpg")"""
 
 
 def _write_model(training: Training) -> None:

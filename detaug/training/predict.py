@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -14,17 +14,23 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor, nn
 
+from detaug.arguments import check, is_number
 from detaug.boxes.views import invert
+from detaug.drawing import class_colors, draw_boxes
 from detaug.errors import InputError
 from detaug.loading.batch import move_boxes
 from detaug.loading.devices import resolve_device
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
+from detaug.samples.images import read_image
 from detaug.samples.samples import batch
+from detaug.sheets.detections import SCORE
 from detaug.training.detectors import make_detector
 from detaug.training.loaders import make_resize
 from detaug.training.torch_files import read_torch_file
 from detaug.training.weights import load_weights
+
+OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | NDArray[Any] | Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +44,27 @@ class TrainedModel:
     """Name of each label; index 0 is the background."""
     device: torch.device
 
-    def predict(self, images: Iterable[str | os.PathLike[str] | NDArray[np.uint8]]) -> list[dict[str, Tensor]]:
+    def predict(self, images: OneImage | Iterable[OneImage], *, min_score: float = SCORE) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
 
-        `images`: files, or arrays (H, W, 3) uint8 RGB. Boxes are in pixels of the image, as it is displayed.
+        `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
+        image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels.
+        `min_score`: the lowest score that counts, 0..1. The pictures of `detaug train` have the same default.
+        Raises OSError for a file that is no image, InputError for other values, TypeError for what is no image.
         """
-        return [self._predict(image if isinstance(image, np.ndarray) else _read(image)) for image in images]
+        check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
+        several = [images] if _is_one(images) else cast("Iterable[OneImage]", images)
+        return [self._predict(_pixels(image), min_score) for image in several]
 
-    def _predict(self, image: NDArray[np.uint8]) -> dict[str, Tensor]:
+    def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
+        """Return a picture of the image with its detections and their scores. Arguments as in `predict`."""
+        pixels = _pixels(image)
+        found = self._predict(pixels, min_score)
+        names = [self.class_names[label] for label in found["labels"].tolist()]
+        texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
+        return draw_boxes(pixels, found["boxes"], names, labels=texts, colors=class_colors(self.class_names))
+
+    def _predict(self, image: NDArray[np.uint8], min_score: float) -> dict[str, Tensor]:
         samples = batch([image], device=self.device).then(*self.ops)
         with torch.inference_mode():
             (found,) = self.model(torch.from_numpy(samples.images[0])[None].to(self.device))
@@ -53,7 +72,8 @@ class TrainedModel:
         boxes = move_boxes(boxes[None], torch.from_numpy(invert(samples.matrix)))[0]
         height, width, _ = image.shape
         inside = boxes.clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))
-        return {"boxes": inside, "scores": scores, "labels": labels}
+        high = scores >= min_score
+        return {"boxes": inside[high], "scores": scores[high], "labels": labels[high]}
 
 
 def load_model(path: str | os.PathLike[str], device: torch.device | str | None = None) -> TrainedModel:
@@ -75,7 +95,17 @@ def _size(size: Any) -> int | tuple[int, int]:
     return int(size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
 
-def _read(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """Return the pixels of a file, with its EXIF orientation applied."""
-    with Image.open(path) as image:
-        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+def _is_one(images: Any) -> bool:
+    if isinstance(images, np.ndarray | Tensor):
+        return images.ndim <= 3
+    return isinstance(images, str | os.PathLike | Image.Image) or not isinstance(images, Iterable)
+
+
+def _pixels(image: Any) -> NDArray[np.uint8]:
+    """Return an image as (H, W, 3) uint8."""
+    if isinstance(image, str | os.PathLike):
+        with Image.open(image) as file:
+            return _pixels(ImageOps.exif_transpose(file))
+    if isinstance(image, Image.Image) and image.mode[0] not in "IF":  # those are more than 8 bits
+        image = image.convert("RGB")
+    return read_image(image.cpu() if isinstance(image, Tensor) else image)

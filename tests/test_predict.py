@@ -1,0 +1,135 @@
+"""`TrainedModel.predict` and `draw`: one image or several of any kind, a lowest score, a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import detaug as da
+from detaug.training import TrainedModel
+
+WHITE_BOX = (10, 6, 50, 30)
+"""XYXY, in an image of 80 x 60."""
+
+
+class FindsWhite(nn.Module):
+    """A detector that finds the white pixels twice, with the scores 0.9 and 0.3."""
+
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        found = []
+        for image in images:
+            rows, columns = torch.nonzero(image.mean(0) > 0.5, as_tuple=True)
+            box = torch.stack([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]).float()
+            found.append(
+                {"boxes": box.repeat(2, 1), "scores": torch.tensor([0.9, 0.3]), "labels": torch.tensor([2, 1])}
+            )
+        return found
+
+
+@pytest.fixture
+def model() -> TrainedModel:
+    ops = (da.Resize((120, 160)), da.Normalize((0, 0, 0), (1, 1, 1)))
+    return TrainedModel(FindsWhite(), ops, ("background", "cat", "dog"), torch.device("cpu"))
+
+
+@pytest.fixture
+def pixels() -> np.ndarray:
+    image = np.zeros((60, 80, 3), np.uint8)
+    x0, y0, x1, y1 = WHITE_BOX
+    image[y0:y1, x0:x1] = 255
+    return image
+
+
+@pytest.fixture
+def file(pixels: np.ndarray, tmp_path: Path) -> Path:
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    return tmp_path / "a.png"
+
+
+KINDS: dict[str, Callable[[np.ndarray, Path], Any]] = {
+    "text": lambda pixels, file: str(file),
+    "path": lambda pixels, file: file,
+    "PIL": lambda pixels, file: Image.open(file),
+    "PIL, grey": lambda pixels, file: Image.open(file).convert("L"),
+    "PIL, transparent": lambda pixels, file: Image.open(file).convert("RGBA"),
+    "array": lambda pixels, file: pixels,
+    "array of floats": lambda pixels, file: pixels / 255,
+    "tensor": lambda pixels, file: torch.from_numpy(pixels).permute(2, 0, 1),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_of_any_kind_alone_or_in_a_list(
+    model: TrainedModel, pixels: np.ndarray, file: Path, kind: str
+) -> None:
+    image = KINDS[kind](pixels, file)
+    for images, count in ((image, 1), ([image], 1), ((image, file), 2), (iter([image, image, image]), 3)):
+        found = model.predict(images, min_score=0)
+        assert [each["boxes"].round().tolist() for each in found] == [[[*WHITE_BOX]] * 2] * count
+        assert [each["labels"].tolist() for each in found] == [[2, 1]] * count
+
+
+def test_batches_of_arrays_and_tensors_are_several_images(model: TrainedModel, pixels: np.ndarray) -> None:
+    several = np.stack([pixels] * 3)
+    assert len(model.predict(several)) == 3
+    assert len(model.predict(torch.from_numpy(several).permute(0, 3, 1, 2))) == 3
+    assert model.predict([]) == []
+
+
+def test_the_orientation_of_a_file_is_applied(model: TrainedModel, pixels: np.ndarray, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    (found,) = model.predict(tmp_path / "a.png")
+    assert found["boxes"].round().tolist() == [[80 - 50, 60 - 30, 80 - 10, 60 - 6]]
+
+
+@pytest.mark.parametrize(("score", "count"), [(0.0, 2), (0.3, 2), (0.31, 1), (0.9, 1), (1.0, 0)])
+def test_only_detections_of_the_lowest_score_or_more(
+    model: TrainedModel, pixels: np.ndarray, score: float, count: int
+) -> None:
+    (found,) = model.predict(pixels, min_score=score)
+    assert [len(found[name]) for name in ("boxes", "scores", "labels")] == [count] * 3
+
+
+def test_the_default_leaves_out_what_the_pictures_of_training_leave_out(model: TrainedModel, file: Path) -> None:
+    (found,) = model.predict(file)
+    assert found["scores"].tolist() == [pytest.approx(0.9)]
+
+
+def test_the_drawing_has_outlines_where_the_detections_are(model: TrainedModel, pixels: np.ndarray, file: Path) -> None:
+    drawn = np.asarray(model.draw(file))
+    assert drawn.shape == pixels.shape
+    changed = (drawn != pixels).any(2)
+    x0, y0, x1, y1 = WHITE_BOX
+    assert changed[y0:y1, x1 - 1].all()
+    assert changed[y1 - 1, x0:x1].all()
+    assert not changed[y0 + 8 : y1 - 8, x0 + 8 : x1 - 8].any()
+    nothing = np.asarray(model.draw(file, min_score=1))
+    assert (nothing == pixels).all()
+
+
+@pytest.mark.parametrize(
+    ("images", "arguments", "error", "message"),
+    [
+        (np.zeros((4, 4), np.uint8), {}, da.InputError, r"the image must be \(H, W, 3\), .* got \(4, 4\) uint8"),
+        ([3], {}, TypeError, "the image must be a PIL image, an array"),
+        (3, {}, TypeError, "the image must be a PIL image, an array"),
+        (None, {}, TypeError, "the image must be a PIL image, an array"),
+        ("no.jpg", {}, FileNotFoundError, "No such file"),
+        (Image.new("I;16", (4, 4)), {}, da.InputError, "scale it to 8 bits"),
+        (np.zeros((4, 4, 3), np.uint8), {"min_score": 30}, da.InputError, r"min_score must be in 0\.\.1, got 30"),
+    ],
+)
+def test_wrong_images_and_scores(
+    model: TrainedModel, images: Any, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        model.predict(images, **arguments)
