@@ -218,8 +218,17 @@ def figures(document: str) -> list[float]:
 
 def test_the_readme_begins_with_the_two_commands_of_setting_up() -> None:
     text = README.read_text()
-    assert "pip install . && detaug demo" in text.partition("\n## ")[0]
+    assert "pip install '.[train]' && detaug demo" in text.partition("\n## ")[0]
     assert "`pip install -e '.[test]' && pytest`" in text
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_what_needs_torchvision_comes_after_its_installation(path: Path) -> None:
+    before, needs, _ = re.split(
+        r"^(detaug train |(?:from|import) torchvision|\Z)", path.read_text(), maxsplit=1, flags=re.M
+    )
+    if needs:
+        assert re.search(r"pip install .*(?:torchvision|\[train\]|\[test\])", before), path
 
 
 @pytest.mark.parametrize(("name", "most"), MOST_LINES.items())
