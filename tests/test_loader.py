@@ -8,6 +8,7 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from conftest import SHARED_DATA
 from lxml import etree
 from painted_files import Folder, same, settings_file, write_coco
 from PIL import Image
+from reference import import_torchvision
 from seeds import slow
 
 import detaug as da
@@ -592,6 +594,18 @@ def test_what_is_no_reader_is_refused(reader: object) -> None:
         TypeError, match=rf"reader must be a source, such as da\.CocoReader\(.*, got {type(reader).__name__}$"
     ):
         da.Loader(reader, da.presets.ssd300(), 2, device="cpu")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("RandomHorizontalFlip", "RandomHorizontalFlip"), ("Grayscale", "RandomGrayscale(p=1)")]
+)
+def test_an_op_of_torchvision_leads_to_ours(name: str, ours: str) -> None:
+    import_torchvision()
+    v2 = import_module("torchvision.transforms.v2")
+    with pytest.raises(TypeError, match=rf"is none; use da\.{re.escape(ours)} \(docs/ops\.md has the names"):
+        da.Compose([getattr(v2, name)()])
+    with pytest.raises(TypeError, match=r"'HorizontalFlip' is none; use da\.RandomHorizontalFlip \(docs"):
+        da.Compose(["HorizontalFlip"])  # type: ignore[list-item]
 
 
 def test_a_class_in_place_of_an_op_is_refused(painted: Folder) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from command import usage_error
+from command import detaug, usage_error
 from painted_files import paint_files
+from PIL import Image
 
 import detaug as da
 from detaug.ops.recipe_file import library
@@ -91,9 +93,74 @@ def test_an_op_of_ones_own_is_loaded_in_python(name: str, guess: str, tmp_path: 
     images.mkdir()
     paint_files(images, 2)
     error = usage_error("preview", images / "annotations.json", images, "-o", tmp_path / "a.png", "--recipe", path)
-    advice = rf"da.load_recipe\(FILE, ops=\[{name}\]\); no command can use it\n"
-    assert re.search(rf"entry 1: no op is called '{name}'; {guess} op of your own is loaded in Python: {advice}", error)
+    advice = rf"is given by --ops MODULE, or in Python by da.load_recipe\(FILE, ops=\[{name}\]\)\n"
+    assert re.search(rf"entry 1: no op is called '{name}'; {guess} op of your own {advice}", error)
     assert da.load_recipe(path, ops=[own]) == [own()]
+
+
+OWN = """\
+from dataclasses import dataclass
+import detaug as da
+from detaug import Resize, PixelOp
+
+@dataclass(frozen=True)
+class Black(da.PixelOp):
+    part: float = 1.0
+
+    def dali_graph(self, image, planned, views):
+        return image * (1 - self.part)
+"""
+
+
+@pytest.mark.parametrize("kind", ["name", "file"])
+def test_a_command_takes_ops_of_ones_own(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    module = f"own_ops_{kind}"
+    request.addfinalizer(lambda: sys.modules.pop(module, None))
+    monkeypatch.chdir(tmp_path)
+    Path(f"{module}.py").write_text(OWN)
+    Path("own.yaml").write_text("- Resize: {size: [40, 40]}\n- Black: {part: 1.0}\n")
+    Path("images").mkdir()
+    paint_files(Path("images"), 2)
+    preview = ["preview", "images/annotations.json", "images", "-o", "a.png", "--recipe", "own.yaml", "--rows", "1"]
+    given = module if kind == "name" else tmp_path / f"{module}.py"
+    before = [*sys.path]
+    assert detaug(*preview, "--ops", given).code == 0
+    assert sys.path == before
+    with Image.open("a.png") as sheet:
+        assert np.asarray(sheet.convert("L"))[-60:, sheet.width // 2 :].min() == 0  # the op was used
+    assert "no op is called 'Black'" in usage_error(*preview)
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        ("import nosuch", (), "--ops own_bad.py cannot be imported (ModuleNotFoundError: No module named 'nosuch')"),
+        ("def (", (), "--ops own_bad.py cannot be imported (SyntaxError: "),
+        ("1 / 0", (), "--ops own_bad.py cannot be imported (ZeroDivisionError: division by zero)"),
+        ("from detaug import *", (), "--ops own_bad.py has no op: a dataclass derived from da.GeometricOp or da.Pixel"),
+        (None, (), "--ops own_bad.py cannot be imported (FileNotFoundError: "),
+        (OWN, ("--recipe",), "ops are for a recipe: give the recipe that names the ops of own_bad.py"),
+    ],
+)
+def test_modules_without_ops_are_refused(
+    content: str | None, more: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("own_bad.py").write_text(content)
+    Path("own.yaml").write_text("- Black\n")
+    Path("images").mkdir()
+    paint_files(Path("images"), 2)
+    preview = ["preview", "images/annotations.json", "images", "-o", "a.png", "--ops", "own_bad.py"]
+    assert message in usage_error(*preview, *(() if more else ("--recipe", "own.yaml")))
+
+
+def test_names_of_other_libraries_in_a_recipe_lead_to_ours(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("- MotionBlur\n")
+    with pytest.raises(da.InputError, match=r"no op is called 'MotionBlur'; use GaussianBlur \(docs/ops\.md "):
+        da.load_recipe(tmp_path / "a.yaml")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 import traceback
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from reference import import_torchvision
 
 import detaug as da
 from detaug.converters import ConversionError
@@ -34,6 +37,29 @@ def test_names_of_other_libraries_lead_to_ours(name: str) -> None:
     used = re.findall(r"da\.(\w+)", str(caught.value))[0]
     assert used in {ours for other, ours in names_of_others() if other == name}
     assert hasattr(da, used)
+
+
+WITHOUT_COUNTERPART = {
+    "AutoAugmentPolicy", "ClampKeyPoints", "ConvertBoundingBoxFormat", "FiveCrop", "Identity", "InterpolationMode",
+    "Lambda", "LinearTransformation", "RGB", "SanitizeKeyPoints", "SetClampingMode", "TenCrop", "ToPILImage",
+    "Transform", "UniformTemporalSubsample",
+}  # fmt: skip
+
+
+def test_torchvisions_ops_lead_to_ours() -> None:
+    import_torchvision()
+    v2 = import_module("torchvision.transforms.v2")
+    names = {name for name, each in vars(v2).items() if inspect.isclass(each)} - {*da.__all__}
+    for name in sorted(names - WITHOUT_COUNTERPART):
+        with pytest.raises(AttributeError, match=rf"^detaug has no {name}: use da\.") as caught:
+            getattr(da, name)
+        assert hasattr(da, re.findall(r"da\.(\w+)", str(caught.value))[0])
+
+
+@pytest.mark.parametrize("name", ["MotionBlur", "MedianBlur", "Defocus", "GlassBlur", "ZoomBlur"])
+def test_blurs_that_are_not_here_lead_to_the_nearest(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"^detaug has no {name}: use da\.GaussianBlur"):
+        getattr(da, name)
 
 
 @pytest.mark.parametrize(

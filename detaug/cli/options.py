@@ -105,6 +105,13 @@ def keep_freed_memory_on_cpu(device: str | None) -> None:
         keep_freed_memory()
 
 
+own_ops = click.option(
+    "--ops",
+    metavar="MODULE",
+    help="Import MODULE, a name or FILE.py, which runs it: it has ops of your own that the recipe names.",
+)
+
+
 def print_unless(quiet: bool, result: object) -> None:
     """Print a result, unless the command is to be quiet."""
     if not quiet:

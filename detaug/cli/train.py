@@ -87,6 +87,7 @@ def _terminal() -> Iterator[_Output]:
 @click.option("--clip-norm", type=float, default=10.0, show_default=True, help="Clip longer gradients; 0: never.")
 @options.size_option("The input size, or its shorter side.  [default: the model's]", shorter_side=True)
 @click.option("--recipe", type=FILE, help="A file written by save_recipe.  [default: the model's]")
+@options.own_ops
 @click.option(
     "--weights", type=FILE, help="A state dict to start from; a head with another number of classes is reinitialised."
 )

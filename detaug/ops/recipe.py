@@ -21,6 +21,7 @@ from detaug.ops.dali_internals import name_nodes
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
 from detaug.ops.optical_flow import OpticalFlow
+from detaug.ops.public_names import name_here, public_names
 from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
 
 
@@ -301,9 +302,17 @@ def listed(ops: Iterable[Op]) -> tuple[Op, ...]:
     ops = tuple(ops)
     for op in ops:
         if not isinstance(op, Op):
-            call = f"; write {op.__name__}(), with parentheses" if isinstance(op, type) else ""
-            raise TypeError(f"a recipe is a list of ops, and {op!r} is none{call}")
+            raise TypeError(f"a recipe is a list of ops, and {op!r} is none{_hint(op)}")
     return ops
+
+
+def _hint(value: Any) -> str:
+    """Return what to write in the place of a value that is no op."""
+    if isinstance(value, type) and issubclass(value, Op):
+        return f"; write {value.__name__}(), with parentheses"
+    name = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
+    here = name_here(name, public_names())
+    return f"; use da.{here} (docs/ops.md has the names of other libraries)" if here else ""
 
 
 def _names(ops: Iterable[Op]) -> str:

@@ -10,19 +10,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
-from detaug.ops.op import Op
-from detaug.ops.public_names import public_names
+from detaug.ops.op import GeometricOp, Op, PixelOp
+from detaug.ops.public_names import name_here, public_names
 
 Types = Mapping[str, type[Op]]
 
@@ -81,6 +84,39 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
         raise InputError(f"{path}: {error}") from None
 
 
+def import_ops(module: str) -> list[type[Op]]:
+    """Import a module of the user's, which runs it, and return the ops that it has. For `load_recipe(path, ops=...)`.
+
+    `module`: its name, in the working folder or installed, or a file FILE.py. Raises InputError where it cannot be
+    imported, or has no ops.
+    """
+    path = Path(module)
+    is_file = path.suffix == ".py"
+    folder = str(path.parent) if is_file else ""
+    sys.path.insert(0, folder)
+    try:
+        content = _run_file(path) if is_file else import_module(module)
+    except Exception as error:  # of the user's code
+        raise InputError(f"--ops {module} cannot be imported ({type(error).__name__}: {error})") from error
+    finally:
+        sys.path.remove(folder)
+    ours = {*library().values(), Op, GeometricOp, PixelOp}
+    ops = [each for each in vars(content).values() if isinstance(each, type) and issubclass(each, Op)]
+    if not {*ops} - ours:
+        raise InputError(f"--ops {module} has no op: a dataclass derived from da.GeometricOp or da.PixelOp")
+    return [each for each in ops if each not in ours]
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Import a file under a name that no other module has."""
+    spec = spec_from_file_location(f"ops_of_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    content = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(content)
+    return content
+
+
 def library() -> dict[str, type[Op]]:
     """Return the ops of detaug by name."""
     modules = {name: module for name, module in public_names().items() if module.startswith("detaug.ops.")}
@@ -129,9 +165,11 @@ def _make_op(entry: Any, types: Types) -> Op:
 
 
 def _explain_unknown(name: str, types: Types) -> str:
-    close = get_close_matches(name, types, 1)
-    guess = f"is it {close[0]}? An" if close else "an"
-    own = f"op of your own is loaded in Python: da.load_recipe(FILE, ops=[{name}]); no command can use it"
+    close, here = get_close_matches(name, types, 1), name_here(name, ())
+    guess = f"use {here} (docs/ops.md has the names of other libraries); an" if here else "an"
+    if close and not here:
+        guess = f"is it {close[0]}? An"
+    own = f"op of your own is given by --ops MODULE, or in Python by da.load_recipe(FILE, ops=[{name}])"
     return f"no op is called {name!r}; {guess} {own}"
 
 

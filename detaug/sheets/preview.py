@@ -19,7 +19,7 @@ from detaug.errors import InputError
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op
-from detaug.ops.recipe_file import load_recipe
+from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.sheets.batch_sheets import clip_sheet, save_animation
 from detaug.sheets.photos import How, select_images
 from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
@@ -40,6 +40,7 @@ def preview_file(
     *,
     preset: str | None = None,
     recipe: str | Path | None = None,
+    ops: str | None = None,
     rows: int = 4,
     columns: int | None = None,
     seed: int = 0,
@@ -51,21 +52,22 @@ def preview_file(
     """Write a sheet of images of a COCO json, and return a line on it: the work of `detaug preview`.
 
     preset: the name of a function of `detaug.presets`, "ssd300" if there is no `recipe` either. recipe: a JSON or
-    YAML file, see `da.load_recipe`. rows, only, how: see `select_images`. steps: draw
+    YAML file, see `da.load_recipe`; ops: a module with ops of one's own that it
+    names. rows, only, how: see `select_images`. steps: draw
     `steps_sheet`, which has no `columns`, instead of `draws_sheet`.
     Raises InputError or OSError, before anything is written, for a wrong argument and for a file that cannot be read.
     """
     output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
-    ops, named = _ops(preset, recipe)
+    chain, named = _recipe(preset, recipe, ops)
     reader = CocoReader(images, annotations)
-    _check_pixels(min(rows, len(reader)), 1 + (len(ops) if steps else columns or 4), size)
+    _check_pixels(min(rows, len(reader)), 1 + (len(chain) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
     chosen, notes = [each.row for each in selected], [each.note for each in selected]
-    save_picture(draw(reader, ops, chosen, seed=seed, size=size, notes=notes, title=title), output)
+    save_picture(draw(reader, chain, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
 
 
@@ -78,6 +80,7 @@ def preview_clips(
     stride: int = 1,
     preset: str | None = None,
     recipe: str | Path | None = None,
+    ops: str | None = None,
     rows: int = 4,
     seed: int = 0,
     size: int = 300,
@@ -89,16 +92,16 @@ def preview_clips(
     """
     moves = Path(output).suffix.lower() == ".gif"
     output_files({"output": output}, annotations, images, recipe, extensions=(*PICTURES, ".gif"))
-    ops, named = _ops(preset, recipe)
+    chain, named = _recipe(preset, recipe, ops)
     reader = _reader_of_clips(annotations, images, frames, stride)
     _check_pixels(min(rows, len(reader.clips)), frames, size)
-    with Loader(reader, ops, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
+    with Loader(reader, chain, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
         batch = cast(ClipBatch, next(iter(loader)))
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     if moves:
-        save_animation(batch, output, reader.class_names, ops=ops, size=size, title=title)
+        save_animation(batch, output, reader.class_names, ops=chain, size=size, title=title)
     else:
-        save_picture(clip_sheet(batch, reader.class_names, ops=ops, size=size, title=title), output)
+        save_picture(clip_sheet(batch, reader.class_names, ops=chain, size=size, title=title), output)
     return f"written: {output}, {len(batch)} of {len(reader.clips)} clips{_font_advice(reader.class_names)}"
 
 
@@ -119,12 +122,14 @@ def _reader_of_clips(annotations: PathLike, images: PathLike, frames: int, strid
     return ClipReader(images, annotations, frames=frames, stride=stride)
 
 
-def _ops(preset: str | None, recipe: str | Path | None) -> tuple[list[Op], str]:
-    """Return the recipe, and its name."""
+def _recipe(preset: str | None, recipe: str | Path | None, ops: str | None) -> tuple[list[Op], str]:
+    """Return the recipe, and its name. `ops`: a module with ops of one's own."""
+    if ops is not None and recipe is None:
+        raise InputError(f"ops are for a recipe: give the recipe that names the ops of {ops}")
     if preset is not None and recipe is not None:
         raise InputError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
     if recipe is not None:
-        return load_recipe(recipe), Path(recipe).name
+        return load_recipe(recipe, import_ops(ops) if ops else ()), Path(recipe).name
     return preset_ops(preset or DEFAULT_PRESET), preset or DEFAULT_PRESET
 
 

@@ -13,7 +13,7 @@ from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.recipe_file import load_recipe
+from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
 from detaug.presets import Triple
 from detaug.sources.coco_reader import CocoReader
@@ -24,7 +24,7 @@ from detaug.training.options import Size, TrainOptions
 def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op]:
     """Return torchvision's reference recipe: SSD's own, SSDlite's crop and flip, a flip for the other models."""
     if options.recipe:
-        return load_recipe(options.recipe)
+        return load_recipe(options.recipe, import_ops(options.ops) if options.ops else ())
     if options.model == "ssd300_vgg16":
         return presets.ssd300(mean, std)
     crop: list[Op] = [RandomIoUCrop()] if options.model.startswith("ssdlite") else []

@@ -22,7 +22,8 @@ class TrainOptions:
     `batch_size`: images a step on each process. `lr`: the highest learning rate; None takes torchvision's for the
     model, in proportion to the images a step. `warm_up`: steps; None is a tenth of all, at most 500. `size`: the
     loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it); None is the model's own.
-    `recipe`: a file of `save_recipe`, with its own `Resize` and `Normalize`; None is the model's. `amp`: 16 bits on a
+    `recipe`: a file of `save_recipe`, with its own `Resize` and `Normalize`; None is the model's. `ops`: a module with
+    ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a
     GPU. `clip_norm`: largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time.
     `checkpoint_every`: steps, for more checkpoints; 0 is none. `weights`: a file, see `load_weights`.
     """
@@ -43,6 +44,7 @@ class TrainOptions:
     clip_norm: float = 10.0
     size: Size | None = None
     recipe: Path | None = None
+    ops: str | None = None
     amp: bool = True
     seed: int = 0
     device: str | None = None
@@ -54,6 +56,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
+        check("ops", self.ops, self.ops is None or self.recipe is not None, "left out without a recipe that names them")
         check("optimizer", self.optimizer, self.optimizer in ("sgd", "adamw"), "'sgd' or 'adamw'")
         for name in ("epochs", "batch_size", "eval_every", "log_every"):
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
