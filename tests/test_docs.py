@@ -57,7 +57,7 @@ DOCUMENTS = [*GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "S
 NOT_RUN = {
     "detaug demo": "the workplace has what it makes; test_demo.py runs it",
     "detaug bench train.json demo/VOC/JPEGImages --batch-size 8 --chart bench.png": "takes a minute; see test_bench.py",
-    "detaug preview train.json demo/VOC/JPEGImages -o own.png --recipe own.yaml --ops my_ops.py": "a file of the reader",
+    "detaug preview train.json demo/VOC/JPEGImages -o own.png --recipe own.yaml --ops my_ops.py": "the reader has it",
     "detaug tune train.json demo/VOC/JPEGImages --batch-size 8 -o settings.json": "takes 90 s; see test_bench.py",
 }
 

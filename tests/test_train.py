@@ -555,9 +555,9 @@ def shown(painted: Folder, tmp_path_factory: Any, monkeypatch: Any) -> Any:
 @slow
 def test_a_terminal_has_a_bar(shown: Any) -> None:
     on_screen = [line.split("\r") for line in shown("terminal", "terminal")["terminal"].split("\r\n")]
-    kept, end = on_screen[2:6], on_screen[-2]
-    bars = r"\[{}\]  epoch {}  step {}  loss \d\.\d+  \d+ images/s  waiting \d+\.\d% *"
-    half, whole = bars.format("#{5}-{5}", "1/2", "6/12"), bars.format("#{10}", "2/2", "12/12")
+    kept, end = on_screen[3:7], on_screen[-2]
+    bars = r"\[{}\]  epoch {}  step {}  loss \d\.\d+  \d+ images/s  waiting \d+%  \d+ s left *"
+    half, whole = bars.format("#{2}-{3}", "1/2", "6/12"), bars.format("#{5}", "2/2", "12/12")
     patterns = [half, "evaluation  AP .*", whole, "evaluation  AP .*"]
     for line, pattern in zip(kept, patterns, strict=True):
         assert re.fullmatch(pattern, line[-1])
@@ -571,9 +571,9 @@ def test_a_terminal_has_a_bar(shown: Any) -> None:
 def test_a_file_has_lines(shown: Any, stdout: str, stderr: str) -> None:
     found = shown(stdout, stderr)
     first = "epoch 1/2  step 4/12  loss "
-    pattern = first + r"\S+  lr \S+  \d+ images/s a process  waiting \d+\.\d%\r?\n"
-    *start, line = found[stdout].splitlines(keepends=True)[:3]
-    assert [each.split()[0] for each in start] == ["loading", "retinanet_resnet50_fpn_v2"]
+    pattern = first + r"\S+  lr \S+  \d+ images/s a process  waiting \d+\.\d%  \d+ s left\r?\n"
+    *start, line = found[stdout].splitlines(keepends=True)[:4]
+    assert [each.split()[0] for each in start] == ["loading", "retinanet_resnet50_fpn_v2", "making"]
     assert re.match(pattern, line)
     assert found[stderr] in ("", "end\r\n")
 

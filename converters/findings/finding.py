@@ -96,3 +96,19 @@ def on_one_line(text: str) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun: 1 box, 2,000 boxes."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def rate_text(rate: float) -> str:
+    """Return a rate in at least two digits, of which none is made up: 12,345, 31, 3.1, 0.42, 0.042."""
+    return f"{rate:,.0f}" if rate >= 9.95 else f"{rate:.2g}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time in one or two units: 45 s, 12 min, 3 h 20 min, 2 d 5 h."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 90:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

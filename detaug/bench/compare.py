@@ -23,6 +23,7 @@ import torch
 from detaug.bench.measure import Job, Result
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files.parallel import child_environment
+from detaug.converters.findings.finding import rate_text
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.loading.devices import has_jpeg_engine, resolve_device
@@ -74,7 +75,7 @@ def bench(
     for turn in range(turns):
         for name, (where, each) in jobs.items():
             rows[name].append(in_own_process(where, each))
-            say(f"turn {turn + 1} of {turns}: {name} {rows[name][-1]['images_per_s']:,.0f} images/s")
+            say(f"turn {turn + 1} of {turns}: {name} {rate_text(rows[name][-1]['images_per_s'])} images/s")
         result["turns"] = turn + 1
         after_turn(result)
     return result

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from PIL import Image, ImageDraw, ImageFont
 
 from detaug.bench.measure import Result
+from detaug.converters.findings.finding import rate_text
 from detaug.drawing.images import save_picture
 
 # ---------------------------------------------------------------- table
@@ -39,8 +40,8 @@ def _values(turns: list[Result], first: list[Result], *, has_gpu: bool) -> list[
     rates = [turn["images_per_s"] for turn in turns]
     ratio = statistics.median(a["images_per_s"] / b for a, b in zip(first, rates, strict=True))
     return [
-        f"{_median(turns, 'images_per_s'):,.0f}",
-        f"{min(rates):,.0f}..{max(rates):,.0f}",
+        rate_text(_median(turns, "images_per_s")),
+        f"{rate_text(min(rates))}..{rate_text(max(rates))}",
         f"{ratio:.2f}",
         f"{_median(turns, 'cpu_s_per_1000'):.2f}",
         f"{_median(turns, 'p50_ms'):.1f}",

@@ -14,6 +14,7 @@ import torch
 from detaug.bench.loaders import make_loader
 from detaug.bench.measure import Job
 from detaug.converters.conversion.arguments import output_files
+from detaug.converters.findings.finding import rate_text
 from detaug.converters.machine import available_cores
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.devices import resolve_device
@@ -46,7 +47,7 @@ class Tuned:
         written = f"settings={str(self.output)!r}" if self.output else "the same settings in a file (-o)"
         return (
             f"tried {self.tried} settings at batch {self.batch_size} on {self.device}: "
-            f"{self.rate:,.0f} images/s, {gain:.2f} times the defaults' {self.default_rate:,.0f}\n"
+            f"{rate_text(self.rate)} images/s, {gain:.2f} times the defaults' {rate_text(self.default_rate)}\n"
             f"Settings({given[2:]})\n"
             f"da.Loader(reader, recipe, {self.batch_size}, {written})"
         )
@@ -78,7 +79,7 @@ def tune(
     def rate(settings: Settings) -> float:
         if settings not in rates and time.monotonic() - start < seconds * SHARE_OF_TRIALS:
             rates[settings] = _rate(loader, settings, each)
-            say(f"{_short(settings)}: {rates[settings]:,.0f} images/s")
+            say(f"{_short(settings)}: {rate_text(rates[settings])} images/s")
         return rates.get(settings, 0.0)
 
     best = default
@@ -86,7 +87,7 @@ def tune(
         best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
     found = _interleaved_rates(loader, [default, best], each)
     loader.close()
-    say("".join(f"again, {_short(settings)}: {rate:,.0f} images/s\n" for settings, rate in found.items()).rstrip())
+    say("\n".join(f"again, {_short(settings)}: {rate_text(rate)} images/s" for settings, rate in found.items()))
     winner = best if found[best] > WORTH_IT * found[default] else default
     if output:
         write_settings(output, winner)

@@ -100,6 +100,7 @@ def preview(
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
     """
+    options.say_working("loading torch and DALI, and drawing")
     from detaug.sheets import preview_clips, preview_file
 
     if frames is None:

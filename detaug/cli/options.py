@@ -118,6 +118,12 @@ def print_unless(quiet: bool, result: object) -> None:
         click.echo(str(result))
 
 
+def say_working(what: str) -> None:
+    """Say on a terminal what takes seconds, before it does."""
+    if sys.stderr.isatty():
+        click.echo(what, err=True)
+
+
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Yield a function (done, total) that draws a progress bar on stderr; None where stderr is not a terminal."""

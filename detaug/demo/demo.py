@@ -15,6 +15,7 @@ import torch
 from detaug import presets
 from detaug.converters import mot_to_coco, voc_to_coco
 from detaug.converters.check.check import check_coco
+from detaug.converters.findings.finding import rate_text
 from detaug.converters.machine import available_cores
 from detaug.demo.shapes import make_voc
 from detaug.demo.videos import make_mot
@@ -47,7 +48,7 @@ class Speed:
     epochs: int
 
     def __str__(self) -> str:
-        rate = f"{self.images / self.seconds:,.0f} images a second"
+        rate = f"{rate_text(self.images / self.seconds)} images a second"
         epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
         return f"{rate}: {self.images:,} in {self.seconds:.2f} s, {epochs}, after one to warm up"
 

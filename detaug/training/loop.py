@@ -131,6 +131,8 @@ def _start(training: Training, progress: Progress) -> None:
         load_checkpoint(training)
         progress.say(f"{path}: resumed after step {training.step}")
     training.log.truncate(training.step)
+    if training.step < training.steps:
+        progress.say("making the pipelines and the first batch")
     if dist.is_initialized():
         dist.barrier()
 

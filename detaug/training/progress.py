@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from detaug.converters.findings.finding import duration_text, rate_text
 from detaug.loading.devices import rank_and_world
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
@@ -42,16 +43,24 @@ class Progress:
             return
         self._say(
             f"{_position(training)}  loss {line['loss']:.3f}  lr {line['lr']:.2g}  "
-            f"{line['images_per_second']:.0f} images/s a process  waiting {line['waiting']:.1%}"
+            f"{rate_text(line['images_per_second'])} images/s a process  waiting {line['waiting']:.1%}  "
+            f"{_left(training)}"
         )
 
     def _draw(self, training: Training, loss: float) -> None:
         assert self._bar is not None
         rates = training.timer.rates()
         rate = rates["images_per_second"] * rank_and_world()[1]
-        text = f"{_position(training)}  loss {loss:.3f}  {rate:.0f} images/s  waiting {rates['waiting']:.1%}"
+        end = f"{rate_text(rate)} images/s  waiting {rates['waiting']:.0%}  {_left(training)}"
+        text = f"{_position(training)}  loss {loss:.3f}  {end}"
         self._bar(training.step, training.steps, text)
         self._next_bar = time.monotonic() + BAR_EVERY
+
+
+def _left(training: Training) -> str:
+    """Return the time that the steps to come take, without evaluations, at the rate so far."""
+    images, timer = (training.steps - training.step) * training.options.batch_size, training.timer
+    return f"{duration_text(images * timer.train / max(timer.images, 1))} left"
 
 
 def _position(training: Training) -> str:

@@ -41,7 +41,7 @@ class StepTimer:
 
     def rates(self) -> dict[str, float]:
         seconds = max(self.train, 1e-9)
-        return {"images_per_second": round(self.images / seconds, 1), "waiting": round(self.wait / seconds, 4)}
+        return {"images_per_second": float(f"{self.images / seconds:.4g}"), "waiting": round(self.wait / seconds, 4)}
 
     def state_dict(self) -> dict[str, Any]:
         return {"train": self.train, "wait": self.wait, "images": self.images}

@@ -39,9 +39,11 @@ def build(folder: Path) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary, "source")
         write_source(source)
+        print("drawing the gallery of ops", flush=True)
         write_gallery(source / "docs/gallery.md")
         pages = write_api(source / "api")
         (source / "index.md").write_text(first_page(source, pages), encoding="utf-8")
+        print("building the pages", flush=True)
         options = ["--fail-on-warning", "--keep-going", "--quiet", "--jobs", "2"]
         return sphinx([*options, "-c", str(HERE), "-d", f"{temporary}/doctrees", str(source), str(folder)])
 
@@ -58,10 +60,15 @@ def write_source(source: Path) -> None:
 
 
 def rewrite_links(text: str, page: Path, source: Path) -> str:
-    """Let links to the README lead to the first page, copy files that are linked, and unlink folders."""
+    """Let links to the README lead to the first page, those to gallery.py to the gallery.
+
+    Other files that are linked are copied, and folders unlinked.
+    """
 
     def rewrite(match: re.Match[str]) -> str:
         target = (page.parent / match[2]).resolve()
+        if target == HERE / "gallery.py":  # the page that it writes
+            return f"[{match[1]}]({os.path.relpath(ROOT / 'docs/gallery.md', page.parent)})"
         if target == ROOT / "README.md":
             return match[0].replace("README.md", "index.md")
         if target.is_dir():
