@@ -305,7 +305,7 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("box-nearly-repeated", one_more("annotations", id=9, bbox=[9.5, 10, 20, 30]), "annotations[5] (id 9", set()),
     ("box-two-classes", one_more("annotations", id=9, category_id=1), "'cat' where 'dog' is", set()),
     ("box-unusual", many([0, 0, 100, 80]), "100 x 80 pixels; usual for 'dog' is the area of", set()),
-    ("box-unusual", many([0, 0, 100, 2]), "100 x 2 pixels, 50 times as wide as high; usual for 'dog' is", set()),
+    ("box-unusual", many([0, 0, 100, 2]), "50 times as wide as high; usual for 'dog' is about square", set()),
     ("objects-none", emptied("annotations"), "training would see background only", set()),
     ("class-empty", one_more("categories", id=3, name="bird"), "categories[2] (id 3): 'bird'", set()),
     ("class-imbalance", imbalance, "'cat' has 101 objects, 'dog' has 1", set()),

@@ -503,6 +503,8 @@ def test_in_small_and_crowded_pictures_a_legend_names_the_classes(monkeypatch: p
     assert texts(monkeypatch, [roomy]) == ["black-pawn", "white-pawn", "legend:"]
     assert texts(monkeypatch, [roomy, crowded]) == ["black-pawn", "white-pawn", *legend]
     assert texts(monkeypatch, [roomy], cell=(100, 100)) == ["legend:", "black-pawn", "white-pawn"]
+    queen = Tile(canvas(300, 260), [[10, 10, 100, 100]], ["queen"])  # in the legend too, though it has a label
+    assert texts(monkeypatch, [queen, crowded]) == ["queen", *legend[:3], "queen", legend[3]]
     many = [f"class {number}" for number in range(len(CROWD))]  # too many for the colours
     assert texts(monkeypatch, [Tile(canvas(300, 260), CROWD, many)])[-1] == "legend:"
 

@@ -161,6 +161,8 @@ def _describe_aspect(aspect: float, usual: float, _: float, name: str) -> str:
 
 def _shape(aspect: float) -> str:
     """Describe a ratio of width to height."""
+    if abs(math.log(aspect)) < math.log(1.15):
+        return "about square"
     return f"{aspect:.3g} times as wide as high" if aspect >= 1 else f"{1 / aspect:.3g} times as high as wide"
 
 

@@ -55,7 +55,7 @@ def make_sheet(
     data set, so that they have the same colours in all its sheets.
 
     Classes have different colours while there are enough (`class_colors`). In a small picture, or one that labels would
-    fill, a legend at the top names the classes instead.
+    fill, a legend at the top, of all classes of the sheet, names them instead.
     Raises InputError where there is no image at all.
 
     >>> make_sheet([[Tile(Image.new("RGB", (64, 48)), [[8, 8, 40, 30]], ["cat"], caption="one")]]).mode
@@ -66,8 +66,10 @@ def make_sheet(
     lines = [[tile if isinstance(tile, Tile) else Tile(tile) for tile in row] for row in rows]
     colors = _colors([tile for line in lines for tile in line], class_names)
     drawn = [[_render(tile, cell, colors) for tile in line] for line in lines]
-    unsaid = set[str]().union(*(each.unsaid for line in drawn for each in line))
-    legend = [(name, colors[name]) for name in dict.fromkeys([*class_names, *sorted(unsaid)]) if name in unsaid]
+    shown = {name for line in lines for tile in line for name in tile.names if name}
+    names = [name for name in dict.fromkeys([*class_names, *sorted(shown)]) if name in shown]
+    has_legend = any(each.by_legend for line in drawn for each in line)
+    legend = [(name, colors[name]) for name in names if has_legend]
     pictures = [[each.picture for each in line] for line in drawn]
     captions = [[tile.caption for tile in line] for line in lines]
     return lay_out(pictures, captions, title, columns, legend)
@@ -113,10 +115,10 @@ def _colors(tiles: Sequence[Tile], class_names: Sequence[str]) -> dict[str, Colo
 
 
 class _Drawn(NamedTuple):
-    """The picture of a tile, and the class names that a legend must say, since the picture does not."""
+    """The picture of a tile, and whether a legend must name its classes, since the picture does not."""
 
     picture: Image.Image
-    unsaid: frozenset[str]
+    by_legend: bool
 
 
 def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _Drawn:
@@ -130,7 +132,7 @@ def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _
     by_legend = _needs_legend(boxes, tile.names, canvas.size, colors)
     labels = _labels(tile, by_legend=by_legend)
     drawn = draw_boxes(canvas, boxes, tile.names, difficult=tile.difficult, labels=labels, colors=colors)
-    return _Drawn(drawn, frozenset(tile.names if by_legend else ()) - {""})
+    return _Drawn(drawn, by_legend)
 
 
 def _needs_legend(boxes: Boxes, names: Sequence[str], size: tuple[int, int], colors: Mapping[str, Color]) -> bool:

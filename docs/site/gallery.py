@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 import detaug as da
 from detaug.converters import voc_to_coco
 from detaug.demo import make_voc
@@ -96,9 +98,9 @@ CELL = 320
 INTRODUCTION = f"""\
 # Gallery
 
-Every op with one example. The first picture is the source with its boxes, the others are three draws of the op; below
-each is what it changed and the random numbers that it drew. The site's build makes the pictures from the examples with
-the images of `detaug demo`. Such a row for a recipe of your own:
+Every op with one example. The first picture is the source with its boxes, the others are three draws of the op, or its
+one result where it draws nothing; below each is what it changed and the random numbers that it drew. The site's build
+makes the pictures from the examples with the images of `detaug demo`. Such a row for a recipe of your own:
 
 ```python
 import detaug as da
@@ -155,14 +157,24 @@ def draw(example: str, photos: list[Photo]) -> list[Tile]:
     return [step_tile(results, at, 1) for at in range(DRAWS)]
 
 
+def is_random(example: str) -> bool:
+    """Return whether an op draws random numbers.
+
+    >>> is_random("da.Pad(40)"), is_random("da.RandomInvert()")
+    (False, True)
+    """
+    return bool(eval(example, {"da": da}).draw(np.random.default_rng(0), DRAWS))
+
+
 def entry(example: str, photos: list[Photo], pictures: Path, class_names: list[str]) -> str:
     """Save the pictures of an example and return its section of the page."""
     name = name_of(example)
     figures = [figure("gallery/source.webp", f"{name}, source", ["source"])]
-    for number, tile in enumerate(draw(example, photos), 1):
+    tiles = draw(example, photos)
+    for number, tile in enumerate(tiles if is_random(example) else tiles[:1], 1):
         file = f"{name}-{number}.webp"
         save(tile, pictures / file, class_names)
-        lines = [f"draw {number}", *filter(None, tile.caption.split("\n"))]
+        lines = [f"draw {number}" if is_random(example) else "result", *filter(None, tile.caption.split("\n"))]
         figures.append(figure(f"gallery/{file}", f"{name}, draw {number} with boxes", lines))
     summary = (getattr(da, name).__doc__ or "").partition("\n")[0]
     rows = "\n".join(figures)
