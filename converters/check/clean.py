@@ -174,7 +174,8 @@ def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int
     """Return ids that no annotation has, for the usable annotations without an id of their own."""
     wrong = [found.rows for found in errors if found.kind in ("annotation-id", "annotation-id-repeated")]
     rows = sorted({int(at) for each in wrong for at in each if usable[at]})
-    taken = {entry.get("id") for entry in _objects(table) if type(entry.get("id")) is int} if rows else set()
+    entries = [entry for entry in table.coco.document["annotations"] if isinstance(entry, dict)] if rows else []
+    taken = {entry["id"] for entry in entries if type(entry.get("id")) is int}
     free = (number for number in count(1) if number not in taken)
     return dict(zip(rows, free, strict=False))
 
@@ -186,10 +187,6 @@ def _count_repaired(errors: Sequence[Findings], usable: Mapping[Where, Mask]) ->
         if found.kind in _REPAIRS:
             counts[found.kind] += int(usable[found.where][found.rows].sum())
     return {kind: number for kind, number in counts.items() if number}
-
-
-def _objects(table: Table) -> Iterator[Row]:
-    return (entry for entry in table.coco.document["annotations"] if isinstance(entry, dict))
 
 
 def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:

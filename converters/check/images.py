@@ -204,15 +204,15 @@ def _size_fault(width: int, height: int, header: ImageHeader) -> tuple[str, str]
     turned = f"EXIF orientation {header.orientation}"
     if (width, height) == (header.width, header.height):
         shows = header.orientation in (5, 6, 7, 8) and width != height
-        return ("orientation-unclear", f"{turned}, {width} x {height}") if _turns(header) and not shows else None
+        return (
+            ("orientation-unclear", f"{turned}, {width} x {height}")
+            if 2 <= header.orientation <= 8 and not shows
+            else None
+        )
     sizes = f"{width} x {height} in the json, {header.width} x {header.height} in the file"
     if (width, height) == header.stored_size:
         return "size-unrotated", f"{sizes} with {turned}: its boxes are those of the unrotated image"
     return "size-wrong", sizes
-
-
-def _turns(header: ImageHeader) -> bool:
-    return 2 <= header.orientation <= 8
 
 
 def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:

@@ -50,7 +50,7 @@ def repair_numbers(coco: Coco) -> tuple[Coco, list[Findings]]:
     An id or reference that is text is the number that it spells, unless another id is that number; all other texts get
     numbers that are free. What has no single meaning stays as it is.
     """
-    ids = {where: _IdNumbers(_column(coco, where, "id")) for where in _IDS}
+    ids = {where: _IdNumbers([row.get("id") for row in _rows(coco, where) if isinstance(row, dict)]) for where in _IDS}
     messages: dict[tuple[str, str], dict[int, str]] = {}
     document = dict(coco.document)
     for where in _IDS:
@@ -69,10 +69,6 @@ def repair_numbers(coco: Coco) -> tuple[Coco, list[Findings]]:
 def _rows(coco: Coco, where: str) -> Iterable[Any]:
     rows = coco.document.get(where)
     return rows if isinstance(rows, list) else ()
-
-
-def _column(coco: Coco, where: str, key: str) -> list[Any]:
-    return [row.get(key) for row in _rows(coco, where) if isinstance(row, dict)]
 
 
 class _IdNumbers:

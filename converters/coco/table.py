@@ -58,7 +58,8 @@ def load_coco(path: str | Path) -> Coco:
         return float(constant)
 
     try:
-        text = _text(path)
+        data = path.read_bytes()
+        text = data.decode(json.detect_encoding(data), "surrogatepass")  # as json.loads decodes it
         document = json.loads(text, parse_constant=number)
     except FileNotFoundError:
         raise AnnotationError(f"{path}: no such file; detaug convert-voc makes one from Pascal VOC") from None
@@ -80,12 +81,6 @@ def load_coco(path: str | Path) -> Coco:
             f'{path}: "{key}" must occur once, got it twice; a parser keeps only the last, so join them'
         )
     return Coco(path, document, tuple(constants))
-
-
-def _text(path: Path) -> str:
-    """Return a file as json.loads decodes it."""
-    data = path.read_bytes()
-    return data.decode(json.detect_encoding(data), "surrogatepass")
 
 
 def _repeated_lists(text: str) -> list[str]:

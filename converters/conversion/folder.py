@@ -70,7 +70,8 @@ def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path])
 
     texts: path -> content. copies: path -> the image to copy or to link to.
     """
-    other = [path for path, text in texts.items() if os.path.lexists(path) and not _has_content(path, text)]
+    existing = [path for path in texts if os.path.lexists(path)]
+    other = [path for path in existing if not path.is_file() or path.read_bytes() != texts[path].encode()]
     other += [path for path, image in copies.items() if os.path.lexists(path) and not _same_content(path, image)]
     if other:
         names = ", ".join(map(str, other[:_MOST_SHOWN])) + (", ..." if len(other) > _MOST_SHOWN else "")
@@ -79,10 +80,6 @@ def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path])
             f"{counted(len(other), 'file')} {exist} with other content and would be replaced: {names}; "
             "give another folder, or move them away"
         )
-
-
-def _has_content(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _same_content(path: Path, image: Path) -> bool:

@@ -76,7 +76,8 @@ def replacing(path: PathLike, *, sync: bool = True) -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and _is_about(error, temporary):
+        # That of a full disk has no file name.
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary), temporary):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
 
@@ -90,11 +91,6 @@ def remove_leftovers(target: Path) -> None:
     """Remove the temporary files of `target` that killed processes left. No other process may be writing it."""
     for path in target.parent.glob(f".{escape(target.name[:32])}.*.partial"):
         path.unlink(missing_ok=True)
-
-
-def _is_about(error: OSError, temporary: Path) -> bool:
-    """Return whether the error is about the temporary file; that of a full disk has no file name."""
-    return error.errno is not None and error.filename in (None, str(temporary), temporary)
 
 
 def _sync(path: Path) -> None:

@@ -34,7 +34,8 @@ def extracted(images: Iterable[Extract], folder: Path) -> Iterator[None]:
             path = folder / image.name
             data = _read(image)
             path.parent.mkdir(parents=True, exist_ok=True)
-            _refuse_outside(path, folder)
+            if not path.parent.resolve().is_relative_to(folder.resolve()):
+                raise ConversionError(f"{path} leads outside of {folder} by a symbolic link; give another folder")
             if os.path.lexists(path):
                 _refuse_other_content(path, data)
                 continue
@@ -54,11 +55,6 @@ def _read(image: Extract) -> bytes:
     if len(data) < image.length:
         raise ConversionError(f"{image.shard} became shorter while it was read; run again")
     return data
-
-
-def _refuse_outside(path: Path, folder: Path) -> None:
-    if not path.parent.resolve().is_relative_to(folder.resolve()):
-        raise ConversionError(f"{path} leads outside of {folder} by a symbolic link; give another folder")
 
 
 def _refuse_other_content(path: Path, data: bytes) -> None:

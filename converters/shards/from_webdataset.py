@@ -180,7 +180,8 @@ def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -
     header = parse_image_header(cast("BinaryIO", FileRange(file, image.offset, image.size, image.head)))
     check_orientation(header, content, group.key)
     name = file_name(image.name, "image", header, content, group.key)
-    place = Place(content, group.key, image.offset, image.size, _crc32c(file, image), name)
+    data = FileRange(file, image.offset, image.size, image.head).read()
+    place = Place(content, group.key, image.offset, image.size, load_crc32c()(data), name)
     document = Document({}, None, None, False)
     if text := group.member("json"):
         document = parse_document(_content(file, text))
@@ -189,12 +190,6 @@ def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -
     if document.annotations is not None or document.packed:
         return sample
     return _with_other_labels(file, group, first_label, sample, content)
-
-
-def _crc32c(file: int, image: Member) -> int:
-    """Return the CRC-32C of an image."""
-    data = FileRange(file, image.offset, image.size, image.head).read()
-    return load_crc32c()(data)
 
 
 def _with_other_labels(file: int, group: _Group, first_label: int, sample: Sample, content: ShardContent) -> Sample:

@@ -91,16 +91,14 @@ class Layout:
         for at, boxes in self.rows:
             source = self._source(at, boxes, keys)
             sample = self._sample(source, first=not shard)
-            if shard and self._ended(size + sample.length) > self.limit:
+            end = size + sample.length
+            if shard and end + self.format.ending(end) > self.limit:
                 yield shard
                 shard, size = [], 0
                 sample = self._sample(source, first=True)
             shard.append((size, sample))
             size += sample.length
         yield shard
-
-    def _ended(self, size: int) -> int:
-        return size + self.format.ending(size)
 
     def _sample(self, source: Source, *, first: bool) -> Sample:
         text = source.text[:-1] + self._dataset if first else source.text

@@ -64,7 +64,7 @@ def read_members(file: int) -> Iterator[Member]:
         if not block[0] and not block[:BLOCK].strip(b"\0"):
             return _check_end(file, position, size)
         header = _parse(block, position, pax)
-        position = header.content + _padded(header.size)
+        position = header.content + header.size + _padding(header.size)
         if position - _padding(header.size) > size:
             raise _cut_off(header.content - BLOCK)
         if header.type in (_PAX, _PAX_GLOBAL, _LONG_NAME, _LONG_LINK):
@@ -180,10 +180,6 @@ def _sparse_blocks(file: int, header: _Header) -> int:
 
 def _padding(size: int) -> int:
     return -size % BLOCK
-
-
-def _padded(size: int) -> int:
-    return size + _padding(size)
 
 
 def _check_end(file: int, position: int, size: int) -> None:

@@ -158,7 +158,9 @@ class _Conversion:
         paths = output_files({"output": output, "report": options.report}, *given)
         contents = self._contents(shards, options)
         self._refuse_no_labels(contents)
-        _note_empty(contents)
+        for content in contents:
+            if not content.samples and not content.findings:
+                content.note("shard-empty", "")
         joined = JoinedShards(contents, options.classes, None if options.extract is None else Path(options.extract))
         findings, report = joined.findings, paths.get("report")
         stop_on_errors(findings, options.on_error, report)
@@ -194,13 +196,6 @@ class _Conversion:
                 "image/object/bbox/xmin or image/class/label" if self.format == "TFRecord" else ".json, .cls or .txt"
             )
             raise ConversionError(f"no record has the {self.part} {wanted}, there are {', '.join(names)}; {self.hint}")
-
-
-def _note_empty(contents: Sequence[ShardContent]) -> None:
-    """Append a finding to each shard that has nothing in it, and no other fault."""
-    for content in contents:
-        if not content.samples and not content.findings:
-            content.note("shard-empty", "")
 
 
 def find_shards(given: Sequence[PathLike]) -> tuple[Path, list[Shard]]:

@@ -77,14 +77,10 @@ def read_data_set(reader: PairReader, split: str | None) -> tuple[list[PairResul
         results.sort(key=lambda result: (result.image or "", result.xml or ""))
     for result in results:
         findings.extend(result.findings)
-    usable = [result for result in results if not result.failed and _is_wanted(result, rules)]
+    usable = [result for result in results if not result.failed and (result.xml or rules.unlabelled == "keep")]
     findings.extend(_identical_images(usable, folders))
     findings.extend(_class_findings(usable, rules))
     return usable, findings
-
-
-def _is_wanted(result: PairResult, rules: VocRules) -> bool:
-    return result.xml is not None or rules.unlabelled == "keep"
 
 
 def _pairs(

@@ -74,7 +74,8 @@ def coco_to_voc(
     """
     export = folder_export(annotations, output, images, with_images, on_error, report)
     split = export.source.stem if split is None else split
-    _check_split(split)
+    if PurePosixPath(split).name != split or not is_plain(split):
+        raise InputError(f"split must be a name without slashes, got {split!r}")
     check_choice("origin", origin, Origin)
     rows, findings = export.read()
     findings += [*clipped(rows), *dropped_keys(rows, _ATTRIBUTES)]
@@ -88,11 +89,6 @@ def coco_to_voc(
     if export.images is not None and not export.brings_images:
         image_folder, command = export.images, [*command, "--images", export.images]
     return export.summary(rows, findings, image_folder, f"and back: {shlex.join(map(str, command))}")
-
-
-def _check_split(split: str) -> None:
-    if PurePosixPath(split).name != split or not is_plain(split):
-        raise InputError(f"split must be a name without slashes, got {split!r}")
 
 
 def _texts(rows: CocoRows, folder: Path, split: str, origin: Origin, findings: list[Finding]) -> dict[Path, str]:

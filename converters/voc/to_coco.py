@@ -94,7 +94,8 @@ def voc_to_coco(
     results, findings = read_data_set(PairReader(folders, rules, jobs, progress), split)
     stop_on_errors(findings, rules.on_error, paths.get("report"))
     refuse_nothing_left(len(results), root, findings, paths.get("report"))
-    class_counts = _class_counts(results, rules)
+    counts = Counter(name for result in results for name in result.names)
+    class_counts = {name: counts[name] for name in rules.classes or sorted(counts)}
     _refuse_other_classes(class_counts, root, findings, paths.get("report"))
     with reported(findings, paths.get("report")):
         _write(paths["output"], results, list(class_counts), rules)
@@ -111,12 +112,6 @@ def voc_to_coco(
 
 def _optional_path(path: PathLike | None) -> Path | None:
     return None if path is None else Path(path)
-
-
-def _class_counts(results: Iterable[PairResult], rules: VocRules) -> dict[str, int]:
-    """Count the boxes of each class, in the order of the category ids."""
-    counts = Counter(name for result in results for name in result.names)
-    return {name: counts[name] for name in rules.classes or sorted(counts)}
 
 
 def _refuse_other_classes(

@@ -133,11 +133,14 @@ def _are_rows(words: Sequence[str], numbers: Sequence[float]) -> bool:
     classes_fit = all(number == int(number) for number in numbers[::5])
     forms = {word.isdecimal() for word in words[::5]}
     edges = [_edges([*numbers[start + 1 : start + 5]]) for start in range(0, len(numbers), 5)]
-    return classes_fit and len(forms) == 1 and all(_is_area(each) and all(map(_is_relative, each)) for each in edges)
-
-
-def _is_area(edges: tuple[float, float, float, float]) -> bool:
-    return edges[0] < edges[2] and edges[1] < edges[3]
+    return (
+        classes_fit
+        and len(forms) == 1
+        and all(
+            left < right and top < bottom and all(map(_is_relative, (left, top, right, bottom)))
+            for left, top, right, bottom in edges
+        )
+    )
 
 
 def box_in_image(coordinates: list[float], size: tuple[int, int], line: int, log: LabelLog) -> Box | None:

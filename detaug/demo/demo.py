@@ -82,8 +82,10 @@ def demo(
         loader = Loader(reader, presets.ssd300(), min(BATCH_SIZE, len(reader)), device=device, seed=seed)
         say(f"augment  presets.ssd300() on {_name(device)}, batches of {loader.batch_size} at 300 x 300")
         say(f"         {time_loader(loader, seconds)} (decode, augment, collate; no model)")
-        _draw_sheet(reader, seed, folder / "sheet.png")
-        _draw_videos(folder, seed)
+        rows = range(min(4, len(reader)))  # of different scenes
+        sheet = draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()")
+        save_picture(sheet, folder / "sheet.png")
+        mot_to_coco(make_mot(folder / "MOT", seed=seed), folder / "clips.json")
         say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
         say(f"videos   {out / 'MOT'}, two with tracks, and {out / 'clips.json'} for da.ClipReader")
     say(f"\nContinue in the folder {out}:\n\n{GO_ON}")
@@ -121,16 +123,6 @@ def _check(folder: Path, out: Path, say: Callable[[str], None]) -> None:
     counts = ", ".join(f"{kind} {count}" for kind, count in summary.kind_counts.items())
     say(f"check    {summary.errors} errors, {summary.warnings} warnings ({counts or 'nothing found'})")
     say(f"         more on them: detaug check {out / 'train.json'} {out / 'VOC/JPEGImages'}")
-
-
-def _draw_sheet(reader: CocoReader, seed: int, path: Path) -> None:
-    """Draw a sheet of the first images, which are of different scenes."""
-    rows = range(min(4, len(reader)))
-    save_picture(draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()"), path)
-
-
-def _draw_videos(folder: Path, seed: int) -> None:
-    mot_to_coco(make_mot(folder / "MOT", seed=seed), folder / "clips.json")
 
 
 def _name(device: torch.device) -> str:

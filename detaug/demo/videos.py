@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from detaug.demo.scenes import SCENES, Role
-from detaug.demo.shapes import Sprite, View, cut_views, make_sprite, paste, pixels_of, tight_box
+from detaug.demo.shapes import Sprite, cut_views, make_sprite, paste, pixels_of, tight_box
 from detaug.demo.textures import photograph
 from detaug.errors import InputError
 
@@ -82,7 +82,8 @@ def _draw(film: Film, frames: int, seed: int) -> Iterator[tuple[Image.Image, lis
     speeds = rng.uniform(2, 7, film.cars) * rng.choice([-1, 1], film.cars)
     for frame in range(frames):
         picture = ground.crop((film.pan * frame, 0, film.pan * frame + SIZE[0], SIZE[1]))
-        moved = [_moved(car, frame * (speed - film.pan)) for car, speed in zip(cars, speeds, strict=True)]
+        shifts = [round(frame * (speed - film.pan)) for speed in speeds]
+        moved = [car._replace(xy=(car.xy[0] + shift, car.xy[1])) for car, shift in zip(cars, shifts, strict=True)]
         for sprite in moved:
             paste(picture, sprite)
         yield photograph(picture, np.random.default_rng([seed, film.scene, 3])), _lines(moved)
@@ -94,17 +95,12 @@ def _start(rng: np.random.Generator, role: Role, at: int, count: int, horizon: f
     return make_sprite(rng, role, first + (last - first) * (at + rng.uniform(0.2, 0.8)) / count, SIZE, horizon)
 
 
-def _moved(sprite: Sprite, by: float) -> Sprite:
-    x, y = sprite.xy
-    return sprite._replace(xy=(x + round(by), y))
-
-
 def _lines(sprites: list[Sprite]) -> list[str]:
     """Return id, left, top (from 1), width, height, 1 for what counts, class, visibility of the cars in a frame."""
-    return [_line(sprites.index(view.sprite) + 1, view) for view in cut_views(sprites, SIZE)]
-
-
-def _line(track: int, view: View) -> str:
-    x1, y1, x2, y2 = tight_box(view.mask)
-    visible = view.seen.sum() / pixels_of(view.sprite)
-    return f"{track},{x1 + 1:g},{y1 + 1:g},{x2 - x1:g},{y2 - y1:g},1,{CAR},{visible:.2f}"
+    lines = []
+    for view in cut_views(sprites, SIZE):
+        x1, y1, x2, y2 = tight_box(view.mask)
+        visible = view.seen.sum() / pixels_of(view.sprite)
+        track = sprites.index(view.sprite) + 1
+        lines.append(f"{track},{x1 + 1:g},{y1 + 1:g},{x2 - x1:g},{y2 - y1:g},1,{CAR},{visible:.2f}")
+    return lines

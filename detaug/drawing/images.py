@@ -126,17 +126,11 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
 
     Raises InputError for another extension, OSError where the folder cannot be written to.
     """
-    encoded = io.BytesIO()
-    picture.save(encoded, exif=_exif_with_mark(), **_format_of(Path(path)))
+    encoded, exif = io.BytesIO(), Image.Exif()
+    exif[_SOFTWARE] = MARK  # by which `output_files` knows a picture of detaug again
+    picture.save(encoded, exif=exif, **_format_of(Path(path)))
     write_atomically(path, [encoded.getbuffer()])
     return Path(path)
-
-
-def _exif_with_mark() -> Image.Exif:
-    """Return EXIF data by which `output_files` knows a picture of detaug again."""
-    exif = Image.Exif()
-    exif[_SOFTWARE] = MARK
-    return exif
 
 
 def _format_of(path: Path) -> dict[str, Any]:

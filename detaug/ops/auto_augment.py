@@ -203,10 +203,6 @@ def _color(op: Ints, strength: Floats) -> Floats:
     return maps.reshape(*op.shape, 3, 4)
 
 
-def _map_colors(image: Node, nodes: Nodes) -> Node:
-    return map_colors(image, nodes["color"])
-
-
 def _sharpen(image: Node, nodes: Nodes) -> Node:
     return clamp(fn.filter(image, nodes["kernel"].gpu() if image.device == "gpu" else nodes["kernel"]))
 
@@ -231,7 +227,7 @@ class _Change(NamedTuple):
 
 
 CHANGES = (
-    _Change(LINEAR, "color", _map_colors),
+    _Change(LINEAR, "color", lambda image, nodes: map_colors(image, nodes["color"])),
     _Change(("Sharpness",), "kernel", _sharpen),
     _Change(("Posterize",), "mask", _posterize),
     _Change(("Solarize",), "threshold", _solarize),

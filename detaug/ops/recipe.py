@@ -280,7 +280,8 @@ def make_recipe(ops: Iterable[Op]) -> Recipe:
     """Return a recipe whose images make a batch: it has a Resize. Raises InputError for an order that cannot work."""
     recipe = Recipe(listed(ops))
     if "render" not in recipe.stages:
-        raise InputError(f"the recipe needs a Resize, so that its images make a batch; got {_names(recipe.ops)}")
+        names = ", ".join(type(op).__name__ for op in recipe.ops) or "no ops"
+        raise InputError(f"the recipe needs a Resize, so that its images make a batch; got {names}")
     return recipe
 
 
@@ -313,10 +314,6 @@ def _hint(value: Any) -> str:
     name = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
     here = name_here(name, public_names())
     return f"; use da.{here} (docs/ops.md has the names of other libraries)" if here else ""
-
-
-def _names(ops: Iterable[Op]) -> str:
-    return ", ".join(type(op).__name__ for op in ops) or "no ops"
 
 
 def _changes_pixels(op: Op) -> bool:
@@ -396,15 +393,13 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
         raise InputError(f"{name} must come after {resize}, since it changes pixels: put it later in the recipe")
 
 
-def _overhang(views: Views) -> float:
-    """Return the largest number of source pixels by which a view reaches beyond the source bounds."""
-    corner = views.source_corners()
-    return float(np.abs(corner - corner.clip(views.source_bounds[:, :1], views.source_bounds[:, 1:])).max(initial=0))
-
-
 def _check_overhang(label: str, op: Op, views: Views) -> None:
     """Raise InputError for a view beyond the image without a fill: DALI would end the process."""
-    if op.stage == "view" and views.fill is None and _overhang(views) > 0.01:
+    if op.stage != "view" or views.fill is not None:
+        return
+    corner = views.source_corners()
+    overhang = np.abs(corner - corner.clip(views.source_bounds[:, :1], views.source_bounds[:, 1:]))  # source pixels
+    if overhang.max(initial=0) > 0.01:
         raise InputError(f"{label} looks outside of the image: its move must give the views a fill, RGB 0..255")
 
 

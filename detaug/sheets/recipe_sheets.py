@@ -47,7 +47,8 @@ def draws_sheet(
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
     result = augment([photo for photo in photos for _ in range(columns)], list(ops), seed)
-    draws = [_draw_tile(result, at) for at in range(len(result.photos))]
+    captions = [count_boxes(len(result.samples.labels[at]), len(photo.boxes)) for at, photo in enumerate(result.photos)]
+    draws = [result.tile(at, caption) for at, caption in enumerate(captions)]
     lines = [[photo.tile(), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
     headings = ["source", *(f"draw {number}" for number in range(1, columns + 1))]
     return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])
@@ -129,10 +130,6 @@ def augment(photos: Sequence[Photo], ops: Sequence[Op], seed: int) -> Augmented:
     labels = [start + np.arange(len(photo.boxes)) for start, photo in zip(starts, photos, strict=False)]
     samples = batch([photo.pixels for photo in photos], [photo.boxes for photo in photos], labels, seed=seed)
     return Augmented(photos, samples.then(*ops))
-
-
-def _draw_tile(result: Augmented, at: int) -> Tile:
-    return result.tile(at, count_boxes(len(result.samples.labels[at]), len(result.photos[at].boxes)))
 
 
 def step_tile(results: Sequence[Augmented], at: int, step: int) -> Tile:

@@ -36,7 +36,8 @@ class BucketStorage:
     ) -> None:
         store = ObjectStore(address)
         names = [*shard_names, *(name for name, at in zip(file_names, places[:, 0].tolist(), strict=True) if at < 0)]
-        infos = _find(store, names)
+        found = store.find_all() if len(names) >= LIST_FROM else store.find(names)
+        infos = [found.get(name, _NONE) for name in names]
         sizes, shards = np.array([info.size for info in infos], np.int64), len(shard_names)
         self.shards, self.file_sizes = Shards(shard_names, places, sizes[:shards]), sizes[shards:]
         self.version = "\0".join(info.etag for info in infos).encode() + sizes.tobytes()
@@ -89,9 +90,3 @@ class BucketStorage:
                 np.frombuffer(uncached or self._pieces.read(piece), np.uint8) if content is None else content
             )
         return opened
-
-
-def _find(store: ObjectStore, names: list[str]) -> list[ObjectInfo]:
-    """Return what the store says of each object; size -1 for one that does not exist."""
-    found = store.find_all() if len(names) >= LIST_FROM else store.find(names)
-    return [found.get(name, _NONE) for name in names]
