@@ -30,7 +30,7 @@ class SplitSummary:
     >>> _ = voc_to_coco("demo/VOC", "all.json")
     >>> summary = split_coco("all.json", ["most.json", "rest.json"], (80, 20))
     >>> print(type(summary).__name__, summary.images, summary.class_counts["car"])
-    SplitSummary (48, 12) (24, 9)
+    SplitSummary (47, 13) (20, 5)
     """
 
     outputs: tuple[Path, ...]
@@ -79,15 +79,15 @@ def split_coco(
     >>> from detaug.converters import split_coco, voc_to_coco
     >>> _ = voc_to_coco("demo/VOC", "all.json")
     >>> print(split_coco("all.json", ["most.json", "rest.json"], (80, 20)))
-            most.json  rest.json
-    images         48         12
-    boxes         173         44
-      ball         41         11
-      car          24          9
-      fish         34         10
-      house        19          5
-      mug          27          5
-      tree         28          4
+             most.json  rest.json
+    images          47         13
+    boxes          165         38
+      ball          46         10
+      car           20          5
+      fish          36          5
+      house         19          5
+      mug           25          7
+      tree          19          6
     """
     parts = _parts(outputs, shares)
     paths = output_files({f"output {at}": path for at, path in enumerate(outputs, 1)}, annotations)

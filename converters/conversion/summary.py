@@ -25,7 +25,7 @@ class Summary:
     >>> from detaug.converters import voc_to_coco
     >>> summary = voc_to_coco("demo/VOC", "all.json")
     >>> print(summary.images, summary.boxes, summary.class_counts["car"], summary.image_folder)
-    60 217 33 demo/VOC/JPEGImages
+    60 203 25 demo/VOC/JPEGImages
     """
 
     output: Path

@@ -57,8 +57,8 @@ def mot_to_coco(
 
     >>> from detaug.converters import mot_to_coco
     >>> print(mot_to_coco("demo/MOT", "clips.json"))
-    60 images (0 without boxes), 268 boxes in 1 class
-      car                268
+    60 images (0 without boxes), 228 boxes in 1 class
+      car        228
     written: clips.json
     load it: da.ClipReader("demo/MOT", "clips.json")
     """

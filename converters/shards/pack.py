@@ -95,13 +95,13 @@ def pack_coco(
 
     >>> from detaug.converters import pack_coco
     >>> print(pack_coco("train.json", "demo/VOC/JPEGImages", "shards"))
-    48 images (4 without boxes), 168 boxes in 6 classes
-      ball          39
-      car           29
-      fish          31
-      house         18
-      mug           27
-      tree          24
+    48 images (4 without boxes), 167 boxes in 6 classes
+      ball          47
+      car           20
+      fish          32
+      house         20
+      mug           28
+      tree          20
     written: shards
     load it: da.CocoReader("shards", "shards/train.json")
     """

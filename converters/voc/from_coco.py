@@ -62,13 +62,13 @@ def coco_to_voc(
 
     >>> from detaug.converters import coco_to_voc
     >>> print(coco_to_voc("train.json", "voc-again"))
-    48 images (4 without boxes), 168 boxes in 6 classes
-      ball          39
-      car           29
-      fish          31
-      house         18
-      mug           27
-      tree          24
+    48 images (4 without boxes), 167 boxes in 6 classes
+      ball          47
+      car           20
+      fish          32
+      house         20
+      mug           28
+      tree          20
     written: voc-again
     and back: detaug convert-voc voc-again -o train-again.json --split train --classes voc-again/classes.txt
     """

@@ -74,13 +74,13 @@ def voc_to_coco(
     >>> from detaug.converters import voc_to_coco
     >>> summary = voc_to_coco("demo/VOC", "val.json", split="val")
     >>> print(summary)
-    12 images (0 without boxes), 49 boxes in 6 classes
-      ball          13
-      car            4
-      fish          13
-      house          6
-      mug            5
-      tree           8
+    12 images (0 without boxes), 36 boxes in 6 classes
+      ball           9
+      car            5
+      fish           9
+      house          4
+      mug            4
+      tree           5
     written: val.json
     load it: da.CocoReader("demo/VOC/JPEGImages", "val.json")
     """

@@ -58,22 +58,22 @@ def coco_to_yolo(
     >>> from pathlib import Path
     >>> from detaug.converters import coco_to_yolo
     >>> print(coco_to_yolo("train.json", "yolo", images="demo/VOC/JPEGImages", with_images="link"))
-    48 images (4 without boxes), 168 boxes in 6 classes
-      ball          39
-      car           29
-      fish          31
-      house         18
-      mug           27
-      tree          24
+    48 images (4 without boxes), 167 boxes in 6 classes
+      ball          47
+      car           20
+      fish          32
+      house         20
+      mug           28
+      tree          20
      dropped       3  key-dropped: a key of the json has no place in the other format
     each of these, with its file: --report FILE
     written: yolo
     train with it: yolo detect train data=yolo/data.yaml
     >>> print(Path("yolo/labels/train/000001.txt").read_text())
-    5 0.376 0.438666667 0.304 0.493333333
-    5 0.877 0.488 0.246 0.533333333
-    3 0.203 0.464 0.406 0.613333333
-    0 0.402 0.872 0.144 0.192
+    3 0.882 0.442666667 0.236 0.410666667
+    0 0.187 0.689333333 0.102 0.136
+    0 0.475 0.697333333 0.094 0.125333333
+    5 0.39 0.568 0.408 0.661333333
     """
     check_choice("split", split, YoloSplit)
     export = folder_export(annotations, output, images, with_images, on_error, report)

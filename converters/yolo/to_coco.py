@@ -62,15 +62,15 @@ def yolo_to_coco(
 
     >>> from detaug.converters import coco_to_yolo, yolo_to_coco
     >>> coco_to_yolo("train.json", "yolo", images="demo/VOC/JPEGImages", with_images="link").boxes
-    168
+    167
     >>> print(yolo_to_coco("yolo", "from-yolo.json"))
-    48 images (4 without boxes), 168 boxes in 6 classes
-      ball          39
-      car           29
-      fish          31
-      house         18
-      mug           27
-      tree          24
+    48 images (4 without boxes), 167 boxes in 6 classes
+      ball          47
+      car           20
+      fish          32
+      house         20
+      mug           28
+      tree          20
     written: from-yolo.json
     load it: da.CocoReader("...yolo/images/train", "from-yolo.json")
     """

@@ -59,7 +59,7 @@ def augment(
     ...     return da.fn.augment(fn.decoders.image(encoded), boxes, labels, da.presets.ssd300())
     >>> images, boxes, labels = training().run()
     >>> print(images.shape()[0], [count for count, _ in boxes.shape()])
-    (3, 300, 300) [4, 5, 1, 2]
+    (3, 300, 300) [4, 2, 2, 2]
     """
     recipe = checked_recipe(ops, seed, units)
     if return_matrix and recipe.mixing_op:

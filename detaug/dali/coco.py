@@ -59,7 +59,7 @@ def coco(
     ...     return boxes, labels, image_ids
     >>> boxes, labels, image_ids = first_images().run()
     >>> print(boxes.shape(), labels.at(0), image_ids.at(0))
-    [(4, 4), (5, 4), (5, 4), (3, 4)] [6 6 4 1] [1]
+    [(4, 4), (2, 4), (5, 4), (6, 4)] [4 1 1 6] [1]
     """
     check("shard", shard, is_wholes(shard, 2, 0) and shard[0] < shard[1], "(rank, world size), rank < world size")
     check("seed", seed, is_whole(seed, 0, 2**63 - 1), "a whole number of at least 0")

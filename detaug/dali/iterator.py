@@ -61,9 +61,9 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     ...     return *augmented, image_ids
     >>> for batch in da.DaliIterator(training(), reader_name="reader"):
     ...     print(tuple(batch.images.shape), batch.counts[:6])
-    (20, 3, 300, 300) (2, 5, 4, 3, 0, 2)
-    (20, 3, 300, 300) (2, 3, 3, 4, 1, 5)
-    (8, 3, 300, 300) (2, 4, 3, 5, 2, 2)
+    (20, 3, 300, 300) (3, 2, 4, 6, 0, 4)
+    (20, 3, 300, 300) (2, 2, 5, 3, 3, 5)
+    (8, 3, 300, 300) (3, 3, 6, 5, 1, 4)
     """
 
     _counter: int

@@ -48,7 +48,7 @@ class Sprite(NamedTuple):
 
 
 class View(NamedTuple):
-    """A sprite in its picture: (H, W) masks of its pixels inside the border, and of the visible ones."""
+    """A sprite in its picture: (H, W) masks of the pixels that it covers, and of those in which it is visible."""
 
     sprite: Sprite
     mask: Mask
@@ -167,13 +167,15 @@ def _small_ball(rng: Random, size: tuple[int, int]) -> Sprite:
 def cut_views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
     """Return the visible parts of sprites behind later ones; drop sprites of which less than a third is visible."""
     views: list[View] = []
-    covered = np.zeros(size[::-1], bool)
+    clear = np.ones(size[::-1])  # the share of each pixel that nearer things leave
     for sprite in reversed(sprites):
-        mask = mask_of(sprite, size)
-        view = View(sprite, mask, mask & ~covered)
+        cover = Image.new("L", size)
+        cover.paste(sprite.image.getchannel("A"), sprite.xy)
+        alpha = np.asarray(cover) / 255
+        view = View(sprite, alpha > 0.5, alpha * clear > 0.5)
         if view.seen.sum() > pixels_of(sprite) / 3:
             views.insert(0, view)
-            covered |= mask
+            clear *= 1 - alpha
     return views
 
 
@@ -189,13 +191,6 @@ def _thing(view: View, decimals: bool) -> Thing:
         occluded=bool(seen.sum() < 0.95 * mask.sum()),
         difficult=bool(share < 0.45 or max(box[2] - box[0], box[3] - box[1]) < 20),
     )
-
-
-def mask_of(sprite: Sprite, size: tuple[int, int]) -> Mask:
-    """Return (H, W) flags: the sprite covers more than half of the pixel."""
-    mask = Image.new("L", size)
-    mask.paste(sprite.image.getchannel("A"), sprite.xy)
-    return np.asarray(np.asarray(mask) > 127)
 
 
 def pixels_of(sprite: Sprite) -> int:

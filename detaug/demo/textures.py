@@ -43,33 +43,16 @@ def noise(rng: Random, shape: tuple[int, int], cell: float, octaves: int = 4, st
     for octave in range(octaves):
         rows, columns = height / cell * 2**octave, width / cell / stretch * 2**octave
         lattice = rng.uniform(-1, 1, (int(rows) + 3, int(columns) + 3)).astype(np.float32)
-        window = (0, 0, columns, rows)
-        lumps = Image.fromarray(lattice).resize((width, height), Image.Resampling.BICUBIC, window)
+        lumps = Image.fromarray(lattice).resize((width, height), Image.Resampling.BICUBIC, (0, 0, columns, rows))
         total += np.asarray(lumps) / 1.7**octave
     return total / 1.3
 
 
-def mix(a: Color, b: Color, t: Array) -> Array:
-    """Mix two colours: `a` where t is 0 or less, `b` where it is 1 or more."""
-    return over(np.array(b, np.float32), np.array(a, np.float32), t)
-
-
-def over(top: Array, bottom: Array, cover: Array) -> Array:
-    """Blend two pictures: `top` where cover is 1 or more, `bottom` where it is 0 or less."""
-    return np.asarray(bottom + (top - bottom) * np.clip(cover, 0, 1)[..., None])
+def mix(bottom: Color | Array, top: Color | Array, cover: Array) -> Array:
+    """Blend two colours or pictures: `bottom` where cover is 0 or less, `top` where it is 1 or more."""
+    low, high = np.asarray(bottom, np.float32), np.asarray(top, np.float32)
+    return np.asarray(low + (high - low) * np.clip(cover, 0, 1)[..., None])
 
 
 def pick(rng: Random, *colors: Color) -> Color:
     return colors[rng.integers(len(colors))]
-
-
-def times(color: Color, factor: float) -> Color:
-    return tuple(min(255.0, c * factor) for c in color)
-
-
-def points(outline: Array) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in outline]
-
-
-def ink(color: Color) -> tuple[int, ...]:
-    return tuple(int(c) for c in color)

@@ -53,11 +53,11 @@ class Batch(OldNames):
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> batch = next(iter(da.Loader(reader, da.presets.ssd300(), batch_size=4)))
     >>> print(tuple(batch.images.shape), tuple(batch.boxes.shape), batch.counts)
-    (4, 3, 300, 300) (4, 5, 4) (0, 0, 5, 3)
+    (4, 3, 300, 300) (4, 5, 4) (0, 0, 5, 5)
     >>> print([target["labels"].tolist() for target in batch.targets()])
-    [[], [], [4, 2, 2, 1, 1], [3, 3, 3]]
+    [[], [], [4, 2, 2, 1, 1], [3, 3, 3, 3, 3]]
     >>> print(batch.image_id[2], batch.to_source(batch.boxes)[2, 0].round())  # in pixels of the photograph
-    tensor(3) tensor([ 38., 103., 211., 265.])
+    tensor(3) tensor([ 41.,  59., 248., 254.])
     """
 
     images: Tensor
@@ -202,7 +202,7 @@ class Batch(OldNames):
         >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
         >>> batch = next(iter(da.Loader(reader, [da.Resize((300, 300)), da.Mosaic()], batch_size=8)))
         >>> print(batch.image_id_of_box[1, 0], batch.boxes_in_source()[1, 0].round())
-        tensor(35) tensor([215., 323., 346., 412.])
+        tensor(44) tensor([ 14.,   0., 174.,  87.])
         """
         if self.drawing is None or self.layer_of_box is None:
             return self.to_source(self.boxes).where(self.valid[..., None], 0)

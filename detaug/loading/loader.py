@@ -85,7 +85,7 @@ class Loader(NoDataLoader, Generic[T]):
     >>> for batch in loader:  # one epoch; the next `for` is the next epoch
     ...     images, targets = batch.images, batch.targets()
     >>> print(tuple(images.shape), [len(target["boxes"]) for target in targets])
-    (8, 3, 300, 300) [2, 1, 4, 1, 1, 4, 2, 1]
+    (8, 3, 300, 300) [3, 3, 5, 2, 1, 3, 3, 3]
     """
 
     @explain_other_names

@@ -30,7 +30,7 @@ class ClipReader(CocoReader):
     >>> reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=4, stride=2)
     >>> loader: da.Loader[da.ClipBatch] = da.Loader(reader, [da.Resize((120, 160))], batch_size=2)
     >>> print(len(reader.clips), "clips,", next(iter(loader)))
-    48 clips, ClipBatch(images (2, 4, 3, 120, 160) uint8 on cpu, 32 boxes)
+    48 clips, ClipBatch(images (2, 4, 3, 120, 160) uint8 on cpu, 26 boxes)
     """
 
     frames: FrameColumns
