@@ -32,7 +32,7 @@ from detaug.loading import epochs
 from detaug.storage import local_cache, object_store, pieces
 from detaug.storage.local_cache import CacheFull, LocalCache
 from detaug.storage.pieces import cut_pieces
-from detaug.storage.prefetch import Order, plan
+from detaug.storage.prefetch import Order, plan_downloads
 from detaug.storage.storage import Upcoming
 
 RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
@@ -663,10 +663,10 @@ def test_a_few_images_far_apart_are_pieces_of_their_own() -> None:
 def test_the_window_comes_first_and_what_is_needed_last_goes() -> None:
     order, all_mine = np.array([3, 1, 3, 0, 2, 4, 1, 3]), np.ones(8, bool)
     present, lengths = np.array([False, True, False, False, True, True]), np.full(6, 10)
-    found = plan(order, all_mine, present, lengths, limit=160, free=0)
+    found = plan_downloads(order, all_mine, present, lengths, limit=160, free=0)
     assert found.download.tolist() == [3]  # the window has 3 and 1
     assert found.removable.tolist() == [5, 4]  # never, last
-    found = plan(order, all_mine, present, lengths, limit=160, free=30)
+    found = plan_downloads(order, all_mine, present, lengths, limit=160, free=30)
     assert found.download.tolist() == [3, 0, 2]
 
 
@@ -705,6 +705,6 @@ def test_a_loader_that_keeps_images_downloads_only_the_others(
 
 def test_what_another_process_needs_is_kept_and_not_downloaded() -> None:
     order, mine = np.array([0, 1, 2, 3]), np.array([True, False, True, False])
-    found = plan(order, mine, np.array([False, True, False, True]), np.full(4, 10), limit=80, free=40)
+    found = plan_downloads(order, mine, np.array([False, True, False, True]), np.full(4, 10), limit=80, free=40)
     assert found.download.tolist() == [0, 2]
     assert found.removable.tolist() == [3, 1]

@@ -35,14 +35,13 @@ class Detections(NamedTuple):
 
         predictions: N dicts with boxes, scores and labels, as torchvision's detectors return them.
         """
-        chosen = [found["scores"] >= SCORE for found in predictions]
-        boxes = batch.to_source([found["boxes"][high] for found, high in zip(predictions, chosen, strict=True)])
-        labels, scores = (
-            [found[name][high].tolist() for found, high in zip(predictions, chosen, strict=True)]
-            for name in ("labels", "scores")
-        )
-        arrays = [each.double().cpu().numpy() for each in boxes]
-        return [Detections(*row) for row in zip(batch.image_id.tolist(), arrays, labels, scores, strict=True)]
+        drawn = []
+        for prediction in predictions:
+            high = prediction["scores"] >= SCORE
+            drawn.append({name: prediction[name][high] for name in ("boxes", "labels", "scores")})
+        boxes = [of_image.double().cpu().numpy() for of_image in batch.to_source([one["boxes"] for one in drawn])]
+        labels, scores = [one["labels"].tolist() for one in drawn], [one["scores"].tolist() for one in drawn]
+        return [Detections(*row) for row in zip(batch.image_id.tolist(), boxes, labels, scores, strict=True)]
 
 
 def detections_sheet(reader: CocoReader, detections: Sequence[Detections], title: str = "") -> Image.Image:

@@ -36,8 +36,8 @@ MOST_ORDERS = 4
 """Orders that are known at once: those of a few loaders that read in turn."""
 
 
-class Plan(NamedTuple):
-    """What to do next."""
+class Downloads(NamedTuple):
+    """What to download next, and what may be removed."""
 
     download: Ints
     """Pieces that are needed and not there, in the order in which they will be read."""
@@ -47,8 +47,8 @@ class Plan(NamedTuple):
     """The next plan is due when so many more images were read."""
 
 
-def plan(pieces: Ints, mine: Bools, present: Bools, lengths: Ints, limit: int, free: int) -> Plan:
-    """Plan what to download and what may be removed.
+def plan_downloads(pieces: Ints, mine: Bools, present: Bools, lengths: Ints, limit: int, free: int) -> Downloads:
+    """Downloads what to download and what may be removed.
 
     `pieces`: (R,) the piece of each of the next images. `mine`: (R,) whether this process reads it. `present`: (P,)
     which pieces are in the cache. `lengths`: (P,) bytes. `limit`, `free`: bytes of the cache, and of the room in it.
@@ -64,7 +64,7 @@ def plan(pieces: Ints, mine: Bools, present: Bools, lengths: Ints, limit: int, f
     outside[window] = False
     removable = np.flatnonzero(outside)
     quarter = by_me[order[np.searchsorted(before, WINDOW_SHARE * limit / 4) :][:1]]
-    return Plan(
+    return Downloads(
         np.concatenate([window[~present[window]], fits])[:AT_ONCE],
         removable[np.argsort(-by_all[removable], kind="stable")],
         int(quarter[0]) if len(quarter) else len(pieces),
@@ -193,7 +193,7 @@ class Prefetcher:
         self._failed[:] = False
 
     def _plan(self) -> None:
-        """Plan the next downloads, and begin with them."""
+        """Downloads the next downloads, and begin with them."""
         with self._lock:
             while self._orders and not self._orders[0].look_ahead():
                 self._orders.popleft()
@@ -203,7 +203,7 @@ class Prefetcher:
             epochs, left = list(order.epochs), order.left
         pieces = self._of_image[np.concatenate([epoch.indices for epoch in epochs])]
         mine, there = np.concatenate([epoch.mine for epoch in epochs]), self._present | self._failed
-        planned = plan(pieces, mine, there, self._pieces.lengths, self._pieces.limit, self._pieces.free())
+        planned = plan_downloads(pieces, mine, there, self._pieces.lengths, self._pieces.limit, self._pieces.free())
         with self._lock:
             if not self._orders or order is not self._orders[0]:
                 return

@@ -192,6 +192,7 @@ def read_indexes(files: Sequence[str], *, cache: bool) -> list[VideoIndex | str]
 
 
 _AS_BYTES = "utf-8", "surrogateescape"
+_NUMBERS = "stamps", "keys", "packets"
 
 
 def _read(file: str) -> VideoIndex | str:
@@ -205,26 +206,23 @@ def _read(file: str) -> VideoIndex | str:
 
 def _to_columns(indexes: Sequence[VideoIndex]) -> dict[str, Any]:
     facts = [
-        [len(each.stamps), len(each.keys), len(each.packets), each.unit, *each.size, each.coding.turns]
-        for each in indexes
+        [len(index.stamps), len(index.keys), len(index.packets), index.unit, *index.size, index.coding.turns]
+        for index in indexes
     ]
-    stamps, keys, packets = (
-        np.concatenate(each) for each in zip(*((each.stamps, each.keys, each.packets) for each in indexes), strict=True)
-    )
-    formats = np.array([[each.coding.codec, each.coding.pixels] for each in indexes])
-    numbers = {"stamps": stamps, "keys": keys, "packets": packets}
+    numbers = {name: np.concatenate([getattr(index, name) for index in indexes]) for name in _NUMBERS}
+    formats = np.array([[index.coding.codec, index.coding.pixels] for index in indexes])
     return {**numbers, "facts": np.array(facts, np.float64), "formats": formats}
 
 
 def _from_columns(saved: Any) -> list[VideoIndex | str]:
-    facts = saved["facts"]
-    stamps, keys, packets = (
-        np.split(np.asarray(saved[name], np.int64), np.cumsum(facts[:, at]).astype(int)[:-1])
-        for at, name in enumerate(("stamps", "keys", "packets"))
-    )
-    return [
-        VideoIndex(own, own_keys, unit, (int(height), int(width)), Coding(codec, pixels, int(turns)), own_packets)
-        for own, own_keys, own_packets, (*_, unit, height, width, turns), (codec, pixels) in zip(
-            stamps, keys, packets, facts.tolist(), saved["formats"].tolist(), strict=True
-        )
-    ]
+    facts, parts = saved["facts"], []
+    for name, lengths in zip(_NUMBERS, facts[:, : len(_NUMBERS)].T, strict=True):
+        parts.append(np.split(np.asarray(saved[name], np.int64), np.cumsum(lengths).astype(int)[:-1]))
+    indexes: list[VideoIndex | str] = []
+    for stamps, keys, packets, row, (codec, pixels) in zip(
+        *parts, facts.tolist(), saved["formats"].tolist(), strict=True
+    ):
+        *_, unit, height, width, turns = row
+        coding = Coding(codec, pixels, int(turns))
+        indexes.append(VideoIndex(stamps, keys, unit, (int(height), int(width)), coding, packets))
+    return indexes
