@@ -60,21 +60,21 @@ def output_files(
     Raises ConversionError now for what would fail after minutes of work, or would overwrite an input. An existing json
     in an input folder, and an existing picture or page anywhere, is replaced only if detaug wrote it.
     """
-    given = {os.path.realpath(each) for each in inputs if each is not None}
+    read = {os.path.realpath(path) for path in inputs if path is not None}
     paths = {name: Path(path) for name, path in outputs.items() if path is not None}
     seen: dict[str, str] = {}
     for name, path in paths.items():
         other = seen.setdefault(os.path.realpath(path), name)
         if other != name:
             raise ConversionError(f"{name} must be another file than {other}, got {path} for both")
-        _check_output(path, name, given, extensions)
+        _check_output(path, name, read, extensions)
     return paths
 
 
-def _check_output(path: Path, name: str, given: set[str], extensions: Sequence[str]) -> None:
+def _check_output(path: Path, name: str, read: set[str], extensions: Sequence[str]) -> None:
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise ConversionError(f"{name} {path} is not a file; give the name of a file that ends in {extensions[0]}")
-    if os.path.realpath(path) in given:
+    if os.path.realpath(path) in read:
         raise ConversionError(f"{name} must be another file than {path}, which is an input; give a new name")
     if path.suffix.lower() not in extensions:
         raise ConversionError(
@@ -84,15 +84,16 @@ def _check_output(path: Path, name: str, given: set[str], extensions: Sequence[s
         raise ConversionError(f"{name} folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
         raise ConversionError(f"{name} folder {path.parent} is not writable; choose another folder")
-    if path.exists() and _is_precious(path, given) and not _is_ours(path):
+    if path.exists() and _is_precious(path, read) and not _is_ours(path):
         raise ConversionError(f"{name} {path} exists and was not written by detaug; give a new name, or move it away")
 
 
-def _is_precious(path: Path, given: set[str]) -> bool:
+def _is_precious(path: Path, read: set[str]) -> bool:
     if path.suffix.lower() not in JSON:
         return path.suffix.lower() in _NEVER_FOREIGN
     places = [os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)]  # of a link, both
-    return any(os.path.commonpath([place, each]) == each for place in places for each in given if os.path.isdir(each))
+    folders = filter(os.path.isdir, read)
+    return any(os.path.commonpath([place, folder]) == folder for folder in folders for place in places)
 
 
 def _is_ours(path: Path) -> bool:

@@ -14,26 +14,6 @@ from detaug.converters.files.paths import PathLike, regular_status
 from detaug.errors import InputError
 
 
-class ImageChanged(OSError):
-    """Raised for an image in a shard whose bytes are not those that its json was written for."""
-
-    def __init__(self, offset: int, found: int, expected: int) -> None:
-        super().__init__(
-            f"its bytes, from {offset:,} on in the shard, are others than when the json was written: their CRC-32C is "
-            f"{found:#010x} instead of {expected:#010x}; get the shard again, or convert it again"
-        )
-
-
-def load_crc32c() -> Callable[[Any], int]:
-    """Return the function that computes the CRC-32C of bytes. Raises InputError if its package is not installed."""
-    try:
-        from google_crc32c import value
-    except ImportError:
-        raise InputError("shards need the package google-crc32c: pip install 'detaug[shards]'") from None
-    function: Callable[[Any], int] = value
-    return function
-
-
 class ImageFile(NamedTuple):
     """An image that is a file, or bytes [offset, offset + length) of a shard."""
 
@@ -111,6 +91,26 @@ class FileRange(io.RawIOBase):
     def readable(self) -> bool:
         """Return True."""
         return True
+
+
+class ImageChanged(OSError):
+    """Raised for an image in a shard whose bytes are not those that its json was written for."""
+
+    def __init__(self, offset: int, found: int, expected: int) -> None:
+        super().__init__(
+            f"its bytes, from {offset:,} on in the shard, are others than when the json was written: their CRC-32C is "
+            f"{found:#010x} instead of {expected:#010x}; get the shard again, or convert it again"
+        )
+
+
+def load_crc32c() -> Callable[[Any], int]:
+    """Return the function that computes the CRC-32C of bytes. Raises InputError if its package is not installed."""
+    try:
+        from google_crc32c import value
+    except ImportError:
+        raise InputError("shards need the package google-crc32c: pip install 'detaug[shards]'") from None
+    function: Callable[[Any], int] = value
+    return function
 
 
 Fingerprint = tuple[int, int]

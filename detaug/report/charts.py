@@ -17,19 +17,6 @@ from PIL import Image
 from detaug.converters.check.boxes import usable_boxes
 from detaug.converters.coco.table import Table
 
-
-def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
-    """Encode a picture as "PNG" or "JPEG" in a data URI."""
-    encoded = io.BytesIO()
-    picture.save(encoded, kind, **options)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
-
-
-def shorten(text: str, most: int) -> str:
-    """Cut `text` to its first `most` letters."""
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
 Array = NDArray[Any]
 
 MOST_CLASSES = 40
@@ -142,3 +129,15 @@ def _class_chart(counts: Mapping[str, int]) -> str:
     if len(counts) > len(shown):
         parts.append(f"<p>and {len(counts) - len(shown):,} classes more</p>")
     return "".join(parts)
+
+
+def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
+    """Encode a picture as "PNG" or "JPEG" in a data URI."""
+    encoded = io.BytesIO()
+    picture.save(encoded, kind, **options)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut `text` to its first `most` letters."""
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -23,7 +23,27 @@ from urllib.parse import quote
 
 from detaug.errors import DataError, InputError
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 SCHEMES = ("s3", "gs")
+
+RETRY_SECONDS = 60
+"""How long a request is tried again."""
+
+SILENT_SECONDS = 30
+"""How long a server may send nothing before the request is made again."""
+
+REQUEST_SECONDS = 600
+"""How long one try may take: a slow link is no fault."""
+
+REQUESTS = 64
+"""How many requests are made at once."""
+
+EXIT_SECONDS = 1
+"""How long a process that ends waits for requests."""
+
+_NAME = "detaug-request"
 
 
 class ObjectPath(PosixPath):
@@ -54,66 +74,6 @@ def local_or_remote(location: str | os.PathLike[str]) -> Path:
     if found[1] not in SCHEMES:
         raise InputError(f"{os.fspath(location)}: {found[1]}:// is not supported; s3:// and gs:// are")
     return ObjectPath(os.fspath(location))
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-REQUESTS = 64
-"""How many are made at once."""
-
-EXIT_SECONDS = 1
-"""How long a process that ends waits for requests."""
-
-_NAME = "detaug-request"
-
-
-def start_thread(task: Callable[[], None]) -> None:
-    """Run a task in a thread of its own. Raises RuntimeError if the interpreter ends."""
-    Thread(target=task, name=_NAME, daemon=True).start()
-
-
-def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return `function` of each item, REQUESTS at once. Raises the error of the first item that has one."""
-    todo = deque((item, Future[Result]()) for item in items)
-    futures = [future for _, future in todo]
-
-    def work() -> None:
-        while todo:
-            try:
-                item, future = todo.popleft()
-            except IndexError:  # another thread was faster
-                return
-            try:
-                future.set_result(function(item))
-            except BaseException as error:  # noqa: BLE001
-                future.set_exception(error)
-
-    for _ in range(min(REQUESTS, len(futures))):
-        start_thread(work)
-    try:
-        return [future.result() for future in futures]
-    finally:
-        todo.clear()
-
-
-@atexit.register
-def _wait_a_moment() -> None:
-    """Let requests end: a thread that comes back from the client while the interpreter ends can crash the process."""
-    end = monotonic() + EXIT_SECONDS
-    for thread in all_threads():
-        if thread.name == _NAME:
-            thread.join(max(0, end - monotonic()))
-
-
-RETRY_SECONDS = 60
-"""How long a request is tried again."""
-
-SILENT_SECONDS = 30
-"""How long a server may send nothing before the request is made again."""
-
-REQUEST_SECONDS = 600
-"""How long one try may take: a slow link is no fault."""
 
 
 class ObjectInfo(NamedTuple):
@@ -238,3 +198,41 @@ def _reason(error: Exception) -> str:
     if message:
         return f"{code[1]}: {message[1]}" if code else message[1]
     return text.partition("\n")[0].partition(" - ")[2] or text.partition("\n")[0]
+
+
+def start_thread(task: Callable[[], None]) -> None:
+    """Run a task in a thread of its own. Raises RuntimeError if the interpreter ends."""
+    Thread(target=task, name=_NAME, daemon=True).start()
+
+
+def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Return `function` of each item, REQUESTS at once. Raises the error of the first item that has one."""
+    todo = deque((item, Future[Result]()) for item in items)
+    futures = [future for _, future in todo]
+
+    def work() -> None:
+        while todo:
+            try:
+                item, future = todo.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                future.set_result(function(item))
+            except BaseException as error:  # noqa: BLE001
+                future.set_exception(error)
+
+    for _ in range(min(REQUESTS, len(futures))):
+        start_thread(work)
+    try:
+        return [future.result() for future in futures]
+    finally:
+        todo.clear()
+
+
+@atexit.register
+def _wait_a_moment() -> None:
+    """Let requests end: a thread that comes back from the client while the interpreter ends can crash the process."""
+    end = monotonic() + EXIT_SECONDS
+    for thread in all_threads():
+        if thread.name == _NAME:
+            thread.join(max(0, end - monotonic()))
