@@ -11,8 +11,8 @@ import detaug as da
 from detaug import converters
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "loading": ("Loader and batches", ("detaug.loading", "detaug.compose", "detaug.samples.samples")),
-    "sources": ("Sources", ("detaug.sources", "detaug.converters")),
+    "loading": ("Loader and batches", ("detaug.loading", "detaug.samples")),
+    "sources": ("Sources", ("detaug.sources", "detaug.video", "detaug.converters")),
     "geometric-ops": (
         "Geometric ops",
         (
