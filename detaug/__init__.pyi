@@ -3,6 +3,8 @@
 from detaug import presets as presets
 from detaug import targets as targets
 from detaug import testing as testing
+from detaug.boxes.keypoints import KeyPoints as KeyPoints
+from detaug.boxes.shapes import Shapes as Shapes
 from detaug.boxes.views import Views as Views
 from detaug.dali import fn as fn
 from detaug.dali.iterator import DaliIterator as DaliIterator

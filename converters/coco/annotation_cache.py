@@ -39,13 +39,17 @@ def content_key(path: Path, rules: bytes) -> str:
         return f"{file.tell()}-{digest.hexdigest()}"
 
 
-def load_columns(path: Path, key: str) -> Columns | None:
-    """Return the columns saved for the json at `path` with this key, None where there are none or they are damaged."""
+def load_columns(path: Path, key: str, leave_out: str = "") -> Columns | None:
+    """Return the columns saved for the json at `path` with this key, None where there are none or they are damaged.
+
+    `leave_out`: how the names of columns begin that are not needed.
+    """
     with suppress(*_DAMAGED):
         cache = cache_file(path)
         with cache.open("rb") as file, np.load(file, allow_pickle=False) as saved:
             if saved["key"].tobytes() == key.encode():
-                columns = {name: saved[name] for name in saved.files if name != "key"}
+                names = [name for name in saved.files if name != "key"]
+                columns = {name: saved[name] for name in names if not (leave_out and name.startswith(leave_out))}
                 with suppress(OSError):
                     os.utime(cache)  # used now
                 return columns

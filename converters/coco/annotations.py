@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from detaug.converters.coco import annotation_cache, boxes, examine, file_names, repair, table, values, videos
 from detaug.converters.coco import columns as columns_of_lists
+from detaug.converters.coco import outlines as outlines_of_objects
 from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.outlines import OutlineColumns, read_outlines
 from detaug.converters.coco.table import Table
 from detaug.errors import AnnotationError
 
@@ -60,12 +62,20 @@ class Annotations:
     """The file of each video that is one, relative to the image folder, by the video's id."""
     categories: dict[int, str]
     """id -> name, in the order of the ids."""
+    category_keys: dict[int, dict[str, Any]]
+    """The other keys of each category, such as `keypoints` and `skeleton`, by its id."""
     columns: dict[str, NDArray[Any]]
     """(A, ...) the values of further keys of the annotations, by name: see `values.column_of`."""
+    outlines: OutlineColumns | None = None
+    """The `segmentation` of the annotations, if it was asked for."""
 
 
-def read_annotations(path: str | Path, *, columns: Sequence[str] = (), cache: bool = True) -> Annotations:
+def read_annotations(
+    path: str | Path, *, columns: Sequence[str] = (), outlines: bool = False, cache: bool = True
+) -> Annotations:
     """Read and check a COCO json. `columns`: further keys of the annotations to read, which at least one must have.
+
+    `outlines`: also read the polygons and masks, `segmentation`.
 
     Raises AnnotationError for what DALI's own reader or a detector would read wrongly without an error: missing,
     repeated or non-integer ids, a file name twice or outside the folder, no width and height, no categories, an
@@ -77,15 +87,16 @@ def read_annotations(path: str | Path, *, columns: Sequence[str] = (), cache: bo
     """
     path = Path(path)
     if not (cache and path.is_file() and path.stat().st_size >= annotation_cache.SMALLEST):
-        return _checked(path, columns)
+        return _checked(path, columns, outlines)
     before = path.stat()
     key = annotation_cache.content_key(path, _rules())
-    cached = annotation_cache.load_columns(path, key)
+    cached = annotation_cache.load_columns(path, key, leave_out="" if outlines else _OUTLINES)
     read = None if cached is None else _from_columns(path, cached)
     known = () if read is None else tuple(read.columns)
-    if read is not None and set(columns) <= set(known):
+    if read is not None and set(columns) <= set(known) and (read.outlines is not None or not outlines):
         return _with_columns(read, columns)
-    checked, after = _checked(path, (*known, *(name for name in columns if name not in known))), path.stat()
+    wanted = (*known, *(name for name in columns if name not in known))
+    checked, after = _checked(path, wanted, outlines), path.stat()
     if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):  # not written meanwhile
         annotation_cache.save_columns(path, key, _to_columns(checked))
     return _with_columns(checked, columns)
@@ -95,10 +106,23 @@ def _with_columns(read: Annotations, names: Sequence[str]) -> Annotations:
     return replace(read, columns={name: read.columns[name] for name in names})
 
 
-def _checked(path: Path, columns: Sequence[str]) -> Annotations:
+def _checked(path: Path, columns: Sequence[str], outlines: bool) -> Annotations:
     table = examine_file(path)
     raise_on_errors(table)
-    return _group_by_image(table, columns)
+    checked = _group_by_image(table, columns)
+    return replace(checked, outlines=_outlines(table)) if outlines else checked
+
+
+def _outlines(table: Table) -> OutlineColumns:
+    """Return the outlines, grouped by image. Raises AnnotationError for one that is wrong."""
+    rows = table.coco.document["annotations"]
+    height, width = table.sizes[table.image_index].T
+    segmentations, corners = ([row.get(name) for row in rows] for name in ("segmentation", "corners"))
+    read, faults = read_outlines(segmentations, corners, height, width)
+    for row, fault in faults.items():
+        number = f"annotations[{row}] (id {rows[row]['id']})"
+        raise AnnotationError(f"{table.path}: {number}: {fault}; mend it, or leave it out")
+    return read.of(np.argsort(table.image_index, kind="stable"))
 
 
 def _rules() -> bytes:
@@ -109,9 +133,9 @@ def _rules() -> bytes:
         columns_of_lists,
         examine,
         file_names,
+        outlines_of_objects,
         repair,
         table,
-        values,
         videos,
     )
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
@@ -124,20 +148,27 @@ def _to_columns(read: Annotations) -> Columns:
     objects = [name for name, column in read.columns.items() if column.dtype == object]
     names = {"column_names": _encoded(read.columns), "object_columns": _encoded(objects)}
     columns = {f"column {name}": _encoded(each) if name in objects else each for name, each in read.columns.items()}
-    return {**arrays, **texts, **of_ids, **names, **columns}
+    of_outlines = {} if read.outlines is None else read.outlines._asdict()
+    outlines = {f"{_OUTLINES}{name}": each for name, each in of_outlines.items()}
+    return {**arrays, **texts, **of_ids, **names, **columns, **outlines}
 
 
 def _from_columns(path: Path, saved: Columns) -> Annotations:
     texts: Any = {name: tuple(_decoded(saved[name])) for name in _TEXTS}
     of_ids: Any = {name: dict(_decoded(saved[name])) for name in _BY_ID}
-    names = {field.name for field in fields(Annotations)} - {"path", "columns", *_TEXTS, *_BY_ID}
+    names = {field.name for field in fields(Annotations)} - {"path", "columns", "outlines", *_TEXTS, *_BY_ID}
     arrays: Any = {name: saved[name] for name in names}
     columns: Any = {name: saved[f"column {name}"] for name in _decoded(saved["column_names"])}
     columns |= {name: values.as_objects(_decoded(columns[name])) for name in _decoded(saved["object_columns"])}
-    return Annotations(path=path, columns=columns, **texts, **of_ids, **arrays)
+    of_outlines: Any = {name: saved.get(f"{_OUTLINES}{name}") for name in OutlineColumns._fields}
+    outlines = None if of_outlines["points"] is None else OutlineColumns(**of_outlines)
+    return Annotations(path=path, columns=columns, outlines=outlines, **texts, **of_ids, **arrays)
 
 
-_TEXTS, _BY_ID = ("file_names", "shards"), ("categories", "video_files")
+_OUTLINES = "outlines "
+"""What the names of their arrays in a cache begin with."""
+
+_TEXTS, _BY_ID = ("file_names", "shards"), ("categories", "category_keys", "video_files")
 
 
 def _encoded(texts: Iterable[Any]) -> NDArray[np.uint8]:
@@ -185,5 +216,10 @@ def _group_by_image(table: Table, columns: Sequence[str]) -> Annotations:
         track_ids=table.videos.track_ids[order],
         video_files=table.videos.files,
         categories=table.categories,
+        category_keys={row["id"]: _other_keys(row) for row in table.coco.document["categories"]},
         columns={name: values.column_of_key(table, name)[order] for name in columns},
     )
+
+
+def _other_keys(category: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in category.items() if name not in ("id", "name")}

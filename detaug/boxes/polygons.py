@@ -59,12 +59,12 @@ def pad_to_same_length(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 def clip(polygons: Floats) -> Floats:
     """Clip to the unit square; all points are equal where nothing is left. Sutherland and Hodgman 1974, on arrays."""
     for axis in (0, 1):
-        polygons = _cut(polygons, polygons[..., axis])
-        polygons = _cut(polygons, 1 - polygons[..., axis])
+        polygons = cut(polygons, polygons[..., axis])
+        polygons = cut(polygons, 1 - polygons[..., axis])
     return polygons
 
 
-def _cut(polygons: Floats, distance: Floats) -> Floats:
+def cut(polygons: Floats, distance: Floats) -> Floats:
     """Cut off what lies on the negative side of a line. `distance` (..., V): of each point from the line, signed."""
     within, after = distance >= 0, np.roll(distance, -1, -1)
     crosses = within != (after >= 0)

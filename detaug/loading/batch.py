@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.boxes.layers import Drawing
+from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import invert
 from detaug.drawing.sheet import notebook_png
 from detaug.errors import InputError
+from detaug.loading.batch_shapes import ShapesOfBoxes
 from detaug.loading.trainer_formats import (
     NestedTensor,
     center_and_size,
@@ -43,7 +45,7 @@ class OldNames:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(OldNames):
+class Batch(OldNames, ShapesOfBoxes):
     """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
 
     images, boxes, labels, valid and classes are on the loader's device; the other tensors stay on the CPU. They share
@@ -85,8 +87,11 @@ class Batch(OldNames):
     columns: dict[str, Columns] = field(default_factory=dict)
     """What belongs to each box, by name, as the source has it: (N, M, ...) numbers, -1 where padded in whole numbers,
     NaN in others; or arrays of objects such as text, with None. See `CocoReader(columns=...)`."""
+    shapes: Shapes | None = None
+    """The shapes of the annotations of the source: key points, corners and outlines, in source pixels."""
     drawing: Drawing | None = None
-    """Where images lie in the output, if an op such as `Mosaic` mixed them, or `RandomErasing` covered parts."""
+    """Where images lie in the output, if an op such as `Mosaic` mixed them, or `RandomErasing` covered parts, or if the
+    source has shapes."""
     layer_of_box: Tensor | None = None
     """(N, M) int64: the layer that each box is of; None: the first one."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints, Number, start_offsets
 from detaug.boxes.layers import Drawing
+from detaug.boxes.shapes import Shapes
+from detaug.boxes.tight import tighten
 from detaug.boxes.views import Views
 from detaug.converters.coco.values import Column
 from detaug.gpu.streams import StreamGuard, to_device
@@ -38,7 +40,7 @@ class BatchTargets:
     rows: Ints
     """(N, M): the row of each box in the columns of its source; -1 where padded."""
     drawing: Drawing | None
-    """Where images lie in the output, if an op mixed them or covered parts."""
+    """Where images lie in the output, if an op mixed them or covered parts, or if the source has shapes."""
     layer_of_box: Ints | None
     """(N, M): the layer that each box is of; None: the first one."""
     classes: Tensor | None
@@ -64,28 +66,27 @@ class BatchTargets:
 
 
 def build_targets(
-    views: Views, images: Ints, batches: list[slice], device: torch.device, classes: Ints | None
+    views: Views, images: Ints, batches: list[slice], device: torch.device, classes: Ints | None, shapes: Shapes
 ) -> list[BatchTargets]:
     """Return the targets of batches that were planned together, each a slice of the views.
 
-    `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each.
+    `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each; `shapes`: the source's.
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
+    views = tighten(views, shapes) if shapes.tight else views
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
     room = np.repeat(most, lengths)
     padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
     on_device = to_device(padded_boxes, device), to_device(padded_labels, device)
-    shapes = list(zip(lengths, most.tolist(), strict=True))
-    split_boxes = _split(on_device[0], [(*shape, 4) for shape in shapes])
-    split_labels, split_valid = _split(on_device[1], shapes), _split(on_device[1] >= 0, shapes)
-    split_rows = _split_on_host(_pad(rows, -1, counts, room), shapes)
+    sides = list(zip(lengths, most.tolist(), strict=True))
+    split_boxes = _split(on_device[0], [(*side, 4) for side in sides])
+    split_labels, split_valid = _split(on_device[1], sides), _split(on_device[1] >= 0, sides)
+    split_rows = _split_on_host(_pad(rows, -1, counts, room), sides)
     nothing = [None] * len(batches)
-    split_layer_of_box = (
-        nothing if layer_of_box is None else _split_on_host(_pad(layer_of_box, 0, counts, room), shapes)
-    )
-    drawing = None if views.drawing is None else views.drawing.of_source(images)
+    split_layer_of_box = nothing if layer_of_box is None else _split_on_host(_pad(layer_of_box, 0, counts, room), sides)
+    drawing = views.drawing_or_whole().of_source(images) if views.drawing or shapes else None
     split_classes = nothing if classes is None else _split(to_device(classes, device), [*zip(lengths)])
     size = np.ascontiguousarray(views.size, np.int64)
     matrix = np.ascontiguousarray(views.to_output(), np.float32)
@@ -179,6 +180,7 @@ def make_batch(
         rows=torch.from_numpy(targets.rows),
         image_id_of_box=torch.from_numpy(reader.image_ids_of_rows(targets.rows)),
         columns=as_tensors(columns),
+        shapes=reader.shapes,
         drawing=targets.drawing,
         layer_of_box=None if targets.layer_of_box is None else torch.from_numpy(targets.layer_of_box),
         params=params,
@@ -214,6 +216,8 @@ def _clip_batch(
         image_size=targets.image_size[::frames],
         matrix=targets.matrix[::frames],
         rows=by_clip(torch.from_numpy(targets.rows)),
+        shapes=reader.shapes,
+        drawing=targets.drawing,
         columns=as_tensors({name: each.reshape(*clips.shape, *each.shape[1:]) for name, each in columns.items()}),
         params=params,
         classes=None if targets.classes is None else targets.classes[::frames],

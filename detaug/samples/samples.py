@@ -215,7 +215,7 @@ def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:
 
 
 def _image(at: int, image: Any) -> Array:
-    array = np.require(image, requirements=["C", "W"])  # torch warns of arrays that cannot be written
+    array: Array = np.require(image, requirements=["C", "W"])  # torch warns of arrays that cannot be written
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or not array.size:
         raise InputError(f"images[{at}] must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
     return array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.errors import InputError
 from detaug.sources.clips import Tracks
+from detaug.sources.coco_shapes import FlipPairs, WantedShapes
 from detaug.sources.source import FolderSource
 from detaug.storage.object_store import local_or_remote
 from detaug.storage.open_storage import open_annotations, open_storage
@@ -34,6 +35,12 @@ class CocoReader(FolderSource):
 
     `columns`: keys of the json's annotations, such as "area", "id" or "difficult", whose values each box keeps: see
     `Batch.columns`. Lists and text are possible, and "attributes.occluded" is a key within another.
+    `keypoints`: read the key points of objects, for `Batch.keypoints`. In mirrored images those that have sides change
+    places: left_eye and right_eye, l_eye and r_eye, eye-L and eye-R. `flip_pairs`: these pairs, where names do not tell
+    them: of names, or of positions from 0; [] if none change places.
+    `rotated`: read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the annotations, their
+    `segmentation` where it has four points, else the box.
+    `tight`: let each box be that of what is seen of its object's outline, where an op turned or cut it.
     `crowds`: regions marked `iscrowd` are no objects to train on: "drop" leaves them out; with "keep" they are boxes,
     and "iscrowd" is a column.
 
@@ -64,6 +71,10 @@ class CocoReader(FolderSource):
         annotations: PathLike,
         *,
         columns: Sequence[str] = (),
+        keypoints: bool = False,
+        flip_pairs: FlipPairs = None,
+        rotated: bool = False,
+        tight: bool = False,
         crowds: Crowds = "drop",
         cache: bool = True,
         cache_folder: PathLike | None = None,
@@ -82,9 +93,13 @@ class CocoReader(FolderSource):
         if crowds not in ("drop", "keep"):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
         names = dict.fromkeys([*columns, *(["iscrowd"] if crowds == "keep" else [])])
-        data = open_annotations(self.annotations, cache_folder, columns=tuple(names), cache=cache)
+        wanted = WantedShapes(keypoints, flip_pairs, rotated, tight)
+        read = tuple(dict.fromkeys([*names, *wanted.columns]))
+        data = open_annotations(self.annotations, cache_folder, columns=read, outlines=wanted.outlines, cache=cache)
         self._keep_columns(data)
-        super().__init__(**{**source_columns(data, crowds), "origin": str(self.annotations)})
+        keep = ~data.crowd | (crowds == "keep")
+        arguments = source_columns(data, keep, names) | {"origin": str(self.annotations)}
+        super().__init__(**arguments, shapes=wanted.of(data, keep))
         self.file_names = data.file_names
         self._storage = open_storage(self.folder, data, cache_folder, cache_size)
         if not self.file_names:
@@ -156,15 +171,15 @@ class CocoReader(FolderSource):
         return short_digest(self._storage.version)
 
 
-def source_columns(data: Annotations, crowds: Crowds = "drop") -> dict[str, Any]:
-    """Return the arguments of `Source`. `crowds`: whether regions marked `iscrowd` are left out."""
-    keep, ids = ~data.crowd | (crowds == "keep"), tuple(data.categories)
+def source_columns(data: Annotations, keep: Bools, columns: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the arguments of `Source`. `keep`: (A,) which annotations it has; `columns`: the names of its columns."""
+    ids = tuple(data.categories)
     return {
         "sizes": data.sizes,
         "class_names": tuple(data.categories.values()),
         "boxes": data.boxes[keep],
         "counts": _counts(data, keep),
-        "columns": {name: column[keep] for name, column in data.columns.items()},
+        "columns": {name: data.columns[name][keep] for name in columns},
         "labels": np.searchsorted(ids, data.category_ids[keep]) + 1,
         "classes": _classes(data),
         "image_ids": data.image_ids,

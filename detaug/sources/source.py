@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from detaug.arrays import Bytes, Floats, Ints, padded, pairs
 from detaug.boxes.checking import find_fault, to_relative
+from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, whole_images
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
@@ -33,7 +34,8 @@ class Source:
     each image has; `labels`: (A,) 1..K. `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by
     default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `columns`: by name,
     arrays (A, ...) of what else belongs to the boxes, for `Batch.columns`: numbers, or objects such as text and lists.
-    `origin`: what errors say where this comes from.
+    `shapes`: key points, corners of rotated boxes and outlines of the A annotations. `origin`: what errors say where
+    this comes from.
     Raises InputError where these do not fit. Boxes that reach out of their image by less than a pixel are clipped.
 
     >>> from pathlib import Path
@@ -75,6 +77,7 @@ class Source:
         category_ids: Sequence[int] | None = None,
         relative: bool = False,
         columns: Mapping[str, ArrayLike] | None = None,
+        shapes: Shapes | None = None,
         origin: str = "the source",
     ) -> None:
         self.sizes: Ints = np.asarray(sizes, np.int64).reshape(-1, 2)
@@ -95,6 +98,10 @@ class Source:
         if fault := find_fault(given, sides, relative=relative):
             raise InputError(f"{origin}: boxes must be {fault.rule}, got {given[fault.row]} in row {fault.row}")
         self.columns = as_columns(columns or {}, len(given), origin)
+        shapes = shapes or Shapes()
+        shapes.check(len(given), origin)
+        heights = np.repeat(self.sizes[:, 0], counts)
+        self.shapes = replace(shapes, classes=self._labels - 1, heights=heights)
         self._boxes: Floats = given.clip(0, 1) if relative else to_relative(given, sides)
 
     def _check_values(self, counts: Ints, labels: NDArray[Any]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from detaug.arguments import parse_size
 from detaug.converters.coco.annotation_cache import cache_root
@@ -22,13 +22,13 @@ CacheFolder = str | os.PathLike[str] | None
 """A folder for what is downloaded; None: "objects" in the user's cache folder."""
 
 
-def open_annotations(path: Path, cache_folder: CacheFolder, *, columns: Sequence[str], cache: bool) -> Annotations:
+def open_annotations(path: Path, cache_folder: CacheFolder, **options: Any) -> Annotations:
     """Read and check a COCO json, as `read_annotations` does. Errors of an object name its address."""
     if not isinstance(path, ObjectPath):
-        return read_annotations(path, columns=columns, cache=cache)
+        return read_annotations(path, **options)
     local = _download(path, _cache_folder(cache_folder))
     try:
-        return read_annotations(local, columns=columns, cache=cache)
+        return read_annotations(local, **options)
     except AnnotationError as error:
         raise AnnotationError(str(error).replace(str(local), str(path))) from None
 

@@ -80,7 +80,7 @@ def frames_of_annotations(videos: PathLike | Sequence[PathLike], annotations: Pa
     indexes = read_indexes(files, cache=cache)
     times = _times(data, indexes, video_of)
     columns = FrameColumns(data.video_ids, data.frame_ids, times)
-    return VideoFrames(source_columns(data), columns, tracks_of(data), files, indexes, video_of)
+    return VideoFrames(source_columns(data, ~data.crowd), columns, tracks_of(data), files, indexes, video_of)
 
 
 def _folder(videos: PathLike | Sequence[PathLike], annotations: PathLike) -> Path:

@@ -1,0 +1,171 @@
+"""Read the outlines of objects, COCO's `segmentation`: polygons, or run lengths of a mask, as ragged arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from detaug.converters.findings.finding import shown
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class OutlineColumns(NamedTuple):
+    """The outlines of A annotations: rings of polygons, or the runs of a mask; an annotation may have neither."""
+
+    points: NDArray[np.float32]
+    """(P, 2) x, y of all rings, concatenated, in pixels of the image."""
+    first_point: Ints
+    """(R + 1,): ring r has the points first_point[r] to first_point[r + 1]."""
+    first_ring: Ints
+    """(A + 1,): annotation a has the rings first_ring[a] to first_ring[a + 1]."""
+    runs: NDArray[np.int32]
+    """(Q,) where runs of pixels end, counted down the columns of the image, first a run outside of the object."""
+    first_run: Ints
+    """(A + 1,)"""
+    corners: NDArray[np.float64]
+    """(A, 4, 2) the corners of rotated boxes; NaN where an annotation has none."""
+
+    def of(self, rows: Ints) -> OutlineColumns:
+        """Return the outlines of some annotations, in this order."""
+        ring_starts, rings = _take(self.first_ring, rows)
+        point_starts, points = _take(self.first_point, rings)
+        run_starts, runs = _take(self.first_run, rows)
+        runs_and_corners = self.runs[runs], run_starts, self.corners[rows]
+        return OutlineColumns(self.points[points], point_starts, ring_starts, *runs_and_corners)
+
+
+def _take(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the starts of some pieces once they are concatenated, and the positions of what they have."""
+    lengths = (starts[1:] - starts[:-1])[rows]
+    new = np.concatenate([[0], np.cumsum(lengths)])
+    return new, np.arange(new[-1]) + np.repeat(starts[rows] - new[:-1], lengths)
+
+
+def read_outlines(
+    segmentations: Sequence[Any], corners: Sequence[Any], heights: Ints, widths: Ints
+) -> tuple[OutlineColumns, dict[int, str]]:
+    """Return the outlines of annotations, and what is wrong with some, by row; these have none.
+
+    `segmentations`, `corners`: A values of a json each; None for none. `heights`, `widths`: (A,) of the images. Rings
+    of fewer than three points are left out.
+    """
+    rings, runs, faults = list[list[Sequence[float]]](), list[Ints](), dict[int, str]()
+    nothing = np.zeros(0, np.int64)
+    for row, value in enumerate(segmentations):
+        rings.append([])
+        runs.append(nothing)
+        if not value:
+            continue
+        if isinstance(value, list):
+            fault = _fault_of_rings(value)
+            rings[row] = [] if fault else [ring for ring in value if len(ring) >= 6]
+        else:
+            ends, fault = _read_runs(value, int(heights[row]), int(widths[row]))
+            runs[row] = ends
+        if fault:
+            faults[row] = fault
+    flat = [ring for each in rings for ring in each]
+    lengths = np.fromiter(map(len, flat), np.int64, len(flat))
+    points = np.fromiter(chain.from_iterable(flat), np.float32, int(lengths.sum())).reshape(-1, 2)
+    for ring in _rings_with_infinite(points, lengths // 2):
+        row = int(np.searchsorted(np.cumsum([len(each) for each in rings]), ring, side="right"))
+        faults[row] = "a ring of the segmentation must be finite numbers"
+    return OutlineColumns(
+        points,
+        _starts(lengths // 2),
+        _starts([len(each) for each in rings]),
+        np.concatenate([*runs, nothing]).astype(np.int32),
+        _starts([len(each) for each in runs]),
+        _read_corners(corners, faults),
+    ), faults
+
+
+def _read_corners(values: Sequence[Any], faults: dict[int, str]) -> NDArray[np.float64]:
+    corners = np.full((len(values), 4, 2), np.nan)
+    for row, value in enumerate(values):
+        if value is not None:
+            try:
+                corners[row] = np.array(value, np.float64).reshape(4, 2)
+            except (ValueError, TypeError):
+                faults[row] = f"corners must be four pairs [x, y], got {shown(value)}"
+                continue
+            if not np.isfinite(corners[row]).all():
+                faults[row] = "corners must be finite numbers"
+    return corners
+
+
+def _starts(lengths: Iterable[int]) -> Ints:
+    return np.concatenate([[0], np.cumsum(np.fromiter(lengths, np.int64))])
+
+
+def _fault_of_rings(rings: list[Any]) -> str:
+    for ring in rings:
+        if not isinstance(ring, list) or len(ring) % 2 or not set(map(type, ring)) <= {int, float}:
+            return f"a ring of the segmentation must be a list of x, y, x, y, ..., got {shown(ring)}"
+    return ""
+
+
+def _rings_with_infinite(points: NDArray[np.float32], lengths: Ints) -> list[int]:
+    wrong = np.flatnonzero(~np.isfinite(points).all(1))
+    rings: list[int] = np.unique(np.searchsorted(np.cumsum(lengths), wrong, side="right")).tolist()
+    return rings
+
+
+def _read_runs(value: Any, height: int, width: int) -> tuple[Ints, str]:
+    """Return where the runs of an RLE end, and what is wrong with it."""
+    nothing = np.zeros(0, np.int64)
+    if not isinstance(value, dict) or "counts" not in value:
+        return nothing, f"the segmentation must be rings or run lengths, got {shown(value)}"
+    if value.get("size") != [height, width]:
+        return (
+            nothing,
+            f"the size of the run lengths is {shown(value.get('size'))}, that of the image {[height, width]}",
+        )
+    counts = value["counts"]
+    try:
+        lengths = decode_counts(counts) if isinstance(counts, str | bytes) else np.array(counts, np.int64)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return nothing, f"the counts of the run lengths cannot be read: {shown(counts)}"
+    if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != height * width:
+        total = height * width
+        return nothing, f"the counts of the run lengths add up to {lengths.sum()}, the image has {total} pixels"
+    return np.cumsum(lengths), ""
+
+
+def decode_counts(text: str | bytes) -> Ints:
+    """Return the run lengths that COCO's compressed text has: 5 bits a letter, differences from the last but one run.
+
+    Source: rleFrString in common/maskApi.c of https://github.com/cocodataset/cocoapi.
+    """
+    letters = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8).astype(np.int64) - 48
+    if not len(letters):
+        return letters
+    if ((letters < 0) | (letters > 63)).any() or letters[-1] & 32:
+        raise ValueError("not a text of run lengths")
+    ends = np.flatnonzero((letters & 32) == 0)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    number = np.repeat(np.arange(len(ends)), ends - starts + 1)
+    shift = 5 * (np.arange(len(letters)) - starts[number])
+    values = np.bincount(number, (letters & 31) << shift).astype(np.int64)
+    values -= ((letters[ends] >> 4) & 1) << (shift[ends] + 5)  # the highest bit is the sign
+    values[1::2], values[2::2] = np.cumsum(values[1::2]), np.cumsum(values[2::2])
+    return values
+
+
+def encode_counts(lengths: Ints) -> str:
+    """Return run lengths as COCO's compressed text, which `decode_counts` reads."""
+    differences = lengths.astype(np.int64).copy()
+    differences[3:] -= lengths[1:-2]
+    letters = []
+    for value in differences.tolist():
+        while True:
+            bits, value = value & 31, value >> 5
+            more = value != (-1 if bits & 16 else 0)
+            letters.append(chr((bits | 32 if more else bits) + 48))
+            if not more:
+                break
+    return "".join(letters)

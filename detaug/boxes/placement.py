@@ -1,0 +1,100 @@
+"""Where annotations lie in the output, and what of them is seen there: points go through the map of their layer.
+
+Shapes (key points, corners, outlines) stay in source pixels while ops move views; they are moved once, at the end
+(decision 16). What is seen respects the view, its fill, layers that are drawn later, and holes (decision 17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from detaug.arrays import Bools, Floats, Ints
+from detaug.boxes.keypoints import KeyPoints
+from detaug.boxes.layers import Layers
+from detaug.boxes.views import invert
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """The places of B annotations in the output images of `layers`."""
+
+    layers: Layers
+    image: Ints
+    """(B,): the output image that each annotation is in."""
+    layer: Ints
+    """(B,): the layer that it is of."""
+    rows: Ints
+    """(B,): the row of each annotation in the shapes of its source."""
+
+    @cached_property
+    def to_output(self) -> Floats:
+        """Return (B, 3, 3): source pixels (x, y, 1) -> output pixels, projective."""
+        n, layers = self.layers.image.shape
+        inverse = invert(self.layers.matrix.reshape(-1, 3, 3)).reshape(n, layers, 3, 3)
+        return np.asarray(inverse[self.image, self.layer])
+
+    @cached_property
+    def mirrored(self) -> Bools:
+        """Return (B,): whether the output shows the annotation as a mirror does."""
+        return np.asarray(np.linalg.det(self.to_output) < 0)
+
+    def move(self, points: Floats) -> Floats:
+        """Return points (B, K, 2) of source pixels in output pixels."""
+        x, y = points[..., 0], points[..., 1]
+        rows = [[self.to_output[:, row, column, None] for column in range(3)] for row in range(3)]
+        moved_x, moved_y, scale = (a * x + b * y + c for a, b, c in rows)
+        return np.stack([moved_x / scale, moved_y / scale], axis=-1)
+
+    def in_view(self, points: Floats, moved: Floats) -> tuple[Bools, Bools]:
+        """Return (B, K): whether each point is in the view of its annotation, and whether something covers it there.
+
+        `points`: (B, K, 2) source pixels; `moved`: the same in output pixels. What shows only fill is not in view.
+        """
+        layers, image, own = self.layers, self.image, self.layer
+        bounds = layers.source_bounds[image, own][:, None]  # (B, 1, 2, 2)
+        shown = np.asarray(((points >= bounds[:, :, 0]) & (points <= bounds[:, :, 1])).all(2))
+        if layers.clip_region is not None:
+            shown &= _inside_convex(moved, layers.clip_region[image, own])
+        if layers.image.shape[1] == 1:
+            return shown & _inside(moved, layers.rectangle[image]).all(2), np.zeros_like(shown)
+        inside = _inside(moved, layers.rectangle[image])
+        same = (layers.copy[image] == layers.copy[image, own][:, None])[:, None]
+        covers = (layers.share[image] >= 1)[:, None] & ~same
+        number = np.arange(1, layers.image.shape[1] + 1)
+        last_own, last_cover = ((inside & which) * number for which in (same, covers))
+        last_own, last_cover = last_own.max(2), last_cover.max(2)
+        return np.asarray(shown & (last_own > 0)), np.asarray(last_cover > last_own)
+
+
+def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
+    """Return (B, K, 3) x, y in output pixels, v: 0 out of view with x = y = 0, 1 hidden, 2 visible.
+
+    Points in fill are out of view; what a later layer or a hole covers becomes 1. In a mirrored object, points that
+    have sides change places. `classes`: (A,) the class of each annotation, 0..C - 1.
+    """
+    points = key_points.points[placement.rows]
+    swapped = key_points.swapped[classes[placement.rows] if len(key_points.swapped) > 1 else placement.rows * 0]
+    order = np.where(placement.mirrored[:, None], swapped, np.arange(key_points.count))
+    points = np.take_along_axis(points, order[..., None], axis=1)
+    moved = placement.move(points[..., :2])
+    shown, covered = placement.in_view(points[..., :2], moved)
+    visible = np.where(shown, np.where(covered, np.minimum(points[..., 2], 1), points[..., 2]), 0)
+    return np.where(visible[..., None] > 0, np.concatenate([moved, visible[..., None]], axis=2), 0)
+
+
+def _inside(points: Floats, rectangles: Floats) -> Bools:
+    """Return (B, K, L): whether points (B, K, 2) are in rectangles (B, L, 4) XYXY."""
+    x, y = points[:, :, None, 0], points[:, :, None, 1]
+    x0, y0, x1, y1 = (side[:, None] for side in np.moveaxis(rectangles, 2, 0))
+    return np.asarray((x >= x0) & (x < x1) & (y >= y0) & (y < y1))
+
+
+def _inside_convex(points: Floats, polygons: Floats) -> Bools:
+    """Return (B, K): whether points (B, K, 2) are in convex polygons (B, V, 2), whichever way round these go."""
+    start, end = polygons[:, None], np.roll(polygons, -1, axis=1)[:, None]
+    along, to_point = end - start, points[:, :, None] - start
+    side = along[..., 0] * to_point[..., 1] - along[..., 1] * to_point[..., 0]
+    return np.asarray((side >= 0).all(2) | (side <= 0).all(2))

@@ -1,0 +1,59 @@
+"""The shapes of annotations: what they have beside boxes, in pixels of their own images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from detaug.arrays import Floats, Ints
+from detaug.boxes.keypoints import KeyPoints
+from detaug.converters.coco.outlines import OutlineColumns
+from detaug.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The shapes of the A annotations of a source; None for what it was not asked for. Ops never move them."""
+
+    keypoints: KeyPoints | None = None
+    corners: Floats | None = None
+    """(A, 4, 2) x, y of the corners of rotated boxes, in their order."""
+    outlines: OutlineColumns | None = None
+    """Polygons, or runs of masks."""
+    tight: bool = False
+    """Whether boxes become those of what is seen of the outlines, or of the corners."""
+    classes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(A,): the class of each annotation, 0..C - 1; set by the source."""
+    heights: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(A,): the height of the image of each annotation; set by the source."""
+
+    def __bool__(self) -> bool:
+        return any(each is not None for each in (self.keypoints, self.corners, self.outlines))
+
+    def check(self, annotations: int, origin: str) -> None:
+        """Raise InputError for shapes of another number of annotations."""
+        lengths = {
+            "keypoints": None if self.keypoints is None else len(self.keypoints.points),
+            "corners": None if self.corners is None else len(self.corners),
+            "outlines": None if self.outlines is None else len(self.outlines.first_ring) - 1,
+        }
+        for name, length in lengths.items():
+            if length not in (None, annotations):
+                raise InputError(f"{origin}: {name} must be of each of {annotations} boxes, got {length}")
+        if self.corners is not None and (self.corners.shape[1:] != (4, 2) or not np.isfinite(self.corners).all()):
+            raise InputError(f"{origin}: corners must be (A, 4, 2) finite numbers, got {self.corners.shape}")
+
+
+def corners_of_boxes(boxes: Floats) -> Floats:
+    """Return (A, 4, 2): the corners of boxes (A, 4) XYXY, clockwise on the screen from the top left."""
+    return np.asarray(boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2))
+
+
+def single_rings_of_four(outlines: OutlineColumns) -> tuple[Ints, Floats]:
+    """Return which annotations have one ring of four points and nothing else, and these points, (B, 4, 2)."""
+    rings, points = np.diff(outlines.first_ring), np.diff(outlines.first_point)
+    rows = np.flatnonzero(rings == 1)
+    first = outlines.first_ring[rows]
+    rows, first = rows[points[first] == 4], first[points[first] == 4]
+    return rows, outlines.points[outlines.first_point[first][:, None] + np.arange(4)].astype(np.float64)

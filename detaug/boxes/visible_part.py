@@ -1,0 +1,212 @@
+"""The visible part of outlines: its extent along the axes of the output, or along other directions.
+
+An outline, convex or not, is seen through a convex region of the output: the rectangle of its layer, the bounds of its
+source and the clip region. The extreme points of what is seen are ends of the outline's edges once these are cut to the
+region, and corners of the region that lie in the outline. So nothing is clipped as a polygon, which for concave ones
+would add bridges that are not there. Edges are cut in homogeneous coordinates, so that a perspective's horizon is one
+more border.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.arrays import Bools, Floats, Ints
+from detaug.boxes import polygons
+from detaug.boxes.placement import Placement
+from detaug.converters.coco.outlines import OutlineColumns
+
+NEAREST = 1e-6
+"""The least w of homogeneous points that are in front of a perspective's horizon."""
+
+
+class Vertices(NamedTuple):
+    """The vertices of the rings of B objects, concatenated."""
+
+    points: Floats
+    """(Q, 2) source pixels."""
+    ring: Ints
+    """(Q,): the number of each one's ring."""
+    following: Ints
+    """(Q,): the position of the next vertex of the ring."""
+    of_object: Ints
+    """(Q,): 0..B - 1, ascending."""
+
+
+class Extremes(NamedTuple):
+    """Points of the output, among them all extreme points of what is seen of B objects."""
+
+    points: Floats
+    """(P, 2) output pixels."""
+    of_object: Ints
+    """(P,): 0..B - 1."""
+
+    def extent(self, count: int, axis: Floats) -> Floats:
+        """Return (B, 2): the smallest and the largest coordinate along axes (B, 2); inf, -inf where nothing is seen."""
+        along = (self.points * axis[self.of_object]).sum(1)
+        low, high = np.full(count, np.inf), np.full(count, -np.inf)
+        np.minimum.at(low, self.of_object, along)
+        np.maximum.at(high, self.of_object, along)
+        return np.stack([low, high], axis=1)
+
+    def boxes(self, count: int) -> Floats:
+        """Return (B, 4) XYXY; inf, inf, -inf, -inf where nothing is seen."""
+        x, y = (self.extent(count, np.tile(axis, (count, 1))) for axis in ([1.0, 0.0], [0.0, 1.0]))
+        return np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1)
+
+
+def vertices_of(outlines: OutlineColumns, rows: Ints, height: Ints) -> Vertices:
+    """Return the vertices of the outlines of annotations `rows`, (B,); of masks, a ring around each of their columns.
+
+    `height`: (B,) of the images. Around the columns of a mask the ring goes as the mask does, but for its bays.
+    """
+    has_runs = outlines.first_run[rows + 1] > outlines.first_run[rows]
+    chosen = outlines.of(rows)
+    lengths, rings = np.diff(chosen.first_point), np.diff(chosen.first_ring)
+    points, ring = [chosen.points.astype(np.float64)], [np.repeat(np.arange(len(lengths)), lengths)]
+    of_object = [np.repeat(np.repeat(np.arange(len(rows)), rings), lengths)]
+    for at in np.flatnonzero(has_runs).tolist():
+        around = ring_of_runs(chosen.runs[chosen.first_run[at] : chosen.first_run[at + 1]], int(height[at]))
+        points.append(around)
+        ring.append(np.full(len(around), len(lengths) + at))
+        of_object.append(np.full(len(around), at))
+    return _in_order(np.concatenate(points), np.concatenate(ring), np.concatenate(of_object))
+
+
+def vertices_of_polygons(corners: Floats) -> Vertices:
+    """Return the vertices of polygons (B, V, 2)."""
+    count, sides = corners.shape[:2]
+    number = np.repeat(np.arange(count), sides)
+    return _in_order(corners.reshape(-1, 2), number, number)
+
+
+def _in_order(points: Floats, ring: Ints, of_object: Ints) -> Vertices:
+    order = np.lexsort((ring, of_object))
+    points, ring, of_object = points[order], ring[order], of_object[order]
+    last = np.append(ring[1:] != ring[:-1], True) if len(ring) else np.zeros(0, bool)
+    ends = np.flatnonzero(last)
+    following = np.arange(1, len(ring) + 1)
+    following[ends] = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+    return Vertices(points, ring, following, of_object)
+
+
+def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
+    """Return (V, 2): a ring along the tops of the columns of a mask and back along their bottoms."""
+    if len(ends) < 2:
+        return np.zeros((0, 2))
+    starts, stops = ends[:-1:2].astype(np.int64), ends[1::2].astype(np.int64)
+    starts, stops = starts[stops > starts], stops[stops > starts]
+    if not len(starts):
+        return np.zeros((0, 2))
+    first, last = starts // height, (stops - 1) // height
+    columns = np.concatenate(
+        [first, last, *(np.arange(a + 1, b) for a, b in zip(first, last, strict=True) if b > a + 1)]
+    )
+    tops = np.zeros(len(columns), np.int64)
+    tops[: len(first)] = starts % height
+    bottoms = np.full(len(columns), height)
+    bottoms[: len(first)] = np.where(last > first, height, (stops - 1) % height + 1)
+    tops[len(first) : 2 * len(first)] = np.where(last > first, 0, starts % height)
+    bottoms[len(first) : 2 * len(first)] = (stops - 1) % height + 1
+    column, at = np.unique(columns, return_inverse=True)
+    top, bottom = np.full(len(column), height), np.zeros(len(column), np.int64)
+    np.minimum.at(top, at, tops)
+    np.maximum.at(bottom, at, bottoms)
+    x = np.stack([column, column + 1], axis=1).ravel()
+    along = np.stack([x, np.repeat(top, 2)], axis=1)
+    back = np.stack([x, np.repeat(bottom, 2)], axis=1)[::-1]
+    return np.concatenate([along, back]).astype(np.float64)
+
+
+def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
+    """Return points among which are all extreme points of what is seen of the outlines; later layers do not count."""
+    of_object, following = vertices.of_object, vertices.following
+    points = np.concatenate([vertices.points, np.ones((len(vertices.points), 1))], axis=1)
+    moved = np.einsum("qij,qj->qi", placement.to_output[of_object], points)
+    inside = _signed_distances(moved, vertices.points, of_object, placement)
+    start, end = inside, inside[following]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = start / (start - end)
+    first = np.where((start < 0) & (end >= 0), share, 0).max(1)
+    last = np.where((start >= 0) & (end < 0), share, 1).min(1)
+    seen = ~((start < 0) & (end < 0)).any(1) & (first <= last)
+    ends = [moved + at[:, None] * (moved[following] - moved) for at in (first, last)]
+    edges = np.concatenate([each[seen] for each in ends])
+    corners, owners = _corners_in_outlines(vertices, placement, np.unique(of_object[(inside < 0).any(1)]))
+    return Extremes(
+        np.concatenate([edges[:, :2] / edges[:, 2:], corners]),
+        np.concatenate([of_object[seen], of_object[seen], owners]),
+    )
+
+
+def _signed_distances(moved: Floats, points: Floats, of_object: Ints, placement: Placement) -> Floats:
+    """Return (Q, J): how far each vertex is inside of each border of the region, not in one unit."""
+    layers, image, layer = placement.layers, placement.image[of_object], placement.layer[of_object]
+    x, y, w = moved.T
+    x0, y0, x1, y1 = layers.rectangle[image, layer].T
+    low, high = np.moveaxis(layers.source_bounds[image, layer], 1, 0)
+    borders = [w - NEAREST, x - x0 * w, x1 * w - x, y - y0 * w, y1 * w - y]
+    borders += [*(points - low).T, *(high - points).T]
+    if layers.clip_region is not None:
+        corners = layers.clip_region[image, layer]
+        along = np.roll(corners, -1, axis=1) - corners
+        turn = np.sign(_twice_area(corners))[:, None]
+        across = along[..., 0] * (y[:, None] - corners[..., 1] * w[:, None])
+        across -= along[..., 1] * (x[:, None] - corners[..., 0] * w[:, None])
+        borders += [*(turn * across).T]
+    return np.stack(borders, axis=1)
+
+
+def _twice_area(corners: Floats) -> Floats:
+    x, y = np.moveaxis(corners, 2, 0)
+    return np.asarray((x * np.roll(y, -1, 1) - np.roll(x, -1, 1) * y).sum(1))
+
+
+def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Ints]:
+    """Return the corners of the regions of some objects that lie in their outlines, and which object each is of."""
+    region = _regions(placement, objects)
+    layers, image, layer = placement.layers, placement.image[objects], placement.layer[objects]
+    in_source = polygons.transform(layers.matrix[image, layer], region)
+    count = region.shape[1]
+    first = np.searchsorted(vertices.of_object, objects)
+    edges = np.searchsorted(vertices.of_object, objects, side="right") - first
+    corner = np.repeat(np.arange(len(objects) * count), np.repeat(edges, count))
+    starts = np.cumsum(np.repeat(edges, count)) - np.repeat(edges, count)
+    edge = np.arange(len(corner)) - starts[corner] + first[corner // count]
+    inside = _even_odd(in_source.reshape(-1, 2), corner, edge, vertices)
+    return region.reshape(-1, 2)[inside], np.repeat(objects, count)[inside]
+
+
+def _regions(placement: Placement, objects: Ints) -> Floats:
+    """Return (B, V, 2): the convex polygons of the output through which objects are seen; a point where nothing is."""
+    layers, image, layer = placement.layers, placement.image[objects], placement.layer[objects]
+    region = polygons.from_boxes(layers.rectangle[image, layer])
+    matrix, bounds = layers.matrix[image, layer], layers.source_bounds[image, layer]
+    for axis in (0, 1):
+        for side, sign in ((0, 1), (1, -1)):
+            in_source = polygons.transform(matrix, region)[..., axis]
+            region = polygons.cut(region, sign * (in_source - bounds[:, side, axis, None]))
+    if layers.clip_region is not None:
+        corners = layers.clip_region[image, layer]
+        turn = np.sign(_twice_area(corners))[:, None]
+        for at in range(corners.shape[1]):
+            start, end = corners[:, at, None], corners[:, (at + 1) % corners.shape[1], None]
+            along, to_point = end - start, region - start
+            region = polygons.cut(region, turn * (along[..., 0] * to_point[..., 1] - along[..., 1] * to_point[..., 0]))
+    return region
+
+
+def _even_odd(points: Floats, number: Ints, edge: Ints, vertices: Vertices) -> Bools:
+    """Return (P,): whether points are in one of the rings of their object. `number`, `edge`: pairs to test."""
+    x, y = points[number].T
+    (x0, y0), (x1, y1) = vertices.points[edge].T, vertices.points[vertices.following[edge]].T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crosses = ((y0 > y) != (y1 > y)) & (x < x0 + (y - y0) / (y1 - y0) * (x1 - x0))
+    rings = int(vertices.ring.max(initial=0)) + 1
+    pairs, times = np.unique((number * rings + vertices.ring[edge])[crosses], return_counts=True)
+    inside = np.zeros(len(points), bool)
+    inside[pairs[times % 2 == 1] // rings] = True
+    return inside
