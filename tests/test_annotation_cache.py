@@ -47,7 +47,7 @@ def assert_same(one: Annotations, other: Annotations) -> None:
 
 
 def refuse_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(path: Path, columns: object) -> Annotations:
+    def parse(path: Path, columns: object, outlines: bool) -> Annotations:
         raise AssertionError("the json is parsed again")
 
     monkeypatch.setattr(annotations, "_checked", parse)

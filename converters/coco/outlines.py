@@ -7,8 +7,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from detaug.converters.findings.finding import shown
 from numpy.typing import NDArray
+
+from detaug.converters.findings.finding import shown
 
 Ints = NDArray[np.int64]
 

@@ -14,7 +14,7 @@ import numpy as np
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.layers import Layers
-from detaug.boxes.views import invert
+from detaug.boxes.views import Views, invert
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,13 @@ class Placement:
     """(B,): the layer that it is of."""
     rows: Ints
     """(B,): the row of each annotation in the shapes of its source."""
+
+    @classmethod
+    def of_views(cls, views: Views) -> Placement:
+        """Return where the boxes that are left after all ops are, in the order of `Views.unpadded`."""
+        image, place = np.nonzero(views.labels >= 0)
+        layer = views.layer_of_box_or_first()[image, place]
+        return cls(views.drawing_or_whole().layers, image, layer, views.rows[image, place])
 
     @cached_property
     def to_output(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,7 +14,14 @@ from detaug.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
-    """The shapes of the A annotations of a source; None for what it was not asked for. Ops never move them."""
+    """The shapes of the A annotations of a source; None for what it was not asked for. Ops never move them.
+
+    >>> corners = [[[30, 20], [60, 20], [60, 40], [30, 40]]]
+    >>> shapes = da.Shapes(corners=np.array(corners, float))
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], [[[30, 20, 60, 40]]], shapes=shapes)
+    >>> print(da.RandomHorizontalFlip(p=1)(samples).corners[0][0].tolist())
+    [[170.0, 20.0], [140.0, 20.0], [140.0, 40.0], [170.0, 40.0]]
+    """
 
     keypoints: KeyPoints | None = None
     corners: Floats | None = None
@@ -31,8 +38,15 @@ class Shapes:
     def __bool__(self) -> bool:
         return any(each is not None for each in (self.keypoints, self.corners, self.outlines))
 
-    def check(self, annotations: int, origin: str) -> None:
-        """Raise InputError for shapes of another number of annotations."""
+    def of(self, classes: Ints, heights: Ints, origin: str = "shapes") -> Shapes:
+        """Return these shapes with the classes (A,), 0..C - 1, and heights (A,) of the images, of their annotations.
+
+        Raises InputError for shapes of another number of annotations.
+        """
+        self._check(len(classes), origin)
+        return replace(self, classes=classes, heights=heights)
+
+    def _check(self, annotations: int, origin: str) -> None:
         lengths = {
             "keypoints": None if self.keypoints is None else len(self.keypoints.points),
             "corners": None if self.corners is None else len(self.corners),

@@ -22,6 +22,8 @@ def tighten(views: Views, shapes: Shapes) -> Views:
     dropped.
     """
     outlines, corners = shapes.outlines, shapes.corners
+    if not shapes.tight or (outlines is None and corners is None):
+        return views
     real = views.labels >= 0
     changed = real & ((views.visible < 1 - 1e-9) | views.turned)
     image, place = np.nonzero(changed)

@@ -73,7 +73,7 @@ def build_targets(
     `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each; `shapes`: the source's.
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
-    views = tighten(views, shapes) if shapes.tight else views
+    views = tighten(views, shapes)
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])

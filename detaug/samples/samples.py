@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from detaug.arguments import check, is_whole
 from detaug.arrays import Floats, Ints
+from detaug.boxes.placement import Placement, place_key_points
+from detaug.boxes.rotated import Angle, rotated_boxes
+from detaug.boxes.shapes import Shapes
+from detaug.boxes.tight import tighten
 from detaug.boxes.views import Views, rows_left, whole_where_close
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import notebook_png
@@ -34,6 +38,7 @@ def batch(
     labels: Sequence[ArrayLike] | None = None,
     *,
     columns: Mapping[str, Sequence[ArrayLike]] | None = None,
+    shapes: Shapes | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Samples:
@@ -41,7 +46,8 @@ def batch(
 
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. `columns`: by name, N arrays
-    (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. The same `seed` and
+    (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. `shapes`: key points,
+    corners and outlines of all boxes, image by image. The same `seed` and
     the same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises InputError for
     boxes that lie outside, for arrays of another shape or type, and for a seed that is no whole number.
 
@@ -66,7 +72,9 @@ def batch(
     rows = {name: _concatenated(name, each, pixels) for name, each in (columns or {}).items()}
     names = [f"boxes[{at}]" for at in range(len(arrays))]
     views = source_views([(image.shape[0], image.shape[1]) for image in arrays], pixels, numbers, names)
-    return Samples(tuple(arrays), views, rows, (), int(seed), resolve_device(device))
+    counts = [len(each) for each in pixels]
+    shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, np.repeat([len(each) for each in arrays], counts))
+    return Samples(tuple(arrays), views, rows, shapes, (), int(seed), resolve_device(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +90,7 @@ class Samples:
     source_views: Views
     """The whole images with their boxes."""
     source_columns: Mapping[str, Array]
+    shapes: Shapes
     ops: tuple[Op, ...]
     seed: int
     device: torch.device
@@ -134,21 +143,47 @@ class Samples:
     @property
     def columns(self) -> dict[str, list[Array]]:
         """Return N arrays (M, ...) for each of the columns that were given, by name."""
-        rows, counts = rows_left(self.plan.views), self._packed[2]
-        ends = np.cumsum(counts)[:-1]
-        return {name: np.split(each[rows], ends) for name, each in self.source_columns.items()}
+        rows = rows_left(self._views)
+        return {name: self._by_image(each[rows]) for name, each in self.source_columns.items()}
+
+    @property
+    def keypoints(self) -> list[Array]:
+        """Return N arrays (M, K, 3): x, y in pixels of `images`, and v. See `Batch.keypoints`."""
+        if self.shapes.keypoints is None:
+            raise InputError("the samples have no key points: give da.batch shapes=da.Shapes(keypoints=...)")
+        placement = Placement.of_views(self._views)
+        return self._by_image(place_key_points(self.shapes.keypoints, self.shapes.classes, placement))
+
+    @property
+    def corners(self) -> list[Array]:
+        """Return N arrays (M, 4, 2): the corners of rotated boxes in pixels of `images`."""
+        return self._by_image(Placement.of_views(self._views).move(self._source_corners()))
+
+    def rotated_boxes(self, angle: Angle = "le90", *, border: Literal["visible", "whole"] = "visible") -> list[Array]:
+        """Return N arrays (M, 5): centre x, y, width, height, angle. See `Batch.rotated_boxes`."""
+        placement = Placement.of_views(self._views)
+        return self._by_image(rotated_boxes(self._source_corners(), placement, angle, visible=border == "visible"))
+
+    def _source_corners(self) -> Floats:
+        if self.shapes.corners is None:
+            raise InputError("the samples have no rotated boxes: give da.batch shapes=da.Shapes(corners=...)")
+        return np.asarray(self.shapes.corners[rows_left(self._views)])
+
+    def _by_image(self, values: Array) -> list[Array]:
+        """Split values (B, ...) of all boxes."""
+        return np.split(values, np.cumsum(self._packed[2])[:-1])
 
     def boxes_in_source(self) -> list[Array]:
         """Return N arrays (M, 4) XYXY: the boxes in pixels of the source images that they are of.
 
         They are not clipped; a box that an op clipped in the output stays so.
         """
-        views = self.plan.views
+        views = self._views
         image, place = np.nonzero(views.labels >= 0)
         matrix = views.drawing_or_whole().layers.matrix[image, views.layer_of_box_or_first()[image, place]]
         boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
         moved = move_boxes(boxes, torch.from_numpy(matrix))[:, 0].numpy()
-        return np.split(moved, np.cumsum(self._packed[2])[:-1])
+        return self._by_image(moved)
 
     @property
     def matrix(self) -> Floats:
@@ -171,8 +206,12 @@ class Samples:
         return self._recipe.plan(self.source_views, draws_from(np.random.default_rng(self.seed)), self.drawn)
 
     @cached_property
+    def _views(self) -> Views:
+        return tighten(self.plan.views, self.shapes)
+
+    @cached_property
     def _packed(self) -> tuple[Array, Array, Array]:
-        return self.plan.views.packed()
+        return self._views.packed()
 
     @property
     def _recipe(self) -> Recipe:
