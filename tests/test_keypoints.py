@@ -1,0 +1,226 @@
+"""Key points lie on painted discs after any recipe, left ones on red and right ones on blue discs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from disc_files import NAMES, color_at, disc_samples, find_disc, paint_discs, write_discs
+from numpy.typing import NDArray
+from seeds import seeds
+
+import detaug as da
+from detaug.boxes.keypoints import other_side
+
+BLACK = (0.0, 0.0, 0.0)
+RESIZE = da.Resize((300, 340))
+GEOMETRIC: list[da.Op] = [
+    da.RandomHorizontalFlip(p=0.5),
+    da.RandomVerticalFlip(p=0.5),
+    da.RandomRotate90(),
+    da.RandomZoomOut(max_ratio=1.5, fill=BLACK),
+    da.RandomIoUCrop(),
+    da.RandomBoxSafeCrop(p=0.7),
+    da.RandomCrop((200, 200), fill=BLACK),
+    da.CenterCrop((210, 220), fill=BLACK),
+    da.Pad((5, 11), fill=BLACK),
+    da.RandomRotation(40, fill=BLACK),
+    da.RandomRotation(40, expand=True, fill=BLACK),
+    da.RandomAffine(degrees=25, scale=(0.8, 1.2), shear=10, translate=(0.1, 0.1), fill=BLACK),
+    da.RandomPerspective(distortion_scale=0.3, p=1, fill=BLACK),
+]
+AFTER: list[da.Op] = [
+    da.Mosaic(p=0.8, min_visibility=0),
+    da.MixUp(p=0.3),
+    da.CutMix(p=0.8, min_visibility=0, max_hidden=1),
+    da.CopyPaste(p=0.8, min_visibility=0, max_hidden=1),
+    da.RandomErasing(p=0.8, value=BLACK, max_hidden=1),
+    da.GridMask(p=0.4, value=BLACK, max_hidden=1),
+]
+
+
+def assert_points_on_discs(samples: da.Samples) -> int:
+    """Compare each visible key point whose whole disc can be seen with its disc. Return how many these are."""
+    tolerance = 0.25 if GEOMETRIC[-1] in samples.ops else 0.1  # a perspective moves the centroid of a disc
+    found, layers = 0, samples.plan.views.drawing_or_whole().layers
+    for at, (image, points, sources, boxes) in enumerate(
+        zip(samples.images, samples.keypoints, samples.boxes_in_source(), samples.boxes, strict=True)
+    ):
+        assert len(points) == len(boxes) == len(sources)
+        for own in points:
+            for slot, (x, y, visible) in enumerate(own):
+                if visible == 0:
+                    assert x == y == 0
+                    continue
+                found += _compare(image, own, slot, float(np.median(layers.share[at])), tolerance)
+    return found
+
+
+def _compare(image: NDArray[Any], points: NDArray[np.float64], slot: int, share: float, tolerance: float = 0.1) -> int:
+    """Compare one key point with the disc at it: 1 if all of the disc is seen."""
+    x, y, visible = points[slot]
+    if share < 1 or visible == 1:  # another image shines through, or something lies on it
+        return 0
+    color = color_at(image, x, y)
+    assert (slot == 2) == (color == 2), f"a {NAMES[slot]} on a disc of another colour"
+    found = find_disc(image, x, y, color)
+    assert found is None or np.abs(np.array(found) - (x, y)).max() < tolerance, (found, x, y)
+    return int(found is not None)
+
+
+@pytest.mark.parametrize("op", GEOMETRIC, ids=repr)
+def test_key_points_follow_each_op(op: da.Op, device: str) -> None:
+    discs = paint_discs(16)
+    assert assert_points_on_discs(disc_samples(discs, device=device).then(op, RESIZE)) >= (
+        8 if op in GEOMETRIC[-3:] else 20
+    )
+
+
+def test_key_points_follow_resized_crops(device: str) -> None:
+    ops = [da.RandomHorizontalFlip(), da.RandomResizedCrop((320, 320), scale=(0.5, 1.0))]
+    assert assert_points_on_discs(disc_samples(paint_discs(16), device=device).then(*ops)) >= 20
+
+
+@pytest.mark.parametrize("op", AFTER, ids=repr)
+def test_key_points_follow_what_is_mixed_and_covered(op: da.Op, device: str) -> None:
+    discs = paint_discs(16)
+    samples = disc_samples(discs, device=device).then(da.RandomHorizontalFlip(), RESIZE, op)
+    assert assert_points_on_discs(samples) >= (0 if isinstance(op, da.MixUp) else 20)
+
+
+@pytest.mark.parametrize("seed", seeds(6, 300))
+def test_key_points_follow_random_chains(seed: int, device: str) -> None:
+    rng = np.random.default_rng(seed)
+    discs = paint_discs(4, seed)
+    first = [GEOMETRIC[at] for at in rng.integers(0, len(GEOMETRIC), rng.integers(1, 4))]
+    then = [AFTER[at] for at in rng.integers(0, len(AFTER), rng.integers(0, 3))]
+    assert_points_on_discs(disc_samples(discs, seed=seed, device=device).then(*first, RESIZE, *then))
+
+
+@pytest.mark.parametrize("op", [*GEOMETRIC[:3], da.RandomRotation(40, fill=BLACK)], ids=repr)
+def test_sides_change_places_in_mirrored_images_only(op: da.Op) -> None:
+    """Told from the pixels: whether red, blue and green go round the other way than in the source."""
+    discs = paint_discs(24)
+    samples = disc_samples(discs).then(op, RESIZE)
+    mirrored = 0
+    for image, points, source in zip(samples.images, samples.keypoints, discs.points, strict=True):
+        for own, before in zip(points, source, strict=True) if len(points) == len(source) else []:
+            if not (own[:, 2] == 2).all():
+                continue
+            colors = [color_at(image, *each[:2]) for each in own]
+            assert sorted(colors) == [0, 1, 2]
+            red, blue, green = (own[colors.index(color), :2] for color in range(3))
+            turn = around(red, blue, green) * around(*before)
+            assert colors == ([0, 1, 2] if turn > 0 else [1, 0, 2])
+            mirrored += turn < 0
+    assert (mirrored > 0) == isinstance(op, da.RandomHorizontalFlip | da.RandomVerticalFlip)
+
+
+def around(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64]) -> float:
+    """Return 1 where the way through three points turns clockwise on the screen, -1 where it turns the other way."""
+    return float(np.sign(np.linalg.det(np.stack([b - a, c - a]))))
+
+
+def test_what_is_erased_or_pasted_over_is_hidden_and_out_of_view_is_nothing() -> None:
+    image = np.zeros((100, 100, 3), np.uint8)
+    points = [[[20, 20, 2], [80, 80, 2], [50, 50, 1]]]
+    shapes = da.Shapes(keypoints=da.KeyPoints(points, [["a", "b", "c"]]))
+    samples = da.batch([image], [[[10, 10, 90, 90]]], shapes=shapes)
+    erased = samples.then(da.RandomErasing(p=1, scale=(0.2, 0.2), ratio=(1, 1), max_hidden=1))
+    assert sorted(erased.keypoints[0][0, :, 2].tolist()) != [2, 2, 1]  # the seed erases one
+    cropped = samples.then(da.CenterCrop((40, 40)))
+    assert cropped.keypoints[0].tolist() == [[[0, 0, 0], [0, 0, 0], [20, 20, 1]]]
+
+
+def test_the_loader_and_coco_reader(tmp_path: Path, device: str) -> None:
+    discs = paint_discs(8)
+    reader = da.CocoReader(tmp_path, write_discs(tmp_path, discs), keypoints=True)
+    assert reader.shapes.keypoints is not None
+    np.testing.assert_allclose(reader.shapes.keypoints.points[:, :, :2], np.concatenate(discs.points))
+    recipe = [da.RandomAffine(degrees=25, fill=BLACK), da.RandomHorizontalFlip(), RESIZE, da.Mosaic(p=0.5)]
+    compared = 0
+    for batch in da.Loader(reader, recipe, 4, device=device, seed=3):
+        points = batch.keypoints
+        assert points.dtype.is_floating_point
+        assert points.shape == (*batch.labels.shape, 3, 3)
+        assert points.device == batch.boxes.device
+        assert not points[~batch.valid].any()
+        for at, image in enumerate(batch.images.permute(0, 2, 3, 1).cpu().numpy()):
+            for own in points[at, : batch.counts[at]].cpu().double().numpy():
+                compared += sum(_compare(image, own, slot, 1.0) for slot in range(3) if own[slot, 2] == 2)
+    assert compared >= 15
+
+
+def test_a_source_without_key_points_says_so(tmp_path: Path) -> None:
+    reader = da.CocoReader(tmp_path, write_discs(tmp_path, paint_discs(4)))
+    batch = next(iter(da.Loader(reader, [RESIZE], 4, device="cpu")))
+    with pytest.raises(da.InputError, match="no key points: make its reader with CocoReader"):
+        _ = batch.keypoints
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("left_eye", "right_eye"),
+        ("RightEye", "LeftEye"),
+        ("eye left", "eye right"),
+        ("l_eye", "r_eye"),
+        ("eye-L", "eye-R"),
+        ("REar", "LEar"),
+        ("front_left_wheel", "front_right_wheel"),
+        ("nose", None),
+        ("lip", None),
+        ("leftover", None),
+        ("r1", None),
+        ("L", None),
+    ],
+)
+def test_names_with_sides(name: str, other: str | None) -> None:
+    assert other_side(name) == other
+
+
+def change(path: Path, edit: Any) -> Path:
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            lambda c: c["categories"][0].update(keypoints=["left_hand", "foot", "nose"]),
+            "'left_hand' has a side, and there is no 'right_hand'.*flip_pairs",
+        ),
+        (lambda c: c["categories"][0].pop("keypoints"), "no names.*flip_pairs"),
+        (
+            lambda c: c["annotations"][1].update(keypoints=[1, 2]),
+            "keypoints must have 3 numbers for each of 3",
+        ),
+        (lambda c: c["annotations"][1].update(keypoints=[1, 2, 3] * 3), "visibility of a key point must be 0, 1 or 2"),
+        (lambda c: c["annotations"][1].update(keypoints=["a"] * 9), "keypoints must be numbers"),
+        (lambda c: [each.pop("keypoints") for each in c["annotations"]], "no annotation has 'keypoints'"),
+        (lambda c: c["categories"][0].update(skeleton=[[0, 1]]), r"skeleton must be pairs of 1\.\.3"),
+        (lambda c: c["categories"][0].update(flip_idx=[1, 1, 2]), "flip_idx must have each"),
+    ],
+)
+def test_wrong_key_points_are_refused(edit: Any, message: str, tmp_path: Path) -> None:
+    path = change(write_discs(tmp_path, paint_discs(4)), edit)
+    with pytest.raises(da.InputError, match=message):
+        da.CocoReader(tmp_path, path, keypoints=True)
+    da.CocoReader(tmp_path, path)  # boxes are all right
+
+
+@pytest.mark.parametrize("pairs", [[("left_hand", "foot")], [(0, 1)]])
+def test_flip_pairs_are_the_remedy(pairs: Any, tmp_path: Path) -> None:
+    names = ["left_hand", "foot", "nose"]
+    path = change(write_discs(tmp_path, paint_discs(4)), lambda c: c["categories"][0].update(keypoints=names))
+    reader = da.CocoReader(tmp_path, path, keypoints=True, flip_pairs=pairs)
+    assert reader.shapes.keypoints is not None
+    assert reader.shapes.keypoints.swapped.tolist() == [[1, 0, 2]]
+    with pytest.raises(da.InputError, match="no key point 'leg'"):
+        da.CocoReader(tmp_path, path, keypoints=True, flip_pairs=[("leg", 0)])
