@@ -122,4 +122,4 @@ def find_disc(image: NDArray[Any], x: float, y: float, color: int) -> tuple[floa
         (moment**3 * mass).sum() / mass.sum() / spread**1.5
         for moment, spread in ((x_moment, pairs[0]), (y_moment, pairs[3]), (x_moment + y_moment, sum(pairs)))
     ]
-    return center if abs(ellipse / mass.sum() - 1) < 0.03 and np.abs(skew).max() < 0.015 else None
+    return center if abs(ellipse / mass.sum() - 1) < 0.06 and np.abs(skew).max() < 0.015 else None

@@ -47,7 +47,8 @@ class ShapesOfBoxes:
 
         Their order is the json's; they are not clipped. Padded with zeros. Raises InputError for a source without.
         """
-        return self._padded(self._placement.move(self._corners()))
+        corners = self._corners()
+        return self._padded(self._placement.move(corners))
 
     def rotated_boxes(
         self,
@@ -67,7 +68,8 @@ class ShapesOfBoxes:
         """
         if form != "cxcywhr":
             raise InputError(f"form must be 'cxcywhr', got {form!r}")
-        return self._padded(rotated_boxes(self._corners(), self._placement, angle, visible=border == "visible"))
+        corners = self._corners()
+        return self._padded(rotated_boxes(corners, self._placement, angle, visible=border == "visible"))
 
     def _shapes(self) -> Shapes:
         return self.shapes or Shapes()
