@@ -39,6 +39,22 @@ class OutlineColumns(NamedTuple):
         return OutlineColumns(self.points[points], point_starts, ring_starts, *runs_and_corners)
 
 
+def join_outlines(parts: Sequence[OutlineColumns]) -> OutlineColumns:
+    """Return the outlines of concatenated annotations."""
+    return OutlineColumns(
+        np.concatenate([part.points for part in parts]),
+        _joined([part.first_point for part in parts]),
+        _joined([part.first_ring for part in parts]),
+        np.concatenate([part.runs for part in parts]),
+        _joined([part.first_run for part in parts]),
+        np.concatenate([part.corners for part in parts]),
+    )
+
+
+def _joined(starts: Sequence[Ints]) -> Ints:
+    return _starts(np.concatenate([np.diff(each) for each in starts]))
+
+
 def _take(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Return the starts of some pieces once they are concatenated, and the positions of what they have."""
     lengths = (starts[1:] - starts[:-1])[rows]

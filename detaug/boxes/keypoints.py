@@ -55,6 +55,13 @@ class KeyPoints:
         """Return K."""
         return int(self.points.shape[1])
 
+    def of_class(self, at: int, count: int) -> tuple[list[str], list[tuple[int, int]], Ints]:
+        """Return the names, the skeleton and (count,) the places after a mirror of a class, 0..C - 1."""
+        names = self.names[at if len(self.names) > 1 else 0] if self.names else []
+        skeleton = self.skeletons[at if len(self.skeletons) > 1 else 0] if self.skeletons else []
+        swapped = self.swapped[at if len(self.swapped) > 1 else 0]
+        return list(names), list(skeleton), np.concatenate([swapped, np.arange(self.count, count)])
+
 
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 _TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9]+")

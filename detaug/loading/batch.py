@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.arguments import check
 from detaug.boxes.layers import Drawing
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import invert
@@ -26,6 +27,7 @@ from detaug.loading.trainer_formats import (
     split_by_image,
 )
 
+YoloTask = Literal["detect", "pose", "obb"]
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 Columns: TypeAlias = Tensor | NDArray[Any]
 
@@ -117,12 +119,14 @@ class Batch(OldNames, ShapesOfBoxes):
         return notebook_png(list(self.images), boxes, labels, self.image_size.tolist())
 
     def targets(self) -> list[dict[str, Tensor]]:
-        """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies."""
-        rows = zip(self.boxes, self.labels, self.counts, strict=True)
-        targets = [{"boxes": boxes[:count], "labels": labels[:count]} for boxes, labels, count in rows]
-        if self.image_id is None:  # of a DALI pipeline without this output
-            return targets
-        return [{**target, "image_id": number} for target, number in zip(targets, self.image_id, strict=True)]
+        """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies.
+
+        With key points also `keypoints` (M_i, K, 3), as Keypoint R-CNN takes them: x, y in continuous pixels, and v.
+        """
+        of_boxes = {"boxes": self.boxes, "labels": self.labels}
+        of_boxes |= {"keypoints": self.keypoints} if self.has_keypoints else {}
+        of_images = {} if self.image_id is None else {"image_id": self.image_id}  # None: of a DALI pipeline without it
+        return split_by_image(of_boxes, of_images, self.counts)
 
     def as_detr(self, *, first_label: int = 1) -> tuple[NestedTensor, list[dict[str, Tensor]]]:
         """Return images with their padding mask, and N targets, as the loaders of DETR and RF-DETR do.
@@ -132,6 +136,8 @@ class Batch(OldNames, ShapesOfBoxes):
         `boxes` (M_i, 4) float32 cxcywh, relative to the image without padding; `area` (M_i,) float32, output pixels;
         `labels` (M_i,) int64 from `first_label`: 1 for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64, 0;
         `image_id` (1,); `size` and `orig_size` (2,): (height, width) of the image without padding, and of its source.
+        With key points, `keypoints` (M_i, K, 3) float32: x and y relative to the image without padding, and v; pixels
+        are continuous, where RF-DETR's own loader counts them from 0 as COCO does, half a pixel less.
         RT-DETR, D-FINE and DEIM take the images alone, labels from 0, and `orig_size` as (width, height).
         Source: datasets/coco.py and util/misc.py of https://github.com/facebookresearch/detr.
 
@@ -159,20 +165,34 @@ class Batch(OldNames, ShapesOfBoxes):
             "labels": self._coco_targets("class_labels", 0, padded_size),
         }
 
-    def as_yolo(self) -> dict[str, Tensor]:
-        """Return the batch that Ultralytics' trainer and detection losses take: images, and a row for each of B boxes.
+    def as_yolo(self, task: YoloTask = "detect") -> dict[str, Any]:
+        """Return the batch that Ultralytics' trainer and losses take: images, and a row for each of B boxes.
 
         `img`: the images; `cls` (B, 1) float32: labels from 0; `bboxes` (B, 4) float32 cxcywh, relative to the padded
         image; `batch_idx` (B,) float32: the position of the box's image. The trainer divides images by 255, so its
         recipe ends without `Normalize`, or with `Normalize(dtype="uint8")`. A model that is called directly takes 0..1.
+        `task`: "pose" also has `keypoints` (B, K, 3) float32, x and y relative to the padded image, and v, and
+        `kpt_shape` (K, 3). For "obb" `bboxes` are (B, 5): centre, width and height of rotated boxes, relative to the
+        padded image, and the angle in radians, clockwise, in -pi/4..3pi/4, of the longer side, which is the width.
         """
+        check("task", task, task in get_args(YoloTask), "'detect', 'pose' or 'obb'")
         real = real_rows(self.counts, self.boxes.shape[1], self.boxes.device)
-        boxes = relative_to(center_and_size(self.boxes), torch.tensor([self.images.shape[-2:]], device="cpu"))
+        size = torch.tensor([self.images.shape[-2:]], device="cpu")
+        boxes = relative_to(center_and_size(self.boxes), size)
+        if task == "obb":
+            rotated = self.rotated_boxes("cxcywhr", "yolo")
+            boxes = torch.cat([relative_to(rotated[..., :4], size), rotated[..., 4:]], -1)
+        pose = {}
+        if task == "pose":
+            points = self.keypoints.flatten(0, 1)[real]
+            scale = points.new_tensor([*size[0].flip(0).tolist(), 1])
+            pose = {"keypoints": points / scale, "kpt_shape": torch.tensor(points.shape[1:], device="cpu")}
         return {
             "img": self.images,
             "cls": self.labels.flatten()[real][:, None].float() - 1,
             "bboxes": boxes.flatten(0, 1)[real],
             "batch_idx": real.div(max(1, self.boxes.shape[1]), rounding_mode="floor").float(),
+            **pose,
         }
 
     def to_source(self, boxes: Boxes) -> Boxes:
@@ -235,6 +255,10 @@ class Batch(OldNames, ShapesOfBoxes):
             "area": boxes[..., 2:].prod(-1),
             "iscrowd": torch.zeros_like(self.labels),
         }
+        if self.has_keypoints and labels == "labels":
+            points = self.keypoints
+            scale = torch.cat([size.flip(1), torch.ones_like(size[:, :1])], 1).to(points)
+            of_boxes["keypoints"] = points / scale[:, None, None]
         ids = None if self.image_id is None else self.image_id[:, None]
         of_images = {
             "image_id": ids,

@@ -26,6 +26,11 @@ class ShapesOfBoxes:
     drawing: Drawing | None
     layer_of_box: Tensor | None = None
 
+    @property
+    def has_keypoints(self) -> bool:
+        """Return whether the source has key points."""
+        return self._shapes().keypoints is not None
+
     @cached_property
     def keypoints(self) -> Tensor:
         """Return (N, M, K, 3) float32 on the batch's device: x, y in output pixels, and v, 0, 1 or 2.

@@ -10,7 +10,10 @@ from threading import Lock
 
 import numpy as np
 
-from detaug.arrays import Bytes, Ints
+from detaug.arrays import Bytes, Floats, Ints
+from detaug.boxes.keypoints import KeyPoints
+from detaug.boxes.shapes import Shapes, corners_of_boxes
+from detaug.converters.coco.outlines import OutlineColumns, join_outlines, read_outlines
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.sources.columns import join
@@ -53,6 +56,7 @@ class ConcatReader(Source):
             classes=_classes(self.sources, names),
             image_ids=_image_ids(self.sources),
             relative=True,
+            shapes=join_shapes(self.sources, names),
             columns=join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects]),
             origin=" + ".join(source.origin for source in self.sources),
         )
@@ -153,3 +157,56 @@ def _classes(sources: Sequence[Source], names: list[str]) -> Ints | None:
         without = next(source.origin for source in sources if source.classes is None)
         raise InputError(f"sources must all have a class for each image, or none; {without} has none")
     return np.concatenate([_renamed(source, names)[1:][each] - 1 for source, each in zip(sources, given, strict=True)])
+
+
+def join_shapes(sources: Sequence[Source], names: list[str]) -> Shapes:
+    """Return the shapes of concatenated annotations. `names`: of the classes, in their order.
+
+    Annotations of a source without key points have none that are labelled, those without corners those of their boxes.
+    Raises InputError for sources whose key points of a class have other names, or of which only some are tight.
+    """
+    shapes = [source.shapes for source in sources]
+    tight = {each.tight for each in shapes}
+    if len(tight) > 1:
+        raise InputError("sources must all be made with tight=True, or none")
+    corners = None
+    if any(each.corners is not None for each in shapes):
+        corners = np.concatenate([_corners(source) for source in sources])
+    outlines = None
+    if any(each.outlines is not None for each in shapes):
+        outlines = join_outlines([each.outlines or _nothing(len(each.classes)) for each in shapes])
+    return Shapes(_join_key_points(sources, names), corners, outlines, tight.pop())
+
+
+def _corners(source: Source) -> Floats:
+    if source.shapes.corners is not None:
+        return source.shapes.corners
+    boxes, counts, _ = source.objects()
+    return corners_of_boxes(boxes * np.tile(np.repeat(source.sizes[:, ::-1], counts, 0), 2))
+
+
+def _nothing(annotations: int) -> OutlineColumns:
+    return read_outlines([None] * annotations, [None] * annotations, *np.zeros((2, annotations), np.int64))[0]
+
+
+def _join_key_points(sources: Sequence[Source], names: list[str]) -> KeyPoints | None:
+    with_points = [source for source in sources if source.shapes.keypoints is not None]
+    if not with_points:
+        return None
+    count = max(source.shapes.keypoints.count for source in with_points if source.shapes.keypoints)
+    points = np.zeros((sum(len(source.shapes.classes) for source in sources), count, 3))
+    of_classes: dict[str, tuple[list[str], list[tuple[int, int]], Ints]] = {}
+    first = 0
+    for source in sources:
+        own = source.shapes.keypoints
+        if own is not None:
+            points[first : first + len(own.points), : own.count] = own.points
+            for at, name in enumerate(source.class_names[1:]):
+                each = own.of_class(at, count)
+                known = of_classes.setdefault(name, each)
+                if known[0] != each[0] or not np.array_equal(known[2], each[2]):
+                    raise InputError(f"the key points of {name!r} differ: {known[0]} and {each[0]}, of {source.origin}")
+        first += len(source.shapes.classes)
+    of_classes = {name: of_classes.get(name, ([], [], np.arange(count))) for name in names}
+    class_names, skeletons, swapped = zip(*of_classes.values(), strict=True)
+    return KeyPoints(points, class_names, skeletons, np.stack(swapped))
