@@ -395,8 +395,8 @@ def test_wrong_images_are_refused(image: Any, message: str) -> None:
         ),
         ({**GOOD, "boxes": torch.tensor([[20.0, 10, 10, 20]])}, "x0 <= x1"),
         ({**GOOD, "boxes": torch.full((1, 4), torch.nan)}, "must be finite numbers"),
-        ({**GOOD, "masks": torch.zeros(1, 60, 80)}, r"target\['masks'\] .* Compose moves boxes only"),
-        ({**GOOD, "keypoints": torch.zeros(1, 17, 3)}, r"target\['keypoints'\] .* Compose moves boxes only"),
+        ({**GOOD, "masks": torch.zeros(1, 60, 80)}, r"target\['masks'\] .* Compose moves boxes and key points only"),
+        ({**GOOD, "keypoints": torch.zeros(1, 17, 3)}, r"target\['keypoints'\]: which of them change places"),
     ],
 )
 def test_wrong_targets_are_refused(target: Any, message: str) -> None:
@@ -412,10 +412,7 @@ def test_bounding_boxes_of_another_image_and_rotated_ones_are_refused(tv_tensors
         da.InputError, match=r"canvas_size .* must be the size of the image, \(60, 80\), got \(80, 60\)"
     ):
         transform(IMAGE, {**GOOD, "boxes": wrong})
-    turned = tv_tensors.BoundingBoxes(torch.zeros(1, 5), format="XYWHR", canvas_size=(60, 80))
-    with pytest.raises(da.InputError, match="must be XYXY, XYWH or CXCYWH, got XYWHR"):
-        transform(IMAGE, {**GOOD, "boxes": turned})
-    with pytest.raises(da.InputError, match=r"target\['regions'\] .* Compose moves boxes only"):
+    with pytest.raises(da.InputError, match=r"target\['regions'\] .* Compose moves boxes and key points only"):
         transform(IMAGE, {**GOOD, "regions": tv_tensors.Mask(torch.zeros(1, 60, 80))})
 
 
@@ -451,3 +448,46 @@ def test_the_benchmark_runs(v2: Any, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(script, "RECIPES", dict(zip(script.RECIPES, rows, strict=True)))
     script.main(["--images", "1", "--rounds", "1", "--size", "60", "80"])
     assert capsys.readouterr().out.count("ms an image") == 6
+
+
+def test_key_points_move_with_their_boxes() -> None:
+    points = torch.tensor([[[10.0, 20, 2], [30, 20, 2], [70, 50, 1]]])
+    target = {"boxes": torch.tensor([[5.0, 10, 75, 55]]), "labels": torch.tensor([1]), "keypoints": points}
+    flipped = da.Compose([da.RandomHorizontalFlip(p=1)], flip_pairs=[(0, 1)])(IMAGE, target)[1]["keypoints"]
+    assert flipped.tolist() == [[[50, 20, 2], [70, 20, 2], [10, 50, 1]]]
+    cropped = da.Compose([da.CenterCrop((40, 40))], flip_pairs=[])(IMAGE, target)[1]["keypoints"]
+    assert cropped.tolist() == [[[0, 0, 0], [10, 10, 2], [0, 0, 0]]]
+    plain = {**target, "keypoints": points[..., :2].numpy()}
+    moved = da.Compose([da.CenterCrop((40, 40))], flip_pairs=[])(IMAGE, plain)[1]["keypoints"]
+    assert moved.tolist() == [[[-10, 10], [10, 10], [50, 40]]]
+    with pytest.raises(da.InputError, match=r"must be \(1, K, 2\), or \(1, K, 3\) with visibility, got \(2, 3, 3\)"):
+        da.Compose([], flip_pairs=[])(IMAGE, {**target, "keypoints": torch.zeros(2, 3, 3)})
+
+
+def test_tv_tensors_of_key_points_flip_as_torchvisions_but_for_half_a_pixel(v2: Any, tv_tensors: Any) -> None:
+    """torchvision counts pixels of KeyPoints, W - 1 - x, where it has continuous boxes, W - x."""
+    pixels = torch.rand(1, 5, 2) * torch.tensor([79.0, 59.0])
+    counted = tv_tensors.KeyPoints(pixels, canvas_size=(60, 80))
+    theirs = v2.functional.horizontal_flip(counted)
+    ours = tv_tensors.KeyPoints(pixels + 0.5, canvas_size=(60, 80))
+    target = {"boxes": torch.tensor([[0.0, 0, 80, 60]]), "labels": torch.tensor([1]), "keypoints": ours}
+    moved = da.Compose([da.RandomHorizontalFlip(p=1)], flip_pairs=[])(IMAGE, target)[1]["keypoints"]
+    assert isinstance(moved, tv_tensors.KeyPoints)
+    torch.testing.assert_close(moved.as_subclass(torch.Tensor) - 0.5, theirs.as_subclass(torch.Tensor))
+
+
+@pytest.mark.parametrize("form", ["XYWHR", "CXCYWHR", "XYXYXYXY"])
+def test_rotated_boxes_turn_as_torchvisions(form: str, v2: Any, tv_tensors: Any) -> None:
+    centers = tv_tensors.BoundingBoxes(torch.tensor([[40.0, 30, 30, 12, 25]]), format="CXCYWHR", canvas_size=(60, 80))
+    boxes = v2.functional.convert_bounding_box_format(centers, new_format=tv_tensors.BoundingBoxFormat[form])
+    target = {"boxes": boxes, "labels": torch.tensor([1])}
+    ours = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((120, 160))])(IMAGE, target)[1]["boxes"]
+    theirs = v2.functional.resize(v2.functional.horizontal_flip(boxes), [120, 160])
+    assert ours.format == boxes.format
+    assert ours.canvas_size == (120, 160)
+    corners = [
+        v2.functional.convert_bounding_box_format(each, new_format=tv_tensors.BoundingBoxFormat.XYXYXYXY)
+        for each in (ours, theirs)
+    ]
+    first, second = (np.asarray(each).reshape(4, 2) for each in corners)
+    assert np.abs(first[:, None] - second[None]).max(2).min(0).max() < 0.05

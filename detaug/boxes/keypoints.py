@@ -15,6 +15,9 @@ import numpy as np
 from detaug.arrays import Floats, Ints
 from detaug.errors import InputError
 
+Pairs = Sequence[tuple[int | str, int | str]]
+"""Pairs of key points that change places in a mirrored image: names, or positions from 0."""
+
 
 @dataclass(frozen=True, eq=False)
 class KeyPoints:
@@ -110,7 +113,7 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
     return swaps
 
 
-def swaps_of_pairs(pairs: Sequence[tuple[int | str, int | str]], names: Sequence[str], count: int) -> Ints:
+def swaps_of_pairs(pairs: Pairs, names: Sequence[str], count: int) -> Ints:
     """Return (count,): the position that each point has after a mirror, from pairs of positions, from 0, or names."""
     swaps = np.arange(count)
     for pair in pairs:

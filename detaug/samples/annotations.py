@@ -11,9 +11,17 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints, padded
 from detaug.boxes.checking import find_fault, to_relative
-from detaug.boxes.views import Views, whole_images
+from detaug.boxes.placement import Placement
+from detaug.boxes.shapes import Shapes
+from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
+from detaug.samples.target_shapes import (
+    corners_of_rotated,
+    is_rotated,
+    like_key_points,
+    like_rotated,
+)
 
 Target = dict[str, Any]
 
@@ -51,26 +59,43 @@ def read_target(target: Target, size: tuple[int, int], columns: Sequence[str]) -
     boxes = target["boxes"]
     if getattr(boxes, "canvas_size", size) != size:
         raise InputError(f"canvas_size of the boxes must be the size of the image, {size}, got {boxes.canvas_size}")
+    if is_rotated(boxes):
+        corners = corners_of_rotated(boxes)
+        limits = np.array(size[::-1])
+        xyxy = np.concatenate([corners.min(1).clip(0, limits), corners.max(1).clip(0, limits)], axis=1)
+        return _check_columns(target, xyxy, columns), _labels(target["labels"])
     form = _format(boxes)
     array = boxes.detach().as_subclass(Tensor).double().numpy() if isinstance(boxes, Tensor) else boxes.astype(float)
     if array.size and (array.ndim != 2 or array.shape[1] != 4):
         raise InputError(f"target['boxes'] must be (M, 4), got shape {array.shape}")
     xyxy = _to_xyxy(array.reshape(-1, 4), form)
+    return _check_columns(target, xyxy, columns), _labels(target["labels"])
+
+
+def _check_columns(target: Target, xyxy: Floats, columns: Sequence[str]) -> Floats:
+    """Return the boxes. Raises InputError for a column with more or fewer rows."""
     for name in columns:
         rows = target.get(name)
         if rows is not None and (not hasattr(rows, "__len__") or len(rows) != len(xyxy)):
             got = f"{len(rows)} rows" if hasattr(rows, "__len__") else type(rows).__name__
             raise InputError(f"target[{name!r}] must have a row for each of {len(xyxy)} boxes, got {got}")
-    return xyxy, _labels(target["labels"])
+    return xyxy
 
 
-def like_target(target: Target, boxes: Floats, rows: Ints, size: tuple[int, int], columns: Sequence[str]) -> Target:
-    """Return the target with other boxes. `boxes`: (K, 4) XYXY pixels in an image of `size`; `rows`: (K,) those before.
+def like_target(target: Target, views: Views, shapes: Shapes, size: tuple[int, int], columns: Sequence[str]) -> Target:
+    """Return the target with the boxes and shapes of `views`, one image of `size`.
 
     The entries named in `columns` lose the rows of dropped boxes; all others are the same objects.
     """
+    rows, placement = rows_left(views), Placement.of_views(views)
     entries = {name: _select(target[name], rows) for name in columns if target.get(name) is not None}
-    return {**target, **entries, "boxes": _like_boxes(target["boxes"], boxes, size)}
+    if shapes.keypoints is not None:
+        entries["keypoints"] = like_key_points(target["keypoints"], shapes, placement, size)
+    if shapes.corners is not None:
+        boxes = like_rotated(target["boxes"], placement, shapes.corners[rows], size)
+    else:
+        boxes = _like_boxes(target["boxes"], whole_where_close(views.unpadded()[0]), size)
+    return {**target, **entries, "boxes": boxes}
 
 
 def _check_entries(target: Any) -> None:
@@ -84,8 +109,10 @@ def _check_entries(target: Any) -> None:
     if not isinstance(labels, Tensor | np.ndarray | list | tuple) or (hasattr(labels, "ndim") and labels.ndim == 0):
         raise InputError(f"target['labels'] must be a tensor, an array or a list, got {type(labels).__name__}")
     for name, entry in target.items():
-        if name in ("masks", "keypoints") or (name != "boxes" and is_tv_tensor(entry)):
-            raise InputError(f"target[{name!r}] would stay behind: Compose moves boxes only, so leave it out")
+        if name == "masks" or (name not in ("boxes", "keypoints") and is_tv_tensor(entry)):
+            raise InputError(
+                f"target[{name!r}] would stay behind: Compose moves boxes and key points only, so leave it out"
+            )
 
 
 def _format(boxes: Any) -> str:
@@ -94,7 +121,7 @@ def _format(boxes: Any) -> str:
         return "XYXY"
     name = getattr(getattr(boxes, "format", None), "value", type(boxes).__name__)
     if name not in ("XYXY", "XYWH", "CXCYWH"):
-        raise InputError(f"the format of the boxes must be XYXY, XYWH or CXCYWH, got {name}")
+        raise InputError(f"the format of the boxes must be XYXY, XYWH, CXCYWH or a rotated one, got {name}")
     return str(name)
 
 

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 
 from detaug.arguments import check, is_whole
-from detaug.boxes.views import rows_left, whole_where_close
+from detaug.boxes.keypoints import Pairs
 from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, draws_from, listed, make_rendering_recipe
 from detaug.samples.annotations import COLUMNS, Target, like_target, read_target, source_views
 from detaug.samples.images import like_image, read_image
 from detaug.samples.rendering import Renderer
+from detaug.samples.target_shapes import read_shapes
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,18 @@ class Compose:
     `ops`: a recipe; a `Resize` is not needed. Ops that combine images of a batch, such as `Mosaic`, are refused.
     `seed`: None draws from torch's global generator, so that `torch.manual_seed` repeats, and each worker of a
     `DataLoader` draws other numbers. A number draws the same in each call, and the same as `da.batch` with this seed.
-    `columns`: the names of further entries of the target that have a row for each box.
+    `columns`: the names of further entries of the target that have a row for each box. `flip_pairs`: for key points,
+    pairs of their positions, from 0, that change places in a mirrored image; [] for none.
 
     The image is a PIL image (RGB), an array (H, W, 3), or a tensor or tv_tensors.Image (3, H, W), uint8 or floats in
     0..1. It comes back as what it was; after `Normalize` it is a tensor (3, H, W). Pixels are computed in 256 levels.
     The target is a dict for torchvision's detectors: `boxes` (M, 4) XYXY pixels, or BoundingBoxes in their format, and
     `labels`, whole numbers from 1, or names. `area`, `iscrowd`, `difficult`, `truncated`, `occluded`, `category_id`,
     `track_id`, `track_ids` and `scores` have a row for each box, and lose those of dropped boxes; their values stay.
+    `keypoints` are (M, K, 3) x, y, visibility, of which those out of view become zeros, or (M, K, 2) or KeyPoints, of
+    which all are moved; continuous pixels. Rotated BoundingBoxes stay rotated: the smallest rectangles around them.
     All other entries stay whole. Raises InputError for images and targets of another shape or type, for boxes outside
-    of the image, and for masks and keypoints.
+    of the image, and for masks.
 
     >>> transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((300, 300))])
     >>> image = np.zeros((100, 200, 3), np.uint8)
@@ -48,6 +52,7 @@ class Compose:
     ops: Sequence[Op]
     seed: int | None = None
     columns: Sequence[str] = ()
+    flip_pairs: Pairs | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", listed(self.ops))  # what was given may be an iterator, or a list that changes
@@ -69,14 +74,14 @@ class Compose:
         boxes, labels = read_target(target, size, columns)
         plan = self._recipe.plan(source_views([size], [boxes], [labels], ["target['boxes']"]), draws)
         (rendered,) = self._renderer.render([pixels], plan)
-        boxes, _, _ = plan.views.unpadded()
+        shapes = read_shapes(target, labels, size[0], self.flip_pairs)
         height, width = rendered.shape[1:]
-        changed = like_target(target, whole_where_close(boxes), rows_left(plan.views), (height, width), columns)
+        changed = like_target(target, plan.views, shapes, (height, width), columns)
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to this process, for workers that are spawned."""
-        return {"ops": self.ops, "seed": self.seed, "columns": self.columns}
+        return {"ops": self.ops, "seed": self.seed, "columns": self.columns, "flip_pairs": self.flip_pairs}
 
     @cached_property
     def _recipe(self) -> Recipe:

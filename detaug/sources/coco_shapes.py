@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
-from detaug.boxes.keypoints import KeyPoints, swaps_of_names, swaps_of_pairs
+from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_names, swaps_of_pairs
 from detaug.boxes.shapes import Shapes, corners_of_boxes, single_rings_of_four
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.coco.outlines import OutlineColumns
 from detaug.errors import InputError
 
-FlipPairs = Sequence[tuple[int | str, int | str]] | None
-"""Pairs of key points that change places in a mirrored image: names, or positions from 0. None: from the names."""
+FlipPairs = Pairs | None
+"""Pairs of key points that change places in a mirrored image. None: from the names."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Key points and rotated boxes in the targets of `Compose`, in and out."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detaug.arrays import Floats, Ints
+from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
+from detaug.boxes.placement import Placement, place_key_points
+from detaug.boxes.rotated import rotated_boxes
+from detaug.boxes.shapes import Shapes
+from detaug.errors import InputError
+from detaug.samples.images import is_tv_tensor, wrap_like
+
+ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
+"""torchvision's formats of rotated boxes: degrees, counter-clockwise; or the corners."""
+
+
+def read_shapes(target: dict[str, Any], labels: Ints, height: int, flip_pairs: Pairs | None) -> Shapes:
+    """Return the shapes of a target of M boxes. Raises InputError for key points of another shape."""
+    points = target.get("keypoints")
+    key_points = None if points is None else _read_key_points(points, len(labels), flip_pairs)
+    corners = corners_of_rotated(target["boxes"]) if is_rotated(target["boxes"]) else None
+    return Shapes(keypoints=key_points, corners=corners).of(labels * 0, np.full(len(labels), height), "target")
+
+
+def _read_key_points(points: Any, boxes: int, flip_pairs: Pairs | None) -> KeyPoints:
+    if flip_pairs is None:
+        raise InputError(
+            "target['keypoints']: which of them change places in a mirrored image? Give Compose flip_pairs, such as "
+            "[(1, 2), (3, 4)], or [] if none do"
+        )
+    array = _as_array(points) if isinstance(points, Tensor | np.ndarray) else np.zeros(0)
+    if array.ndim != 3 or array.shape[0] != boxes or array.shape[2] not in (2, 3):
+        got = tuple(points.shape) if hasattr(points, "shape") else type(points).__name__
+        raise InputError(f"target['keypoints'] must be ({boxes}, K, 2), or ({boxes}, K, 3) with visibility, got {got}")
+    if array.shape[2] == 2:
+        array = np.concatenate([array, np.full((*array.shape[:2], 1), 2.0)], axis=2)
+    return KeyPoints(array, swapped=swaps_of_pairs(flip_pairs, (), array.shape[1])[None])
+
+
+def like_key_points(given: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
+    """Return the moved key points of the boxes that are left, as those given are.
+
+    (M, K, 3) has a visibility of 0, and zeros, for those out of view. (M, K, 2) has none: all are moved.
+    """
+    assert shapes.keypoints is not None
+    if given.shape[2] == 3:
+        result = place_key_points(shapes.keypoints, shapes.classes, placement)
+    else:
+        everywhere = KeyPoints(shapes.keypoints.points, swapped=shapes.keypoints.swapped)
+        result = placement.move(everywhere.points[placement.rows][..., :2])
+        order = np.where(placement.mirrored[:, None], everywhere.swapped, np.arange(everywhere.count))
+        result = np.take_along_axis(result, order[..., None], axis=1)
+    return _like(given, result, size)
+
+
+def is_rotated(boxes: Any) -> bool:
+    """Return whether boxes are torchvision's rotated BoundingBoxes."""
+    name = getattr(getattr(boxes, "format", None), "value", "") if is_tv_tensor(boxes) else ""
+    return name in ROTATED
+
+
+def corners_of_rotated(boxes: Any) -> Floats:
+    """Return (M, 4, 2): the corners of torchvision's rotated boxes."""
+    functional = sys.modules["torchvision.transforms.v2.functional"]
+    plain, corner_format = boxes.detach().as_subclass(Tensor).double(), type(boxes.format).XYXYXYXY
+    corners = functional.convert_bounding_box_format(plain, old_format=boxes.format, new_format=corner_format)
+    return _as_array(corners).reshape(-1, 4, 2)
+
+
+def like_rotated(given: Any, placement: Placement, corners: Floats, size: tuple[int, int]) -> Any:
+    """Return the moved rotated boxes in the format of those given: the smallest rectangles around them, not cut."""
+    form = type(given.format)
+    if given.format == form.XYXYXYXY:
+        return _like(given, placement.move(corners).reshape(-1, 8), size)
+    boxes = torch.from_numpy(rotated_boxes(corners, placement, "torchvision", visible=False))
+    functional = sys.modules["torchvision.transforms.v2.functional"]
+    converted = functional.convert_bounding_box_format(
+        boxes, old_format=form.CXCYWHR, new_format=given.format, inplace=False
+    )
+    return _like(given, converted.numpy(), size)
+
+
+def _as_array(values: Any) -> Floats:
+    array = values.detach().as_subclass(Tensor).double().cpu().numpy() if isinstance(values, Tensor) else values
+    return np.asarray(array, np.float64)
+
+
+def _like(given: Any, result: Floats, size: tuple[int, int]) -> Any:
+    if isinstance(given, np.ndarray):
+        return result.astype(given.dtype if given.dtype.kind == "f" else np.float32)
+    tensor = torch.from_numpy(result).to(given.dtype if given.is_floating_point() else torch.float32)
+    return wrap_like(given, tensor, canvas_size=size) if is_tv_tensor(given) else tensor
