@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dali_pipelines import given, make, outputs
 from disc_files import NAMES, color_at, disc_samples, find_disc, paint_discs, write_discs
 from numpy.typing import NDArray
 from seeds import seeds
@@ -224,3 +225,39 @@ def test_flip_pairs_are_the_remedy(pairs: Any, tmp_path: Path) -> None:
     assert reader.shapes.keypoints.swapped.tolist() == [[1, 0, 2]]
     with pytest.raises(da.InputError, match="no key point 'leg'"):
         da.CocoReader(tmp_path, path, keypoints=True, flip_pairs=[("leg", 0)])
+
+
+@pytest.mark.parametrize("units", ["pixels", "relative"])
+def test_key_points_in_a_dali_pipeline(units: Any, device: str) -> None:
+    discs = paint_discs(8)
+    recipe = [da.RandomHorizontalFlip(), da.RandomRotation(20, fill=BLACK), RESIZE, da.Mosaic(p=0.5)]
+    sides = [np.array(image.shape[1::-1]) if units == "relative" else np.ones(2) for image in discs.images]
+    points = [
+        np.concatenate([each / side, np.full((len(each), 3, 1), 2)], axis=2).astype(np.float32)
+        for each, side in zip(discs.points, sides, strict=True)
+    ]
+    boxes = [(each / np.tile(side, 2)).astype(np.float32) for each, side in zip(discs.boxes, sides, strict=True)]
+
+    def nodes() -> Any:
+        images = given(discs.images)
+        images = images.gpu() if device == "cuda" else images
+        extra = {"keypoints": given(points), "flip_pairs": [(0, 1)]}
+        return da.fn.augment(images, given(boxes), None, recipe, units=units, **extra)
+
+    images, _, _, moved = outputs(make(nodes, len(points), device))
+    compared = 0
+    for image, each in zip(images, moved, strict=True):
+        for own in each.astype(float):
+            compared += sum(_compare(image, own, slot, 1.0) for slot in range(3) if own[slot, 2] == 2)
+    assert compared >= 15
+
+
+def test_a_dali_pipeline_needs_flip_pairs() -> None:
+    def nodes() -> Any:
+        points = given([np.zeros((1, 3, 3), np.float32)])
+        return da.fn.augment(
+            given([np.zeros((9, 9, 3), np.uint8)]), given([np.zeros((1, 4))]), None, [], keypoints=points
+        )
+
+    with pytest.raises(da.InputError, match="keypoints need flip_pairs"):
+        make(nodes, 1, "cpu")

@@ -15,6 +15,7 @@ from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
 from detaug.arguments import check, is_whole
+from detaug.boxes.keypoints import Pairs
 from detaug.dali.batch_planner import BatchPlanner, Units
 from detaug.errors import InputError
 from detaug.ops.op import Node, Op
@@ -31,23 +32,28 @@ def augment(
     seed: int = 0,
     units: Units = "relative",
     columns: Sequence[Node] = (),
+    keypoints: Node | None = None,
+    flip_pairs: Pairs | None = None,
     shapes: Node | None = None,
     return_matrix: bool = False,
 ) -> tuple[Node, ...]:
-    """Run a recipe inside a DALI pipeline; return images, boxes, labels, then the matrix if wanted, then the columns.
+    """Run a recipe inside a DALI pipeline; return images, boxes, labels, then the matrix, key points, and columns.
 
     `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None is no
     boxes. `labels`: (M,) whole numbers; None is 1 for each box. `ops`: any recipe; without a `Resize`, images keep the
     size that the other ops give them. `units` of the given boxes: "relative" to the image, 0..1, or "pixels".
     `seed`: the same one gives the same draws, whatever the prefetch depth, the threads and the executor. Give pipelines
     that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
-    track ids: where a box is dropped, its row is too. `shapes`: (2,) or more numbers, height and width of each image
-    first, on the CPU, such as `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
+    track ids: where a box is dropped, its row is too. `keypoints`: (M, K, 3) x, y in `units`, continuous, and
+    visibility 0, 1 or 2; `flip_pairs`: their positions, from 0, that change places in a mirrored image, [] for none.
+    `shapes`: (2,) or more numbers, height and width of each image first, on the CPU, such as
+    `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
     `return_matrix`: also return (2, 3), or (3, 3) for a recipe with perspective: source pixels -> output pixels, for
     points (x, y, 1). Not for recipes that mix images.
 
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
-    labels and columns in the types that they had.
+    labels and columns in the types that they had; the matrix if it is wanted; key points (M, K, 3) float32 in pixels if
+    they are given, see `Batch.keypoints`.
 
     Wrong boxes, labels and images end the pipeline with an error that names batch and sample. `DaliIterator` raises it
     as an InputError; DALI itself raises a RuntimeError that contains its text.
@@ -68,9 +74,18 @@ def augment(
             f"return_matrix must be False with {name}, since an image that is mixed of several has no one matrix; "
             "boxes_in_source() of a Loader's batch takes each box back to its own image"
         )
-    return augment_to(
-        "pixels", images, boxes, labels, recipe, seed, units, columns, shapes=shapes, return_matrix=return_matrix
-    )
+    check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
+    if keypoints is not None and flip_pairs is None:
+        raise InputError(
+            "keypoints need flip_pairs, which change places in a mirrored image: such as [(1, 2), (3, 4)], or []"
+        )
+    further = columns if keypoints is None else [keypoints, *columns]
+    options: Any = {
+        "shapes": shapes,
+        "return_matrix": return_matrix,
+        "flip_pairs": None if keypoints is None else flip_pairs,
+    }
+    return augment_to("pixels", images, boxes, labels, recipe, seed, units, further, **options)
 
 
 def augment_to(
@@ -85,15 +100,21 @@ def augment_to(
     *,
     shapes: Node | None = None,
     return_matrix: bool = False,
+    flip_pairs: Pairs | None = None,
     name: str = "da.fn.augment",
 ) -> tuple[Node, ...]:
-    """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors."""
+    """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors.
+
+    `flip_pairs`: those of the first of the columns, which are key points; None: there are none.
+    """
     given = _given(boxes, labels, columns)
     _check_nodes(images, given if shapes is None else {**given, "shapes": shapes})
     _check_pipeline(images if shapes is None else shapes)
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
     images, shapes = (images, images.shape(dtype=types.INT32)) if shapes is None else _of_shapes(images, shapes)
-    planner = BatchPlanner(recipe, seed, units, output_units, labels is not None, len(columns), return_matrix, name)
+    planner = BatchPlanner(
+        recipe, seed, units, output_units, labels is not None, len(columns), return_matrix, flip_pairs, name
+    )
     planned: Any = fn.python_function(
         shapes,
         fn.random.uniform(range=[0.0, 1.0], shape=[4], seed=seed),

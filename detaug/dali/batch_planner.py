@@ -14,6 +14,8 @@ from nvidia.dali import Pipeline
 
 from detaug.arrays import Floats, Ints, padded
 from detaug.boxes.checking import find_fault, to_relative
+from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
+from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.views import Views, class_labels, rows_left, whole_images
 from detaug.errors import InputError, OpError
 from detaug.ops.python_functions import current_pipeline, running_in
@@ -50,6 +52,8 @@ class BatchPlanner:
     columns: int
     """The number of columns, without labels."""
     return_matrix: bool
+    flip_pairs: Pairs | None
+    """Of the first of the columns, which are key points; None: there are none."""
     name: str
     """The function that the user called, for errors."""
     _numbers: Iterator[int] = field(default_factory=count)
@@ -89,16 +93,29 @@ class BatchPlanner:
         rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
         plan = self.recipe.plan(_views(rows, size), draws_from(rng))
         inputs = [list(map(np.asarray, plan.inputs[name])) for name in self.recipe.input_names]  # a row may be a number
-        return (*self._outputs(plan.views, rows), *inputs)
+        return (*self._outputs(plan.views, rows, size), *inputs)
 
-    def _outputs(self, views: Views, rows: BatchBoxes) -> list[Samples]:
+    def _outputs(self, views: Views, rows: BatchBoxes, size: Floats) -> list[Samples]:
         """Return boxes, labels, the matrix if wanted, and the other columns, of the boxes that are left."""
         boxes, _, counts = views.unpadded()
         boxes = boxes / np.tile(views.size[:, ::-1], 2).repeat(counts, 0) if self.output_units == "relative" else boxes
         columns = [column[rows_left(views)] for column in rows.columns]
+        if self.flip_pairs is not None:
+            columns[1] = self._key_points(views, rows, size)
         matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
         first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
         return [first, labels, *matrix, *others]
+
+    def _key_points(self, views: Views, rows: BatchBoxes, size: Floats) -> Array:
+        """Return the moved key points of the boxes that are left, (B, K, 3) float32. `size`: (n, 2) of the images."""
+        points = rows.columns[1].astype(np.float64)
+        if points.ndim != 3 or points.shape[2] != 3:
+            raise InputError(f"keypoints must be (M, K, 3): x, y, visibility; got {points.shape[1:]} for each box")
+        if self.units == "relative":
+            points[..., :2] *= size[:, ::-1].repeat(rows.counts, 0)[:, None]
+        key_points = KeyPoints(points, swapped=swaps_of_pairs(self.flip_pairs or (), (), points.shape[1])[None])
+        placed = place_key_points(key_points, np.zeros(len(points), np.int64), Placement.of_views(views))
+        return placed.astype(np.float32)
 
 
 def _views(rows: BatchBoxes, size: Floats) -> Views:
