@@ -1,7 +1,7 @@
 """Key points: named points of objects, such as the joints of a person, and the rule by which a mirror swaps them.
 
 Points are in continuous source pixels: pixel i covers i to i + 1, so the centre of the first one is 0.5. COCO's key
-points count pixels instead, from 0: `CocoReader` adds 0.5 to them, as Detectron2 does (decision 18).
+points count pixels instead, from 0: `CocoReader` adds 0.5 to them, as Detectron2 does (decision 22).
 """
 
 from __future__ import annotations
