@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from seeds import seeds
 
 import detaug as da
-from detaug.boxes.keypoints import other_side
+from detaug.converters.coco.key_points import other_side
 
 BLACK = (0.0, 0.0, 0.0)
 RESIZE = da.Resize((300, 340))
@@ -203,7 +203,7 @@ def change(path: Path, edit: Any) -> Path:
             "keypoints must have 3 numbers for each of 3",
         ),
         (lambda c: c["annotations"][1].update(keypoints=[1, 2, 3] * 3), "visibility of a key point must be 0, 1 or 2"),
-        (lambda c: c["annotations"][1].update(keypoints=["a"] * 9), "keypoints must be numbers"),
+        (lambda c: c["annotations"][1].update(keypoints=["a"] * 9), "keypoints must be finite numbers"),
         (lambda c: [each.pop("keypoints") for each in c["annotations"]], "no annotation has 'keypoints'"),
         (lambda c: c["categories"][0].update(skeleton=[[0, 1]]), r"skeleton must be pairs of 1\.\.3"),
         (lambda c: c["categories"][0].update(flip_idx=[1, 1, 2]), "flip_idx must have each"),

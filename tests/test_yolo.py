@@ -20,7 +20,7 @@ from voc_files import HEIGHT, WIDTH, assert_valid, image_bytes, rotated_jpeg, wi
 from detaug.converters import ConversionError, InputError, Summary, coco_to_yolo, yolo_to_coco
 from detaug.converters.coco.rows import read_coco_rows
 from detaug.converters.yolo.files import label_file
-from detaug.converters.yolo.from_coco import label_text
+from detaug.converters.yolo.label_rows import label_rows, label_text
 from detaug.converters.yolo.labels import LabelLog, RowForm, box_in_image, read_boxes
 
 YAML = "train: images/train\nval: images/val\nnames: [cat, dog]\n"
@@ -84,8 +84,8 @@ def test_a_label_file_that_is_no_file_does_not_make_its_image_a_negative(tmp_pat
         ("0 0.5 0.5 0 0.5", None, {"box-empty": 1}),
         ("0 0.50005 0.5 0.0001 0.5", [50, 20, 0.01, 40], {}),
         ("0 0.5 0.5 0.5 -0.0", None, {"box-empty": 1}),
-        ("0 0.1 0.25 0.3 0.5 0.2 0.75", [10, 20, 20, 40], {"polygon-boxed": 1}),
-        ("1 0.1 0.25 0.3 0.5 0.2 0.75 0.05 0.3", [5, 20, 25, 40], {"polygon-boxed": 1}),
+        ("0 0.1 0.25 0.3 0.5 0.2 0.75", [10, 20, 20, 40], {}),
+        ("1 0.1 0.25 0.3 0.5 0.2 0.75 0.05 0.3", [5, 20, 25, 40], {}),
         ("0 0.15 0.25 0.1 0.25\n\n0 0.15 0.25 0.1 0.25", [10, 10, 10, 20], {"box-repeated": 1}),
     ],
 )
@@ -146,29 +146,12 @@ def test_rows_that_share_a_line_are_no_polygon(tmp_path: Path, first: str) -> No
     assert "put each on its own line, or in a polygon write the class as 0 and coordinates as 0.0" in str(raised.value)
     assert len(one(tmp_path, "\n".join(rows))[0]) == 3
     polygon = " ".join(rows).replace("0.0 ", "0 ").replace(" 0 ", " 0.0 ")
-    assert counts(one(tmp_path, polygon)[1]) == {"polygon-boxed": 1}
+    assert counts(one(tmp_path, polygon)[1]) == {}
 
 
 def test_a_polygon_of_seven_points_at_an_edge_stays_a_polygon(tmp_path: Path) -> None:
     boxes, summary = one(tmp_path, "0 0.5 0.25 0.25 0.5 0 0.6 0.3 0.9 0.5 1 0.7 0.9 0.6 0.5")
-    assert (boxes, counts(summary)) == ([[0, 20, 70, 60]], {"polygon-boxed": 1})
-
-
-@pytest.mark.parametrize("shape", [(4, 2), (2, 3)])
-def test_key_points_are_left_out_and_counted(tmp_path: Path, shape: tuple[int, int]) -> None:
-    points = " ".join(["0.1", "0.3", "2"][: shape[1]] * shape[0])
-    rows = {"a": f"0 0.25 0.5 0.3 0.25 {points}\n1 0.5 0.5 0.2 0.25\n1 0.5 0.5 0.4 0.25 {points}\n", "b": ""}
-    root = data_set(tmp_path / "yolo", rows, f"{YAML}kpt_shape: {list(shape)}\n")
-    content, summary = converted(root)
-    boxes = [row["bbox"] for row in content["annotations"]]
-    assert (boxes, counts(summary)) == (
-        [[10, 30, 30, 20], [40, 30, 20, 20], [30, 30, 40, 20]],
-        {"key-points-dropped": 2},
-    )
-    write_files(root, {"labels/train/b.txt": "0 0.1 0.1 0.1 0.1 0.5 0.5"})
-    rule = r"4 numbers and \d key points of \d numbers \(kpt_shape of data\.yaml\), \d+ numbers; got 7 numbers"
-    with pytest.raises(ConversionError, match=rf"b\.txt:1: must be a class, {rule}"):
-        converted(root)
+    assert (boxes, counts(summary)) == ([[0, 20, 70, 60]], {})
 
 
 @pytest.mark.parametrize("shape", ["17", "[17]", "[0, 3]", "[17, 4]", "[a, 2]"])
@@ -550,7 +533,7 @@ def test_whole_pixels_come_back_from_every_size(examples: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             rows, _ = read_coco_rows(write(Path(folder) / "a.json", content))
         log = LabelLog("a.txt", [])
-        ((number, back),) = read_boxes(label_text(rows, 0, [0]), RowForm(2), (height, width), log)
+        ((number, back, _),) = read_boxes(label_text(label_rows(rows, "detect"), [0]), RowForm(2), (height, width), log)
         assert (number, list(back), log.findings) == (1, box, [])
 
     check_examples(examples, check, st.data(), sides, sides)
@@ -586,7 +569,7 @@ def test_a_second_split_is_added(tmp_path: Path) -> None:
     assert lines[1:4] == ["train: images/train", "val: images/val", "names:"]
     content = document()
     content["categories"][0]["name"] = "bird"
-    with pytest.raises(ConversionError, match="exists with other names, or was changed"):
+    with pytest.raises(ConversionError, match="exists with another task or other names, or was changed"):
         coco_to_yolo(write(tmp_path / "b.json", content), tmp_path / "yolo", split="test")
     assert not (tmp_path / "yolo/labels/test").exists()
 

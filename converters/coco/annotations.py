@@ -121,8 +121,13 @@ def _outlines(table: Table) -> OutlineColumns:
     read, faults = read_outlines(segmentations, corners, height, width)
     for row, fault in faults.items():
         number = f"annotations[{row}] (id {rows[row]['id']})"
-        raise AnnotationError(f"{table.path}: {number}: {fault}; mend it, or leave it out")
+        raise AnnotationError(f"{table.path}: {number}: {fault}; {remedy_of(table.path)}")
     return read.of(np.argsort(table.image_index, kind="stable"))
+
+
+def remedy_of(path: Path) -> str:
+    """Return the remedy for wrong shapes of annotations, whose boxes are not wrong."""
+    return f"detaug check {path} IMAGES lists them all; --clean NEW.json leaves them out, and the boxes stay"
 
 
 def _rules() -> bytes:

@@ -13,6 +13,9 @@ from detaug.converters.findings.finding import shown
 
 Ints = NDArray[np.int64]
 
+LARGEST = 1e15
+"""Pixels: a larger coordinate is no number that one could compute with."""
+
 
 class OutlineColumns(NamedTuple):
     """The outlines of A annotations: rings of polygons, or the runs of a mask; an annotation may have neither."""
@@ -90,7 +93,7 @@ def read_outlines(
     points = np.fromiter(chain.from_iterable(flat), np.float32, int(lengths.sum())).reshape(-1, 2)
     for ring in _rings_with_infinite(points, lengths // 2):
         row = int(np.searchsorted(np.cumsum([len(each) for each in rings]), ring, side="right"))
-        faults[row] = "a ring of the segmentation must be finite numbers"
+        faults[row] = _NOT_FINITE
     return OutlineColumns(
         points,
         _starts(lengths // 2),
@@ -119,10 +122,15 @@ def _starts(lengths: Iterable[int]) -> Ints:
     return np.concatenate([[0], np.cumsum(np.fromiter(lengths, np.int64))])
 
 
+_NOT_FINITE = "a ring of the segmentation must be finite numbers"
+
+
 def _fault_of_rings(rings: list[Any]) -> str:
     for ring in rings:
         if not isinstance(ring, list) or len(ring) % 2 or not set(map(type, ring)) <= {int, float}:
             return f"a ring of the segmentation must be a list of x, y, x, y, ..., got {shown(ring)}"
+        if ring and (max(ring) > LARGEST or min(ring) < -LARGEST):
+            return _NOT_FINITE
     return ""
 
 

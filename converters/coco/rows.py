@@ -151,7 +151,9 @@ def dropped_keys(rows: CocoRows, supported: frozenset[str] = frozenset()) -> Ite
         for at in positions.tolist():
             row = rows.table.row(where, at)  # type: ignore[arg-type]
             counts.update(f"{where}.{key}" for key in row.keys() - known - supported if _has_value(key, row[key]))
-    counts["annotations.area"] = sum(_has_other_area(rows.table.row("annotations", at)) for at in rows.boxes.tolist())
+    if "area" not in supported:
+        of_rows = (rows.table.row("annotations", at) for at in rows.boxes.tolist())
+        counts["annotations.area"] = sum(map(_has_other_area, of_rows))
     for key, count in sorted((+counts).items()):
         lost = "is not its box's and becomes it" if key == "annotations.area" else "has no place in the other format"
         note = f"{key}, in {count:,} of its rows, {lost}"

@@ -71,7 +71,6 @@ KINDS: dict[str, Kind] = {
     ),
     "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
     "crowd-dropped": Kind("dropped", "a crowd (iscrowd 1) is not a single object, and YOLO cannot mark it"),
-    "key-points-dropped": Kind("dropped", "the key points of pose labels (kpt_shape) were left out; the boxes stay"),
     "label-unused": Kind("dropped", "a label file has no image"),
     "image-in-two-files": Kind("error", "an image is in two of the files that are merged"),
     "boxes-without-image": Kind("dropped", "boxes of an image that cannot be used were left out with it"),
@@ -95,13 +94,22 @@ KINDS: dict[str, Kind] = {
     "flag-invalid": Kind("repaired", "difficult, truncated or occluded is neither 0 nor 1; 0 was used"),
     "difficult-crowd": Kind("repaired", "an object is marked difficult and became a crowd (--difficult crowd)"),
     "file-name-changed": Kind("repaired", "an image's name in a shard is missing, repeated or no safe path"),
-    "polygon-boxed": Kind("repaired", "a polygon became the smallest box around its corners"),
+    "outline-missing": Kind("repaired", "an object without an outline got that of its box"),
+    "outline-cut": Kind("repaired", "an outline reached past its image and was cut at the edge"),
+    "mask-traced": Kind("repaired", "a mask (run lengths) became an outline along the edges of its pixels"),
+    "rings-joined": Kind("repaired", "the rings of an outline became one, joined by bridges of no width"),
+    "point-outside": Kind(
+        "repaired", "a key point outside of its image became not labelled, since Ultralytics refuses such images"
+    ),
     "crowd-difficult": Kind("repaired", "a crowd (iscrowd 1) was marked difficult, the nearest that VOC has"),
     "unlabelled-kept": Kind("noted", "an image has no XML and was kept as an image without boxes"),
     "image-joined": Kind("noted", "an image is in two of the files that are merged; its boxes were combined"),
     "order-changed": Kind(
         "noted",
         "YOLO does not keep the order of the images; converted back, they and their ids follow their names",
+    ),
+    "flips-unknown": Kind(
+        "noted", "which key points change places in a mirrored image is not known, so data.yaml has no flip_idx"
     ),
     "label-missing": Kind("noted", "an image has no label file and was kept as an image without boxes"),
     "label-name": Kind(

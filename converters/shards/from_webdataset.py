@@ -226,9 +226,9 @@ def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, conte
     return [
         Annotation(
             Label(shifted(number, first_label), None),
-            {"bbox": whole_box(box), "area": whole(box[2] * box[3]), "iscrowd": 0},
+            {"bbox": whole_box(box), "area": whole(box[2] * box[3]), "iscrowd": 0, **keys},
         )
-        for number, box in boxes
+        for number, box, keys in boxes
     ]
 
 

@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_file_is, what_folder_has
 from detaug.converters.files.paths import PathLike, in_any_case, list_files, regular_status
 from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
 from detaug.converters.findings.finding import Finding
+from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError
 
 _OTHER_NAMES = {"val": ("val", "validation", "valid")}  # Ultralytics takes "validation" for val as well
@@ -28,8 +29,13 @@ class DataYaml(NamedTuple):
     class_names: tuple[str, ...]
     """By class number, from 0."""
     splits: dict[str, tuple[str, ...]]
+    task: YoloTask | None
     key_points: tuple[int, int] | None
     """kpt_shape: (number of key points, numbers of each) of pose labels."""
+    mirrored: list[int] | None
+    """flip_idx: where each key point goes in a mirrored image, from 0."""
+    point_names: list[list[str]]
+    """kpt_names: of the key points of each class; [] where they have none."""
 
 
 class SplitImages(NamedTuple):
@@ -78,7 +84,18 @@ def read_data_yaml(path: Path) -> DataYaml:
     # Ultralytics takes a relative path from its own settings' folder, then from the working directory.
     root = folder / named if isinstance(named, str) else folder
     root = root if root.is_dir() else folder
-    return DataYaml(path, root, _class_names(content, path), _splits(content, path), _key_points(content, path))
+    class_names, shape, task = _class_names(content, path), _key_points(content, path), content.get("task")
+    count = shape[0] if shape else 0
+    return DataYaml(
+        path,
+        root,
+        class_names,
+        _splits(content, path),
+        task if task in get_args(YoloTask) else None,
+        shape,
+        _mirrored(content, path, count),
+        _point_names(content, path, count, len(class_names)),
+    )
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -141,6 +158,29 @@ def _key_points(content: Mapping[str, Any], path: Path) -> tuple[int, int] | Non
     if not whole or shape[0] < 1 or shape[1] not in (2, 3):
         raise ConversionError(f"{path}: kpt_shape must be [number of key points, 2 or 3], got {str(shape)[:60]}")
     return shape[0], shape[1]
+
+
+def _mirrored(content: Mapping[str, Any], path: Path, count: int) -> list[int] | None:
+    flips = content.get("flip_idx")
+    if not count or not flips:
+        return None
+    if not (isinstance(flips, list) and all(type(at) is int for at in flips) and sorted(flips) == [*range(count)]):
+        rule = f"flip_idx must have each of 0..{count - 1} once, where each key point goes in a mirrored image"
+        raise ConversionError(f"{path}: {rule}, got {str(flips)[:60]}")
+    return flips
+
+
+def _point_names(content: Mapping[str, Any], path: Path, count: int, classes: int) -> list[list[str]]:
+    """Return the names of the key points of each class: Ultralytics has a list by class number, or one for all."""
+    given = content.get("kpt_names")
+    if not count or not given:
+        return [[]] * classes
+    of_class = given if isinstance(given, dict) else dict.fromkeys(range(classes), given)
+    for names in of_class.values():
+        if not (isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)):
+            rule = f"kpt_names must be {count} names (kpt_shape), or such a list for each class number"
+            raise ConversionError(f"{path}: {rule}, got {str(names)[:60]}")
+    return [list(of_class.get(number, [])) for number in range(classes)]
 
 
 def _splits(content: Mapping[str, Any], path: Path) -> dict[str, tuple[str, ...]]:

@@ -1,24 +1,32 @@
-"""Read the rows of a YOLO label file into boxes."""
+"""Read the rows of a YOLO label file: boxes, outlines, rotated boxes, boxes with key points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from detaug.converters.coco.boxes import cut_to_image
-from detaug.converters.coco.writer import Box, whole_box
+import numpy as np
+
+from detaug.converters.coco.boxes import DECIMALS, cut_to_image
+from detaug.converters.coco.rings import keys_of_corners, keys_of_ring
+from detaug.converters.coco.writer import Box, whole, whole_box
 from detaug.converters.files.known_files import what_is
 from detaug.converters.findings.finding import Finding
+
+YoloTask = Literal["detect", "segment", "pose", "obb"]
+"""What rows are, by Ultralytics' names: boxes, outlines, boxes with key points, rotated boxes."""
 
 _LARGEST = 1.01  # as in Ultralytics: a larger coordinate is not relative to the image
 
 
 class LabelBox(NamedTuple):
-    """One row: the class number, from 0, and COCO's box in pixels."""
+    """One row: the class number, from 0, COCO's box in pixels, and the further keys of the annotation."""
 
     number: int
     box: Box
+    keys: dict[str, Any]
+    """`segmentation`, `corners`, or `keypoints` and `num_keypoints`; `area`, if it is not the box's."""
 
 
 class LabelLog(NamedTuple):
@@ -47,12 +55,13 @@ class RowForm(NamedTuple):
     """How many there are."""
     key_points: tuple[int, int] | None = None
     """(number of key points, numbers of each) of pose labels: kpt_shape of data.yaml."""
+    rotated: bool = False
+    """Whether eight numbers are the corners of a rotated box; otherwise they are an outline of four points."""
 
 
 def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -> Iterator[LabelBox]:
     """Yield the boxes of a label file, in pixels of an image of size (H, W)."""
     seen = set[tuple[int, Box]]()
-    poses = 0
     for line, row in enumerate(text.splitlines(), 1):  # as Ultralytics does: rows may end with CR only
         if not row.strip():
             continue
@@ -64,10 +73,9 @@ def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -
             if what:
                 return
             continue
-        if form.key_points and len(coordinates) > 4:
-            poses, coordinates = poses + 1, coordinates[:4]
-        elif len(coordinates) > 4:
-            log.add("polygon-boxed", line, before=len(coordinates) // 2)
+        more = coordinates
+        if form.key_points:
+            coordinates, more = coordinates[:4], coordinates[4:]
         if len(coordinates) == 4 and min(coordinates[2:]) < 0:  # a box drawn upwards in Label Studio
             turned = [*coordinates[:2], *map(abs, coordinates[2:])]
             log.add("box-reversed", line, coordinates, turned)
@@ -78,9 +86,33 @@ def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -
         if (number, box) in seen:
             log.add("box-repeated", line, coordinates, list(box))
         seen.add((number, box))
-        yield LabelBox(number, box)
-    if poses:
-        log.findings.append(Finding(log.file, "key-points-dropped", count=poses))
+        yield LabelBox(number, box, _keys(more, form, size))
+
+
+def _keys(numbers: list[float], form: RowForm, size: tuple[int, int]) -> dict[str, Any]:
+    """Return the keys of an annotation besides its box. numbers: of the row, without class and without box."""
+    height, width = size
+    if form.key_points:
+        return _keys_of_key_points(numbers or [0.0] * math.prod(form.key_points), form.key_points[1], size)
+    if len(numbers) == 4:
+        return {}
+    pixels = np.array(numbers).reshape(-1, 2) * (width, height)
+    return keys_of_corners(pixels) if form.rotated else keys_of_ring(pixels.clip(0, (width, height)))
+
+
+def _keys_of_key_points(numbers: list[float], each: int, size: tuple[int, int]) -> dict[str, Any]:
+    """Return COCO's key points, which count pixels from 0 at their centres.
+
+    Of two numbers each, a point that is negative or 0, 0 is not labelled; Ultralytics' rule is negative alone.
+    """
+    height, width = size
+    found: list[float] = []
+    for at in range(0, len(numbers), each):
+        x, y = numbers[at : at + 2]
+        visible = int(numbers[at + 2]) if each == 3 else 2 * int(min(x, y) >= 0 and max(x, y) > 0)
+        point = (round(x * width - 0.5, DECIMALS), round(y * height - 0.5, DECIMALS), visible)
+        found += map(whole, point) if visible else (0, 0, 0)
+    return {"keypoints": found, "num_keypoints": sum(visible > 0 for visible in found[2::3])}
 
 
 def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
@@ -99,11 +131,25 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
     is_box = form.key_points or len(coordinates) == 4
     checked = [*coordinates[:2], *map(abs, coordinates[2:4])] if is_box else coordinates
     wrong = [each for each, value in zip(coordinates, checked, strict=False) if not _is_relative(value)]
+    if form.key_points:
+        wrong += _wrong_key_points(coordinates[4:], form.key_points[1])
     if wrong:
         rule = "coordinates must be relative to the image, from 0 to 1"
         remedy = "; divide pixels by its size" if max(wrong) > 2 else ""
         raise _RowError("row-not-relative", f"{rule}, got {max(wrong, key=abs):g}{remedy}")
     return int(number), coordinates
+
+
+def _wrong_key_points(numbers: list[float], each: int) -> list[float]:
+    """Return coordinates of labelled points that are not relative. Raises _RowError for a wrong visibility."""
+    if each == 3:
+        for visible in numbers[2::3]:
+            if visible not in (0, 1, 2):
+                rule = "the visibility of a key point must be 0 (not labelled), 1 (hidden) or 2"
+                raise _RowError("row-invalid", f"{rule}, got {visible:g}")
+    points = [numbers[at : at + each] for at in range(0, len(numbers), each)]
+    labelled = [point[:2] for point in points if (point[2] if each == 3 else min(point) >= 0)]
+    return [value for point in labelled for value in point if not _is_relative(value)]
 
 
 def _is_relative(coordinate: float) -> bool:
@@ -118,6 +164,11 @@ def _check_length(words: Sequence[str], numbers: Sequence[float], form: RowForm)
         if count not in (5, 5 + points * each):
             rule = f"must be a class, 4 numbers and {points} key points of {each} numbers (kpt_shape of data.yaml)"
             raise _RowError("row-invalid", f"{rule}, {5 + points * each} numbers; got {count} numbers")
+        return
+    if form.rotated:
+        if count != 9:
+            rule = "must be a class and the four corners x1 y1 ... x4 y4 of a rotated box (task obb), 9 numbers"
+            raise _RowError("row-invalid", f"{rule}; got {count} numbers")
         return
     if count > 5 and count % 5 == 0 and _are_rows(words, numbers):
         rule = f"has {count} numbers that look like {count // 5} rows of a class and 4 numbers"

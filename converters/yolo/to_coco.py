@@ -25,7 +25,7 @@ from detaug.converters.yolo.files import (
     label_file,
     read_data_yaml,
 )
-from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, read_boxes
+from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, YoloTask, read_boxes
 from detaug.converters.yolo.pairing import Labels, find_labels, relative_to
 from detaug.errors import ConversionError, InputError
 
@@ -35,6 +35,7 @@ def yolo_to_coco(
     output: PathLike,
     split: str = "train",
     *,
+    task: YoloTask | None = None,
     on_error: OnError = "stop",
     report: PathLike | None = None,
     progress: Progress | None = None,
@@ -49,10 +50,17 @@ def yolo_to_coco(
     with an empty one, has no boxes.
 
     A row is "class cx cy w h", relative to the image as displayed, EXIF orientation applied. A row of a class and at
-    least three points is a polygon: its box is the smallest that holds its points. Anything else is an error, such as 6
-    numbers (a prediction with its confidence), and so are coordinates over 1.01 or under -0.01. Boxes are pixels,
-    COCO's [x, y, width, height], rounded to 3 decimals and cut at the image's edges; a cut of more than 0.01 pixel is
-    reported. Class number 0 becomes category id 1.
+    least three points is an outline: `segmentation`, and its box is the smallest that holds its points. With kpt_shape
+    in the data.yaml, key points follow the box: `keypoints` in COCO's pixels, which count from 0 at their centres.
+    Anything else is an error, such as 6 numbers (a prediction with its confidence), and so are coordinates over 1.01 or
+    under -0.01. Boxes are pixels, COCO's [x, y, width, height], rounded to 3 decimals and cut at the image's edges; a
+    cut of more than 0.01 pixel is reported. Class number 0 becomes category id 1.
+
+    task: "obb" for rows of a class and the four corners of a rotated box, which cannot be told from an outline of four
+    points: `corners`, in the order of the row, also outside of the image, and the same points as `segmentation`.
+    "pose" needs kpt_shape. None: `task` of the data.yaml, or else what the rows show. Categories get `flip_idx`, and
+    as `keypoints` the names of kpt_names; without these point_1, ... if there is a flip_idx: names say which points
+    change places in a mirrored image.
 
     on_error: "stop" at images and label files that cannot be used, after reading all of them, or "skip" these. report:
     a json file for every finding. progress: called with (images done, images in all). The json's file names are
@@ -77,7 +85,7 @@ def yolo_to_coco(
     check_choice("on_error", on_error, OnError)
     source = find_data_yaml(Path(data))
     paths = output_files({"output": output, "report": report}, source, source.parent)
-    dataset = read_data_yaml(source)
+    dataset = _with_task(read_data_yaml(source), task)
     images = find_images(dataset, split)
     labels = find_labels(images, dataset.root)
     results = [_read_image(dataset, images.folder, name, labels) for name in with_progress(images.names, progress)]
@@ -90,7 +98,7 @@ def yolo_to_coco(
     refuse_nothing_left(len(usable), source, findings, paths.get("report"))
     info = {"description": "YOLO labels, converted by detaug", "split": split}
     with reported(findings, paths.get("report")):
-        write_coco(paths["output"], _image_rows(usable), _annotation_rows(usable), category_rows(class_counts), info)
+        write_coco(paths["output"], _image_rows(usable), _annotation_rows(usable), _category_rows(dataset), info)
     return Summary(
         output=paths["output"],
         image_folder=images.folder,
@@ -100,6 +108,17 @@ def yolo_to_coco(
         findings=tuple(findings),
         report=paths.get("report"),
     )
+
+
+def _with_task(dataset: DataYaml, task: YoloTask | None) -> DataYaml:
+    """Return the data set with the task that its rows are read for. Raises ConversionError for pose without points."""
+    if task is not None:
+        check_choice("task", task, YoloTask)
+    task = task or dataset.task
+    if task == "pose" and not dataset.key_points:
+        rule = "task pose needs kpt_shape: [number of key points, 2 or 3] in the data.yaml"
+        raise ConversionError(f"{dataset.path}: {rule}; write it, or give another task")
+    return dataset._replace(task=task, key_points=None if task in ("segment", "obb") else dataset.key_points)
 
 
 class _LabelledImage(NamedTuple):
@@ -165,7 +184,7 @@ def _read_labels(path: str, dataset: DataYaml, header: ImageHeader, findings: li
     except InputError as error:
         findings.append(Finding(label, "label-unreadable", note=str(error)))
         return []
-    form = RowForm(len(dataset.class_names), dataset.key_points)
+    form = RowForm(len(dataset.class_names), dataset.key_points, dataset.task == "obb")
     return [*read_boxes(text, form, (header.height, header.width), LabelLog(label, findings))]
 
 
@@ -178,5 +197,15 @@ def _image_rows(results: Sequence[_LabelledImage]) -> Iterator[Row]:
 
 def _annotation_rows(results: Sequence[_LabelledImage]) -> Iterator[Row]:
     boxes = ((image_id, *box) for image_id, result in enumerate(results, 1) for box in result.boxes)
-    for annotation_id, (image_id, number, box) in enumerate(boxes, 1):
-        yield annotation_row(annotation_id, image_id, number + 1, box)
+    for annotation_id, (image_id, number, box, keys) in enumerate(boxes, 1):
+        yield annotation_row(annotation_id, image_id, number + 1, box) | keys
+
+
+def _category_rows(dataset: DataYaml) -> Iterator[Row]:
+    for row, names in zip(category_rows(dataset.class_names), dataset.point_names, strict=True):
+        keys: dict[str, object] = {}
+        if dataset.key_points:
+            count, flips = dataset.key_points[0], dataset.mirrored
+            names = names or [f"point_{number}" for number in range(1, count + 1) if flips]
+            keys = {name: value for name, value in (("keypoints", names), ("flip_idx", flips)) if value}
+        yield {**row, **keys}

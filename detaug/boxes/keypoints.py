@@ -6,13 +6,13 @@ points count pixels instead, from 0: `CocoReader` adds 0.5 to them, as Detectron
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from detaug.arrays import Floats, Ints
+from detaug.converters.coco.key_points import swaps_of_names
 from detaug.errors import InputError
 
 Pairs = Sequence[tuple[int | str, int | str]]
@@ -64,53 +64,6 @@ class KeyPoints:
         skeleton = self.skeletons[at if len(self.skeletons) > 1 else 0] if self.skeletons else []
         swapped = self.swapped[at if len(self.swapped) > 1 else 0]
         return list(names), list(skeleton), np.concatenate([swapped, np.arange(self.count, count)])
-
-
-_OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
-_TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9]+")
-
-
-def other_side(name: str) -> str | None:
-    """Return the name of the same point on the other side; None for a name without a side.
-
-    A side is the word left or right, or the letter l or r at the start or the end of a name: left_eye, LeftEye,
-    upper-left corner, l_eye, eye-L, REar.
-    """
-    tokens = _TOKENS.findall(name)
-    last = len(tokens) - 1
-    for at, token in enumerate(tokens):
-        neighbour = tokens[1] if at == 0 and last else tokens[last - 1]
-        is_letter_at_end = len(token) == 1 and last > 0 and at in (0, last) and not neighbour[0].isdigit()
-        if token.lower() in _OTHER and (len(token) > 1 or is_letter_at_end):
-            tokens[at] = _in_case_of(token, _OTHER[token.lower()])
-            return "".join(tokens)
-    return None
-
-
-def _in_case_of(example: str, word: str) -> str:
-    if example.isupper():
-        return word.upper()
-    return word.capitalize() if example[0].isupper() else word
-
-
-def swaps_of_names(names: Sequence[str], count: int) -> Ints:
-    """Return (count,): the position that each point has after a mirror, from its name; those after the names stay.
-
-    Raises InputError for a name with a side whose other side is missing: mirrored images would have wrong names.
-    """
-    at = {name: position for position, name in enumerate(names)}
-    swaps = np.arange(count)
-    for position, name in enumerate(names):
-        other = other_side(name)
-        if other is None:
-            continue
-        if other not in at:
-            raise InputError(
-                f"key point {name!r} has a side, and there is no {other!r}: which points change places in a mirrored "
-                "image? Give flip_pairs, such as [(1, 2), (3, 4)], or [] if none do"
-            )
-        swaps[position] = at[other]
-    return swaps
 
 
 def swaps_of_pairs(pairs: Pairs, names: Sequence[str], count: int) -> Ints:

@@ -86,6 +86,11 @@ def convert_coco_to_voc(**given: Any) -> None:
 @click.argument("data", metavar="ROOT|data.yaml", type=click.Path(path_type=Path))
 @options.output_json
 @click.option("--split", metavar="NAME", default="train", show_default=True, help="train, val or test of data.yaml.")
+@click.option(
+    "--task",
+    type=click.Choice(options.YOLO_TASKS),
+    help="What rows are; obb: four corners.  [default: task of data.yaml, else what the rows show]",
+)
 @options.on_error
 @options.report
 @options.quiet
@@ -93,7 +98,8 @@ def convert_yolo(**given: Any) -> None:
     """Convert YOLO labels to COCO json.
 
     ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names. Rows of labels are
-    "class cx cy w h"; a polygon becomes the smallest box that holds it.
+    "class cx cy w h", with key points if data.yaml has kpt_shape, or a class and the points of an outline, or with
+    --task obb the four corners of a rotated box.
 
     \b
     detaug convert-yolo coco8/data.yaml -o val.json --split val
@@ -146,6 +152,13 @@ def convert_mot(**given: Any) -> None:
 @click.command()
 @options.json_argument
 @options.folder_argument
+@click.option(
+    "--task",
+    type=click.Choice(options.YOLO_TASKS),
+    default="detect",
+    show_default=True,
+    help="What to write: boxes, outlines, boxes with key points, rotated boxes.",
+)
 @click.option(
     "--split",
     type=click.Choice(["train", "val", "test"]),

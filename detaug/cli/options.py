@@ -43,6 +43,9 @@ PRESETS = ("ssd300", "retinanet", "yolo640")
 """The functions of detaug.presets that need no arguments. That module is not imported, for a quick --help."""
 
 
+YOLO_TASKS = ("detect", "segment", "pose", "obb")
+
+
 def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> str | None:
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise click.BadParameter(f"must be cpu, cuda or cuda:N, got {device!r}")

@@ -1,0 +1,182 @@
+"""Geometry of outlines: rings of points and masks, as annotations of a json have them, and as other formats need them.
+
+Points are (n, 2) x, y in continuous pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.coco.boxes import DECIMALS
+from detaug.converters.coco.outlines import Ints, encode_counts
+from detaug.converters.coco.table import Floats
+from detaug.converters.coco.writer import whole
+
+Points = Sequence[float] | Floats
+
+
+def points_of(numbers: Points) -> Floats:
+    """Return (n, 2) the points of x, y, x, y, ..."""
+    return np.asarray(numbers, np.float64).reshape(-1, 2)
+
+
+def keys_of_ring(numbers: Points) -> dict[str, Any]:
+    """Return the keys of an annotation with an outline of one ring: x, y, x, y, ... in pixels."""
+    ring = [whole(round(value, DECIMALS)) for value in points_of(numbers).ravel().tolist()]
+    return {"area": whole(round(area_of(ring), DECIMALS)), "segmentation": [ring]}
+
+
+def keys_of_corners(numbers: Points) -> dict[str, Any]:
+    """Return the keys of an annotation with a rotated box, of four corners x, y, x, y, ... in pixels."""
+    keys = keys_of_ring(numbers)
+    (ring,) = keys["segmentation"]
+    return keys | {"corners": [ring[at : at + 2] for at in range(0, 8, 2)]}
+
+
+def keys_of_mask(mask: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the keys of an annotation with a mask (H, W)."""
+    flat = mask.ravel(order="F")
+    changes = np.flatnonzero(np.diff(flat)) + 1
+    ends = np.concatenate([[0] if flat[0] else [], changes, [flat.size]]).astype(np.int64)
+    counts = encode_counts(np.diff(ends, prepend=0))
+    return {"area": int(mask.sum()), "segmentation": {"size": [*mask.shape], "counts": counts}}
+
+
+def area_of(points: Points) -> float:
+    """Return the area of a ring that does not cross itself."""
+    x, y = points_of(points).T
+    return float(abs(((x * np.roll(y, -1)) - (np.roll(x, -1) * y)).sum()) / 2)
+
+
+def cut_ring(points: Floats, width: float, height: float) -> Floats:
+    """Return the part of a ring inside an image: Sutherland and Hodgman's polygon clipping; none of 0 points."""
+    for axis, limit, sign in ((0, 0.0, 1), (1, 0.0, 1), (0, width, -1), (1, height, -1)):
+        distance = sign * (points[:, axis] - limit)
+        if (distance >= 0).all():
+            continue
+        after, distance_after = np.roll(points, -1, 0), np.roll(distance, -1)
+        crosses = (distance >= 0) != (distance_after >= 0)
+        share = distance / np.where(crosses, distance - distance_after, 1)
+        crossing = points + share[:, None] * (after - points)
+        both = np.stack([points, crossing], axis=1).reshape(-1, 2)
+        points = both[np.stack([distance >= 0, crosses], axis=1).ravel()]
+    return points
+
+
+def join_rings(rings: Sequence[Floats]) -> Floats:
+    """Return one ring with the area of several: bridges of no width join each with the nearest point of the others.
+
+    A bridge is walked there and back, so an even-odd or an unsigned fill paints the same pixels as the rings.
+    """
+    rest = list(rings)
+    joined = rest.pop(0)
+    while rest:
+        near = [_nearest(joined, ring) for ring in rest]
+        at = min(range(len(rest)), key=lambda n: near[n][0])
+        _, here, there = near[at]
+        ring = np.roll(rest.pop(at), -there, 0)
+        joined = np.concatenate([joined[: here + 1], ring, ring[:1], joined[here:]])
+    return joined
+
+
+def _nearest(one: Floats, other: Floats) -> tuple[float, int, int]:
+    """Return the squared distance of the nearest two points of two rings, and their positions."""
+    squared = ((one[:, None] - other[None]) ** 2).sum(2)
+    here, there = np.unravel_index(int(squared.argmin()), squared.shape)
+    return float(squared[here, there]), int(here), int(there)
+
+
+def smallest_rectangle(points: Floats) -> Floats:
+    """Return (4, 2) the corners of the rectangle of the smallest area around points.
+
+    One of its sides lies along an edge of the hull: Freeman and Shapira, "Determining the minimum-area encasing
+    rectangle for an arbitrary closed curve", 1975.
+    """
+    around = _hull(points)
+    edges = np.roll(around, -1, 0) - around
+    length = np.hypot(*edges.T)
+    if not length.any():
+        return np.repeat(around[:1], 4, 0)
+    along = edges[length > 0] / length[length > 0, None]
+    across = np.stack([-along[:, 1], along[:, 0]], axis=1)
+    on_along, on_across = around @ along.T, around @ across.T  # (points, edges)
+    best = int(np.argmin(np.ptp(on_along, axis=0) * np.ptp(on_across, axis=0)))
+    (a0, a1), (b0, b1) = ((each[:, best].min(), each[:, best].max()) for each in (on_along, on_across))
+    return np.asarray([a * along[best] + b * across[best] for a, b in ((a0, b0), (a1, b0), (a1, b1), (a0, b1))])
+
+
+def _hull(points: Floats) -> Floats:
+    """Return the convex hull of points, in order: Andrew's monotone chains."""
+    ordered = np.unique(points, axis=0).tolist()
+    if len(ordered) < 3:
+        return np.asarray(ordered)
+    chains = []
+    for direction in (ordered, ordered[::-1]):
+        chain: list[list[float]] = []
+        for x, y in direction:
+            while len(chain) > 1 and _turn(chain[-2], chain[-1], (x, y)) <= 0:
+                chain.pop()
+            chain.append([x, y])
+        chains += chain[:-1]
+    return np.asarray(chains)
+
+
+def _turn(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> float:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def mask_of_runs(ends: Ints, height: int, width: int) -> NDArray[np.bool_]:
+    """Return (H, W) the mask of runs that end at `ends`, down its columns, the first one outside of the object."""
+    values = np.arange(len(ends)) % 2 == 1
+    return np.asarray(np.repeat(values, np.diff(ends, prepend=0)).reshape(width, height).T)
+
+
+def rings_of_mask(mask: NDArray[np.bool_]) -> list[Floats]:
+    """Return the outlines of a mask (H, W) along the edges of its pixels, those of holes too.
+
+    Pixels that meet at a corner only are in two rings. Filled by the even-odd rule, they are the mask again.
+    """
+    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+    if not len(rows):
+        return []
+    top, left = int(rows[0]), int(columns[0])
+    part = np.pad(mask[top : rows[-1] + 1, left : columns[-1] + 1], 1)
+    following = _edges_of_pixels(part)
+    rings = []
+    while following:
+        start = at = next(iter(following))
+        step, ring = (0, 0), []
+        while True:
+            steps = following[at]
+            # At a corner of two pixels, turn right: stay with the own one.
+            next_step = max(steps, key=lambda each: step[0] * each[1] - step[1] * each[0])
+            steps.remove(next_step)
+            if not steps:
+                del following[at]
+            if next_step != step:
+                ring.append(at)
+            step, at = next_step, (at[0] + next_step[0], at[1] + next_step[1])
+            if at == start:
+                break
+        rings.append(np.array(ring, np.float64) + np.array([left - 1, top - 1]))
+    return rings
+
+
+def _edges_of_pixels(mask: NDArray[np.bool_]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """Return corner (x, y) -> the steps from it along edges between a pixel inside, to the right, and one outside."""
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    above, left = np.zeros_like(mask), np.zeros_like(mask)
+    above[1:], left[:, 1:] = mask[:-1], mask[:, :-1]
+    for edges, (dx, dy), step in (
+        (mask & ~above, (0, 0), (1, 0)),
+        (above & ~mask, (1, 0), (-1, 0)),
+        (left & ~mask, (0, 0), (0, 1)),
+        (mask & ~left, (0, 1), (0, -1)),
+    ):
+        for y, x in np.argwhere(edges).tolist():
+            found.setdefault((x + dx, y + dy), []).append(step)
+    return found

@@ -1,0 +1,155 @@
+"""The rows of YOLO's label files, from the annotations of a COCO json: boxes, outlines, key points, rotated boxes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from detaug.converters.coco.annotations import remedy_of
+from detaug.converters.coco.key_points import faults_of_category, names_of_points, places_in_mirror
+from detaug.converters.coco.rings import cut_ring, join_rings
+from detaug.converters.coco.row_shapes import key_points_of, outlines_of
+from detaug.converters.coco.rows import CocoRows
+from detaug.converters.coco.table import Floats
+from detaug.converters.findings.finding import Finding
+from detaug.converters.yolo.labels import YoloTask
+from detaug.errors import ConversionError, InputError
+
+_DECIMALS = 9  # so that the boxes of any photograph come back to a thousandth of a pixel
+_ROUNDING = 0.01  # pixels by which a point may leave its image because of the decimals it is written with
+
+KEYS: dict[YoloTask, frozenset[str]] = {
+    "detect": frozenset(),
+    "segment": frozenset({"segmentation", "area"}),
+    "pose": frozenset({"keypoints", "num_keypoints"}),
+    "obb": frozenset({"corners", "segmentation", "area"}),
+}
+"""The keys of annotations that rows of a task have a place for."""
+
+
+class LabelRows(NamedTuple):
+    """What is written for each annotation, and into data.yaml."""
+
+    rows: CocoRows
+    numbers: dict[int, list[float]]
+    """By position of an annotation: what follows the class, relative to the image."""
+    yaml: dict[str, Any]
+    """Keys of data.yaml."""
+    findings: list[Finding]
+
+
+def label_rows(rows: CocoRows, task: YoloTask) -> LabelRows:
+    """Return the rows of a task. Raises ConversionError where the json has nothing of it."""
+    if task == "pose":
+        return _poses(rows)
+    if task == "detect":
+        return LabelRows(rows, {at: _box(rows, at) for at in rows.boxes.tolist()}, {}, [])
+    rows, outlines, findings = outlines_of(rows)
+    if not outlines.rings and not outlines.corners and len(rows.boxes):
+        what = "corners, and no segmentation" if task == "obb" else "segmentation"
+        raise ConversionError(f"{rows.table.path}: no annotation has {what}; --task detect writes the boxes")
+    numbers, counts = {}, Counter[str]()
+    counts["mask-traced"] = outlines.traced
+    for at in rows.boxes.tolist():
+        height, width = _size(rows, at)
+        if task == "obb":
+            ring = outlines.rotated_box(at)
+        else:
+            rings = [cut for each in outlines.rings.get(at, []) if len(cut := cut_ring(each, width, height)) > 2]
+            counts["rings-joined"] += len(rings) > 1
+            ring = join_rings(rings) if rings else None
+        before = ring if task == "obb" or ring is None else np.concatenate(outlines.rings[at])
+        if ring is None:
+            counts["outline-missing"] += 1
+            x0, y0, x1, y1 = rows.table.boxes[at].tolist()
+            ring = before = np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]])
+        assert before is not None
+        counts["outline-cut"] += bool(np.abs(before - before.clip(0, (width, height))).max() > _ROUNDING)
+        numbers[at] = (ring.clip(0, (width, height)) / (width, height)).ravel().tolist()
+    return LabelRows(rows, numbers, {"task": task}, [*findings, *_counted(rows, counts)])
+
+
+def _counted(rows: CocoRows, counts: Mapping[str, int]) -> Iterable[Finding]:
+    return (Finding(str(rows.table.path), kind, count=count) for kind, count in counts.items() if count)
+
+
+def _poses(rows: CocoRows) -> LabelRows:
+    rows, points, findings = key_points_of(rows)
+    count = max((len(each) for each in points.values()), default=0)
+    if not count:
+        raise ConversionError(f"{rows.table.path}: no annotation has keypoints; --task detect writes the boxes")
+    yaml = {"task": "pose", "kpt_shape": [count, 3], **_sides(rows, count, findings)}
+    numbers, outside = {}, 0
+    for at in rows.boxes.tolist():
+        relative, left_out = _relative_points(points[at], _size(rows, at))
+        numbers[at] = [*_box(rows, at), *relative.ravel().tolist()]
+        outside += left_out
+    return LabelRows(rows, numbers, yaml, [*findings, *_counted(rows, {"point-outside": outside})])
+
+
+def _relative_points(points: Floats, size: tuple[int, int]) -> tuple[Floats, int]:
+    """Return (K, 3) key points relative to the image of size (H, W), and how many lie outside of it."""
+    height, width = size
+    places = points[:, :2] + 0.5  # COCO counts pixels
+    inside = ((places >= -_ROUNDING) & (places <= np.array([width, height]) + _ROUNDING)).all(1)
+    labelled = points[:, 2] > 0
+    relative = np.concatenate([places.clip(0, (width, height)) / (width, height), points[:, 2:]], axis=1)
+    return np.where((inside & labelled)[:, None], relative, 0), int((labelled & ~inside).sum())
+
+
+def _sides(rows: CocoRows, count: int, findings: list[Finding]) -> dict[str, Any]:
+    """Return the keys of data.yaml about the names of key points, and their places in mirrored images."""
+    path, names, places = rows.table.path, {}, dict[str, list[int]]()
+    by_id = {category["id"]: category for category in rows.table.coco.document["categories"]}
+    for number, (category_id, name) in enumerate(rows.table.categories.items()):
+        category = by_id[category_id]
+        for _, fault in faults_of_category(category, count):
+            raise ConversionError(f"{path}: category {name!r}: {fault}; {remedy_of(path)}")
+        of_class = names_of_points(category)
+        if len(of_class) == count:
+            names[number] = of_class
+        try:
+            found = places_in_mirror(category, count)
+        except InputError as error:
+            findings.append(Finding(str(path), "flips-unknown", note=f"category {name!r}: {error}"))
+            return {"kpt_names": names}
+        if found is not None:
+            places[name] = found.tolist()
+    for name, other in places.items():
+        first = next(iter(places))
+        if other != places[first]:
+            rule = "YOLO has one flip_idx for all classes, but key points of"
+            raise ConversionError(f"{path}: {rule} {first!r} and {name!r} change places in other ways; split the json")
+    if not places:
+        findings.append(Finding(str(path), "flips-unknown"))
+    flips = {"flip_idx": next(iter(places.values()))} if places else {}
+    return flips | ({"kpt_names": names} if names else {})
+
+
+def _size(rows: CocoRows, at: int) -> tuple[int, int]:
+    height, width = rows.table.sizes[rows.table.image_index[at]].tolist()
+    return height, width
+
+
+def _box(rows: CocoRows, at: int) -> list[float]:
+    height, width = _size(rows, at)
+    left, top, right, bottom = rows.table.boxes[at].tolist()
+    return [(left + right) / 2 / width, (top + bottom) / 2 / height, (right - left) / width, (bottom - top) / height]
+
+
+def label_text(written: LabelRows, boxes: list[int]) -> str:
+    """Return the label file of an image. boxes: positions of its annotations."""
+    rows = written.rows
+    numbers = {category_id: number for number, category_id in enumerate(rows.table.categories)}
+    lines = (
+        f"{numbers[int(rows.table.category_ids[at])]} {' '.join(map(_number, written.numbers[at]))}\n" for at in boxes
+    )
+    return "".join(lines)
+
+
+def _number(value: float) -> str:
+    return re.sub(r"\.?0+$", "", f"{value:.{_DECIMALS}f}")
