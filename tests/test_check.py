@@ -319,6 +319,9 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
 ]  # fmt: skip
 
 
+SHAPES = ("segmentation-", "corners-", "keypoints-")
+
+
 def names_of(cases: list[tuple[str, Change, str, set[str]]]) -> list[Any]:
     return [pytest.param(*case, id=f"{case[0]}-{n}") for n, case in enumerate(cases)]
 
@@ -399,7 +402,7 @@ def test_every_kind_has_a_test() -> None:
         "categories-differ",
         "video-missing",
     }
-    elsewhere |= {"crowds-only"}
+    elsewhere |= {"crowds-only"} | {kind for kind in CHECK_KINDS if kind.startswith(SHAPES)}  # test_check_shapes.py
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
     assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)
     assert all(CHECK_KINDS[case[0]].effect == "warning" for case in WARNINGS)
@@ -420,7 +423,13 @@ def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
         annotation(iscrowd=None),
         annotation(iscrowd=True),
         without("annotations", "iscrowd"),
-        annotation(segmentation={"counts": [1, 2], "size": [80, 100]}, iscrowd=1),
+        annotation(segmentation={"counts": [0, 8000], "size": [80, 100]}, iscrowd=1, bbox=[0, 0, 100, 80]),
+        annotation(segmentation=[[10, 10, 30, 10, 30, 40, 10, 40]], area=600),
+        annotation(segmentation=[[10, 10, 30, 10, 30, 40, 10, 40], [12, 12, 20, 12, 20, 20]], area=600),
+        annotation(segmentation=[[10, 10, 30, 10, 30, 40, 30, 40, 10, 40, 10, 10]], area=625),
+        annotation(segmentation=[[-0.5, 10, 20, 10, 20, 40]], bbox=[0, 10, 20, 30]),
+        annotation(corners=[[-20, 10], [0, -10], [40, 30], [20, 50]], bbox=[0, 0, 40, 50]),
+        annotation(keypoints=[10, 10, 2, 0, 0, 0, 99.5, 79.5, 1], num_keypoints=2),
         annotation(area="odd", extra=[[[]]]),
         file(".hidden.jpg", JPEG),
         file("sub/c.png", palette_png(8)),
@@ -575,7 +584,11 @@ def test_an_image_goes_with_its_boxes(folder: Path) -> None:
 
 def test_other_keys_stay(folder: Path) -> None:
     content = document() | {"more": {"a": [1, None]}}
-    content["annotations"][0] |= {"segmentation": {"counts": "abc", "size": [80, 100]}, "area": 7.25, "ключ": "é"}
+    content["annotations"][0] |= {
+        "segmentation": {"counts": [810, 30, 7160], "size": [80, 100]},
+        "area": 30.25,
+        "ключ": "é",
+    }
     content["annotations"][1]["bbox"] = None
     result, _ = cleaned(content, folder)
     assert result == content | {"annotations": [content["annotations"][0], *content["annotations"][2:]]}

@@ -21,6 +21,7 @@ from detaug.converters.check.images import (
     read_headers,
     refuse_other_folder,
 )
+from detaug.converters.check.shapes import check_shapes
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -82,6 +83,7 @@ def check_coco(
     others = [_other_split(path, folder) for path in against]
     table, headers = _read(annotations, folder, progress)
     findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
+    findings += check_shapes(table)
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits)
     findings.sort(key=lambda found: _ORDER[found.kind])

@@ -25,8 +25,30 @@ _REPAIRS = {
     "size-missing": ("{} got the size of the file", "image", "images"),
     "box-reversed": ("{} got the box turned round", "annotation", "annotations"),
     "box-missing": ("{} got the box around the polygons", "annotation", "annotations"),
+    "segmentation-invalid": ("{} lost the segmentation", "annotation", "annotations"),
+    "corners-invalid": ("{} lost the corners", "annotation", "annotations"),
+    "keypoints-number": ("{} lost the key points, in a wrong number", "annotation", "annotations"),
+    "keypoints-visibility": ("{} lost the key points, with a wrong visibility", "annotation", "annotations"),
+    "keypoints-count": ("{} got another num_keypoints", "annotation", "annotations"),
+    "keypoints-names": ("{} lost the names of key points", "category", "categories"),
+    "keypoints-skeleton": ("{} lost the skeleton", "category", "categories"),
+    "keypoints-flips": ("{} lost flip_idx", "category", "categories"),
 }
-"""Errors that are repaired in the row, and how the summary counts these rows."""
+"""Findings that are repaired in the row, and how the summary counts these rows."""
+
+_LOST: dict[str, tuple[str, ...]] = {
+    "segmentation-invalid": ("segmentation",),
+    "corners-invalid": ("corners",),
+    "keypoints-number": ("keypoints", "num_keypoints"),
+    "keypoints-visibility": ("keypoints", "num_keypoints"),
+    "keypoints-names": ("keypoints",),
+    "keypoints-skeleton": ("skeleton",),
+    "keypoints-flips": ("flip_idx",),
+}
+"""Keys that are left out of the row, since readers that are asked for them refuse them."""
+
+_REMOVED = object()
+"""The new value of such a key."""
 
 REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", *_REPAIRS}
 """Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image,
@@ -94,9 +116,11 @@ def write_clean(
 ) -> Cleaned | NotCleaned:
     """Write the json without the rows that have errors and without the annotations of images and classes left out.
 
-    All other rows stay, with their ids and all their keys. Nothing is written where no object would be left, or where
-    those left would be wrong. drop_classes: names of classes to leave out.
+    All other rows stay, with their ids and all their keys, but for shapes that `CocoReader` would refuse. Nothing is
+    written where no object would be left, or where those left would be wrong. drop_classes: names of classes to leave
+    out.
     """
+    findings = list(findings)
     errors = [found for found in findings if found.severity == "error"]
     lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
     usable = {where: _without_errors(table, errors, where) for where in lists}
@@ -111,12 +135,13 @@ def write_clean(
     usable["images"][list(joined)] = False
     if reason := _fault(table, errors, usable):
         return NotCleaned(path, reason)
-    changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined)}
+    changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined), "categories": dict[int, Row]()}
+    _change_shapes(table, findings, changes)
     rows = {str(where): _rows(table, where, mask, changes.get(where, {})) for where, mask in usable.items()}
     write_atomically(path, document_text(table.coco.document, rows))
     left_out = {"videos": 0} | {str(where): int((~mask).sum()) for where, mask in usable.items()}
     left_out["images"] -= len(joined)
-    repaired = _count_repaired(errors, usable)
+    repaired = _count_repaired(findings, usable)
     with_images = int((with_category & ~usable["annotations"]).sum())
     return Cleaned(
         path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined), repaired=repaired
@@ -180,10 +205,10 @@ def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int
     return dict(zip(rows, free, strict=False))
 
 
-def _count_repaired(errors: Sequence[Findings], usable: Mapping[Where, Mask]) -> dict[str, int]:
+def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Mask]) -> dict[str, int]:
     """Count the entries that stay and were repaired, by kind of finding."""
     counts = dict.fromkeys(_REPAIRS, 0)
-    for found in errors:
+    for found in findings:
         if found.kind in _REPAIRS:
             counts[found.kind] += int(usable[found.where][found.rows].sum())
     return {kind: number for kind, number in counts.items() if number}
@@ -198,6 +223,16 @@ def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[i
         image = table.row("images", joined[int(table.image_index[at])])
         changes[at] = changes.get(at, {}) | {"image_id": image["id"]}
     return changes
+
+
+def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[str, dict[int, Row]]) -> None:
+    """Leave out shapes that readers refuse, and count key points again."""
+    for found in findings:
+        for at in found.rows.tolist() if found.kind in (*_LOST, "keypoints-count") else ():
+            points = table.row(found.where, at).get("keypoints") or [] if found.kind == "keypoints-count" else []
+            new: Row = {"num_keypoints": sum(visible > 0 for visible in points[2::3])}
+            new = dict.fromkeys(_LOST[found.kind], _REMOVED) if found.kind in _LOST else new
+            changes[found.where][at] = changes[found.where].get(at, {}) | new
 
 
 def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) -> str:
@@ -215,4 +250,8 @@ def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) 
 
 def _rows(table: Table, where: Where, usable: Mask, changes: dict[int, Row]) -> Iterator[Row]:
     rows = table.coco.document[where]
-    return (rows[at] | changes[at] if at in changes else rows[at] for at in np.flatnonzero(usable).tolist())
+    return (_changed(rows[at], changes[at]) if at in changes else rows[at] for at in np.flatnonzero(usable).tolist())
+
+
+def _changed(row: Row, changes: Row) -> Row:
+    return {key: value for key, value in (row | changes).items() if value is not _REMOVED}

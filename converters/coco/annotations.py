@@ -119,7 +119,7 @@ def _outlines(table: Table) -> OutlineColumns:
     height, width = table.sizes[table.image_index].T
     segmentations, corners = ([row.get(name) for row in rows] for name in ("segmentation", "corners"))
     read, faults = read_outlines(segmentations, corners, height, width)
-    for row, fault in faults.items():
+    for row, fault in (faults.segmentation | faults.corners).items():
         number = f"annotations[{row}] (id {rows[row]['id']})"
         raise AnnotationError(f"{table.path}: {number}: {fault}; {remedy_of(table.path)}")
     return read.of(np.argsort(table.image_index, kind="stable"))

@@ -91,7 +91,7 @@ def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints | None:
     if (flips := category.get("flip_idx")) is not None:
         return np.array([*flips, *range(len(flips), count)])
     names = names_of_points(category)
-    return swaps_of_names(names, count) if names else None
+    return swaps_of_names(names, max(count, len(names))) if names else None
 
 
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}

@@ -65,15 +65,22 @@ def _take(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
     return new, np.arange(new[-1]) + np.repeat(starts[rows] - new[:-1], lengths)
 
 
+class OutlineFaults(NamedTuple):
+    """What is wrong with keys of annotations, by row."""
+
+    segmentation: dict[int, str]
+    corners: dict[int, str]
+
+
 def read_outlines(
     segmentations: Sequence[Any], corners: Sequence[Any], heights: Ints, widths: Ints
-) -> tuple[OutlineColumns, dict[int, str]]:
-    """Return the outlines of annotations, and what is wrong with some, by row; these have none.
+) -> tuple[OutlineColumns, OutlineFaults]:
+    """Return the outlines of annotations, and what is wrong with some; these have none.
 
     `segmentations`, `corners`: A values of a json each; None for none. `heights`, `widths`: (A,) of the images. Rings
     of fewer than three points are left out.
     """
-    rings, runs, faults = list[list[Sequence[float]]](), list[Ints](), dict[int, str]()
+    rings, runs, faults = list[list[Sequence[float]]](), list[Ints](), OutlineFaults({}, {})
     nothing = np.zeros(0, np.int64)
     for row, value in enumerate(segmentations):
         rings.append([])
@@ -87,20 +94,20 @@ def read_outlines(
             ends, fault = _read_runs(value, int(heights[row]), int(widths[row]))
             runs[row] = ends
         if fault:
-            faults[row] = fault
+            faults.segmentation[row] = fault
     flat = [ring for each in rings for ring in each]
     lengths = np.fromiter(map(len, flat), np.int64, len(flat))
     points = np.fromiter(chain.from_iterable(flat), np.float32, int(lengths.sum())).reshape(-1, 2)
     for ring in _rings_with_infinite(points, lengths // 2):
         row = int(np.searchsorted(np.cumsum([len(each) for each in rings]), ring, side="right"))
-        faults[row] = _NOT_FINITE
+        faults.segmentation[row] = _NOT_FINITE
     return OutlineColumns(
         points,
         _starts(lengths // 2),
         _starts([len(each) for each in rings]),
         np.concatenate([*runs, nothing]).astype(np.int32),
         _starts([len(each) for each in runs]),
-        _read_corners(corners, faults),
+        _read_corners(corners, faults.corners),
     ), faults
 
 

@@ -51,7 +51,8 @@ def outlines_of(rows: CocoRows) -> tuple[CocoRows, Outlines, list[Finding]]:
             found.rings[at] = rings
         if not np.isnan(read.corners[row]).any():
             found.corners[at] = read.corners[row]
-    left, findings = _without(rows, {positions[row]: fault for row, fault in faults.items()})
+    wrong = faults.segmentation | faults.corners
+    left, findings = _without(rows, {positions[row]: fault for row, fault in wrong.items()})
     return left, found, findings
 
 

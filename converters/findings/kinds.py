@@ -208,6 +208,44 @@ CHECK_KINDS: dict[str, Kind] = {
     "category-alike": Kind("warning", "two categories' names differ at most in case, spaces or Unicode form"),
     "not-json": Kind("warning", "the json contains NaN or Infinity, which other readers refuse"),
     "box-clipped": Kind("warning", "a box reaches past its image by up to 1 pixel and is cut in training"),
+    "segmentation-box": Kind(
+        "warning", "a side of a box is over 2 pixels from that of its outline's box, or of its corners' box"
+    ),
+    "segmentation-invalid": Kind(
+        "warning", "for outlines: a segmentation is neither rings nor the runs of its image; --clean leaves it out"
+    ),
+    "segmentation-short": Kind("warning", "for outlines: a ring has fewer than three points and is left out"),
+    "segmentation-crossed": Kind("warning", "for outlines: a ring crosses itself, so parts of it count as outside"),
+    "segmentation-outside": Kind("warning", "for outlines: a ring reaches more than 1 pixel past its image"),
+    "segmentation-area": Kind(
+        "warning", "for outlines: area differs from the outline's by over 1 % and half a pixel along its edges"
+    ),
+    "corners-invalid": Kind(
+        "warning", "for rotated boxes: corners are not four pairs of finite numbers; --clean leaves them out"
+    ),
+    "corners-crossed": Kind("warning", "for rotated boxes: corners are in an order whose edges cross"),
+    "corners-outside": Kind("warning", "for rotated boxes: the middle of the corners lies outside the image"),
+    "keypoints-number": Kind(
+        "warning",
+        "for key points: not three finite numbers for each key point of the category; --clean leaves them out",
+    ),
+    "keypoints-visibility": Kind(
+        "warning", "for key points: a visibility is not 0, 1 or 2; --clean leaves the annotation's key points out"
+    ),
+    "keypoints-outside": Kind("warning", "for key points: a labelled one lies more than 1 pixel outside its image"),
+    "keypoints-count": Kind(
+        "warning", "for key points: num_keypoints is not that of the labelled ones; --clean counts"
+    ),
+    "keypoints-names": Kind("warning", "for key points: a category's keypoints are no names; --clean leaves them out"),
+    "keypoints-skeleton": Kind(
+        "warning", "for key points: a skeleton is not pairs of numbers from 1; --clean leaves it out"
+    ),
+    "keypoints-flips": Kind(
+        "warning", "for key points: flip_idx does not have each position from 0 once; --clean leaves it out"
+    ),
+    "keypoints-sides": Kind(
+        "warning", "for key points: a name has a side, such as left, and none has the other; give flip_pairs"
+    ),
     "box-tiny": Kind("warning", "a box has a side shorter than 1 pixel after resizing"),
     "box-repeated": Kind("warning", "a box has the position and class of an earlier one in its image"),
     "box-nearly-repeated": Kind("warning", "a box overlaps an earlier one of its class with IoU 0.9 or more"),
