@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from detaug.converters.coco.split import split_coco as split_coco
     from detaug.converters.conversion.classes_and_images import read_class_names as read_class_names
     from detaug.converters.conversion.summary import Summary as Summary
+    from detaug.converters.dota.from_coco import coco_to_dota as coco_to_dota
+    from detaug.converters.dota.to_coco import dota_to_coco as dota_to_coco
     from detaug.converters.findings.finding import Finding as Finding
     from detaug.converters.findings.kinds import KINDS as KINDS
     from detaug.converters.mot.to_coco import mot_to_coco as mot_to_coco
@@ -37,8 +39,10 @@ _MODULE_OF = {
     "Summary": "detaug.converters.conversion.summary",
     "VocSummary": "detaug.converters.voc.to_coco",
     "check_coco": "detaug.converters.check.check",
+    "coco_to_dota": "detaug.converters.dota.from_coco",
     "coco_to_voc": "detaug.converters.voc.from_coco",
     "coco_to_yolo": "detaug.converters.yolo.from_coco",
+    "dota_to_coco": "detaug.converters.dota.to_coco",
     "merge_coco": "detaug.converters.coco.merge",
     "mot_to_coco": "detaug.converters.mot.to_coco",
     "pack_coco": "detaug.converters.shards.pack",

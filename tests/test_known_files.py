@@ -262,7 +262,7 @@ def test_splits_that_are_no_folders(tmp_path: Path, path: str, what: str) -> Non
     [
         (
             "<annotation><object><name>a</name><robndbox><cx>1</cx></robndbox></object></annotation>",
-            "has no <bndbox>, but <robndbox>, a rotated box as roLabelImg writes it; write the <bndbox> around it",
+            "has a <robndbox> without <cy>, <w>, <h>, <angle>",
         ),
         (
             "<annotation><object><name>a</name><polygon/></object></annotation>",

@@ -16,11 +16,12 @@ from PIL import Image
 from voc_files import box_xml, devkit, voc_xml
 
 from detaug.cli.main import cli
-from detaug.converters import coco_to_yolo, pack_coco, voc_to_coco
+from detaug.converters import coco_to_dota, coco_to_yolo, pack_coco, voc_to_coco
 from detaug.demo.videos import make_mot
 
 INPUTS = {
-    "annotations", "images", "root", "data", "shards", "file", "against", "recipe", "val", "val_images", "weights",
+    "annotations", "images", "labels", "root", "data", "shards", "file", "against", "recipe", "val", "val_images",
+    "weights",
 }  # fmt: skip
 """Parameters that are files and folders to read."""
 
@@ -29,6 +30,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
     "demo": ("", {"out": "--out"}),
     "convert-voc": ("voc", {"output": "-o", "report": "--report"}),
     "convert-yolo": ("yolo/data.yaml", {"output": "-o", "report": "--report"}),
+    "convert-dota": ("dota/labelTxt dota/images", {"output": "-o", "report": "--report"}),
     "convert-mot": ("mot", {"output": "-o", "report": "--report"}),
     "convert-tfrecord": ("tfrecord/a-00000.tfrecord", {"output": "-o", "report": "--report", "extract": "--extract"}),
     "convert-webdataset": ("tars/a-00000.tar", {"output": "-o", "report": "--report", "extract": "--extract"}),
@@ -48,6 +50,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
     "tune": ("a.json voc/JPEGImages", {"output": "-o"}),
     "convert-coco-to-voc": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "convert-coco-to-yolo": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
+    "convert-coco-to-dota": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "pack": ("a.json voc/JPEGImages", {"output": "-o", "report": "--report"}),
 }
 
@@ -56,7 +59,8 @@ NEEDED = {"-o": "new.json", "--out": "new-demo"}
 
 FOLDERS = [(command, name) for command, name in (
     ("demo", "out"), ("convert-tfrecord", "extract"), ("convert-webdataset", "extract"), ("train", "output"),
-    ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("pack", "output"),
+    ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("convert-coco-to-dota", "output"),
+    ("pack", "output"),
 )]  # fmt: skip
 
 FILES = [(command, name) for command, (_, names) in OUTPUTS.items() for name in names if (command, name) not in FOLDERS]
@@ -74,6 +78,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "recipe.yaml").write_text("- RandomHorizontalFlip\n")
     (top / "model.pt").write_bytes(b"weights")
     coco_to_yolo(top / "a.json", top / "yolo", images=top / "voc/JPEGImages", with_images="copy")
+    coco_to_dota(top / "a.json", top / "dota", images=top / "voc/JPEGImages", with_images="copy")
     for folder, shard_format in (("tars", "webdataset"), ("tfrecord", "tfrecord")):
         pack_coco(top / "a.json", top / "voc/JPEGImages", top / folder, format=shard_format)  # type: ignore[arg-type]
     make_mot(top / "mot")

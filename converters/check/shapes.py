@@ -70,7 +70,7 @@ class _Outlines:
         self.point_row = np.repeat(self.ring_row, np.diff(self.read.first_point))
         self.sound = np.ones(len(rows), bool)
         self.sound[[*self.faults.segmentation, *self.faults.corners]] = False
-        self.has_corners = ~np.isnan(self.corners).any((1, 2))
+        self.has_corners: Mask = np.asarray(~np.isnan(self.corners).any((1, 2)))
 
     def findings(self) -> Iterator[Findings]:
         yield from _findings("segmentation-invalid", self.rows, self.faults.segmentation)
@@ -108,7 +108,7 @@ class _Outlines:
         outside[self.has_corners | ~self.sound] = 0  # a rotated box at the edge has corners outside
         text = "the segmentation reaches {:.4g} pixels outside its image"
         yield from _worst_first("segmentation-outside", self.rows, outside, TOLERANCE, text)
-        middle = np.where(self.has_corners[:, None], np.asarray(np.nan_to_num(self.corners)).mean(1), 0)
+        middle = np.where(self.has_corners[:, None], np.nan_to_num(self.corners).mean(1), 0)
         past = np.where(self.sound, _past(middle, sides), 0)
         text = "the middle of the corners is {:.4g} pixels outside its image"
         yield from _worst_first("corners-outside", self.rows, past, 0, text)

@@ -17,10 +17,13 @@ from detaug.converters.conversion.classes_and_images import alike_classes
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike, absolute
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.errors import ConversionError, InputError
 
 _Entry = dict[str, Any]
+
+_KEY_POINT_KEYS = {"keypoints", "skeleton", "flip_idx"}
+"""Keys of categories that say what the key points of annotations are."""
 
 
 def merge_coco(
@@ -40,8 +43,8 @@ def merge_coco(
 
     Images and annotations get the ids 1, 2, ... in the order of the files; classes too, in the order of their ids in
     the first file that has them. Classes are joined by their exact name; names that differ at most in case, spaces or
-    Unicode form are reported. All other keys of a row stay, but licences are left out, since their ids would contradict
-    each other.
+    Unicode form are reported. A class whose key points have other names, skeletons or flip_idx in two files is an
+    error. All other keys of a row stay, but licences are left out, since their ids would contradict each other.
 
     An image that is in two of the files is an error, since a file name may occur only once; with join, it gets the
     boxes of both, if both files give it the same size. Videos get new ids, and their objects keep their track ids; then
@@ -119,6 +122,8 @@ class _Merged:
     annotations: list[_Entry] = field(default_factory=list)
     categories: dict[str, _Entry] = field(default_factory=dict)
     """By name."""
+    first_file: dict[str, Path] = field(default_factory=dict)
+    """The file that each category is from, by name."""
     videos: list[_Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     with_videos: dict[Path, bool] = field(default_factory=dict)
@@ -158,10 +163,19 @@ class _Merged:
 
     def _category_id(self, rows: CocoRows, number: int) -> int:
         name = rows.table.categories[number]
+        row = next(row for row in rows.table.coco.document["categories"] if row["id"] == number)
         if name not in self.categories:
-            row = next(row for row in rows.table.coco.document["categories"] if row["id"] == number)
             self.categories[name] = row | {"id": len(self.categories) + 1, "name": name}
-        return int(self.categories[name]["id"])
+            self.first_file[name] = rows.table.path
+        category = self.categories[name]
+        for key in _KEY_POINT_KEYS & row.keys():
+            if category.setdefault(key, row[key]) != row[key]:
+                raise ConversionError(
+                    f"{rows.table.path} and {self.first_file[name]}: category {name!r} has different {key}, "
+                    f"{shown(row[key])} and {shown(category[key])}, so its key points mean different things; "
+                    "rename the category in one of them, or give both the same"
+                )
+        return int(category["id"])
 
     def _video_id(self, row: _Entry, prefix: str) -> int:
         row = row | {"id": len(self.videos) + 1}

@@ -211,7 +211,7 @@ FORMS = (
     Form(
         "a DOTA label file",
         lambda it: it.all_rows(_is_dota),
-        "Ultralytics' convert_dota_to_yolo_obb makes rows of it that detaug convert-yolo reads",
+        "convert the folder: detaug convert-dota LABELS IMAGES -o OUT.json",
     ),
     Form(
         "a VisDrone label file",

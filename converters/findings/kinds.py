@@ -71,6 +71,8 @@ KINDS: dict[str, Kind] = {
     ),
     "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
     "crowd-dropped": Kind("dropped", "a crowd (iscrowd 1) is not a single object, and YOLO cannot mark it"),
+    "mask-unusable": Kind("dropped", "the masks of an image cannot be read, or have another size than the image"),
+    "mask-unmatched": Kind("dropped", "a number in the masks of an image is that of no object, by its position or box"),
     "label-unused": Kind("dropped", "a label file has no image"),
     "image-in-two-files": Kind("error", "an image is in two of the files that are merged"),
     "boxes-without-image": Kind("dropped", "boxes of an image that cannot be used were left out with it"),
@@ -108,6 +110,7 @@ KINDS: dict[str, Kind] = {
         "noted",
         "YOLO does not keep the order of the images; converted back, they and their ids follow their names",
     ),
+    "mask-missing": Kind("noted", "an image has no file in SegmentationObject, or an object no number in it (--masks)"),
     "flips-unknown": Kind(
         "noted", "which key points change places in a mirrored image is not known, so data.yaml has no flip_idx"
     ),

@@ -6,8 +6,9 @@ import os
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from detaug.converters.coco.rings import keys_of_corners, keys_of_mask
 from detaug.converters.coco.writer import Box, whole
 from detaug.converters.conversion.arguments import OnError, check_choice
 from detaug.converters.conversion.classes_and_images import header_findings
@@ -17,6 +18,7 @@ from detaug.converters.files.paths import folded, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.voc.folders import Folders
+from detaug.converters.voc.masks import FOLDER, masks_of_objects, read_masks
 from detaug.converters.voc.xml import Origin, VocAnnotation, VocObject, XmlError, read_voc_xml, to_coco_box
 from detaug.errors import InputError
 
@@ -38,6 +40,7 @@ class VocRules:
     unlabelled: Unlabelled = "keep"
     on_error: OnError = "stop"
     classes: tuple[str, ...] | None = None
+    masks: bool = False
 
     def __post_init__(self) -> None:
         check_choice("origin", self.origin, Origin)
@@ -72,6 +75,10 @@ class PairResult(NamedTuple):
     """Four numbers for each box, pixels, in COCO's order."""
     flags: bytes = b""
     poses: tuple[str, ...] = ()
+    keys: tuple[dict[str, Any], ...] = ()
+    """Further keys of the row of each box."""
+    indices: tuple[int, ...] = ()
+    """The position of each box among the objects of the XML."""
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -129,6 +136,8 @@ def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, 
     _compare_names(pair, image, annotation, log)
     _compare_sizes(annotation, header, log)
     result = _with_boxes(result, annotation, rules, log)
+    if rules.masks:
+        result = _with_masks(result, annotation, folders, rules, log)
     return result._replace(findings=(*findings, *log.findings))
 
 
@@ -161,8 +170,8 @@ def _compare_sizes(annotation: VocAnnotation, header: ImageHeader, log: _Log) ->
 
 
 def _with_boxes(result: PairResult, annotation: VocAnnotation, rules: VocRules, log: _Log) -> PairResult:
-    names, xywh, flags, poses = [], array("d"), bytearray(), []
-    seen = set()
+    names, xywh, flags, poses, keys = [], array("d"), bytearray(), [], []
+    seen, indices = set(), []
     for item in annotation.objects:
         name, bits = _class_name(item, log), _flag_bits(item, log)
         if not _is_wanted(item, name, bits, rules, log):
@@ -177,7 +186,42 @@ def _with_boxes(result: PairResult, annotation: VocAnnotation, rules: VocRules, 
         xywh.extend(box)
         flags.append(bits)
         poses.append(joined_spaces(item.pose or "") or "Unspecified")
-    return result._replace(names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses))
+        keys.append(keys_of_corners(item.rotated) if item.rotated else {})
+        indices.append(item.object_index)
+    result = result._replace(names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses))
+    return result._replace(keys=tuple(keys), indices=tuple(indices))
+
+
+def _with_masks(
+    result: PairResult, annotation: VocAnnotation, folders: Folders, rules: VocRules, log: _Log
+) -> PairResult:
+    """Return the boxes with the masks of SegmentationObject, whose numbers count all objects of the XML."""
+    name = f"{FOLDER}/{stem_of(result.image or '')}.png"
+    size = result.height, result.width
+    numbers = read_masks(os.path.join(folders.root, name), size)
+    if isinstance(numbers, str):
+        log.findings.append(Finding(name, "mask-unusable" if numbers else "mask-missing", note=numbers))
+        return result
+    boxes = {}
+    for item in annotation.objects:
+        box, _ = to_coco_box(item.corners, _origin(item, rules), size)
+        if box:
+            boxes[item.object_index] = box
+    masks, unmatched = masks_of_objects(numbers, boxes)
+    for number in unmatched:
+        log.findings.append(Finding(name, "mask-unmatched", before=number))
+    keys = [
+        before | (keys_of_mask(masks[index]) if index in masks else {})
+        for before, index in zip(result.keys, result.indices, strict=True)
+    ]
+    for item in annotation.objects:
+        if item.object_index in result.indices and item.object_index not in masks:
+            log.add("mask-missing", item)
+    return result._replace(keys=tuple(keys))
+
+
+def _origin(item: VocObject, rules: VocRules) -> Origin:
+    return "zero" if item.rotated else rules.origin  # roLabelImg's are continuous pixels
 
 
 def _class_name(item: VocObject, log: _Log) -> str:
@@ -212,10 +256,10 @@ def _is_wanted(item: VocObject, name: str, bits: int, rules: VocRules, log: _Log
 
 
 def _checked_box(item: VocObject, size: tuple[int, int], rules: VocRules, log: _Log) -> Box | None:
-    box, kinds = to_coco_box(item.corners, rules.origin, size)
+    box, kinds = to_coco_box(item.corners, _origin(item, rules), size)
     for kind in kinds:
         log.add(kind, item, _numbers(item.corners), box and _numbers(box))
-    if rules.origin == "one" and 0 in item.corners:
+    if _origin(item, rules) == "one" and 0 in item.corners:
         log.add("coordinate-zero", item, _numbers(item.corners))
     return box
 

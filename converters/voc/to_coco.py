@@ -21,6 +21,7 @@ from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.data_set import PairReader, read_data_set
 from detaug.converters.voc.folders import find_folders
+from detaug.converters.voc.masks import FOLDER
 from detaug.converters.voc.pairs import (
     DIFFICULT,
     OCCLUDED,
@@ -48,6 +49,7 @@ def voc_to_coco(
     on_error: OnError = "stop",
     images: PathLike | None = None,
     annotations: PathLike | None = None,
+    masks: bool = False,
     jobs: int = 1,
     report: PathLike | None = None,
     progress: Progress | None = None,
@@ -62,8 +64,13 @@ def voc_to_coco(
     origin: "one" for pixels counted from 1 and boxes that include their last pixel, the devkit's rule (decision 1);
     "zero" for corners counted from 0 with an exclusive end. difficult: "keep" it as an attribute, make a "crowd"
     (iscrowd 1), or "drop" the object (decision 5). unlabelled: "keep" an image without XML as an image without boxes,
-    or "skip" it. on_error: "stop" at files that cannot be used, after reading all of them, or "skip" these. jobs:
-    processes to read with. report: a json file for every finding. progress: called with (files done, files in all).
+    or "skip" it. masks: read the masks of objects, ROOT/SegmentationObject/NAME.png, as `segmentation`, run lengths.
+    The n-th object of the XML has the number n in them; where its box is elsewhere, masks go to the boxes that they
+    fit. on_error: "stop" at files that cannot be used, after reading all of them, or "skip" these. jobs: processes to
+    read with. report: a json file for every finding. progress: called with (files done, files in all).
+
+    roLabelImg's <robndbox> (cx, cy, w, h in continuous pixels, and an angle in radians, clockwise) becomes `corners`,
+    also outside of the image, with the same points as `segmentation` and the box around them.
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, with EXIF orientation applied
     (decision 2), and lie inside it. The same input gives the same bytes, with any number of jobs (decision 4). The file
@@ -86,11 +93,13 @@ def voc_to_coco(
     """
     if isinstance(classes, str):
         raise InputError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")
-    rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes))
+    rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes), masks)
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
     paths = output_files({"output": output, "report": report}, root, images, annotations)
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
+    if masks and not (folders.root / FOLDER).is_dir():
+        raise ConversionError(f"{folders.root / FOLDER} is not a folder; leave masks out (--masks)")
     results, findings = read_data_set(PairReader(folders, rules, jobs, progress), split)
     stop_on_errors(findings, rules.on_error, paths.get("report"))
     refuse_nothing_left(len(results), root, findings, paths.get("report"))
@@ -143,7 +152,8 @@ def _annotation_rows(results: Iterable[PairResult], class_names: Sequence[str], 
     annotation_id = 0
     for image_id, result in enumerate(results, 1):
         boxes = zip(*[iter(result.xywh)] * 4, strict=True)
-        for name, box, bits, pose in zip(result.names, boxes, result.flags, result.poses, strict=True):
+        columns = (result.names, boxes, result.flags, result.poses, result.keys)
+        for name, box, bits, pose, keys in zip(*columns, strict=True):
             annotation_id += 1
             crowd = rules.difficult == "crowd" and bool(bits & DIFFICULT)
             yield annotation_row(annotation_id, image_id, category_ids[name], box, iscrowd=crowd) | {
@@ -151,4 +161,5 @@ def _annotation_rows(results: Iterable[PairResult], class_names: Sequence[str], 
                 "truncated": int(bool(bits & TRUNCATED)),
                 "occluded": int(bool(bits & OCCLUDED)),
                 "pose": pose,
+                **keys,
             }

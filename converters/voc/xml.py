@@ -20,7 +20,8 @@ MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
 MAX_XML_DEPTH = 256  # libxml2's own limit without its "huge" option; a VOC file has 5
 
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
-_OBJECT_CHILDREN = frozenset({"name", "bndbox", "difficult", "truncated", "occluded", "pose"})
+_ROTATED = ("cx", "cy", "w", "h", "angle")
+_OBJECT_CHILDREN = frozenset({"name", "bndbox", "robndbox", "difficult", "truncated", "occluded", "pose"})
 _ENCODINGS = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in _ENCODINGS]
 
@@ -36,6 +37,8 @@ class VocObject(NamedTuple):
     truncated: str | None
     occluded: str | None
     pose: str | None
+    rotated: tuple[float, ...] | None
+    """roLabelImg's <robndbox>: x and y of its four corners, continuous pixels; `corners` is then the box around it."""
 
 
 class VocAnnotation(NamedTuple):
@@ -142,15 +145,17 @@ def _object(element: Any, index: int) -> VocObject:
         name = _text(parts.get("name"))
         if name is None or not name.strip():
             raise XmlError("object-no-name", "has no class name")
+        rotated = None if "robndbox" not in parts else _rotated_corners(parts["robndbox"])
         return VocObject(
             index,
             element.sourceline,
             name,
-            _corners(parts.get("bndbox"), element),
+            _around(rotated) if rotated else _corners(parts.get("bndbox"), element),
             _text(parts.get("difficult")),
             _text(parts.get("truncated")),
             _text(parts.get("occluded")),
             _text(parts.get("pose")),
+            rotated,
         )
     except XmlError as error:
         error.object_index = index
@@ -173,17 +178,33 @@ def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> di
 def _corners(element: Any, item: Any) -> tuple[float, float, float, float]:
     if element is None:
         raise XmlError("object-no-box", f"has no <bndbox>{_other_shape(item)}")
-    parts = _children_once(element, _CORNERS)
-    if len(parts) < 4:
-        missing = ", ".join(f"<{corner}>" for corner in _CORNERS if corner not in parts)
-        raise XmlError("object-no-box", f"has a <bndbox> without {missing}", line=element.sourceline)
-    return (_number(parts["xmin"]), _number(parts["ymin"]), _number(parts["xmax"]), _number(parts["ymax"]))
+    xmin, ymin, xmax, ymax = _numbers_of(element, _CORNERS)
+    return xmin, ymin, xmax, ymax
+
+
+def _numbers_of(element: Any, names: tuple[str, ...]) -> list[float]:
+    parts = _children_once(element, names)
+    if len(parts) < len(names):
+        missing = ", ".join(f"<{name}>" for name in names if name not in parts)
+        raise XmlError("object-no-box", f"has a <{element.tag}> without {missing}", line=element.sourceline)
+    return [_number(parts[name]) for name in names]
+
+
+def _rotated_corners(element: Any) -> tuple[float, ...]:
+    """Return x and y of the corners of a <robndbox>: its angle is in radians, clockwise on the screen."""
+    x, y, width, height, angle = _numbers_of(element, _ROTATED)
+    along_x, along_y = width / 2 * math.cos(angle), width / 2 * math.sin(angle)
+    across_x, across_y = -height / 2 * math.sin(angle), height / 2 * math.cos(angle)
+    signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
+    return tuple(value for a, b in signs for value in (x + a * along_x + b * across_x, y + a * along_y + b * across_y))
+
+
+def _around(points: tuple[float, ...]) -> tuple[float, float, float, float]:
+    return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
 
 
 def _other_shape(item: Any) -> str:
     """Return what an object without a box has instead."""
-    if item.find("robndbox") is not None:
-        return ", but <robndbox>, a rotated box as roLabelImg writes it; write the <bndbox> around it"
     return ", but a <polygon>; write the <bndbox> around it" if item.find("polygon") is not None else ""
 
 

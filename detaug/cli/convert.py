@@ -41,13 +41,15 @@ def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float
 @options.on_error
 @click.option("--images", type=FOLDER, help="The folder of the images.  [default: ROOT/JPEGImages, else ROOT]")
 @click.option("--annotations", type=FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]")
+@click.option("--masks", is_flag=True, help="Read ROOT/SegmentationObject/NAME.png, the masks of objects.")
 @click.option("--jobs", type=AT_LEAST_1, default=1, show_default=True, help="Processes to read with.")
 @options.report
 @options.quiet
 def convert_voc(**given: Any) -> None:
     """Convert a Pascal VOC data set to COCO json.
 
-    ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included.
+    ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included. A <robndbox> of
+    roLabelImg becomes a rotated box.
 
     \b
     detaug convert-voc VOC2012 -o train.json --split train
@@ -147,6 +149,50 @@ def convert_mot(**given: Any) -> None:
     from detaug.converters import mot_to_coco
 
     print_converted(mot_to_coco, "reading", **given)
+
+
+@click.command()
+@click.argument("labels", type=FOLDER)
+@click.argument("images", type=FOLDER)
+@options.output_json
+@options.classes("; others are dropped.  [default: all]")
+@options.on_error
+@options.report
+@options.quiet
+def convert_dota(**given: Any) -> None:
+    """Convert DOTA's label files to COCO json with rotated boxes.
+
+    LABELS is the folder of the label files, labelTxt, IMAGES that of the images. The four corners of each object stay
+    as they are.
+
+    \b
+    detaug convert-dota DOTA/train/labelTxt DOTA/train/images -o train.json
+    """
+    from detaug.converters import dota_to_coco
+
+    print_converted(dota_to_coco, "reading", **given)
+
+
+@click.command()
+@options.json_argument
+@options.folder_argument
+@options.images
+@options.with_images
+@options.on_error
+@options.report
+@options.quiet
+def convert_coco_to_dota(**given: Any) -> None:
+    """Convert a COCO json to DOTA's label files.
+
+    Writes labelTxt into OUT_FOLDER: the four corners of each object, its class, and whether it is difficult. No file is
+    replaced by other content.
+
+    \b
+    detaug convert-coco-to-dota train.json DOTA --images photos --with-images link
+    """
+    from detaug.converters import coco_to_dota
+
+    print_converted(coco_to_dota, "writing", **given)
 
 
 @click.command()

@@ -18,8 +18,10 @@ import click
 
 from detaug.cli.bench import bench, tune
 from detaug.cli.convert import (
+    convert_coco_to_dota,
     convert_coco_to_voc,
     convert_coco_to_yolo,
+    convert_dota,
     convert_mot,
     convert_voc,
     convert_yolo,
@@ -68,8 +70,9 @@ def cli() -> None:
 # A new command is a function in a module of this folder, with a docstring (its help) that ends in an example.
 # This is the order of use, and that of the help.
 for command in (
-    *(demo, convert_voc, convert_yolo, convert_mot, convert_tfrecord, convert_webdataset, merge, split, check),
-    *(preview, import_recipe, train, bench, tune, convert_coco_to_voc, convert_coco_to_yolo, pack),
+    *(demo, convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
+    *(merge, split, check, preview, import_recipe, train, bench, tune),
+    *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota, pack),
 ):
     cli.add_command(command)
 

@@ -1,0 +1,1 @@
+"""DOTA label files, to and from COCO json."""

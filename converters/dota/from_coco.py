@@ -1,0 +1,81 @@
+"""Convert COCO json to DOTA's label files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+
+from detaug.converters.coco.export import folder_export
+from detaug.converters.coco.row_shapes import outlines_of
+from detaug.converters.coco.rows import clipped, dropped_keys
+from detaug.converters.conversion.arguments import OnError, WithImages
+from detaug.converters.conversion.summary import Summary
+from detaug.converters.files.parallel import Progress
+from detaug.converters.files.paths import PathLike
+from detaug.converters.findings.finding import Finding
+from detaug.errors import ConversionError
+
+_KEYS = frozenset({"corners", "segmentation", "area", "difficult"})
+_DECIMALS = 3
+
+
+def coco_to_dota(
+    annotations: PathLike,
+    output: PathLike,
+    *,
+    images: PathLike | None = None,
+    with_images: WithImages = "none",
+    on_error: OnError = "stop",
+    report: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Convert a COCO json file into DOTA's label files, rows "x1 y1 x2 y2 x3 y3 x4 y4 class difficult".
+
+    Writes output/labelTxt/NAME.txt for each image. The corners are `corners`, a `segmentation` of four points, the
+    smallest rectangle around it, or else those of the box, which is counted. Pixels have up to 3 decimals. A class name
+    must have no spaces.
+
+    images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
+    images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
+    cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
+    with (files written, files in all). Crowds are left out, and keys without a place in DOTA; both are counted.
+
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+    """
+    export = folder_export(annotations, output, images, with_images, on_error, report)
+    rows, findings = export.read()
+    for name in rows.table.categories.values():
+        if " " in name:
+            raise ConversionError(f"{rows.table.path}: class names in DOTA have no spaces, got {name!r}; rename it")
+    crowds = [at for at in rows.boxes.tolist() if rows.table.crowd[at]]
+    findings += [Finding(str(export.source), "crowd-dropped", count=len(crowds))] if crowds else []
+    rows, outlines, faults = outlines_of(rows.without((), crowds))
+    lines, missing = dict[int, str](), 0
+    for at in rows.boxes.tolist():
+        corners = outlines.rotated_box(at)
+        missing += corners is None
+        if corners is None:
+            x0, y0, x1, y1 = rows.table.boxes[at].tolist()
+            corners = np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]])
+        difficult = int(rows.table.row("annotations", at).get("difficult") == 1)
+        lines[at] = f"{' '.join(map(_number, corners.ravel().tolist()))} {rows.class_name(at)} {difficult}\n"
+    findings += [*faults, *([Finding(str(export.source), "outline-missing", count=missing)] if missing else [])]
+    findings += [*clipped(rows), *dropped_keys(rows, _KEYS)]
+    export.stop_on_errors(rows, findings)
+    folder, image_folder = export.folder / "labelTxt", export.folder / "images"
+    texts: dict[Path, str] = {}
+    for at, boxes in rows:
+        texts[folder / f"{posixpath.splitext(rows.file_name(at))[0]}.txt"] = "".join(lines[box] for box in boxes)
+    with export.writing(findings):
+        export.write(rows, texts, image_folder, progress)
+    where = image_folder if export.brings_images or export.images is None else export.images
+    command = ["detaug", "convert-dota", str(folder), str(where), "-o", "again.json"]
+    return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
+
+
+def _number(value: float) -> str:
+    return re.sub(r"\.?0+$", "", f"{value:.{_DECIMALS}f}")

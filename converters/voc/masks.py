@@ -1,0 +1,79 @@
+"""Read VOC's masks of objects, SegmentationObject/NAME.png: 0 is the background, n the n-th object, 255 no object.
+
+Source: the VOC2012 development kit, section 5.2.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.coco.writer import Box
+from detaug.converters.files.image_headers import PILLOW_ERRORS
+
+FOLDER = "SegmentationObject"
+VOID = 255
+
+_SAME_OBJECT = 0.5  # IoU of the box of a mask and that of its object, whose border is void in VOC
+_Array = NDArray[np.int64]
+
+
+def read_masks(path: str, size: tuple[int, int]) -> _Array | str:
+    """Return (H, W) the number of the object of each pixel, or why the file cannot be used; "" if there is none."""
+    from PIL import Image  # slow to import, and only masks need it
+
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # its size is that of the image
+            with Image.open(path, formats=("PNG",)) as image:
+                if image.size != size[::-1]:
+                    return f"has {image.width} x {image.height} pixels, and its image {size[1]} x {size[0]}"
+                if image.mode not in ("P", "L", "1", "I", "I;16"):
+                    return f"must have a palette or one channel, got {image.mode}: the numbers of objects, not colours"
+                return np.asarray(image).astype(np.int64)
+    except (*PILLOW_ERRORS, Image.DecompressionBombError) as error:
+        return f"cannot be read: {error}"
+
+
+def masks_of_objects(numbers: _Array, boxes: Mapping[int, Box]) -> tuple[dict[int, NDArray[np.bool_]], list[int]]:
+    """Return the mask (H, W) of each object that has one, and the numbers of masks that are no object's.
+
+    boxes: of the objects, by their position in the XML. Number n is the object at n - 1, unless its box is elsewhere;
+    then masks are given to the boxes that they fit best.
+    """
+    found = [number for number in np.unique(numbers).tolist() if number not in (0, VOID)]
+    around = {number: _box_around(numbers == number) for number in found}
+    taken = {number - 1: number for number in found if _iou(around[number], boxes.get(number - 1)) >= _SAME_OBJECT}
+    pairs = sorted(
+        (-_iou(around[number], box), number, at)
+        for number in found
+        if number - 1 not in taken
+        for at, box in boxes.items()
+        if at not in taken
+    )
+    for iou, number, at in pairs:
+        if -iou >= _SAME_OBJECT and at not in taken and number not in taken.values():
+            taken[at] = number
+    return {at: numbers == number for at, number in taken.items()}, sorted(set(found) - set(taken.values()))
+
+
+def _box_around(mask: NDArray[np.bool_]) -> Box:
+    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+    left, top = int(columns[0]), int(rows[0])
+    return left, top, int(columns[-1]) + 1 - left, int(rows[-1]) + 1 - top
+
+
+def _iou(one: Box, other: Box | None) -> float:
+    if other is None:
+        return 0.0
+    sides = (
+        min(one[axis] + one[axis + 2], other[axis] + other[axis + 2]) - max(one[axis], other[axis]) for axis in (0, 1)
+    )
+    width, height = (max(side, 0) for side in sides)
+    return width * height / (one[2] * one[3] + other[2] * other[3] - width * height)

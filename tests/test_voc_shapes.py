@@ -1,0 +1,154 @@
+"""VOC's masks and roLabelImg's rotated boxes to COCO json."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from pycocotools import mask as coco_mask
+from voc_files import box_xml, convert, devkit, voc_xml
+
+from detaug.converters import ConversionError, coco_to_voc
+
+SIZE = (100, 80)
+
+
+def png(*shapes: tuple[int, tuple[int, int, int, int]], size: tuple[int, int] = SIZE, mode: str = "P") -> bytes:
+    """Return a PNG with rectangles (number, (left, top, right, bottom)), the last pixel included."""
+    image = Image.new(mode, size)
+    if mode == "P":
+        image.putpalette([value for n in range(256) for value in (n, 255 - n, n * 7 % 256)])
+    for number, corners in shapes:
+        ImageDraw.Draw(image).rectangle(corners, fill=number if mode != "RGB" else (number, 0, 0))
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return content.getvalue()
+
+
+def data_set(folder: Path, objects: str, masks: bytes | None) -> Path:
+    root = devkit(folder / "voc", {"a": voc_xml(objects)})
+    (root / "SegmentationObject").mkdir()
+    if masks is not None:
+        (root / "SegmentationObject/a.png").write_bytes(masks)
+    return root
+
+
+def decoded(row: dict[str, Any]) -> NDArray[np.bool_]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # pycocotools is older than NumPy 2
+        return np.asarray(coco_mask.decode(row["segmentation"]), bool)
+
+
+OBJECTS = box_xml(11, 11, 40, 40) + box_xml(51, 21, 80, 60, name="dog")  # pixels count from 1
+FIRST, SECOND = (10, 10, 39, 39), (50, 20, 79, 59)
+
+
+@pytest.mark.parametrize("mode", ["P", "L"])
+def test_masks_are_those_that_pycocotools_decodes(tmp_path: Path, mode: str) -> None:
+    content = png((255, (8, 8, 41, 41)), (1, FIRST), (2, SECOND), (0, (20, 20, 25, 25)), mode=mode)
+    document, summary = convert(data_set(tmp_path, OBJECTS, content), masks=True)
+    numbers = np.asarray(Image.open(io.BytesIO(content)))
+    for number, row in enumerate(document["annotations"], 1):
+        assert (decoded(row) == (numbers == number)).all()
+        assert row["area"] == (numbers == number).sum()
+    assert [row["bbox"] for row in document["annotations"]] == [[10, 10, 30, 30], [50, 20, 30, 40]]
+    assert summary.kind_counts == {}
+    assert all("segmentation" not in row for row in convert(tmp_path / "voc")[0]["annotations"])
+
+
+def test_numbers_count_all_objects_of_the_xml(tmp_path: Path) -> None:
+    document, summary = convert(data_set(tmp_path, OBJECTS, png((1, FIRST), (2, SECOND))), masks=True, classes=["dog"])
+    (row,) = document["annotations"]
+    assert coco_mask.toBbox(row["segmentation"]).tolist() == row["bbox"] == [50, 20, 30, 40]
+    assert summary.kind_counts == {"class-not-listed": 1}
+
+
+def test_masks_in_another_order_go_to_the_boxes_that_they_fit(tmp_path: Path) -> None:
+    shapes = png((2, FIRST), (1, SECOND), (7, (90, 70, 99, 79)))
+    document, summary = convert(data_set(tmp_path, OBJECTS, shapes), masks=True)
+    for row in document["annotations"]:
+        assert coco_mask.toBbox(row["segmentation"]).tolist() == row["bbox"]
+    assert summary.kind_counts == {"mask-unmatched": 1}
+    assert summary.findings[0].before == 7
+
+
+@pytest.mark.parametrize(
+    ("masks", "kinds", "note"),
+    [
+        (None, {"mask-missing": 1}, ""),
+        (png((1, FIRST)), {"mask-missing": 1}, ""),
+        (
+            png((1, FIRST), (2, SECOND), size=(50, 80)),
+            {"mask-unusable": 1},
+            "has 50 x 80 pixels, and its image 100 x 80",
+        ),
+        (png((1, FIRST), mode="RGB"), {"mask-unusable": 1}, "must have a palette or one channel, got RGB"),
+        (png((1, FIRST))[:60], {"mask-unusable": 1}, "cannot be read"),
+        (b"GIF89a", {"mask-unusable": 1}, "cannot be read"),
+    ],
+)
+def test_masks_that_are_missing_or_cannot_be_used(
+    tmp_path: Path, masks: bytes | None, kinds: dict[str, int], note: str
+) -> None:
+    document, summary = convert(data_set(tmp_path, OBJECTS, masks), masks=True)
+    assert (len(document["annotations"]), summary.kind_counts) == (2, kinds)
+    assert note in summary.findings[0].note
+
+
+def test_a_data_set_without_masks(tmp_path: Path) -> None:
+    root = devkit(tmp_path / "voc", {"a": voc_xml(OBJECTS)})
+    with pytest.raises(ConversionError, match="SegmentationObject is not a folder; leave masks out"):
+        convert(root, masks=True)
+    convert(root)
+
+
+def test_several_processes_give_the_same(tmp_path: Path) -> None:
+    root = devkit(tmp_path / "voc", {f"{n}": voc_xml(OBJECTS) for n in range(70)})
+    (root / "SegmentationObject").mkdir()
+    for n in range(70):
+        (root / f"SegmentationObject/{n}.png").write_bytes(png((1, FIRST), (2, SECOND)))
+    assert convert(root, masks=True, jobs=2)[0] == convert(root, masks=True)[0]
+
+
+def rotated_xml(x: float, y: float, width: float, height: float, angle: float, more: str = "") -> str:
+    numbers = {"cx": x, "cy": y, "w": width, "h": height, "angle": angle}
+    values = "".join(f"<{name}>{value}</{name}>" for name, value in numbers.items())
+    return f"<object><type>robndbox</type><name>ship</name><robndbox>{values}</robndbox>{more}</object>"
+
+
+@pytest.mark.parametrize("origin", ["one", "zero"])
+def test_rotated_boxes_of_rolabelimg(tmp_path: Path, origin: str) -> None:
+    """A clockwise turn on the screen takes the right end of a box down."""
+    angle = math.radians(30)
+    xml = voc_xml(rotated_xml(50, 40, 40, 10, angle), box_xml(11, 11, 20, 20))
+    document, summary = convert(devkit(tmp_path / "voc", {"a": xml}), origin=origin)
+    row = next(row for row in document["annotations"] if "corners" in row)
+    corners = np.array(row["corners"])
+    np.testing.assert_allclose(corners.mean(0), (50, 40), atol=1e-3)
+    right = corners[[1, 2]].mean(0)
+    np.testing.assert_allclose(right, (50 + 20 * math.cos(angle), 40 + 20 * math.sin(angle)), atol=1e-3)
+    np.testing.assert_allclose(np.hypot(*(corners[1] - corners[0])), 40, atol=2e-3)
+    low, high = corners.min(0), corners.max(0)
+    np.testing.assert_allclose(row["bbox"], [*low, *(high - low)], atol=1e-3)
+    assert (row["segmentation"], summary.kind_counts) == ([corners.ravel().tolist()], {})
+
+
+def test_a_rotated_box_past_the_edge_keeps_its_corners(tmp_path: Path) -> None:
+    document, _ = convert(devkit(tmp_path / "voc", {"a": voc_xml(rotated_xml(95, 40, 20, 10, 0))}))
+    (row,) = document["annotations"]
+    assert (row["corners"], row["bbox"]) == ([[85, 35], [105, 35], [105, 45], [85, 45]], [85, 35, 15, 10])
+
+
+def test_shapes_have_no_place_in_voc_and_are_counted(tmp_path: Path) -> None:
+    root = data_set(tmp_path, OBJECTS + rotated_xml(50, 40, 40, 10, 1), png((1, FIRST), (2, SECOND)))
+    convert(root, masks=True)
+    summary = coco_to_voc(tmp_path / "out.json", tmp_path / "again")
+    dropped = {tuple(found.before) for found in summary.findings if found.kind == "key-dropped"}  # type: ignore[arg-type]
+    assert {("annotations.segmentation", 3), ("annotations.corners", 1)} <= dropped
