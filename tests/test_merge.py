@@ -266,3 +266,44 @@ def test_a_second_entry_of_a_video_is_left_out(tmp_path: Path) -> None:
     content, summary = merged(tmp_path, twice, video("y", "two"), on_error="skip")
     assert [row["name"] for row in content["videos"]] == ["one", "two"]
     assert kinds(summary) == {"entry-invalid": 1}
+
+
+NAMES = {"keypoints": ["left_ear", "right_ear"], "skeleton": [[1, 2]], "flip_idx": [1, 0]}
+
+
+def with_shapes(prefix: str) -> Document:
+    """Return a json whose first annotation has all shapes, and whose second category has names of key points."""
+    content = renamed(prefix)
+    shapes = {"keypoints": [10, 10, 2, 20, 10, 1], "num_keypoints": 2, "corners": [[1, 2], [9, 2], [9, 8], [1, 8]]}
+    content["annotations"][0] |= shapes | {"segmentation": [[1, 2, 9, 2, 9, 8, 1, 8]]}
+    content["categories"][1] |= NAMES
+    return content
+
+
+def test_shapes_and_the_names_of_key_points_stay(tmp_path: Path) -> None:
+    content, summary = merged(tmp_path, renamed("a"), with_shapes("b"), with_shapes("c"))
+    assert {key: content["categories"][1][key] for key in NAMES} == NAMES
+    before = with_shapes("b")["annotations"][0]
+    found = [row for row in content["annotations"] if "corners" in row]
+    assert len(found) == 2
+    for row in found:
+        assert {key: row[key] for key in before.keys() - {"id", "image_id"}} == {
+            key: before[key] for key in before.keys() - {"id", "image_id"}
+        }
+    assert kinds(summary) == {}
+
+
+@pytest.mark.parametrize(("key", "other"), [("keypoints", ["nose", "tail"]), ("skeleton", []), ("flip_idx", [0, 1])])
+def test_key_points_that_mean_different_things_are_not_merged(tmp_path: Path, key: str, other: Any) -> None:
+    second = with_shapes("b")
+    second["categories"][1][key] = other
+    with pytest.raises(ConversionError) as raised:
+        merged(tmp_path, with_shapes("a"), second)
+    message = f"{tmp_path}/1.json and {tmp_path}/0.json: category 'dog' has different {key}, {other!r} and"
+    assert message in str(raised.value)
+    second["categories"][1]["name"] = "wolf"  # the remedy
+    assert [row["name"] for row in merged(tmp_path, with_shapes("a"), second)[0]["categories"]] == [
+        "cat",
+        "dog",
+        "wolf",
+    ]

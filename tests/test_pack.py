@@ -46,7 +46,9 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 def data_set() -> Document:
     """A json with names that keys cannot have, and everything that may be lost."""
     content = document()
-    content["categories"].insert(0, {"id": 9, "name": "unused 🐟", "supercategory": None})
+    content["categories"].insert(
+        0, {"id": 9, "name": "unused 🐟", "supercategory": None, "keypoints": ["nose"], "flip_idx": [0]}
+    )
     content["images"] += [
         {"id": 2**62 + at, "file_name": name, "width": WIDTH, "height": HEIGHT, "attributes": {"night": at % 2 == 0}}
         for at, name in enumerate(MORE_NAMES)
@@ -56,6 +58,8 @@ def data_set() -> Document:
         crowd | {"segmentation": {"counts": [1, 2], "size": [HEIGHT, WIDTH]}},
         crowd | {"id": 60, "image_id": 2**62 + 1, "iscrowd": 0, "difficult": 1, "attributes": {"color": "réd"}},
         crowd | {"id": 61, "image_id": 2**62 + 6, "iscrowd": 0, "track_id": 5},
+        crowd | {"id": 62, "image_id": 2**62 + 6, "iscrowd": 0, "corners": [[1, 2], [4, 2], [4, 6], [1, 6]]},
+        crowd | {"id": 63, "image_id": 2**62 + 6, "iscrowd": 0, "keypoints": [1, 2, 2], "num_keypoints": 1},
     ]
     return {**content, "annotations": [*content["annotations"], *objects], "contributor": [1, None, {"a": 0.1}]}
 

@@ -210,3 +210,14 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     assert [path.read_text() for path in outputs] == ["as before"] * 2
     assert len([*tmp_path.iterdir()]) == 3
     assert detaug("split", source, *arguments).code == 0
+
+
+def test_shapes_and_the_names_of_key_points_stay(tmp_path: Path) -> None:
+    content = document()
+    shapes = {"keypoints": [10, 10, 2], "num_keypoints": 1, "corners": [[1, 2], [9, 2], [9, 8], [1, 8]]}
+    for row in content["annotations"]:
+        row |= shapes
+    content["categories"][0] |= {"keypoints": ["nose"], "skeleton": [], "flip_idx": [0]}
+    for part in split(tmp_path, content, 2, 1):
+        assert part["categories"] == content["categories"]
+        assert all(row in content["annotations"] for row in part["annotations"])

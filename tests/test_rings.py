@@ -1,0 +1,77 @@
+"""Outlines: masks traced and joined are the same pixels; cut rings and smallest rectangles are those of Shapely."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from shapely.geometry import MultiPoint, Polygon
+from shapely.geometry import box as shapely_box
+
+from detaug.converters.coco.outlines import decode_counts
+from detaug.converters.coco.rings import (
+    area_of,
+    cut_ring,
+    join_rings,
+    keys_of_mask,
+    mask_of_runs,
+    rings_of_mask,
+    smallest_rectangle,
+)
+
+
+def even_odd(rings: list[NDArray[np.float64]], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Fill rings at pixel centres: a pixel is inside if a ray to the right crosses an odd number of edges."""
+    y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
+    crossings = np.zeros(shape, int)
+    for ring in rings:
+        for (x0, y0), (x1, y1) in zip(ring, np.roll(ring, -1, 0), strict=True):
+            if y0 != y1:
+                crossings += ((y0 <= y) != (y1 <= y)) & (x0 + (y - y0) / (y1 - y0) * (x1 - x0) > x)
+    return crossings % 2 == 1
+
+
+def random_mask(seed: int) -> NDArray[np.bool_]:
+    """Return noise, or in every third case a rectangle with holes of noise."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random(rng.integers(3, 14, 2)) < rng.random()
+    if seed % 3 == 0:
+        mask[:] = True
+        mask[1:-1, 1:-1] = rng.random((mask.shape[0] - 2, mask.shape[1] - 2)) < 0.5
+    return mask
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_traced_mask_filled_again_is_the_mask(seed: int) -> None:
+    mask = random_mask(seed)
+    rings = rings_of_mask(mask)
+    assert (even_odd(rings, mask.shape) == mask).all()
+    assert not rings or (even_odd([join_rings(rings)], mask.shape) == mask).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_runs_of_a_mask_are_the_mask(seed: int) -> None:
+    mask = random_mask(seed)
+    keys = keys_of_mask(mask)
+    ends = np.cumsum(decode_counts(keys["segmentation"]["counts"]))
+    assert (mask_of_runs(ends, *mask.shape) == mask).all()
+    assert (keys["area"], keys["segmentation"]["size"]) == (mask.sum(), [*mask.shape])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_smallest_rectangles_and_cut_rings_are_shapelys(seed: int) -> None:
+    points = np.random.default_rng(seed).uniform(-5, 15, (3 + seed % 6, 2))
+    corners = smallest_rectangle(points)
+    assert area_of(corners) == pytest.approx(MultiPoint(points).minimum_rotated_rectangle.area)
+    assert Polygon(corners).buffer(1e-6).contains(MultiPoint(points))
+    hull = np.array(MultiPoint(points).convex_hull.exterior.coords)[:-1]
+    cut = cut_ring(hull, 10, 8)
+    expected = Polygon(hull).intersection(shapely_box(0, 0, 10, 8)).area
+    assert (area_of(cut) if len(cut) else 0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("points", [[[3, 4]], [[3, 4], [3, 4]], [[1, 1], [5, 5]], [[1, 1], [2, 2], [5, 5]]])
+def test_rectangles_around_points_on_a_line_have_no_area(points: list[list[float]]) -> None:
+    corners = smallest_rectangle(np.array(points, float))
+    assert area_of(corners) == pytest.approx(0)
+    np.testing.assert_allclose([corners.min(0), corners.max(0)], [np.min(points, 0), np.max(points, 0)], atol=1e-9)
