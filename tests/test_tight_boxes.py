@@ -63,7 +63,7 @@ def outlines_of(rings: list[list[NDArray[np.float64]]]) -> OutlineColumns:
     n = len(rings)
     segmentations = [[ring.ravel().tolist() for ring in each] for each in rings]
     read, faults = read_outlines(segmentations, [None] * n, np.full(n, SIZE[0]), np.full(n, SIZE[1]))
-    assert not faults
+    assert not faults.segmentation
     return read
 
 

@@ -45,6 +45,16 @@ def coco_to_dota(
     with (files written, files in all). Crowds are left out, and keys without a place in DOTA; both are counted.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    >>> from pathlib import Path
+    >>> from detaug.converters import coco_to_dota
+    >>> _ = coco_to_dota("train.json", "dota")
+    >>> print(Path("dota/labelTxt/000001.txt").read_text())
+    382 89 500 89 500 243 382 243 house 0
+    68 233 119 233 119 284 68 284 ball 0
+    214 238 261 238 261 285 214 285 ball 0
+    93 89 297 89 297 337 93 337 tree 0
+    <BLANKLINE>
     """
     export = folder_export(annotations, output, images, with_images, on_error, report)
     rows, findings = export.read()

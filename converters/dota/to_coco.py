@@ -51,6 +51,19 @@ def dota_to_coco(
     Source: https://captain-whu.github.io/DOTA/dataset.html
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    >>> from detaug.converters import coco_to_dota, dota_to_coco
+    >>> _ = coco_to_dota("train.json", "dota", images="demo/VOC/JPEGImages", with_images="link")
+    >>> print(dota_to_coco("dota/labelTxt", "dota/images", "from-dota.json"))
+    48 images (4 without boxes), 167 boxes in 6 classes
+      ball          47
+      car           20
+      fish          32
+      house         20
+      mug           28
+      tree          20
+    written: from-dota.json
+    load it: da.CocoReader("dota/images", "from-dota.json", rotated=True)
     """
     check_choice("on_error", on_error, OnError)
     label_folder, image_folder = Path(labels), Path(images)
