@@ -12,8 +12,10 @@ from detaug.errors import AnnotationError as AnnotationError
 from detaug.errors import DataError as DataError
 from detaug.errors import InputError as InputError
 from detaug.errors import OpError as OpError
+from detaug.evaluation.boxes import Metrics as Metrics
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
-from detaug.evaluation.coco import Metrics as Metrics
+from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
+from detaug.evaluation.rotated import RotatedMetrics as RotatedMetrics
 from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
 from detaug.importing.import_recipe import import_recipe as import_recipe
 from detaug.loading.batch import Batch as Batch

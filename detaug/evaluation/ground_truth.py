@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,29 +25,30 @@ class GroundTruth(NamedTuple):
     """G, as pycocotools reads them."""
     first: Ints
     """(N + 1,): the objects of image i are first[i]:first[i + 1]."""
-    boxes: Floats
-    """(G, 4) XYXY."""
+    shapes: Floats
+    """(G, ...) what detections are compared with: boxes XYXY, or corners."""
     category_ids: Ints
     ignored: NDArray[np.bool_]
     """(G,): difficult, or a crowd; Pascal VOC's rule counts neither the object nor a detection of it."""
 
 
-def read_ground_truth(path: Path) -> GroundTruth:
+def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {}) -> GroundTruth:
     """Read a json's objects with its own boxes and areas, as pycocotools would read them, and ids from 1.
 
-    pycocotools takes annotation id 0 for "no match", and needs an area, which not every json has.
+    pycocotools takes annotation id 0 for "no match", and needs an area, which not every json has. `more`: returns what
+    the rows have besides, of an entry of the json.
     """
     checked = read_annotations(path)
     position = {image_id: at for at, image_id in enumerate(checked.image_ids.tolist())}
     entries = sorted(load_coco(path).document["annotations"], key=lambda entry: position[entry["image_id"]])
-    rows = [_row(at, entry) for at, entry in enumerate(entries, 1)]
+    rows = [_row(at, entry) | more(entry) for at, entry in enumerate(entries, 1)]
     boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
     return GroundTruth(
         image_ids=list(position),
         categories=checked.categories,
         rows=rows,
         first=checked.first,
-        boxes=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1),
+        shapes=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1),
         category_ids=np.array([row["category_id"] for row in rows], np.int64),
         ignored=np.array([entry.get("iscrowd") == 1 or entry.get("difficult") == 1 for entry in entries], np.bool_),
     )

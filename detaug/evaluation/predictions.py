@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,31 +15,33 @@ from detaug.evaluation.ground_truth import Floats, Ints
 class ImageDetections(NamedTuple):
     """The detections in one image."""
 
-    boxes: Floats
-    """(K, 4) XYXY source pixels."""
+    shapes: Floats
+    """(D, ...) what is compared with the objects, in source pixels: boxes, key points or corners."""
     scores: Floats
     category_ids: Ints
 
-    def rows(self, image_id: int) -> Iterator[dict[str, Any]]:
-        """Yield the detections in the form of COCO's results."""
-        sizes = self.boxes[:, 2:] - self.boxes[:, :2]
-        columns = (self.boxes[:, :2].tolist(), sizes.tolist(), self.scores.tolist(), self.category_ids.tolist())
-        for start, size, score, category in zip(*columns, strict=True):
-            yield {"image_id": image_id, "category_id": category, "bbox": [*start, *size], "score": score}
-
-
-NO_DETECTIONS = ImageDetections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
-
 
 class Columns(NamedTuple):
-    """Boxes (K, 4), scores (K,) and labels (K,) of each of N images, on the CPU."""
+    """Shapes (D, ...), scores (D,) and labels (D,) of each of N images, on the CPU."""
 
-    boxes: list[Tensor]
+    shapes: list[Tensor]
     scores: list[Tensor]
     labels: list[Tensor]
 
 
-def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, classes: int) -> Columns:
+class Key(NamedTuple):
+    """The key of predictions that has the shapes of detections."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    """What one detection may have: (4,) of a box."""
+
+    def text(self) -> str:
+        """Return the name with its shapes: boxes (K, 4)."""
+        return f"{self.name} " + " or ".join(f"(K, {', '.join(map(str, shape))})" for shape in self.shapes)
+
+
+def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, classes: int, key: Key) -> Columns:
     """Check the predictions for a batch of `images` images and copy them to the CPU.
 
     Raises InputError for wrong shapes, values that are not finite, and labels outside 1..classes.
@@ -50,12 +51,12 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
             f"predictions must hold one dict for each of the batch's {images} images, got {len(predictions)}"
         )
     for at, each in enumerate(predictions):
-        _check_shapes(at, each)
-    boxes, scores, labels = (_on_cpu(predictions, name) for name in ("boxes", "scores", "labels"))
-    boxes, labels = boxes.reshape(-1, 4), labels if len(labels) else labels.long()
-    if not (boxes.isfinite().all() and scores.isfinite().all()):
+        _check_shapes(at, each, key)
+    shapes, scores, labels = (_on_cpu(predictions, name) for name in (key.name, "scores", "labels"))
+    shapes, labels = (shapes, labels) if len(labels) else (shapes.reshape(-1, *key.shapes[0]), labels.long())
+    if not (shapes.isfinite().all() and scores.isfinite().all()):
         raise InputError(
-            "predictions must hold finite boxes and scores, got NaN or infinity; has the training diverged?"
+            f"predictions must hold finite {key.name} and scores, got NaN or infinity; has the training diverged?"
         )
     if len(labels) and not (labels.min() >= 1 and labels.max() <= classes):
         raise InputError(
@@ -63,7 +64,7 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
             "0 is the background"
         )
     counts = [len(each["scores"]) for each in predictions]
-    return Columns(*(list(torch.split(column, counts)) for column in (boxes, scores, labels)))
+    return Columns(*(list(torch.split(column, counts)) for column in (shapes, scores, labels)))
 
 
 def _on_cpu(predictions: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
@@ -72,17 +73,17 @@ def _on_cpu(predictions: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
     Those without a row are left out, since `torch.tensor([])` would turn labels into floats.
     """
     tensors = [each[name].detach() for each in predictions]
-    return torch.cat([each for each in tensors if len(each)] or tensors).cpu()
+    return torch.cat([each for each in tensors if len(each)] or tensors[:1]).cpu()
 
 
-def _check_shapes(at: int, prediction: Mapping[str, Tensor]) -> None:
-    missing = [name for name in ("boxes", "scores", "labels") if name not in prediction]
-    if missing:
-        raise InputError(f"predictions[{at}] must have boxes, scores and labels, got {list(prediction)}")
+def _check_shapes(at: int, prediction: Mapping[str, Tensor], key: Key) -> None:
+    names = (key.name, "scores", "labels")
+    if any(name not in prediction for name in names):
+        raise InputError(f"predictions[{at}] must have {key.name}, scores and labels, got {list(prediction)}")
     k = len(prediction["scores"])
-    expected = {"boxes": (k, 4), "scores": (k,), "labels": (k,)}
-    shapes = {name: tuple(prediction[name].shape) for name in expected}
-    if shapes == {"boxes": (0,), "scores": (0,), "labels": (0,)}:  # torch.tensor([]), of a model that found nothing
+    shapes = {name: tuple(prediction[name].shape) for name in names}
+    if not k and all(shape[0] == 0 for shape in shapes.values()):  # a model that found nothing may return (0,)
         return
-    if shapes != expected:
-        raise InputError(f"predictions[{at}] must have boxes (K, 4), scores (K,) and labels (K,), got {shapes}")
+    fits = any(shapes[key.name] == (k, *shape) for shape in key.shapes)
+    if not fits or shapes["scores"] != (k,) or shapes["labels"] != (k,):
+        raise InputError(f"predictions[{at}] must have {key.text()}, scores (K,) and labels (K,), got {shapes}")

@@ -9,32 +9,37 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import Any, Literal
 
-from detaug.evaluation.ground_truth import GroundTruth
-
-NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
-"""In the order of pycocotools' stats."""
+from detaug.evaluation.ground_truth import Floats, GroundTruth
 
 SLOW_SECONDS = 5.0
 """An evaluation by pycocotools that takes longer ends with a line about the faster engine."""
 
 
-def coco_metrics(truth: GroundTruth, results: Iterable[dict[str, Any]], image_ids: Iterable[int]) -> dict[str, float]:
-    """Return the metrics by name. `results`: in COCO's form; `image_ids`: the images to evaluate.
+def coco_stats(
+    truth: GroundTruth,
+    detections: list[dict[str, Any]],
+    image_ids: Iterable[int],
+    kind: Literal["bbox", "keypoints"],
+    sigmas: Floats | None = None,
+) -> list[float]:
+    """Return the numbers of pycocotools' `summarize`.
 
+    `detections`: COCO's results with the "bbox" and "area" that pycocotools' `loadRes` gives them; `image_ids`: the
+    images to evaluate; `sigmas`: (K,) of key points.
     ultrafast-pycocotools computes them if it is installed, else pycocotools: the same numbers, bit for bit.
     """
     fast = _module("ultrafast_pycocotools")
     coco = fast.COCO if fast else importlib.import_module("pycocotools.coco").COCO
     coco_eval = fast.COCOeval if fast else importlib.import_module("pycocotools.cocoeval").COCOeval
-    detections = [
-        {**row, "id": at, "area": row["bbox"][2] * row["bbox"][3], "iscrowd": 0} for at, row in enumerate(results, 1)
-    ]
+    numbered = [{**row, "id": at, "iscrowd": 0} for at, row in enumerate(detections, 1)]
     start = time.perf_counter()
     with _silence():
-        scoring = coco_eval(_data_set(coco(), truth, truth.rows), _data_set(coco(), truth, detections), "bbox")
+        scoring = coco_eval(_data_set(coco(), truth, truth.rows), _data_set(coco(), truth, numbered), kind)
         scoring.params.imgIds = sorted(image_ids)
+        if sigmas is not None:
+            scoring.params.kpt_oks_sigmas = sigmas
         scoring.evaluate()
         scoring.accumulate()
         scoring.summarize()
@@ -46,7 +51,7 @@ def coco_metrics(truth: GroundTruth, results: Iterable[dict[str, Any]], image_id
             len(detections),
             seconds,
         )
-    return dict(zip(NAMES, map(float, scoring.stats), strict=True))
+    return [float(each) for each in scoring.stats]
 
 
 def _module(name: str) -> Any:

@@ -5,55 +5,82 @@ The kit's inclusive pixels xmin..xmax are x0 = xmin - 1, x1 = xmax here (decisio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detaug.evaluation.ground_truth import Floats, GroundTruth, Ints
-from detaug.evaluation.predictions import NO_DETECTIONS, ImageDetections
+from detaug.evaluation.predictions import ImageDetections
 
 MIN_OVERLAP = 0.5
 
+Overlaps = Callable[[Floats, Floats], Floats]
+"""Returns the IoU (D, G) of shapes (D, ...) and (G, ...)."""
+
+
+class Matches(NamedTuple):
+    """The object that each of D detections of all images overlaps most."""
+
+    scores: Floats
+    category_ids: Ints
+    objects: Ints
+    """(D,): its number in the ground truth, of the detection's class and image; -1 for none."""
+    overlaps: Floats
+    """(D,): their IoU; 0 for none."""
+    evaluated: NDArray[np.bool_]
+    """(G,): whether the object's image was evaluated."""
+
+
+def match(truth: GroundTruth, found: Sequence[ImageDetections | None], iou: Overlaps) -> Matches:
+    """Compare detections with the objects of their images. `found`: of each image of `truth`; None: not evaluated."""
+    columns = [(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    for each, first, end in zip(found, truth.first[:-1], truth.first[1:], strict=True):
+        if each is None:
+            continue
+        of_image = slice(first, end)
+        best, overlaps = best_objects(
+            each.shapes, each.category_ids, truth.shapes[of_image], truth.category_ids[of_image], iou
+        )
+        columns.append((each.scores, each.category_ids, np.where(best >= 0, best + first, -1), overlaps))
+    evaluated = np.repeat([each is not None for each in found], np.diff(truth.first))
+    scores, category_ids, objects, ious = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Matches(scores, category_ids, objects, ious, evaluated)
+
 
 def average_precisions(
-    truth: GroundTruth, found: Sequence[ImageDetections | None], *, eleven_points: bool = False
+    truth: GroundTruth, matches: Matches, min_overlap: float = MIN_OVERLAP, *, eleven_points: bool = False
 ) -> dict[str, float]:
-    """Return the AP of each class by name. `found`: for each image of `truth`; None for one not evaluated."""
-    evaluated = np.repeat([each is not None for each in found], np.diff(truth.first))
-    detections = [NO_DETECTIONS if each is None else each for each in found]
-    scores = np.concatenate([each.scores for each in detections])
-    category_ids = np.concatenate([each.category_ids for each in detections])
-    best = np.concatenate([_matches(truth, at, each) for at, each in enumerate(detections)])
-    result = {}
+    """Return the AP of each class by name; -1 for a class without an object to find."""
+    best, result = np.where(matches.overlaps >= min_overlap, matches.objects, -1), {}
     for category, name in truth.categories.items():
-        mine = category_ids == category
-        positives = int((evaluated & ~truth.ignored & (truth.category_ids == category)).sum())
+        mine = matches.category_ids == category
+        positives = int((matches.evaluated & ~truth.ignored & (truth.category_ids == category)).sum())
         result[name] = average_precision(
-            scores[mine], best[mine], truth.ignored, positives, eleven_points=eleven_points
+            matches.scores[mine], best[mine], truth.ignored, positives, eleven_points=eleven_points
         )
     return result
 
 
-def _matches(truth: GroundTruth, at: int, found: ImageDetections) -> Ints:
-    """Return (K,): the object of `truth` that each detection in image `at` matches, -1 for none."""
-    first, end = truth.first[at : at + 2]
-    objects, categories = truth.boxes[first:end], truth.category_ids[first:end]
-    best = best_objects(found.boxes, found.category_ids, objects, categories)
-    return np.where(best >= 0, best + first, -1)
+def mean_of_classes(by_class: Mapping[str, float]) -> float:
+    """Return the mean over the classes that have objects to find; -1 if none has."""
+    real = [value for value in by_class.values() if value >= 0]
+    return float(np.mean(real)) if real else -1.0
 
 
-def best_objects(boxes: Floats, labels: Ints, objects: Floats, object_labels: Ints) -> Ints:
-    """Return (D,): for each detection the object of its class with the largest IoU, -1 if that is below 0.5.
+def best_objects(
+    shapes: Floats, labels: Ints, objects: Floats, object_labels: Ints, iou: Overlaps
+) -> tuple[Ints, Floats]:
+    """Return (D,): for each detection the object of its class with the largest IoU, -1 for none, and this IoU.
 
-    `boxes`: (D, 4), `objects`: (G, 4), XYXY in one unit. The first of several objects with the same IoU.
+    `shapes`: (D, ...), `objects`: (G, ...). The first of several objects with the same IoU.
     """
     if not len(objects):
-        return np.full(len(boxes), -1)
-    overlaps = np.where(labels[:, None] == object_labels, _iou(boxes, objects), -1)
-    best = overlaps.argmax(1)
-    return np.where(overlaps.max(1) >= MIN_OVERLAP, best, -1)
+        return np.full(len(shapes), -1), np.zeros(len(shapes))
+    overlaps = np.where(labels[:, None] == object_labels, iou(shapes, objects), 0)
+    highest = overlaps.max(1)
+    return np.where(highest > 0, overlaps.argmax(1), -1), highest
 
 
 def average_precision(
@@ -89,12 +116,12 @@ def _first_of_each(best: Ints) -> NDArray[np.bool_]:
     return right
 
 
-def _iou(one: Floats, other: Floats) -> Any:
-    """Return (D, G)."""
+def iou_of_boxes(one: Floats, other: Floats) -> Floats:
+    """Return (D, G) of boxes (D, 4) and (G, 4), XYXY in one unit."""
     low = np.maximum(one[:, None, :2], other[:, :2])
     high = np.minimum(one[:, None, 2:], other[:, 2:])
     shared = (high - low).clip(0).prod(2)
-    return shared / (_area(one)[:, None] + _area(other) - shared)
+    return np.asarray(shared / (_area(one)[:, None] + _area(other) - shared))
 
 
 def _area(boxes: Floats) -> Any:

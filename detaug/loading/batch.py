@@ -30,6 +30,7 @@ from detaug.loading.trainer_formats import (
 YoloTask = Literal["detect", "pose", "obb"]
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 Columns: TypeAlias = Tensor | NDArray[Any]
+_ONE = {"boxes": "box", "points": "point"}
 
 
 class OldNames:
@@ -201,6 +202,22 @@ class Batch(OldNames, ShapesOfBoxes):
         `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them. Raises InputError for a
         batch of mixed images, in which a box may lie on any of several images; `boxes_in_source` knows for the batch's.
         """
+        return self._each_to_source("boxes", boxes, move_boxes)
+
+    def points_to_source(self, points: Boxes) -> Boxes:
+        """Return points given in output pixels in source pixels: key points, or corners of rotated boxes.
+
+        `points`: (N, ..., 2) x, y, or a list of N tensors (..., 2). Raises InputError for a batch of mixed images, as
+        `to_source` does.
+
+        >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+        >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=2, train=False)))
+        >>> print(batch.source_size[0], batch.points_to_source(torch.tensor([[[300.0, 150.0]]] * 2))[0, 0])
+        tensor([375, 500]) tensor([500.0000, 187.5000])
+        """
+        return self._each_to_source("points", points, move_points)
+
+    def _each_to_source(self, name: str, values: Boxes, move: Callable[[Tensor, Tensor], Tensor]) -> Boxes:
         if self.matrix is None:
             raise InputError(
                 "the batch has no matrix: give da.fn.augment return_matrix=True, return the matrix from the pipeline, "
@@ -208,15 +225,15 @@ class Batch(OldNames, ShapesOfBoxes):
             )
         if self.drawing is not None and (mixed := self.drawing.layers.mixed).any():
             raise InputError(
-                f"{mixed.sum()} images of this batch are mixed of several, so where a box lies in its "
+                f"{mixed.sum()} images of this batch are mixed of several, so where a {_ONE[name]} lies in its "
                 "source is not known: evaluate without Mosaic, MixUp, CutMix and CopyPaste; batch.boxes_in_source() "
                 "returns the batch's own boxes"
             )
-        if len(boxes) != len(self):
-            raise InputError(f"boxes must hold one entry for each of the {len(self)} images, got {len(boxes)}")
-        if isinstance(boxes, Tensor):
-            return move_boxes(boxes, self._to_source())
-        return [move_boxes(box[None], matrix[None])[0] for box, matrix in zip(boxes, self._to_source(), strict=True)]
+        if len(values) != len(self):
+            raise InputError(f"{name} must hold one entry for each of the {len(self)} images, got {len(values)}")
+        if isinstance(values, Tensor):
+            return move(values, self._to_source())
+        return [move(each[None], matrix[None])[0] for each, matrix in zip(values, self._to_source(), strict=True)]
 
     def boxes_in_source(self) -> Tensor:
         """Return the batch's boxes in pixels of the photographs that they are of, (N, M, 4) XYXY; zeros where padded.
@@ -289,16 +306,24 @@ def as_tensors(columns: Mapping[str, NDArray[Any]]) -> dict[str, Columns]:
 
 
 def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:
-    """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3).
+    """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3)."""
+    x0, y0, x1, y1 = boxes.unbind(-1)
+    corners = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], -1)  # (N, K, 4, 2)
+    moved = move_points(corners, matrix)
+    return torch.cat([moved.amin(-2), moved.amax(-2)], -1)
+
+
+def move_points(points: Tensor, matrix: Tensor) -> Tensor:
+    """Return (N, ..., 2), float32 at least: points x, y after the maps, (N, 2, 3) or (N, 3, 3).
 
     It adds and multiplies element by element in double precision: autocast and TF32 round products of matrices, by
     several pixels.
     """
-    matrix = matrix.to(boxes.device, torch.float64)[..., None, None]
-    x0, y0, x1, y1 = boxes.double().unbind(-1)
-    x, y = torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)  # (N, K, 4)
-    moved = [row[:, 0] * x + row[:, 1] * y + row[:, 2] for row in matrix.unbind(1)]
+    matrix = matrix.to(points.device, torch.float64)
+    x, y = points.double().unbind(-1)  # (N, ...)
+    rows = [[entry.reshape(-1, *[1] * (x.ndim - 1)) for entry in row.unbind(1)] for row in matrix.unbind(1)]
+    moved = [a * x + b * y + c for a, b, c in rows]
     if len(moved) == 3:
         moved = [each / moved[2] for each in moved[:2]]
-    hulls = torch.stack([*(each.amin(-1) for each in moved), *(each.amax(-1) for each in moved)], -1)
-    return hulls.to(torch.promote_types(boxes.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
+    together = torch.stack(moved, -1)
+    return together.to(torch.promote_types(points.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0

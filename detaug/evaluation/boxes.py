@@ -1,0 +1,94 @@
+"""Score boxes by COCO's rule and by Pascal VOC's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from detaug.arrays import Floats
+from detaug.evaluation.ground_truth import read_ground_truth
+from detaug.evaluation.kind import Kind
+from detaug.evaluation.predictions import Columns, ImageDetections, Key
+from detaug.evaluation.pycoco import coco_stats
+from detaug.evaluation.voc_ap import average_precisions, iou_of_boxes, match, mean_of_classes
+from detaug.loading.batch import Batch
+
+NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
+"""In the order of pycocotools' stats."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The scores of a detector, 0..1; -1 where there is no object to find, as in pycocotools.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> evaluator = da.CocoEvaluator(reader)
+    >>> for batch in da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=8, train=False):
+    ...     evaluator.update(batch, [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets()])
+    >>> metrics = evaluator.compute()
+    >>> print(metrics.AP50, metrics.VOC_AP50_by_class["fish"], metrics.images)
+    1.0 1.0 48
+    """
+
+    AP: float
+    """The mean over the IoU thresholds 0.50, 0.55, ..., 0.95 and the classes."""
+    AP50: float
+    AP75: float
+    APs: float
+    """For objects of less than 32 x 32 source pixels; m: up to 96 x 96; l: larger."""
+    APm: float
+    APl: float
+    AR1: float
+    """Recall with at most 1 detection for each image and class."""
+    AR10: float
+    AR100: float
+    ARs: float
+    ARm: float
+    ARl: float
+    VOC_AP50: float
+    """Pascal VOC's mAP at IoU 0.5: the mean over the classes that have objects to find."""
+    VOC_AP50_by_class: dict[str, float]
+    images: int
+    """The number of images evaluated."""
+    repeated: int
+    """The number of images that were updated again; they count once."""
+
+    def __str__(self) -> str:
+        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in (*NAMES, "VOC_AP50"))
+
+
+class BoxKind(Kind[Metrics]):
+    """Boxes, (4,) XYXY."""
+
+    key = Key("boxes", ((4,),))
+
+    def __init__(self, path: Path) -> None:
+        self.truth = read_ground_truth(path)
+
+    def in_source(self, batch: Batch, columns: Columns) -> Iterator[Floats]:
+        """Yield the boxes of each image in source pixels, cut at its edges."""
+        for (height, width), boxes in zip(batch.source_size.tolist(), batch.to_source(columns.shapes), strict=True):
+            limit = torch.tensor([width, height] * 2, dtype=torch.float64, device="cpu")
+            yield boxes.double().clamp(min=0).minimum(limit).numpy()
+
+    def result(self, shape: list[Any]) -> dict[str, Any]:
+        """Return the box, XYWH."""
+        x0, y0, x1, y1 = shape
+        return {"bbox": [x0, y0, x1 - x0, y1 - y0]}
+
+    def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> Metrics:
+        """Return COCO's metrics and VOC's."""
+        matches = match(self.truth, [found.get(each) for each in self.truth.image_ids], iou_of_boxes)
+        by_class = average_precisions(self.truth, matches, eleven_points=voc2007)
+        detections = [{**row, "area": row["bbox"][2] * row["bbox"][3]} for row in self.rows(found)]
+        return Metrics(
+            **dict(zip(NAMES, coco_stats(self.truth, detections, found, "bbox"), strict=True)),
+            VOC_AP50=mean_of_classes(by_class),
+            VOC_AP50_by_class=by_class,
+            images=len(found),
+            repeated=repeated,
+        )
