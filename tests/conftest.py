@@ -19,6 +19,7 @@ from detaug.demo.demo import demo
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before any test imports Triton, for test_fused_kernel.py
+os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it asks PyPI for the newest version when it is imported
 if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the cores: with more threads they wait for each other
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start

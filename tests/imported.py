@@ -1,41 +1,53 @@
-"""Import pipelines, as files and as text."""
+"""Import pipelines that are written as text, with the libraries themselves."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
 from typing import Any
+
+import albumentations
+import pytest
+from reference import import_torchvision
 
 import detaug as da
 
-PIPELINES = Path(__file__).parent / "pipelines"
-
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "kaggle_sartorius": {"name": "train"},
-    "kaggle_nfl": {},
-    "tutorial_detr": {"name": "train_augment_and_transform"},
-    "tutorial_pytorch_ssd": {"name": "train_transforms"},
-    "wheat_fasterrcnn": {"name": "get_train_transform"},
-    "classification": {"name": "transform"},
-    "references_presets": {"settings": {"data_augmentation": "ssd"}},
-    "tutorial_pennfudan": {"settings": {"train": True}},
-}
-"""For files with several pipelines, or with values that the file does not give."""
+OLD_ARGUMENTS = [
+    "ignore:Argument.s. .* are not valid for transform:UserWarning",
+    "ignore:ShiftScaleRotate is a special case:UserWarning",
+    "ignore:Got processor for bboxes, but no transform:UserWarning",
+    "ignore:blur_limit. Invalid kernel size range .1, 3.:UserWarning",
+]
+"""What Albumentations 2.0.8 warns of in pipelines that were written for earlier versions."""
 
 
-def import_file(path: Path) -> da.ImportedRecipe:
-    """Import a pipeline of the folder."""
-    return da.import_recipe(path, **ARGUMENTS.get(path.stem, {}))
+@cache
+def libraries() -> dict[str, ModuleType]:
+    """Return the names that pipelines use."""
+    import torch
+
+    try:
+        import_torchvision()
+        from torchvision.transforms import v2
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"torchvision cannot be imported: {error}")
+    return {"A": albumentations, "v2": v2, "torch": torch}
 
 
-def import_ops(ops: str, folder: Path, library: str = "albumentations", **given: Any) -> da.ImportedRecipe:
-    """Import a list of ops, such as "[A.HorizontalFlip()]" or "[v2.RandomHorizontalFlip()]"."""
-    imports = {"albumentations": "import albumentations as A", "torchvision": "from torchvision.transforms import v2"}
-    alias = {"albumentations": "A", "torchvision": "v2"}[library]
-    return import_text(f"{imports[library]}\nt = {alias}.Compose({ops})\n", folder, **given)
+def live(ops: str) -> Any:
+    """Return the pipeline that is written as text, such as "[A.HorizontalFlip()]"."""
+    return eval(ops, libraries() if "v2." in ops else {"A": albumentations})
 
 
-def import_text(text: str, folder: Path, **given: Any) -> da.ImportedRecipe:
-    """Import a Python file of this text."""
-    path = folder / "pipeline.py"
-    path.write_text(text)
-    return da.import_recipe(path, **given)
+def seed_apart(pipeline: Any, seeds: Iterator[int]) -> None:
+    """Give each op and container of Albumentations a seed of its own: one seed for all makes their draws equal."""
+    pipeline.set_random_seed(next(seeds))
+    for op in getattr(pipeline, "transforms", []):
+        if hasattr(op, "set_random_seed"):
+            seed_apart(op, seeds)
+
+
+def import_ops(ops: str, **options: Any) -> da.ImportedRecipe:
+    """Import a pipeline that is written as text."""
+    return da.import_recipe(live(ops), **options)

@@ -10,20 +10,19 @@ import click
 from detaug.cli import options
 
 
-def _read_settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+def _read_settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
-    pairs = [each.partition("=") for each in given]
-    wrong = [name + sign + text for name, sign, text in pairs if not (name and sign)]
+    pairs = [text.partition("=") for text in texts]
+    wrong = [name + sign + value for name, sign, value in pairs if not (name and sign)]
     if wrong:
         raise click.BadParameter(f"must be NAME=VALUE, such as train=True, got {wrong[0]!r}")
-    return {name: yaml.safe_load(text) for name, _, text in pairs}
+    return {name: yaml.safe_load(value) for name, _, value in pairs}
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE[:NAME]")
 @click.option("-o", "--output", type=options.FILE, required=True, help="The recipe to write: .yaml or .json.")
-@click.option("--name", help="Which pipeline, if FILE has several: its variable, function or key.")
 @options.size_option("The size of images, if the pipeline sets none: 640x640 or 800.", shorter_side=True)
 @click.option(
     "--set",
@@ -31,25 +30,38 @@ def _read_settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]
     metavar="NAME=VALUE",
     multiple=True,
     callback=_read_settings,
-    help="A value that FILE alone does not give, such as train=True or cfg.size=640.",
+    help="An argument of the function that NAME is, such as train=True.",
 )
 @options.quiet
-def import_recipe(file: Path, output: Path, quiet: bool, **more: Any) -> int:
-    """Translate pipelines of other libraries.
+def import_recipe(file: str, output: Path, size: Any, settings: dict[str, Any], quiet: bool) -> int:
+    """Run FILE.py and translate its pipeline.
 
-    FILE has a pipeline of Albumentations or torchvision v2: what A.save wrote, .json or .yaml, or a Python file, which
-    is read and never executed. Each op is listed: it
-    means the same, differs, or is left out, with the reason and the nearest op. The recipe begins with the same lines.
+    FILE.py:NAME is a Python file with a pipeline of Albumentations or torchvision. The file is run, as Python's import
+    does. NAME is a variable in it, also config.TRANSFORMS.train, or a function that returns the pipeline. FILE.json and
+    FILE.yaml are what A.save wrote; they are read, and nothing is run. Each op is listed: it means the same, differs,
+    or is left out, with the reason and the nearest op. The recipe begins with the same lines.
     The exit code is 0 if all ops mean the same, 3 if some differ, 1 if some are left out, 2 if FILE cannot be used.
 
     \b
-    detaug import-recipe augment.py -o recipe.yaml
+    detaug import-recipe train.py:transform -o recipe.yaml
     """
     from detaug.converters.conversion.arguments import output_files
+    from detaug.errors import InputError
     from detaug.importing.import_recipe import import_recipe
+    from detaug.importing.python_file import check_name, run_file, split_name
 
-    output_files({"output": output}, file, extensions=(".yaml", ".yml", ".json"))
-    imported = import_recipe(file, **more)
+    extensions = (".yaml", ".yml", ".json")
+    if parts := split_name(file):
+        check_name(*parts)
+        output_files({"output": output}, parts[0], extensions=extensions)
+        if not quiet:
+            click.echo(f"running {parts[0]}", err=True)
+        imported = import_recipe(run_file(*parts, settings), name=file, size=size)
+    else:
+        if settings:
+            raise InputError(f"{file}: --set is for the arguments of a function in a Python file: leave it out")
+        output_files({"output": output}, file, extensions=extensions)
+        imported = import_recipe(file, size=size)
     imported.save(output)
     options.print_unless(quiet, f'{imported}\nwritten: {output}\nload it: da.load_recipe("{output}")')
     return 1 if imported.left_out else 3 if imported.differing else 0

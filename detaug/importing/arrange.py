@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from detaug.arguments import FILL, RGB
 from detaug.errors import InputError
-from detaug.importing.given import CropSize, Holes, PadTo
+from detaug.importing.rules import CropSize, Holes, PadTo
 from detaug.importing.translate import Piece
+from detaug.ops import color_ops, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
-from detaug.ops.color_ops import (
-    ColorJitter,
-    ColorOp,
-    RandomChannelPermutation,
-    RandomGrayscale,
-    RandomPhotometricDistort,
-)
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
 from detaug.ops.erasing import RandomErasing
 from detaug.ops.filters import RandomInvert, RandomPosterize, RandomSolarize
-from detaug.ops.flips_and_crops import (
-    CenterCrop,
-    Pad,
-    PadToMultiple,
-    RandomBoxSafeCrop,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomRotate90,
-    RandomVerticalFlip,
-    RandomZoomOut,
-)
+from detaug.ops.flips_and_crops import CenterCrop, RandomCrop
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.recipe import make_rendering_recipe
@@ -39,15 +23,14 @@ from detaug.ops.resized_crop import RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes
 
 Size = int | tuple[int, int]
-Letterbox = Literal["center", "top-left"]
 
-_FLIPS = (RandomHorizontalFlip, RandomVerticalFlip)
-_RELATIVE = (*_FLIPS, RandomZoomOut, RandomBoxSafeCrop)
+_FLIPS = (flips_and_crops.RandomHorizontalFlip, flips_and_crops.RandomVerticalFlip)
+_RELATIVE = (*_FLIPS, flips_and_crops.RandomZoomOut, flips_and_crops.RandomBoxSafeCrop)
 """Ops that do the same before and after an image is stretched."""
-_IN_PIXELS = (Pad, PadToMultiple, RandomCrop, CenterCrop)
+_IN_PIXELS = (flips_and_crops.Pad, flips_and_crops.PadToMultiple, RandomCrop, CenterCrop)
 """Ops whose arguments are pixels."""
 _CONTAINERS = (RandomApply, RandomChoice, RandomOrder)
-_POINTWISE = (ColorOp, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes)
+_POINTWISE = (color_ops.ColorOp, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes)
 """Pixel ops that look at one pixel at a time, but for the mean grey that contrast is about."""
 _TURNING = (RandomAffine, RandomPerspective, RandomRotation)
 
@@ -108,16 +91,16 @@ class Arrangement:
         assert self.render
         size = getattr(self.render.op, "size", None)
         keeps_ratio = isinstance(self.render.op, Resize) and isinstance(size, int)
-        if any(not _is(each.op, _FLIPS) for each in self.after):
+        if any(not _is(piece.op, _FLIPS) for piece in self.after):
             return _is(op, _FLIPS)
         square = isinstance(size, tuple) and len(set(size)) == 1 and not getattr(self.render.op, "letterbox", None)
-        return keeps_ratio or _is(op, _RELATIVE) or (square and _is(op, (*_RELATIVE, RandomRotate90)))
+        return keeps_ratio or _is(op, _RELATIVE) or (square and _is(op, (*_RELATIVE, flips_and_crops.RandomRotate90)))
 
     def _render(self, piece: Piece, op: Op) -> None:
         self.moved_from = len(self.pixels)
         if self.render is None:
             self.render = piece
-        elif all(_is(each.op, _FLIPS) for each in self.after) and isinstance(op, Resize) and op.uniform:
+        elif all(_is(moved.op, _FLIPS) for moved in self.after) and isinstance(op, Resize) and op.uniform:
             self._resize_again(piece, op)
         elif op != self.render.op:
             piece.leave_out("a recipe has one Resize, and this is the second one", "Resize")
@@ -126,17 +109,12 @@ class Arrangement:
         """Take the size of a later Resize: that of an earlier one does not show in the end."""
         assert self.render
         first: Any = self.render.op
-        whole: Any = op.size
-        entries = self.render.entries + piece.entries
-        if isinstance(first, RandomResizedCrop):
-            self.render = Piece(replace(first, size=whole), entries)
-        elif getattr(first, "letterbox", None):
-            letterbox = replace(first, size=op.size)
-            self.render = Piece(letterbox, entries)
-            if len(set(first.size)) > 1 or len(set(op.size)) > 1:  # type: ignore[arg-type]  # (H, W)
-                piece.differs("the letterbox is that of the last size")
-        else:
-            self.render = Piece(op, entries)
+        size: Any = op.size
+        letterbox = getattr(first, "letterbox", None)
+        if letterbox and (len(set(first.size)) > 1 or len(set(size)) > 1):
+            piece.differs("the letterbox is that of the last size")
+        last = replace(first, size=size) if letterbox or isinstance(first, RandomResizedCrop) else op
+        self.render = Piece(last, self.render.entries + piece.entries)
 
     def _pad(self, piece: Piece, pad: PadTo) -> None:
         """Pad after a Resize whose longer side is known: a letterbox, or a CenterCrop that crops nothing."""
@@ -144,10 +122,8 @@ class Arrangement:
         if largest is None or not self.render:
             piece.leave_out("it pads images whose size is not known", "Resize((H, W), letterbox='center')")
         elif largest == max(pad.size) == min(pad.size) and not self.after:
-            letterbox: Letterbox = "center" if pad.position == "center" else "top-left"
-            self.render = Piece(
-                Resize(pad.size, letterbox=letterbox, fill=pad.fill), self.render.entries + piece.entries
-            )
+            resize = Resize(pad.size, letterbox="center" if pad.position == "center" else "top-left", fill=pad.fill)
+            self.render = Piece(resize, self.render.entries + piece.entries)
         elif largest <= min(pad.size):
             if pad.position != "center":
                 piece.differs("the image lies in the middle")
@@ -160,17 +136,14 @@ class Arrangement:
         if not self.render:
             return None
         op: Any = self.render.op
-        crops = [each.op for each in self.after if isinstance(each.op, CenterCrop | RandomCrop)]
+        crops = [piece.op for piece in self.after if isinstance(piece.op, CenterCrop | RandomCrop)]
         size = crops[-1].size if crops else op.max_size if getattr(op, "max_size", None) else op.__dict__.get("size")
         known = crops or getattr(op, "max_size", None) or isinstance(size, tuple)
         return (max(size) if isinstance(size, tuple) else size) if known and isinstance(size, int | tuple) else None
 
     def _pixels(self, piece: Piece) -> None:
-        if (
-            self.output
-            and not _is_plain(self.output.op)
-            and not isinstance(piece.op, RandomErasing | SanitizeBoundingBoxes)
-        ):
+        normalized = self.output and not _is_plain(self.output.op)
+        if normalized and not isinstance(piece.op, RandomErasing | SanitizeBoundingBoxes):
             piece.differs("it runs before Normalize")
         self.pixels.append(piece)
 
@@ -180,8 +153,9 @@ class Arrangement:
         if self.output is None:
             self.output = piece
         elif _is_plain(self.output.op):
-            if piece.entries[0].call.library == "albumentations":
-                op = replace(op, mean=_times(op.mean, 255), std=_times(op.std, 255))
+            if piece.entries[0].library == "albumentations":
+                in_255: Any = [tuple(round(255 * each, 9) for each in numbers) for numbers in (op.mean, op.std)]
+                op = replace(op, mean=in_255[0], std=in_255[1])
             self.output = Piece(op, self.output.entries + piece.entries)
         elif not _is_plain(op):
             piece.leave_out("a recipe has one Normalize, and this is the second one", "Normalize")
@@ -204,7 +178,7 @@ class Arrangement:
             if size is not None:
                 raise InputError("--size is for pipelines that set no size, and this one does: leave it out")
             return []
-        crops = [each.op for each in self.before if not _is(each.op, _FLIPS)]
+        crops = [piece.op for piece in self.before if not _is(piece.op, _FLIPS)]
         last = crops[-1] if crops else None
         if size is None and isinstance(last, RandomCrop | CenterCrop) and last.size_after == "fixed":
             size = last.size if isinstance(last.size, tuple) else (last.size, last.size)
@@ -220,15 +194,13 @@ class Arrangement:
 
     def _set_holes(self) -> None:
         """Replace holes in pixels by shares of the area, where the size of the images is known."""
-        last = next((each.op for each in reversed(self.after) if isinstance(each.op, _IN_PIXELS)), None)
+        last = next((piece.op for piece in reversed(self.after) if isinstance(piece.op, _IN_PIXELS)), None)
         size = getattr(last or (self.render.op if self.render else None), "size", None)
         for at, piece in enumerate(self.pixels):
             if not isinstance(piece.op, Holes):
                 continue
             if at < self.moved_from or not isinstance(size, tuple) or isinstance(size[0], tuple):
-                piece.leave_out(
-                    "its holes are in pixels of images whose size is not known", "RandomErasing or GridMask"
-                )
+                piece.leave_out("its holes are in pixels, of images of unknown size", "RandomErasing or GridMask")
             else:
                 self.pixels[at] = Piece(piece.op.in_image(*size), piece.entries)
         self.pixels = [piece for piece in self.pixels if not isinstance(piece.op, Holes)]
@@ -248,11 +220,11 @@ class Arrangement:
 
     def _note_changes_of_fill(self, turned: bool, gray: bool) -> None:
         """Note pixel ops that change the fill, or not, otherwise than in the pipeline."""
-        keep_it = (SanitizeBoundingBoxes, *((RandomGrayscale, RandomChannelPermutation) if gray else ()))
+        keep_gray = (color_ops.RandomGrayscale, color_ops.RandomChannelPermutation) if gray else ()
         for at, piece in enumerate(self.pixels):
-            if _is(piece.op, keep_it):
+            if _is(piece.op, (SanitizeBoundingBoxes, *keep_gray)):
                 continue
-            moved, changes_fill = at < self.moved_from, turned or not _is(piece.op, (ColorOp,))
+            moved, changes_fill = at < self.moved_from, turned or not _is(piece.op, (color_ops.ColorOp,))
             if moved and changes_fill and _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize and changes the fill too")
             elif not moved and not changes_fill:
@@ -260,11 +232,8 @@ class Arrangement:
 
     def _one_fill(self) -> RGB:
         """Return the fill of the recipe, that of the first op with one, and note the others."""
-        fills = [
-            (piece, fill)
-            for piece in [*self.before, self.render, *self.after]
-            if piece and (fill := _fill_of(piece.op))
-        ]
+        pieces = [piece for piece in [*self.before, self.render, *self.after] if piece]
+        fills = [(piece, fill) for piece in pieces if (fill := _fill_of(piece.op))]
         for piece, fill in fills:
             if fill != fills[0][1]:
                 piece.differs(f"its fill is {fills[0][1]}: a recipe has one fill")
@@ -282,7 +251,7 @@ def arrange(pieces: list[Piece], size: Size | None) -> tuple[list[Op], list[str]
 def with_fill(op: Any, fill: RGB) -> Any:
     """Return an op that moves pixels with this fill, also within containers."""
     if isinstance(op, _CONTAINERS) and op.stage == "view":
-        return replace(op, ops=tuple(with_fill(each, fill) for each in op.ops))
+        return replace(op, ops=tuple(with_fill(part, fill) for part in op.ops))
     filled = hasattr(op, "fill") and (op.stage == "view" or (op.stage == "render" and op.letterbox))
     return replace(op, fill=fill) if filled else op
 
@@ -290,7 +259,7 @@ def with_fill(op: Any, fill: RGB) -> Any:
 def _fill_of(op: Any) -> RGB | None:
     """Return the fill that an op shows; crops show theirs only around images that are too small."""
     if isinstance(op, _CONTAINERS):
-        return next((fill for each in op.ops if (fill := _fill_of(each))), None)
+        return next((fill for part in op.ops if (fill := _fill_of(part))), None)
     quarter = isinstance(op, RandomRotation) and op.degrees == (90, 90)
     shown = isinstance(op, Op) and op.fills and not isinstance(op, RandomCrop) and not quarter
     return tuple(op.fill) if shown and not (isinstance(op, CenterCrop) and op.fill == FILL) else None
@@ -299,22 +268,18 @@ def _fill_of(op: Any) -> RGB | None:
 def _changes_contrast(op: Any) -> bool:
     if isinstance(op, _CONTAINERS):
         return any(map(_changes_contrast, op.ops))
-    return isinstance(op, ColorJitter | RandomPhotometricDistort) and op.contrast not in (0, (1, 1))
+    return isinstance(op, color_ops.ColorJitter | color_ops.RandomPhotometricDistort) and op.contrast not in (0, (1, 1))
 
 
 def _is(op: Any, kinds: tuple[type, ...]) -> bool:
     """Return whether an op, or each in it, is of these kinds."""
-    return all(_is(each, kinds) for each in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
+    return all(_is(part, kinds) for part in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
 
 
 def _any_is(op: Any, kinds: tuple[type, ...]) -> bool:
-    return any(_any_is(each, kinds) for each in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
+    return any(_any_is(part, kinds) for part in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
 
 
 def _is_plain(op: Any) -> bool:
     """Return whether a Normalize leaves images in 0..1."""
     return tuple(op.mean) == (0, 0, 0) and tuple(op.std) == (1, 1, 1)
-
-
-def _times(values: tuple[float, ...], factor: float) -> Any:
-    return tuple(round(value * factor, 9) for value in values)

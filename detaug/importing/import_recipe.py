@@ -1,25 +1,21 @@
-"""`import_recipe`: from a file with a pipeline of Albumentations or torchvision v2 to a recipe."""
+"""`import_recipe`: from a pipeline of Albumentations or torchvision to a recipe."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.files.text import read_text
 from detaug.errors import InputError
 from detaug.importing.arrange import Size, arrange
-from detaug.importing.calls import Pipeline
-from detaug.importing.given import Entry, Status
-from detaug.importing.python_source import read_python
-from detaug.importing.serialized import read_serialized
+from detaug.importing.library_ops import SAVED, read_pipeline, read_saved_file
+from detaug.importing.python_file import check_name, run_file, split_name
+from detaug.importing.rules import Entry, Status
 from detaug.importing.translate import Translator
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import save_recipe
 
-_SERIALIZED = (".json", ".yaml", ".yml")
 _COUNTS: tuple[tuple[Status, str], ...] = (("same", "mean the same"), ("differs", "differ"), ("left out", "left out"))
 
 
@@ -27,16 +23,14 @@ _COUNTS: tuple[tuple[Status, str], ...] = (("same", "mean the same"), ("differs"
 class ImportedRecipe:
     """A translated pipeline: the recipe, and what became of each op. str() is the report of `detaug import-recipe`.
 
-    >>> from pathlib import Path
-    >>> source = "import albumentations as A\\nt = A.Compose([A.Resize(64, 96), A.MedianBlur()])\\n"
-    >>> _ = Path("augment.py").write_text(source)
-    >>> imported = da.import_recipe("augment.py")
+    >>> import albumentations as A
+    >>> imported = da.import_recipe([A.Resize(64, 96), A.MedianBlur()])
     >>> print(isinstance(imported, da.ImportedRecipe), len(imported.ops), imported.differing, imported.left_out)
     True 1 0 1
     """
 
     title: str
-    """The file and the pipeline."""
+    """What was translated."""
     ops: tuple[Op, ...]
     entries: tuple[Entry, ...]
     notes: tuple[str, ...] = ()
@@ -57,87 +51,62 @@ class ImportedRecipe:
 
     def save(self, path: str | Path) -> None:
         """Write the recipe as `save_recipe` does; a YAML file begins with the ops that differ or are left out."""
-        save_recipe(self.ops, path, comment="\n".join([self.title, *self._lines(same=False), self._summary()]))
+        changed = [entry for entry in self.entries if entry.status != "same"]
+        save_recipe(self.ops, path, comment=self._report(changed))
 
     def __str__(self) -> str:
-        return "\n".join([self.title, *self._lines(same=True), self._summary()])
+        return self._report(list(self.entries))
 
-    def _lines(self, *, same: bool) -> list[str]:
-        shown = [entry for entry in self.entries if same or entry.status != "same"]
-        return [_line(entry) for entry in shown] + [f"note: {note}" for note in self.notes]
-
-    def _summary(self) -> str:
-        return ", ".join(f"{self.count(status)} {verb}" for status, verb in _COUNTS)
+    def _report(self, entries: list[Entry]) -> str:
+        summary = ", ".join(f"{self.count(status)} {verb}" for status, verb in _COUNTS)
+        return "\n".join([self.title, *map(str, entries), *(f"note: {note}" for note in self.notes), summary])
 
 
-def import_recipe(
-    path: str | Path, *, name: str | None = None, size: Size | None = None, settings: Mapping[str, Any] | None = None
-) -> ImportedRecipe:
-    """Translate a pipeline of Albumentations or torchvision v2 to a recipe.
+def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None = None) -> ImportedRecipe:
+    """Translate a pipeline of Albumentations or torchvision to a recipe.
 
-    `path`: what `A.save` wrote, .json or .yaml; or a Python file, which is read and never executed. `name`: which of
-    several pipelines, by its variable, function or key. `size`: (H, W) pixels or the shorter side, for a pipeline that
-    sets no size. `settings`: values that the file alone does not give, by name, such as {"train": True}.
+    `pipeline`: a Compose or another op of Albumentations, of torchvision's v2, or of its v1 if v2 has the op too; a
+    list or tuple of ops; the dict that `A.to_dict` gives; the path of a .json or .yaml file that `A.save` wrote, which
+    is read and never executed. Or "FILE.py:NAME": **this runs the file**, as `import` does, and takes the pipeline of
+    this name in it, such as "train.py:CONFIG.transform"; a function or a class is called without arguments. `name`:
+    what the report and errors call the pipeline. `size`: (H, W) pixels or the shorter side, for a pipeline that sets
+    no size.
 
-    Raises InputError that names the file, the line and the remedy: for a file without a pipeline, a value that is no
-    constant, a wrong argument. An op that has no counterpart is no error: see `entries`. In Python, arguments that are
-    left out have the defaults of Albumentations 2.0, or of 1.x if some op or argument is of 1.x only.
+    Raises InputError for anything else, for a wrong argument of an op, and for a Python file that does not run, with
+    the line of the file. An op that has no counterpart is no error, nor is a function or an op that the user wrote: see
+    `entries`.
 
-    >>> from pathlib import Path
-    >>> source = "import albumentations as A\\nt = A.Compose([A.HorizontalFlip(), A.Resize(64, 96), A.MedianBlur()])\\n"
-    >>> _ = Path("augment.py").write_text(source)
-    >>> imported = da.import_recipe("augment.py")
+    >>> import albumentations as A
+    >>> transform = A.Compose([A.HorizontalFlip(), A.Resize(64, 96), A.MedianBlur()])
+    >>> imported = da.import_recipe(transform)
     >>> print(imported)
-    augment.py: t (line 2)
-    same      HorizontalFlip (line 2) -> RandomHorizontalFlip
-    same      Resize (line 2) -> Resize
-    left out  MedianBlur (line 2): detaug has no such op; nearest: GaussianBlur
+    albumentations.Compose
+    same      HorizontalFlip -> RandomHorizontalFlip
+    same      Resize -> Resize
+    left out  MedianBlur: detaug has no such op; nearest: GaussianBlur
     2 mean the same, 0 differ, 1 left out
     >>> imported.ops[0]
     RandomHorizontalFlip(p=0.5)
     """
-    path = Path(path)
+    title = name or (str(pipeline) if isinstance(pipeline, str | Path) else "")
+    if isinstance(pipeline, str | Path) and (named := split_name(pipeline)):
+        check_name(*named)
+        pipeline = run_file(*named, {})
     try:
-        pipeline = _chosen(_read(path, settings or {}), name)
+        source = _read_file(Path(pipeline)) if isinstance(pipeline, str | Path) else read_pipeline(pipeline)
         translator = Translator()
-        ops, notes = arrange(translator.pipeline(pipeline.call), size)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path}: its values are nested too deep") from None
-    if translator.old and pipeline.call.version > 1:
-        notes.append("it has names of Albumentations 1.x, so what it leaves out has the defaults of 1.x")
-    return ImportedRecipe(f"{path}: {pipeline.title}", tuple(ops), tuple(translator.entries), tuple(notes))
+        ops, notes = arrange(translator.pipeline(source), size)
+    except (InputError, RecursionError) as error:
+        reason = "its values are nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{title}: {reason}" if title else reason) from None
+    return ImportedRecipe(
+        title or f"{source.library}.{source.name}", tuple(ops), tuple(translator.entries), tuple(notes)
+    )
 
 
-def _read(path: Path, settings: Mapping[str, Any]) -> list[Pipeline]:
-    if path.suffix in _SERIALIZED:
-        return read_serialized(read_text(path), is_json=path.suffix == ".json")
-    if path.suffix != ".py":
+def _read_file(path: Path) -> Any:
+    if path.suffix not in SAVED:
         raise InputError(
-            "must end in .py, .json or .yaml; from a notebook, copy the cell with the pipeline to a .py file"
+            "must end in .json or .yaml, or be FILE.py:NAME; from a notebook, give the pipeline to da.import_recipe"
         )
-    found = read_python(read_text(path), settings)
-    if not found:
-        raise InputError("no pipeline: none of its names is a Compose of albumentations or torchvision.transforms.v2")
-    return found
-
-
-def _chosen(pipelines: list[Pipeline], name: str | None) -> Pipeline:
-    """Return the pipeline of this name, or the only one."""
-    named = [each for each in pipelines if name in (None, each.name)]
-    titles = ", ".join(each.title for each in pipelines)
-    if not named:
-        raise InputError(f"no pipeline is called {name!r}; there are {titles}")
-    if len(named) > 1:
-        raise InputError(f"has {len(named)} pipelines: {titles}; choose one with --name")
-    return named[0]
-
-
-def _line(entry: Entry) -> str:
-    """Return "differs   Blur (line 3) -> GaussianBlur: why"."""
-    reasons = "; ".join(entry.reasons)
-    if entry.left_out:
-        return f"{entry.status:10}{entry.call}: {reasons}" + (f"; nearest: {entry.became}" if entry.became else "")
-    became = f" -> {entry.became}" if entry.became else " -> nothing is needed"
-    return f"{entry.status:10}{entry.call}{became}" + (f": {reasons}" if reasons else "")
+    return read_saved_file(path)

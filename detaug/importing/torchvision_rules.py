@@ -1,37 +1,18 @@
-"""Rules for the ops of torchvision.transforms.v2. Source: the code of torchvision 0.20 to 0.29 (BSD)."""
+"""Rules for the ops of torchvision.transforms and its v2. Source: the code of torchvision 0.20 to 0.29 (BSD)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-from detaug.arguments import RGB, is_number, is_wholes
-from detaug.importing.albumentations_pixels import BOXES
-from detaug.importing.calls import Unknown
-from detaug.importing.given import Given, LeftOut, Rules, rule
+from detaug.arguments import RGB, is_number
+from detaug.importing.albumentations_pixels import BOXES, FORMULA
+from detaug.importing.rules import Arguments, LeftOut, Rules, nearest_ops, rule
+from detaug.ops import filters, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.auto_augment import RandAugment, TrivialAugmentWide
 from detaug.ops.color_ops import ColorJitter, RandomChannelPermutation, RandomGrayscale, RandomPhotometricDistort
 from detaug.ops.erasing import RandomErasing
-from detaug.ops.filters import (
-    JPEG,
-    GaussianBlur,
-    RandomAdjustSharpness,
-    RandomAutocontrast,
-    RandomEqualize,
-    RandomInvert,
-    RandomPosterize,
-    RandomSolarize,
-)
-from detaug.ops.flips_and_crops import (
-    CenterCrop,
-    Pad,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomVerticalFlip,
-    RandomZoomOut,
-    ScaleJitter,
-)
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.noise import GaussianNoise
 from detaug.ops.normalize import Normalize
@@ -40,331 +21,189 @@ from detaug.ops.resize import RandomShortestSize, Resize
 from detaug.ops.resized_crop import RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes
 
-TORCHVISION: Rules = {}
 PER_BATCH = "a size is drawn for each batch, not for each image"
 AUTO = "colour ops follow Resize, contrast scales about 128, the equalisation is OpenCV's"
 
+TORCHVISION: Rules = {
+    "RandomHorizontalFlip": lambda args: flips_and_crops.RandomHorizontalFlip(args.probability()),
+    "RandomVerticalFlip": lambda args: flips_and_crops.RandomVerticalFlip(args.probability()),
+    "CenterCrop": lambda args: flips_and_crops.CenterCrop(_size(args), (0.0, 0.0, 0.0)),
+    "Pad": lambda args: flips_and_crops.Pad(args.tuple_or_number("padding"), _constant_fill(args)),
+    "RandomPerspective": lambda args: RandomPerspective(
+        args.get("distortion_scale"), args.probability(), args.color("fill")
+    ),
+    "RandomResizedCrop": lambda args: RandomResizedCrop(_size(args), *map(args.tuple_or_number, ("scale", "ratio"))),
+    "RandomRotation": lambda args: RandomRotation(
+        _about_centre(args).tuple_or_number("degrees"), 1.0, args.get("expand"), args.color("fill")
+    ),
+    "RandomResize": lambda args: RandomShortestSize(
+        tuple(range(args.differs(PER_BATCH).get("min_size"), args.get("max_size")))
+    ),
+    "ColorJitter": lambda args: ColorJitter(**_colors(args)),
+    "RandomPhotometricDistort": lambda args: RandomPhotometricDistort(**_colors(args), p=args.probability()),
+    "RandomGrayscale": lambda args: RandomGrayscale(args.probability()),
+    "RandomChannelPermutation": lambda _: RandomChannelPermutation(1.0),
+    "RandomInvert": lambda args: filters.RandomInvert(args.probability()),
+    "RandomAutocontrast": lambda args: filters.RandomAutocontrast(args.probability()),
+    "RandomPosterize": lambda args: filters.RandomPosterize(args.get("bits"), args.probability()),
+    "RandomSolarize": lambda args: filters.RandomSolarize(args.get("threshold"), args.probability()),
+    "RandomAdjustSharpness": lambda args: filters.RandomAdjustSharpness(
+        args.get("sharpness_factor"), args.probability()
+    ),
+    "RandomEqualize": lambda args: filters.RandomEqualize(args.differs(FORMULA).probability()),
+    "GaussianNoise": lambda args: GaussianNoise(
+        args.expect("clip", True, "values are clipped").get("mean"), args.get("sigma"), 1.0
+    ),
+    "RandAugment": lambda args: RandAugment(
+        args.differs(AUTO).get("num_ops"), args.get("magnitude"), args.get("num_magnitude_bins"), args.color("fill")
+    ),
+    "TrivialAugmentWide": lambda args: TrivialAugmentWide(
+        args.differs(AUTO).get("num_magnitude_bins"), args.color("fill")
+    ),
+    "JPEG": lambda args: filters.JPEG(args.tuple_or_number("quality"), 1.0),
+    "SanitizeBoundingBoxes": lambda args: SanitizeBoundingBoxes(args.get("min_size"), args.get("min_area", 1.0)),
+    "Normalize": lambda args: Normalize(args.tuple_or_number("mean"), args.tuple_or_number("std")),
+    "ToTensor": lambda _: Normalize(),
+}
 
-@rule(TORCHVISION, "RandomHorizontalFlip", "p")
-def _horizontal_flip(given: Given) -> Op:
-    return RandomHorizontalFlip(given.number("p", 0.5))
+
+@rule(TORCHVISION, "RandomZoomOut")
+def _zoom_out(args: Arguments) -> Op:
+    low, high = args.get("side_range")
+    return flips_and_crops.RandomZoomOut(high, args.probability(), args.color("fill"), low)
 
 
-@rule(TORCHVISION, "RandomVerticalFlip", "p")
-def _vertical_flip(given: Given) -> Op:
-    return RandomVerticalFlip(given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "RandomZoomOut", "fill side_range p")
-def _zoom_out(given: Given) -> Op:
-    low, high = given.get("side_range", (1.0, 4.0))
-    if low != 1:
-        given.differs("the canvas is at least as large as the image: side_range begins at 1")
-    return RandomZoomOut(max(high, 1), given.number("p", 0.5), given.color("fill"))
-
-
-@rule(TORCHVISION, "RandomIoUCrop", "min_scale max_scale min_aspect_ratio max_aspect_ratio sampler_options trials")
-def _iou_crop(given: Given) -> Op:
-    options = given.get("sampler_options", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
-    thresholds = tuple(each for each in options if each < 1)
+@rule(TORCHVISION, "RandomIoUCrop")
+def _iou_crop(args: Arguments) -> Op:
+    options = args.get("sampler_options")
+    thresholds = tuple(threshold for threshold in options if threshold < 1)
     if not thresholds:
         raise LeftOut("sampler_options has no threshold below 1")
-    if len([each for each in options if each >= 1]) > 1:
-        given.differs("no crop is one option, not several")
-    scaling = given.number("min_scale", 0.3), given.number("max_scale", 1.0)
-    ratios = given.number("min_aspect_ratio", 0.5), given.number("max_aspect_ratio", 2.0)
-    trials = int(given.number("trials", 40))
-    return RandomIoUCrop(thresholds, scaling, ratios, trials, allow_no_crop=len(thresholds) < len(options))
+    if len(options) > len(thresholds) + 1:
+        args.differs("no crop is one option, not several")
+    scaling = args.get("min_scale"), args.get("max_scale")
+    ratios = args.get("min_aspect_ratio"), args.get("max_aspect_ratio")
+    return RandomIoUCrop(thresholds, scaling, ratios, args.get("trials"), allow_no_crop=len(thresholds) < len(options))
 
 
-@rule(TORCHVISION, "RandomRotation", "degrees interpolation expand center fill")
-def _rotation(given: Given) -> Op:
-    _about_centre(given)
-    return RandomRotation(_pair(given.get("degrees")), 1.0, bool(given.get("expand", False)), given.color("fill"))
+@rule(TORCHVISION, "RandomAffine")
+def _affine(args: Arguments) -> Op:
+    _about_centre(args)
+    degrees, translate = args.tuple_or_number("degrees"), args.tuple_or_number("translate", (0.0, 0.0))
+    scale, shear = args.tuple_or_number("scale", (1.0, 1.0)), args.tuple_or_number("shear", 0.0)
+    return RandomAffine(degrees, translate, scale, shear, 1.0, args.color("fill"))
 
 
-@rule(TORCHVISION, "RandomAffine", "degrees translate scale shear interpolation fill center")
-def _affine(given: Given) -> Op:
-    _about_centre(given)
-    translate, scale, shear = (given.get(name, usual) for name, usual in _AFFINE.items())
-    return RandomAffine(
-        _pair(given.get("degrees")), _pair(translate), _pair(scale), _pair(shear), 1.0, given.color("fill")
-    )
+@rule(TORCHVISION, "Resize")
+def _resize(args: Arguments) -> Op:
+    size, most = _size(args), args.get("max_size")
+    return Resize(most if size is None else size, max_size=most)
 
 
-_AFFINE: dict[str, Any] = {"translate": (0.0, 0.0), "scale": (1.0, 1.0), "shear": 0.0}
+@rule(TORCHVISION, "RandomShortestSize")
+def _shortest_size(args: Arguments) -> Op:
+    args.differs(PER_BATCH)
+    sizes = args.tuple_or_number("min_size")
+    return RandomShortestSize((int(sizes),) if is_number(sizes) else sizes, args.get("max_size"))
 
 
-@rule(TORCHVISION, "RandomPerspective", "distortion_scale p interpolation fill")
-def _perspective(given: Given) -> Op:
-    return RandomPerspective(given.number("distortion_scale", 0.5), given.number("p", 0.5), given.color("fill"))
+@rule(TORCHVISION, "ScaleJitter")
+def _scale_jitter(args: Arguments) -> list[Op]:
+    """Return ScaleJitter and its Resize; together they are torchvision's ScaleJitter and RandomCrop.
+
+    torchvision's target_size is (W, H).
+    """
+    width, height = args.get("target_size")
+    args.differs("images are cropped or padded to target_size at a random position")
+    return [flips_and_crops.ScaleJitter((height, width), args.tuple_or_number("scale_range")), Resize((height, width))]
 
 
-# ------------------------------------------------------------------------------------- sizes and crops
+@rule(TORCHVISION, "RandomCrop")
+def _random_crop(args: Arguments) -> list[Op]:
+    fill = _constant_fill(args)
+    padding, crop = args.tuple_or_number("padding"), flips_and_crops.RandomCrop(_size(args), 1.0, fill)
+    if args.get("pad_if_needed"):
+        args.differs("a smaller image is padded to the size; torchvision pads it on both sides before it crops")
+    return [flips_and_crops.Pad(padding, fill), crop] if padding else [crop]
 
 
-@rule(TORCHVISION, "Resize", "size interpolation max_size antialias")
-def _resize(given: Given) -> Op:
-    size, most = given.get("size"), given.get("max_size")
-    if size is None and most is None:
-        raise given.error("size", size, "a number or (height, width)")
-    if size is None:
-        return Resize(most, max_size=most)
-    size = size[0] if is_wholes(size, 1) else _pair(size)
-    return Resize(size, max_size=most)
-
-
-@rule(TORCHVISION, "RandomShortestSize", "min_size max_size interpolation antialias")
-def _shortest_size(given: Given) -> Op:
-    given.differs(PER_BATCH)
-    sizes = given.get("min_size")
-    return RandomShortestSize((int(sizes),) if is_number(sizes) else tuple(sizes), given.get("max_size"))
-
-
-@rule(TORCHVISION, "RandomResize", "min_size max_size interpolation antialias")
-def _random_resize(given: Given) -> Op:
-    given.differs(PER_BATCH)
-    return RandomShortestSize(tuple(range(int(given.number("min_size", 0)), int(given.number("max_size", 0)))))
-
-
-@rule(TORCHVISION, "ScaleJitter", "target_size scale_range interpolation antialias")
-def _scale_jitter(given: Given) -> list[Op]:
-    """Return ScaleJitter and its Resize; together they are torchvision's ScaleJitter and FixedSizeCrop."""
-    size, scale = tuple(given.get("target_size")), tuple(given.get("scale_range", (0.1, 2.0)))
-    given.differs("images are cropped or padded to target_size at a random position")
-    return [ScaleJitter(size, scale), Resize(size)]
-
-
-@rule(TORCHVISION, "FixedSizeCrop", "size fill padding_mode")
-def _fixed_size_crop(given: Given) -> Op:
-    given.differs("a smaller image lies at a random position, not at the top left")
-    return RandomCrop(_pair(given.get("size")), 1.0, given.color("fill"))
-
-
-@rule(TORCHVISION, "CenterCrop", "size")
-def _center_crop(given: Given) -> Op:
-    return CenterCrop(_square(given), (0.0, 0.0, 0.0))
-
-
-@rule(TORCHVISION, "RandomCrop", "size padding pad_if_needed fill padding_mode")
-def _random_crop(given: Given) -> list[Op]:
-    fill = _constant_fill(given)
-    padding, crop = given.get("padding"), RandomCrop(_square(given), 1.0, fill)
-    if given.get("pad_if_needed", False):
-        given.differs("a smaller image is padded to the size; torchvision pads it on both sides before it crops")
-    return [Pad(_pair(padding), fill), crop] if padding else [crop]
-
-
-@rule(TORCHVISION, "Pad", "padding fill padding_mode")
-def _pad(given: Given) -> Op:
-    return Pad(_pair(given.get("padding")), _constant_fill(given))
-
-
-@rule(TORCHVISION, "RandomResizedCrop", "size scale ratio interpolation antialias")
-def _resized_crop(given: Given) -> Op:
-    scale, ratio = _pair(given.get("scale", (0.08, 1.0))), _pair(given.get("ratio", (3 / 4, 4 / 3)))
-    return RandomResizedCrop(_square(given), scale, ratio)
-
-
-# ---------------------------------------------------------------------------------------------- pixels
-
-
-@rule(TORCHVISION, "RandomPhotometricDistort", "brightness contrast saturation hue p")
-def _photometric(given: Given) -> Op:
-    usual = RandomPhotometricDistort()
-    names = ("brightness", "contrast", "saturation", "hue")
-    ranges = [_pair(given.get(name, getattr(usual, name))) for name in names]
-    return replace(usual, **dict(zip(names, ranges, strict=True)), p=given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "ColorJitter", "brightness contrast saturation hue")
-def _color_jitter(given: Given) -> Op:
-    return ColorJitter(*(_pair(given.get(name, 0.0)) for name in ("brightness", "contrast", "saturation", "hue")))
-
-
-@rule(TORCHVISION, "RandomGrayscale", "p")
-def _grayscale(given: Given) -> Op:
-    return RandomGrayscale(given.number("p", 0.1))
-
-
-@rule(TORCHVISION, "Grayscale", "num_output_channels")
-def _always_gray(given: Given) -> Op:
-    if given.get("num_output_channels", 1) != 3:
-        given.differs("the image keeps three channels, all equal")
+@rule(TORCHVISION, "Grayscale")
+def _always_gray(args: Arguments) -> Op:
+    args.expect("num_output_channels", 3, "the image keeps three channels, all equal")
     return RandomGrayscale(1.0)
 
 
-@rule(TORCHVISION, "RandomChannelPermutation")
-def _channels(given: Given) -> Op:
-    return RandomChannelPermutation(1.0)
+@rule(TORCHVISION, "GaussianBlur")
+def _blur(args: Arguments) -> Op:
+    width, height = args.get("kernel_size")
+    if width != height:
+        args.differs("the kernel is as high as it is wide")
+    return filters.GaussianBlur((width + height) // 2 | 1, args.tuple_or_number("sigma"), 1.0)
 
 
-@rule(TORCHVISION, "GaussianBlur", "kernel_size sigma")
-def _blur(given: Given) -> Op:
-    size, sigma = _pair(given.get("kernel_size")), _pair(given.get("sigma", (0.1, 2.0)))
-    if isinstance(size, tuple):
-        if len(set(size)) > 1:
-            given.differs("the kernel is as high as it is wide")
-        size = size[0]
-    return GaussianBlur(size, sigma if isinstance(sigma, tuple) else (sigma, sigma), 1.0)
-
-
-@rule(TORCHVISION, "GaussianNoise", "mean sigma clip")
-def _noise(given: Given) -> Op:
-    if not given.get("clip", True):
-        given.differs("values are clipped")
-    return GaussianNoise(given.number("mean", 0.0), given.number("sigma", 0.1), 1.0)
-
-
-@rule(TORCHVISION, "RandomAdjustSharpness", "sharpness_factor p")
-def _sharpness(given: Given) -> Op:
-    return RandomAdjustSharpness(given.number("sharpness_factor", 1.0), given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "RandomInvert", "p")
-def _invert(given: Given) -> Op:
-    return RandomInvert(given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "RandomPosterize", "bits p")
-def _posterize(given: Given) -> Op:
-    return RandomPosterize(given.get("bits"), given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "RandomSolarize", "threshold p")
-def _solarize(given: Given) -> Op:
-    return RandomSolarize(given.number("threshold", 128), given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "RandomAutocontrast", "p")
-def _autocontrast(given: Given) -> Op:
-    return RandomAutocontrast(given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "RandomEqualize", "p")
-def _equalize(given: Given) -> Op:
-    given.differs("the formula is OpenCV's, not Pillow's")
-    return RandomEqualize(given.number("p", 0.5))
-
-
-@rule(TORCHVISION, "JPEG", "quality")
-def _jpeg(given: Given) -> Op:
-    quality = _pair(given.get("quality"))
-    return JPEG(quality if isinstance(quality, tuple) else (quality, quality), 1.0)
-
-
-@rule(TORCHVISION, "RandomErasing", "p scale ratio value")
-def _erasing(given: Given) -> Op:
+@rule(TORCHVISION, "RandomErasing")
+def _erasing(args: Arguments) -> Op:
     """Return RandomErasing; behind Normalize the value 0 is its mean colour, else black."""
-    given.differs(BOXES)
-    if given.get("value", 0) != 0:
-        given.differs(f"the rectangle has the colour {given.zero}")
-    scale, ratio = _pair(given.get("scale", (0.02, 0.33))), _pair(given.get("ratio", (0.3, 3.3)))
-    return RandomErasing(given.number("p", 0.5), scale, ratio, given.zero)
+    args.differs(BOXES)
+    if args.get("value") not in (0, [0]):
+        args.differs(f"the rectangle has the colour {args.zero}")
+    return RandomErasing(args.probability(), args.tuple_or_number("scale"), args.tuple_or_number("ratio"), args.zero)
 
 
-@rule(TORCHVISION, "RandAugment", "num_ops magnitude num_magnitude_bins interpolation fill")
-def _rand_augment(given: Given) -> Op:
-    given.differs(AUTO)
-    ops, magnitude, bins = (int(given.number(name, usual)) for name, usual in _RAND_AUGMENT.items())
-    return RandAugment(ops, magnitude, bins, given.color("fill"))
-
-
-_RAND_AUGMENT = {"num_ops": 2, "magnitude": 9, "num_magnitude_bins": 31}
-
-
-@rule(TORCHVISION, "TrivialAugmentWide", "num_magnitude_bins interpolation fill")
-def _trivial_augment(given: Given) -> Op:
-    given.differs(AUTO)
-    return TrivialAugmentWide(int(given.number("num_magnitude_bins", 31)), given.color("fill"))
-
-
-# ---------------------------------------------------------------------------------------------- output
-
-
-@rule(TORCHVISION, "SanitizeBoundingBoxes", "min_size min_area labels_getter")
-def _sanitize(given: Given) -> Op:
-    given.raw("labels_getter")
-    return SanitizeBoundingBoxes(given.number("min_size", 1.0), given.number("min_area", 1.0))
-
-
-@rule(TORCHVISION, "Normalize", "mean std inplace")
-def _normalize(given: Given) -> Op:
-    return Normalize(tuple(given.get("mean")), tuple(given.get("std")))
-
-
-@rule(TORCHVISION, "ToTensor")
-def _to_tensor(given: Given) -> Op:
-    return Normalize()
-
-
-@rule(TORCHVISION, "ConvertImageDtype", "dtype")
-@rule(TORCHVISION, "ToDtype", "dtype scale")
-def _to_dtype(given: Given) -> list[Op]:
+@rule(TORCHVISION, "ConvertImageDtype", "ToDtype")
+def _to_dtype(args: Arguments) -> list[Op]:
     """Return a Normalize to 0..1 in this type; nothing for uint8."""
-    name = _dtype(given.raw("dtype"))
-    given.raw("scale")
-    if name == "uint8":
+    dtype, scale = args.get("dtype"), args.get("scale", args.op.name == "ConvertImageDtype")
+    if isinstance(dtype, Mapping):
+        dtype = dtype.get("Image", dtype.get("others"))
+    if dtype in ("uint8", None):
         return []
-    if name not in ("float", "float32", "half", "float16"):
-        given.differs("images are float32")
-    if given.call.name == "ToDtype" and not given.get("scale", False):
-        given.differs("images are in 0..1, as with scale=True")
-    return [Normalize(dtype="float16" if name in ("half", "float16") else "float32")]
+    if dtype not in ("float32", "float16"):
+        args.differs("images are float32")
+    if not scale:
+        args.differs("images are in 0..1, as with scale=True")
+    return [Normalize(dtype="float16" if dtype == "float16" else "float32")]
 
 
-def _dtype(value: Any) -> str:
-    """Return "float32" for torch.float32, and for a dict of types that of the images."""
-    if isinstance(value, dict):
-        value = next(iter(value.values()), None)
-    return value.text.rpartition(".")[2] if isinstance(value, Unknown) else "float32"
-
-
-def _nothing(given: Given) -> list[Op]:
+@rule(TORCHVISION, "ToImage", "PILToTensor", "ToPureTensor", "ToImageTensor", "Identity", "RGB", "ToPILImage")
+@rule(TORCHVISION, "ClampBoundingBoxes", "ConvertBoundingBoxFormat", "SetClampingMode")
+@rule(TORCHVISION, "ClampKeyPoints", "SanitizeKeyPoints")
+def _nothing(args: Arguments) -> list[Op]:
     """Return nothing: images are tensors, boxes XYXY and always clipped."""
-    for name in ("format", "clamping_mode"):
-        given.raw(name)
+    args.ignore(*args.op.arguments)
     return []
 
 
-for _name in ("ToImage", "PILToTensor", "ToPureTensor", "ToImageTensor", "Identity", "RGB", "ToPILImage"):
-    rule(TORCHVISION, _name, "mode")(_nothing)
-for _name in ("ClampBoundingBoxes", "ConvertBoundingBoxFormat", "ConvertBoundingBoxes", "SetClampingMode"):
-    rule(TORCHVISION, _name, "format")(_nothing)
-
-NO_COUNTERPART = {
-    "ElasticTransform": "RandomPerspective",
-    "AutoAugment": "RandAugment",
-    "AugMix": "RandAugment",
-    "MixUp": "MixUp, which mixes boxes and comes after Resize",
-    "CutMix": "CutMix, which mixes boxes and comes after Resize",
-    "FiveCrop": "CenterCrop",
-    "TenCrop": "CenterCrop",
-    "SimpleCopyPaste": "CopyPaste",
-    "Lambda": "an op of your own (docs/custom-op.md)",
-    "LinearTransformation": "Normalize",
-    "UniformTemporalSubsample": "",
-}
-"""torchvision's ops that detaug does not have, and the nearest op."""
+NO_COUNTERPART = nearest_ops(
+    {
+        "RandomPerspective": "ElasticTransform",
+        "RandAugment": "AutoAugment AugMix",
+        "CenterCrop": "FiveCrop TenCrop",
+        "Normalize": "LinearTransformation",
+        "MixUp": "MixUp",
+        "CutMix": "CutMix",
+        "": "UniformTemporalSubsample",
+    }
+)
+"""The nearest op by the name of torchvision's ops that detaug does not have."""
 
 
-def _pair(value: Any) -> Any:
-    """Return a list as a tuple."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _square(given: Given) -> int | tuple[int, int]:
-    """Return `size`; one number is a square."""
-    size = _pair(given.get("size"))
+def _size(args: Arguments) -> int | tuple[int, int]:
+    """Return `size`; a list of one number is that number."""
+    size = args.tuple_or_number("size")
     return size[0] if isinstance(size, tuple) and len(size) == 1 else size  # type: ignore[no-any-return]
 
 
-def _constant_fill(given: Given) -> RGB:
-    if given.get("padding_mode", "constant") != "constant":
-        given.differs("the border is filled with a colour; torchvision repeats or mirrors the image there")
-    return given.color("fill")
+def _colors(args: Arguments) -> dict[str, Any]:
+    """Return the ranges of brightness, contrast, saturation and hue; what torchvision leaves as it is has none."""
+    names = ("brightness", "contrast", "saturation", "hue")
+    return {name: args.tuple_or_number(name) for name in names if args.get(name) is not None}
 
 
-def _about_centre(given: Given) -> None:
-    if given.get("center") is not None:
-        given.differs("the image turns about its centre")
+def _constant_fill(args: Arguments) -> RGB:
+    reason = "the border is filled with a colour; torchvision repeats or mirrors the image there"
+    return args.expect("padding_mode", "constant", reason).color("fill")
+
+
+def _about_centre(args: Arguments) -> Arguments:
+    return args.expect("center", None, "the image turns about its centre")

@@ -1,0 +1,194 @@
+"""Take a pipeline out of a Python file: run the file as Python's `import` does, and look a name up in it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from detaug.converters.files.paths import require_file
+from detaug.errors import InputError
+from detaug.importing.library_ops import is_pipeline
+
+
+def split_name(path: str | Path) -> tuple[Path, str] | None:
+    """Return the file and the name of "FILE.py:NAME", the name "" where there is none; None for other files."""
+    file, _, name = str(path).rpartition(":")
+    if file.endswith(".py"):
+        return Path(file), name
+    return (Path(path), "") if str(path).endswith(".py") else None
+
+
+def check_name(path: Path, name: str) -> None:
+    """Raise InputError if there is no name, before anything runs, with the names whose code has a Compose."""
+    require_file(path)
+    if name:
+        return
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path}: not Python ({error})") from None
+    named = [node for node in body if isinstance(node, ast.Assign | ast.FunctionDef | ast.ClassDef)]
+    names = [ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else node.name for node in named]
+    likely = [f"{path}:{name}" for node, name in zip(named, names, strict=True) if "Compose(" in ast.unparse(node)]
+    hint = f"such as {', '.join(likely)}" if likely else "which may be a variable or a function"
+    raise InputError(f"{path}: name the pipeline in it, as FILE.py:NAME, {hint}; to get it, all of the file is run")
+
+
+def run_file(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
+    """Run a Python file and return the pipeline of this name in it.
+
+    `name`: a variable, an attribute, a key or a number in a list, with dots between them. A function or a class is
+    called, with `settings` as its arguments. The file's folder is first on `sys.path`, `sys.argv` is the file alone,
+    and what it prints goes to stderr. Raises InputError for an error of the file, with the line in the file.
+    """
+    source = path.read_bytes()
+    with _as_script(path) as module:
+        with _errors_of(path):
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+        return _Names(path, module, settings).look_up(name)
+
+
+@contextmanager
+def _as_script(path: Path) -> Iterator[ModuleType]:
+    """Yield a new module for a file; after it, modules, `sys.path` and `sys.argv` are as they were."""
+    name = path.stem if path.stem not in sys.modules else f"detaug_imported_{path.stem}"
+    spec = spec_from_file_location(name, path.resolve())
+    assert spec
+    module, before = module_from_spec(spec), set(sys.modules)
+    search, arguments = sys.path[:], sys.argv
+    sys.modules[name], sys.argv = module, [str(path)]
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        with redirect_stdout(sys.stderr):
+            yield module
+    finally:
+        sys.path[:], sys.argv = search, arguments
+        for each in _modules_beside(path, before):
+            del sys.modules[each]
+
+
+def _modules_beside(path: Path, before: set[str]) -> list[str]:
+    """Return the modules from the file's folder: another file may mean others by these names, or they may change."""
+    folder = path.resolve().parent
+    new = {name: module for name, module in sys.modules.items() if name.partition(".")[0] not in before}
+    roots = {name for name, module in new.items() if "." not in name and _folder_of(module) == folder}
+    return [name for name in new if name.partition(".")[0] in roots]
+
+
+def _folder_of(module: Any) -> Path | None:
+    """Return the folder in which a module or a package lies."""
+    parts = list(getattr(module, "__path__", [])) or [getattr(module, "__file__", None)]
+    return Path(parts[0]).resolve().parent if parts[0] else None
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """Raise InputError for all that the file's own code raises."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise InputError(_explained(path, error)) from error
+
+
+def _explained(path: Path, error: BaseException) -> str:
+    """Return what went wrong, with the line of the file, and what to do."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: not Python ({error.msg})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    place = f"{path}, line {frames[-1].lineno}" if frames else str(path)
+    what = f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}"
+    if isinstance(error, ModuleNotFoundError):
+        return f"{place}: there is no module {error.name!r}: install it, or run this where the file runs"
+    if isinstance(error, ImportError):
+        return f"{place}: {what}. In Python, import what has the pipeline, and give it to da.import_recipe"
+    if isinstance(error, SystemExit):
+        what = f"it ends the program (SystemExit: {error.code}), run without arguments as it was"
+    return f"{place}: {what}. All of the file is run: what only a training needs goes under if __name__ == '__main__'"
+
+
+# -------------------------------------------------------------------------------------------- names
+
+_MISSING = object()
+
+
+@dataclass
+class _Names:
+    """The names of a file that has run; `settings`: the arguments of the function that is called."""
+
+    path: Path
+    module: ModuleType
+    settings: Mapping[str, Any]
+
+    def look_up(self, name: str) -> Any:
+        """Return the value of a dotted name. A function or class at its end is called, or one without the next part."""
+        value: Any = self.module
+        unused = bool(self.settings)
+        for part in name.split("."):
+            inner = _part(value, part)
+            if inner is _MISSING and _is_made(value):
+                value, unused = self._called(value, name), False
+                inner = _part(value, part)
+            if inner is _MISSING:
+                raise self._error(
+                    name, f"there is no {part!r}; the file has {', '.join(self._known()) or 'no pipeline'}"
+                )
+            value = inner
+        if _is_made(value):
+            value, unused = self._called(value, name), False
+        if unused:
+            raise self._error(name, "it is no function, so --set gives nothing to it: leave --set out")
+        return value
+
+    def _error(self, name: str, reason: str) -> InputError:
+        return InputError(f"{self.path}:{name}: {reason}")
+
+    def _called(self, function: Any, name: str) -> Any:
+        """Return what a function returns. Raises InputError if its arguments are not those of the settings."""
+        title = getattr(function, "__name__", "it")
+        with _errors_of(self.path):
+            parameters = list(inspect.signature(function).parameters.values())
+        named = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        names = [each.name for each in named]
+        missing = [each.name for each in named if each.default is each.empty and each.name not in self.settings]
+        if missing[:1] == ["self"]:
+            raise self._error(name, f"{title} is a method: make an object of its class in the file, and name that")
+        if missing:
+            remedy = " ".join(f"--set {each}=VALUE" for each in missing)
+            raise self._error(name, f"{title} needs {', '.join(missing)}: give it with {remedy}")
+        unknown = [each for each in self.settings if each not in names]
+        if unknown and not any(each.kind is each.VAR_KEYWORD for each in parameters):
+            raise self._error(name, f"{title} has no argument {unknown[0]!r}; it has {', '.join(names) or 'none'}")
+        with _errors_of(self.path):
+            return function(**self.settings)
+
+    def _known(self) -> list[str]:
+        """Return the names in the file that hold pipelines, and its functions."""
+        values = {name: value for name, value in vars(self.module).items() if not name.startswith("__")}
+        parts = {name: list(value.values()) if isinstance(value, dict) else [value] for name, value in values.items()}
+        functions = [name for name, value in values.items() if inspect.isfunction(value)]
+        pipelines = [name for name, part in parts.items() if any(map(is_pipeline, part))]
+        return pipelines + [name for name in functions if values[name].__module__ == self.module.__name__]
+
+
+def _part(value: Any, name: str) -> Any:
+    """Return an entry of a dict or list, or an attribute."""
+    if isinstance(value, Mapping):
+        return value.get(name, _MISSING)
+    if isinstance(value, list | tuple) and name.isdigit():
+        return value[int(name)] if int(name) < len(value) else _MISSING
+    return getattr(value, name, _MISSING)
+
+
+def _is_made(value: Any) -> bool:
+    """Return whether a value is called for a pipeline: a function, a method, a class or a functools.partial."""
+    return isinstance(value, type | partial) or inspect.isroutine(value)
