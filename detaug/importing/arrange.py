@@ -154,7 +154,7 @@ class Arrangement:
             self.output = piece
         elif _is_plain(self.output.op):
             if piece.entries[0].library == "albumentations":
-                in_255: Any = [tuple(round(255 * each, 9) for each in numbers) for numbers in (op.mean, op.std)]
+                in_255: Any = [tuple(round(255 * number, 9) for number in numbers) for numbers in (op.mean, op.std)]
                 op = replace(op, mean=in_255[0], std=in_255[1])
             self.output = Piece(op, self.output.entries + piece.entries)
         elif not _is_plain(op):

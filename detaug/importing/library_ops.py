@@ -143,11 +143,12 @@ def _container_arguments(value: Any, library: Library) -> dict[str, Any]:
 
 def _attributes(value: Any) -> dict[str, Any]:
     """Return the arguments of an op of torchvision, which keeps each as an attribute."""
-    parameters = inspect.signature(type(value)).parameters.values()
-    named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    attributes = {each.name: _RENAMED.get((type(value).__name__, each.name), each.name) for each in named}
-    defaults = {each.name: None if each.default is each.empty else each.default for each in named}
-    return {name: _plain(getattr(value, attributes[name], defaults[name])) for name in attributes}
+    arguments = {}
+    for name, parameter in inspect.signature(type(value)).parameters.items():
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            default = None if parameter.default is parameter.empty else parameter.default
+            arguments[name] = _plain(getattr(value, _RENAMED.get((type(value).__name__, name), name), default))
+    return arguments
 
 
 def _plain(value: Any) -> Any:

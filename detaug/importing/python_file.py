@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -60,35 +61,26 @@ def run_file(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _as_script(path: Path) -> Iterator[ModuleType]:
-    """Yield a new module for a file; after it, modules, `sys.path` and `sys.argv` are as they were."""
+    """Yield a new module for a file; after it, `sys.path` and `sys.argv` are as they were.
+
+    The modules beside the file are forgotten: another file may mean others by these names, or they may change.
+    """
     name = path.stem if path.stem not in sys.modules else f"detaug_imported_{path.stem}"
     spec = spec_from_file_location(name, path.resolve())
     assert spec
     module, before = module_from_spec(spec), set(sys.modules)
-    search, arguments = sys.path[:], sys.argv
+    search, arguments, folder = sys.path[:], sys.argv, f"{path.resolve().parent}{os.sep}"
     sys.modules[name], sys.argv = module, [str(path)]
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.insert(0, folder.rstrip(os.sep))
     try:
         with redirect_stdout(sys.stderr):
             yield module
     finally:
         sys.path[:], sys.argv = search, arguments
-        for each in _modules_beside(path, before):
-            del sys.modules[each]
-
-
-def _modules_beside(path: Path, before: set[str]) -> list[str]:
-    """Return the modules from the file's folder: another file may mean others by these names, or they may change."""
-    folder = path.resolve().parent
-    new = {name: module for name, module in sys.modules.items() if name.partition(".")[0] not in before}
-    roots = {name for name, module in new.items() if "." not in name and _folder_of(module) == folder}
-    return [name for name in new if name.partition(".")[0] in roots]
-
-
-def _folder_of(module: Any) -> Path | None:
-    """Return the folder in which a module or a package lies."""
-    parts = list(getattr(module, "__path__", [])) or [getattr(module, "__file__", None)]
-    return Path(parts[0]).resolve().parent if parts[0] else None
+        for new in [name for name in sys.modules if name.partition(".")[0] not in before]:
+            file = getattr(sys.modules[new], "__file__", None) or ""
+            if file.startswith(folder) and "-packages" not in file:  # a virtual environment may lie in the folder
+                del sys.modules[new]
 
 
 @contextmanager
@@ -119,6 +111,7 @@ def _explained(path: Path, error: BaseException) -> str:
 # -------------------------------------------------------------------------------------------- names
 
 _MISSING = object()
+_ARGS, _KWARGS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 @dataclass
@@ -156,17 +149,18 @@ class _Names:
         """Return what a function returns. Raises InputError if its arguments are not those of the settings."""
         title = getattr(function, "__name__", "it")
         with _errors_of(self.path):
-            parameters = list(inspect.signature(function).parameters.values())
-        named = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        names = [each.name for each in named]
-        missing = [each.name for each in named if each.default is each.empty and each.name not in self.settings]
+            parameters = inspect.signature(function).parameters
+        starred = [argument for argument, parameter in parameters.items() if parameter.kind in (_ARGS, _KWARGS)]
+        names = [argument for argument in parameters if argument not in starred]
+        needed = [argument for argument in names if parameters[argument].default is inspect.Parameter.empty]
+        missing = [argument for argument in needed if argument not in self.settings]
         if missing[:1] == ["self"]:
             raise self._error(name, f"{title} is a method: make an object of its class in the file, and name that")
         if missing:
-            remedy = " ".join(f"--set {each}=VALUE" for each in missing)
+            remedy = " ".join(f"--set {argument}=VALUE" for argument in missing)
             raise self._error(name, f"{title} needs {', '.join(missing)}: give it with {remedy}")
-        unknown = [each for each in self.settings if each not in names]
-        if unknown and not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        unknown = [argument for argument in self.settings if argument not in names]
+        if unknown and not any(parameters[argument].kind is _KWARGS for argument in starred):
             raise self._error(name, f"{title} has no argument {unknown[0]!r}; it has {', '.join(names) or 'none'}")
         with _errors_of(self.path):
             return function(**self.settings)

@@ -110,7 +110,12 @@ class Translator:
         albumentations = op.library == "albumentations"
         listed = op.arguments.get("transforms")
         if not isinstance(listed, list) or not all(isinstance(child, LibraryOp) for child in listed):
-            raise InputError(f"{op.name}: transforms must be a list of ops, got {_short(listed)}")
+            wrong = (
+                [child for child in listed if not isinstance(child, LibraryOp)]
+                if isinstance(listed, list)
+                else [listed]
+            )
+            raise InputError(f"{op.name}: transforms must be a list of ops, got {wrong[0]!r:.60}")
         has_p = albumentations or op.name == "RandomApply"
         weight = arguments.number("p", 1.0 if op.name in (*COMPOSE, *SOME) else 0.5) if has_p else 1.0
         p = 1.0 if forced and op.name not in SOME else weight
@@ -149,12 +154,6 @@ def _translated(op: LibraryOp, arguments: Arguments) -> Sequence[Step]:
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{op.name}: an argument is missing or of a wrong kind ({error})") from None
     return steps if isinstance(steps, list) else [steps]
-
-
-def _short(value: Any) -> str:
-    """Return what stands in the place of a list of ops, in a few words."""
-    wrong = [child for child in value if not isinstance(child, LibraryOp)] if isinstance(value, list) else [value]
-    return repr(wrong[0])[:60]
 
 
 def _mean_color(normalize: Normalize) -> RGB:
