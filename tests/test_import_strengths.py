@@ -212,7 +212,7 @@ TORCHVISION_GEOMETRY = [
     c("v2.RandomVerticalFlip(0.3)", "v2.RandomHorizontalFlip(0.3)"),
     c("v2.RandomZoomOut(side_range=(2.0, 2.2), p=1)", "v2.RandomZoomOut(side_range=(1.0, 1.2), p=1)"),
     c("v2.RandomIoUCrop()", "v2.RandomIoUCrop(min_scale=0.7)"),
-    c("v2.RandomIoUCrop(sampler_options=[0.1, 0.3])", "v2.RandomIoUCrop(sampler_options=[0.7, 0.9])"),
+    c("v2.RandomIoUCrop(sampler_options=[0.1, 0.3])", "v2.RandomIoUCrop(0.8, sampler_options=[0.1, 0.3])"),
     c("v2.RandomRotation((10, 30))", "v2.RandomRotation((-30, -10))"),
     c("v2.RandomRotation((10, 30), expand=True)", "v2.RandomRotation((10, 30))"),
     c("v2.RandomAffine(20, (0.1, 0.2), (0.8, 1.2))", "v2.RandomAffine(40, (0.2, 0.4), (0.6, 1.4))"),
