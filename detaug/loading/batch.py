@@ -307,10 +307,10 @@ def as_tensors(columns: Mapping[str, NDArray[Any]]) -> dict[str, Columns]:
 
 def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:
     """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3)."""
-    x0, y0, x1, y1 = boxes.unbind(-1)
+    x0, y0, x1, y1 = boxes.double().unbind(-1)  # autocast does not stack float16
     corners = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], -1)  # (N, K, 4, 2)
     moved = move_points(corners, matrix)
-    return torch.cat([moved.amin(-2), moved.amax(-2)], -1)
+    return torch.cat([moved.amin(-2), moved.amax(-2)], -1).to(torch.promote_types(boxes.dtype, torch.float32))
 
 
 def move_points(points: Tensor, matrix: Tensor) -> Tensor:
