@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -98,21 +98,37 @@ _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 _TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9]+")
 
 
+def side_of(name: str) -> Literal["left", "right", ""]:
+    """Return the side in the name of a point, as `other_side` finds it; "" for a name without one."""
+    at, tokens = _find_side(name)
+    if at is None:
+        return ""
+    return "left" if tokens[at].lower() in ("left", "l") else "right"
+
+
 def other_side(name: str) -> str | None:
     """Return the name of the same point on the other side; None for a name without a side.
 
     A side is the word left or right, or the letter l or r at the start or the end of a name: left_eye, LeftEye,
     upper-left corner, l_eye, eye-L, REar.
     """
+    at, tokens = _find_side(name)
+    if at is None:
+        return None
+    tokens[at] = _in_case_of(tokens[at], _OTHER[tokens[at].lower()])
+    return "".join(tokens)
+
+
+def _find_side(name: str) -> tuple[int | None, list[str]]:
+    """Return the parts of a name, and which of them is a side."""
     tokens = _TOKENS.findall(name)
     last = len(tokens) - 1
     for at, token in enumerate(tokens):
         neighbour = tokens[1] if at == 0 and last else tokens[last - 1]
         is_letter_at_end = len(token) == 1 and last > 0 and at in (0, last) and not neighbour[0].isdigit()
         if token.lower() in _OTHER and (len(token) > 1 or is_letter_at_end):
-            tokens[at] = _in_case_of(token, _OTHER[token.lower()])
-            return "".join(tokens)
-    return None
+            return at, tokens
+    return None, tokens
 
 
 def _in_case_of(example: str, word: str) -> str:

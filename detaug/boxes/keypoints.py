@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from detaug.arrays import Floats, Ints
-from detaug.converters.coco.key_points import swaps_of_names
+from detaug.converters.coco.key_points import side_of, swaps_of_names
 from detaug.errors import InputError
 
 Pairs = Sequence[tuple[int | str, int | str]]
@@ -64,6 +65,11 @@ class KeyPoints:
         skeleton = self.skeletons[at if len(self.skeletons) > 1 else 0] if self.skeletons else []
         swapped = self.swapped[at if len(self.swapped) > 1 else 0]
         return list(names), list(skeleton), np.concatenate([swapped, np.arange(self.count, count)])
+
+    def sides_of_class(self, at: int) -> list[Literal["left", "right", ""]]:
+        """Return the side of each of K points of a class, 0..C - 1, from its name; "" for those without one."""
+        names = self.of_class(at, self.count)[0]
+        return [side_of(name) for name in [*names, *[""] * (self.count - len(names))]]
 
 
 def swaps_of_pairs(pairs: Pairs, names: Sequence[str], count: int) -> Ints:

@@ -14,8 +14,9 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from detaug.drawing.colors import Color, class_colors
-from detaug.drawing.images import to_image
+from detaug.drawing.images import as_array, to_image
 from detaug.drawing.labels import Boxes, areas, as_boxes, clip_to_canvas, paint_labels, snap
+from detaug.drawing.points import paint_quadrangle
 from detaug.errors import InputError
 
 SHADE = (0, 0, 0, 150)  # RGBA, beside outlines
@@ -37,6 +38,7 @@ def draw_boxes(
     size: tuple[int, int] | None = None,
     labels: Sequence[str] | None = None,
     colors: Mapping[str, Color] | None = None,
+    corners: Any = None,
 ) -> Image.Image:
     """Return a copy of `image` with its boxes outlined and named; difficult objects are dashed.
 
@@ -44,6 +46,7 @@ def draw_boxes(
     boxes: (M, 4) XYXY pixels of `image`. names: M class names, "" for no label. difficult: M flags.
     labels: M texts to write instead of the names, "" for none. colors: the colour of each name; without it
         `class_colors` of the names.
+    corners: (M, 4, 2) of rotated boxes, which are outlined instead of the boxes; names stand at the boxes.
     size: (H, W) pixels to which the image is resized before anything is drawn, so that lines and text are
         sharp on a small image too.
     In a crowd, labels that would hide other objects are left out, first those of a class already named.
@@ -58,7 +61,9 @@ def draw_boxes(
     flags = _check_lengths(xyxy, names, difficult)
     canvas, factors = resize(picture, size)
     each = class_colors(names) if colors is None else colors
-    _paint_boxes(canvas, xyxy * factors, names if labels is None else labels, flags, [each[name] for name in names])
+    texts, of_objects = names if labels is None else labels, [each[name] for name in names]
+    quadrangles = None if corners is None else _as_corners(corners, len(xyxy)) * factors[:2]
+    _paint_boxes(canvas, xyxy * factors, texts, flags, of_objects, quadrangles)
     return canvas
 
 
@@ -104,11 +109,23 @@ def _check_lengths(boxes: Boxes, names: Sequence[str], difficult: Sequence[bool]
     return flags
 
 
+def _as_corners(corners: Any, count: int) -> Boxes:
+    quadrangles = as_array(corners).astype(np.float64)
+    if quadrangles.shape != (count, 4, 2) and (quadrangles.size or count):
+        raise InputError(f"corners must be (M, 4, 2), for {count} boxes, got shape {quadrangles.shape}")
+    return quadrangles.reshape(count, 4, 2)
+
+
 # ---------------------------------------------------------------- outlines
 
 
 def _paint_boxes(
-    canvas: Image.Image, boxes: Boxes, labels: Sequence[str], flags: Sequence[bool], colors: Sequence[Color]
+    canvas: Image.Image,
+    boxes: Boxes,
+    labels: Sequence[str],
+    flags: Sequence[bool],
+    colors: Sequence[Color],
+    corners: Boxes | None,
 ) -> None:
     """Draw outlines from the largest box to the smallest, then the labels, so that small boxes stay on top."""
     visible = clip_to_canvas(boxes, canvas.size)
@@ -116,11 +133,24 @@ def _paint_boxes(
     draw = ImageDraw.Draw(canvas, "RGBA")
     text_height = usual_text_height(canvas.size)
     for k in order:
-        _outline(draw, visible[k], colors[k], _line_width(visible[k], text_height), flags[k])
+        width = _line_width(visible[k], text_height)
+        if corners is None:
+            _outline(draw, visible[k], colors[k], width, flags[k])
+        elif np.isfinite(corners[k]).all():
+            paint_quadrangle(canvas, corners[k], colors[k], width, dashed=flags[k])
     order.reverse()
-    beside = np.array([_with_shade(visible[k], text_height) for k in order]).reshape(-1, 4)
+    places = visible if corners is None else _from_top_corner(visible, corners, canvas.size)
+    beside = np.array([_with_shade(places[k], text_height) for k in order]).reshape(-1, 4)
     texts, plate_colors = [labels[k] for k in order], [colors[k] for k in order]
     paint_labels(draw, beside, texts, plate_colors, canvas.size, text_height)
+
+
+def _from_top_corner(boxes: Boxes, corners: Boxes, size: tuple[int, int]) -> Boxes:
+    """Return boxes that begin at the highest corner in the picture of each quadrangle, where its name belongs."""
+    inside = np.asarray(((corners >= 0) & (corners <= size)).all(2))
+    y = np.where(inside, corners[..., 1], np.inf)
+    highest = np.take_along_axis(corners, y.argmin(1)[:, None, None], 1)[:, 0]
+    return np.where(np.isfinite(y.min(1))[:, None], np.concatenate([highest, boxes[:, 2:]], 1), boxes)
 
 
 def usual_text_height(size: tuple[int, int]) -> int:

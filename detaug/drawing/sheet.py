@@ -13,6 +13,7 @@ from detaug.drawing.colors import PALETTE, Color, class_colors
 from detaug.drawing.images import to_image, to_images
 from detaug.drawing.labels import Boxes, as_boxes, share_of_labels
 from detaug.drawing.page import lay_out
+from detaug.drawing.points import Marks, draw_key_points
 from detaug.errors import InputError
 
 NOTEBOOK_IMAGES = 8
@@ -28,7 +29,7 @@ class Tile(NamedTuple):
     boxes: (M, 4) XYXY pixels of `image`; names: M class names; difficult: M flags, drawn dashed.
     hatched: (R, 4) XYXY pixels, areas that are padding or are ignored. caption: text below the image; lines are
         broken at "\\n" and where they are too long, six lines at most. scores: M numbers in 0..1, for predictions,
-        written beside the names.
+        written beside the names. marks: key points, and rotated boxes, which are drawn instead of boxes.
     """
 
     image: Any
@@ -38,6 +39,7 @@ class Tile(NamedTuple):
     hatched: Any = ()
     caption: str = ""
     scores: Sequence[float] | None = None
+    marks: Marks | None = None
 
 
 def make_sheet(
@@ -76,17 +78,23 @@ def make_sheet(
 
 
 def notebook_png(
-    images: Sequence[Any], boxes: Sequence[Any], labels: Sequence[Sequence[int]], sizes: Sequence[Any] | None = None
+    images: Sequence[Any],
+    boxes: Sequence[Any],
+    labels: Sequence[Sequence[int]],
+    sizes: Sequence[Any] | None = None,
+    marks: Sequence[Marks | None] | None = None,
 ) -> bytes:
     """Return a PNG of bounded size: the first 8 images, PIL or arrays as a loader yields them, with their boxes.
 
     labels: N lists of M numbers, written as numbers. sizes: N (H, W) of the images without padding, which is hatched.
+    marks: N, of the key points and rotated boxes.
     """
     pictures, note = to_images(images[:NOTEBOOK_IMAGES])
-    each = zip(pictures, boxes, labels, sizes if sizes is not None else [None] * len(images), strict=False)
+    nothing = [None] * len(images)
+    each = zip(pictures, boxes, labels, sizes or nothing, marks or nothing, strict=False)
     tiles = [
-        Tile(image, xyxy, [str(label) for label in numbers], hatched=padding(image, size))
-        for image, xyxy, numbers, size in each
+        Tile(image, xyxy, [str(label) for label in numbers], hatched=padding(image, size), marks=own)
+        for image, xyxy, numbers, size, own in each
     ]
     rest = f"{len(images):,} images, the first {len(tiles)}" if len(images) > len(tiles) else ""
     sheet = make_sheet(in_rows(tiles, 4), title=", ".join(filter(None, (rest, note))), cell=(240, 240))
@@ -131,7 +139,12 @@ def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _
     boxes = as_boxes(tile.boxes, "boxes") * factors
     by_legend = _needs_legend(boxes, tile.names, canvas.size, colors)
     labels = _labels(tile, by_legend=by_legend)
-    drawn = draw_boxes(canvas, boxes, tile.names, difficult=tile.difficult, labels=labels, colors=colors)
+    marks = Marks() if tile.marks is None else tile.marks.scaled(factors[:2])
+    if marks.keypoints is not None:
+        canvas = draw_key_points(canvas, marks)
+    drawn = draw_boxes(
+        canvas, boxes, tile.names, difficult=tile.difficult, labels=labels, colors=colors, corners=marks.corners
+    )
     return _Drawn(drawn, by_legend)
 
 

@@ -117,7 +117,7 @@ class Batch(OldNames, ShapesOfBoxes):
     def _repr_png_(self) -> bytes:
         """Draw the batch for notebooks, padding hatched. `detaug.sheets.batch_sheet(ops=...)` undoes a Normalize."""
         boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
-        return notebook_png(list(self.images), boxes, labels, self.image_size.tolist())
+        return notebook_png(list(self.images), boxes, labels, self.image_size.tolist(), self.marks())
 
     def targets(self) -> list[dict[str, Tensor]]:
         """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies.

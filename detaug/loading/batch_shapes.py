@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 
-from detaug.arrays import Floats
+from detaug.arrays import Floats, Ints
 from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.rotated import Angle, rotated_boxes
 from detaug.boxes.shapes import Shapes
+from detaug.drawing.points import Marks
 from detaug.errors import InputError
 from detaug.gpu.streams import to_device
+
+
+def marks_of(shapes: Shapes | None, rows: Ints, keypoints: Any, corners: Any) -> Marks | None:
+    """Return what pictures show of M objects. `rows`: (M,) in the shapes; `keypoints`, `corners`: moved, or None."""
+    if shapes is None or (keypoints is None and corners is None):
+        return None
+    if shapes.keypoints is None or keypoints is None:
+        return Marks(corners=corners)
+    classes = shapes.classes[rows].tolist()
+    skeletons = [shapes.keypoints.of_class(at, shapes.keypoints.count)[1] for at in classes]
+    return Marks(keypoints, skeletons, [shapes.keypoints.sides_of_class(at) for at in classes], corners)
 
 
 class ShapesOfBoxes:
@@ -75,6 +87,19 @@ class ShapesOfBoxes:
             raise InputError(f"form must be 'cxcywhr', got {form!r}")
         corners = self._corners()
         return self._padded(rotated_boxes(corners, self._placement, angle, visible=border == "visible"))
+
+    def marks(self) -> list[Marks | None]:
+        """Return what pictures show of the objects of each image or frame, beside boxes."""
+        if not (self._shapes().keypoints or self._shapes().corners is not None) or self.rows is None:
+            return [None] * len(self.labels.flatten(0, -2))
+        keypoints = self.keypoints.flatten(0, -4).cpu().numpy() if self.has_keypoints else None
+        corners = None if self._shapes().corners is None else self.corners.flatten(0, -4).cpu().numpy()
+        marks = []
+        for at, rows in enumerate(self.rows.flatten(0, -2).numpy()):
+            real = rows >= 0
+            own = [None if each is None else each[at][real] for each in (keypoints, corners)]
+            marks.append(marks_of(self.shapes, rows[real], *own))
+        return marks
 
     def _shapes(self) -> Shapes:
         return self.shapes or Shapes()

@@ -19,9 +19,11 @@ from detaug.boxes.shapes import Shapes
 from detaug.boxes.tight import tighten
 from detaug.boxes.views import Views, rows_left, whole_where_close
 from detaug.drawing.images import to_image
+from detaug.drawing.points import Marks
 from detaug.drawing.sheet import notebook_png
 from detaug.errors import InputError
 from detaug.loading.batch import move_boxes
+from detaug.loading.batch_shapes import marks_of
 from detaug.loading.devices import resolve_device
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
@@ -120,7 +122,7 @@ class Samples:
         mean, std = (normalize.mean, normalize.std) if normalize else (None, None)
         white, layout = (1, "CHW") if normalize else (255, "HWC")
         pictures = [to_image(each, mean=mean, std=std, white=white, layout=layout) for each in self.images]
-        return notebook_png(pictures, self.boxes, [each.tolist() for each in self.labels])
+        return notebook_png(pictures, self.boxes, [each.tolist() for each in self.labels], marks=self.marks())
 
     @property
     def params(self) -> tuple[Arrays, ...]:
@@ -163,6 +165,14 @@ class Samples:
         """Return N arrays (M, 5): centre x, y, width, height, angle. See `Batch.rotated_boxes`."""
         placement = Placement.of_views(self._views)
         return self._by_image(rotated_boxes(self._source_corners(), placement, angle, visible=border == "visible"))
+
+    def marks(self) -> list[Marks | None]:
+        """Return what pictures show of the objects of each of N images, beside boxes."""
+        nothing = [None] * len(self)
+        keypoints = nothing if self.shapes.keypoints is None else self.keypoints
+        corners = nothing if self.shapes.corners is None else self.corners
+        rows = self._by_image(rows_left(self._views))
+        return [marks_of(self.shapes, *own) for own in zip(rows, keypoints, corners, strict=True)]
 
     def _source_corners(self) -> Floats:
         if self.shapes.corners is None:

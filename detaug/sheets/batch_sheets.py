@@ -51,17 +51,25 @@ def ops_sheet(
 def batch_sheet(
     batch: Batch, class_names: Sequence[str] = (), *, ops: Iterable[Op] = (), columns: int = 4
 ) -> Image.Image:
-    """Draw the images of a loader's batch, with their boxes; padding is hatched.
+    """Draw the images of a loader's batch, with their boxes, rotated ones if it has such, and key points.
+
+    Padding is hatched.
 
     class_names: as `samples_sheet` takes them. ops: the loader's recipe, for the mean and std of its Normalize.
     Without it, images outside 0..1 and 0..255 are stretched, in false colours.
     """
     check_at_least_one("columns", columns)
     pictures = pictures_of(batch, list(ops))
-    each = zip(pictures.images, batch.targets(), batch.image_size.tolist(), strict=True)
+    each = zip(pictures.images, batch.targets(), batch.image_size.tolist(), batch.marks(), strict=True)
     tiles = [
-        Tile(image, target["boxes"], _names(target["labels"].tolist(), class_names), hatched=padding(image, size))
-        for image, target, size in each
+        Tile(
+            image,
+            target["boxes"],
+            _names(target["labels"].tolist(), class_names),
+            hatched=padding(image, size),
+            marks=marks,
+        )
+        for image, target, size, marks in each
     ]
     return make_sheet(in_rows(tiles, columns), title=pictures.note, class_names=class_names[1:])
 
@@ -76,7 +84,9 @@ def pictures_of(batch: Batch, ops: Sequence[Op]) -> Pictures:
 
 def _tile(samples: Samples, at: int, class_names: Sequence[str], caption: str = "") -> Tile:
     image = in_true_colors(samples.images[at], samples.ops)
-    return Tile(image, samples.boxes[at], _names(samples.labels[at], class_names), caption=caption)
+    return Tile(
+        image, samples.boxes[at], _names(samples.labels[at], class_names), caption=caption, marks=samples.marks()[at]
+    )
 
 
 def _names(labels: Iterable[int], class_names: Sequence[str]) -> list[str]:
@@ -130,9 +140,11 @@ def save_animation(
 def _clip_tiles(batch: ClipBatch, class_names: Sequence[str], ops: Sequence[Op]) -> tuple[list[list[Tile]], str]:
     """Return the tiles of each clip, and a note on their colours."""
     clips, frames = batch.frame.shape
-    pictures = pictures_of(batch.as_images(), ops)
+    pictures, marks = pictures_of(batch.as_images(), ops), batch.marks()
     tiles = [
-        _frame_tile(batch, clip, frame, pictures.images[clip * frames + frame], class_names)
+        _frame_tile(batch, clip, frame, pictures.images[clip * frames + frame], class_names)._replace(
+            marks=marks[clip * frames + frame]
+        )
         for clip in range(clips)
         for frame in range(frames)
     ]

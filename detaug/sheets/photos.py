@@ -13,8 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from detaug.boxes.shapes import Shapes
+from detaug.boxes.views import rows_left
+from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
+from detaug.loading.batch_shapes import marks_of
 from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]
@@ -151,7 +155,8 @@ XYWH_TO_XYXY = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 
 class Photo(NamedTuple):
-    """An image of a reader: a caption, (H, W, 3) uint8, (M, 4) XYXY pixels, M class names, M flags, (C, 4) crowds."""
+    """An image of a reader: a caption, (H, W, 3) uint8, (M, 4) XYXY pixels, M class names, M flags, (C, 4) crowds,
+    (M,) rows in the reader's columns and shapes, and what its objects have beside boxes."""
 
     caption: str
     pixels: Array
@@ -159,10 +164,13 @@ class Photo(NamedTuple):
     class_names: list[str]
     difficult: list[bool]
     crowds: Array
+    rows: Array
+    marks: Marks | None
 
     def tile(self) -> Tile:
         """Return a tile of the photo with its annotations: difficult objects are dashed, crowds hatched."""
-        return Tile(self.pixels, self.boxes, self.class_names, self.difficult, self.crowds, self.caption)
+        objects = (self.boxes, self.class_names, self.difficult, self.crowds)
+        return Tile(self.pixels, *objects, self.caption, marks=self.marks)
 
 
 class Flags(NamedTuple):
@@ -191,6 +199,7 @@ def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = 
 
 def _photo(reader: CocoReader, row: int, note: str, flags: Flags) -> Photo:
     boxes, labels = objects_of(reader, row)
+    rows = rows_left(reader.views(np.array([row])))
     height, width = reader.sizes[row]
     name = Path(reader.file_names[row]).name
     return Photo(
@@ -200,7 +209,14 @@ def _photo(reader: CocoReader, row: int, note: str, flags: Flags) -> Photo:
         [reader.class_names[label] for label in labels],
         flags.difficult,
         np.array(flags.crowds).reshape(-1, 4) @ XYWH_TO_XYXY,
+        rows,
+        _marks(reader.shapes, rows),
     )
+
+
+def _marks(shapes: Shapes, rows: Array) -> Marks | None:
+    keypoints = None if shapes.keypoints is None else shapes.keypoints.points[rows]
+    return marks_of(shapes, rows, keypoints, None if shapes.corners is None else shapes.corners[rows])
 
 
 def _flags(path: Path) -> dict[int, Flags]:

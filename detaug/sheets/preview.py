@@ -11,11 +11,12 @@ from typing import Any, cast
 
 from detaug import presets
 from detaug.converters.coco.annotations import read_annotations
+from detaug.converters.coco.table import load_coco
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.paths import PathLike
 from detaug.drawing.images import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font
-from detaug.errors import InputError
+from detaug.errors import AnnotationError, InputError
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op
@@ -61,7 +62,7 @@ def preview_file(
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
     chain, named = _recipe(preset, recipe, ops)
-    reader = CocoReader(images, annotations)
+    reader = _reader_of_shapes(annotations, images)
     _check_pixels(min(rows, len(reader)), 1 + (len(chain) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
@@ -69,6 +70,28 @@ def preview_file(
     chosen, notes = [each.row for each in selected], [each.note for each in selected]
     save_picture(draw(reader, chain, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
+
+
+def _reader_of_shapes(annotations: PathLike, images: PathLike) -> CocoReader:
+    """Return a reader of the key points and rotated boxes that a json has.
+
+    Where the pairs of sides are not known, mirrored images keep the names of their points: the picture is of use.
+    """
+    objects = [each for each in load_coco(Path(annotations)).document["annotations"] if isinstance(each, dict)]
+    rotated = any("corners" in each for each in objects) or (bool(objects) and all(map(_is_quadrangle, objects)))
+    keypoints = any(each.get("keypoints") for each in objects)
+    try:
+        return CocoReader(images, annotations, keypoints=keypoints, rotated=rotated)
+    except AnnotationError:
+        raise
+    except InputError:
+        return CocoReader(images, annotations, keypoints=keypoints, flip_pairs=(), rotated=rotated)
+
+
+def _is_quadrangle(entry: dict[str, Any]) -> bool:
+    """Return whether the outline of an annotation is one ring of four points."""
+    rings = entry.get("segmentation")
+    return isinstance(rings, list) and len(rings) == 1 and isinstance(rings[0], list) and len(rings[0]) == 8
 
 
 def preview_clips(

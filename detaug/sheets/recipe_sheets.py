@@ -7,6 +7,7 @@ Difficult objects are dashed; crowds, which training leaves out, are hatched in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.arrays import padded
+from detaug.boxes.shapes import Shapes
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.errors import InputError
@@ -43,10 +46,11 @@ def draws_sheet(
     rows: positions of the images in the json's list. size: the longer side of a picture, in pixels. notes: a
     few words on each image, for its caption. The same seed gives the same sheet.
     Raises InputError for an image that cannot be read or does not have the size in the json.
+    Key points and rotated boxes are drawn if the reader has them.
     """
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
-    result = augment([photo for photo in photos for _ in range(columns)], list(ops), seed)
+    result = augment([photo for photo in photos for _ in range(columns)], list(ops), seed, reader.shapes)
     captions = [count_boxes(len(result.samples.labels[at]), len(photo.boxes)) for at, photo in enumerate(result.photos)]
     draws = [result.tile(at, caption) for at, caption in enumerate(captions)]
     lines = [[photo.tile(), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
@@ -70,7 +74,7 @@ def steps_sheet(
     Resize, to the view's own size, came right after it.
     """
     photos, ops = read_photos(reader, rows, notes), list(ops)
-    results = [augment(photos, ops[:done], seed) for done in range(len(ops) + 1)]
+    results = [augment(photos, ops[:done], seed, reader.shapes) for done in range(len(ops) + 1)]
     lines = [
         [photo.tile(), *(step_tile(results, at, step) for step in range(1, len(results)))]
         for at, photo in enumerate(photos)
@@ -104,6 +108,7 @@ class Augmented(NamedTuple):
             [names[k] for k in objects],
             [difficult[k] for k in objects],
             caption=caption,
+            marks=self.samples.marks()[at],
         )
 
     def stage(self, at: int) -> Stage:
@@ -124,12 +129,14 @@ class Augmented(NamedTuple):
         return f"drew {words}" if words else ""
 
 
-def augment(photos: Sequence[Photo], ops: Sequence[Op], seed: int) -> Augmented:
-    """Run `ops` on photos."""
+def augment(photos: Sequence[Photo], ops: Sequence[Op], seed: int, shapes: Shapes | None = None) -> Augmented:
+    """Run `ops` on photos. `shapes`: those of the reader, in which photos have `rows`; None: boxes alone."""
     starts = np.cumsum([1, *(len(photo.boxes) for photo in photos)])
     labels = [start + np.arange(len(photo.boxes)) for start, photo in zip(starts, photos, strict=False)]
     samples = batch([photo.pixels for photo in photos], [photo.boxes for photo in photos], labels, seed=seed)
-    return Augmented(photos, samples.then(*ops))
+    rows = padded(np.concatenate([photo.rows for photo in photos]), np.array([len(photo.rows) for photo in photos]), -1)
+    views = replace(samples.source_views, rows=rows)
+    return Augmented(photos, replace(samples, source_views=views, shapes=shapes or Shapes()).then(*ops))
 
 
 def step_tile(results: Sequence[Augmented], at: int, step: int) -> Tile:
