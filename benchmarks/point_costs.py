@@ -1,0 +1,111 @@
+"""Measure what key points, rotated boxes and tight boxes cost the loader, interleaved in one process.
+
+    python benchmarks/point_costs.py --device cuda --cases ssd300:32 ssd300:128
+
+Seven objects an image with 17 key points each, on generated JPEGs of 500 x 375. "key points" and "rotated boxes" read
+them of every batch; "tight" only plans with outlines, for a recipe that turns each image. It prints the medians and
+ranges of images/s, and each one's ratio to plain boxes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from compare_versions import SIZE, write_data
+
+import detaug as da
+
+NAMES = [f"{side}_{part}" for part in "abcdefgh" for side in ("left", "right")] + ["nose"]
+OBJECTS = 7
+
+
+def add_shapes(path: Path) -> None:
+    """Give each image of the json seven objects with key points, corners and an outline."""
+    rng = np.random.default_rng(0)
+    content = json.loads(path.read_text())
+    content["annotations"] = []
+    angles = np.arange(36) * 2 * np.pi / 36
+    for image in content["images"]:
+        for _ in range(OBJECTS):
+            center, radius = rng.uniform((80, 80), (SIZE[1] - 80, SIZE[0] - 80)), rng.uniform(20, 75)
+            ring = center + radius * np.stack([np.cos(angles), 0.6 * np.sin(angles)], axis=1)
+            low, high = ring.min(0), ring.max(0)
+            points = np.concatenate([rng.uniform(low, high, (17, 2)), rng.integers(0, 3, (17, 1))], axis=1)
+            annotation: dict[str, Any] = {"id": len(content["annotations"]) + 1, "image_id": image["id"]}
+            annotation |= {"category_id": int(rng.integers(1, 21)), "bbox": [*low.tolist(), *(high - low).tolist()]}
+            annotation |= {"keypoints": points.ravel().tolist(), "segmentation": [ring.ravel().tolist()]}
+            annotation["corners"] = [low.tolist(), [high[0], low[1]], high.tolist(), [low[0], high[1]]]
+            content["annotations"].append(annotation)
+    for category in content["categories"]:
+        category["keypoints"] = NAMES
+    path.write_text(json.dumps(content))
+
+
+def endless(loader: da.Loader) -> Iterator[da.Batch]:
+    while True:
+        yield from loader
+
+
+def rate(batches: Iterator[da.Batch], use: Callable[[da.Batch], object], seconds: float, device: str) -> float:
+    """Return images/s."""
+    for warm in (True, False):
+        images, start = 0, time.perf_counter()
+        while time.perf_counter() - start < (seconds / 3 if warm else seconds):
+            batch = next(batches)
+            use(batch)
+            images += len(batch)
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return images / (time.perf_counter() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", default=["ssd300:32"], metavar="PRESET:BATCH_SIZE")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--images", type=int, default=2000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "train.json")
+        write_data(Path(folder), options.images)
+        add_shapes(path)
+        for case in options.cases:
+            preset, batch_size = case.split(":")
+            recipe = getattr(da.presets, preset)()
+            turned = [da.RandomRotation(20, expand=True), *recipe]
+            ways: dict[str, tuple[list[da.Op], dict[str, bool], Callable[[da.Batch], object]]] = {
+                "boxes": (recipe, {}, lambda batch: batch.boxes),
+                "key points": (recipe, {"keypoints": True}, lambda batch: batch.keypoints),
+                "rotated boxes": (recipe, {"rotated": True}, lambda batch: batch.rotated_boxes()),
+                "tight": (recipe, {"tight": True}, lambda batch: batch.boxes),
+                "turned": (turned, {}, lambda batch: batch.boxes),
+                "turned, tight": (turned, {"tight": True}, lambda batch: batch.boxes),
+            }
+            rates: dict[str, list[float]] = {name: [] for name in ways}
+            for turn in range(options.turns):
+                for name in list(ways)[:: 1 if turn % 2 == 0 else -1]:
+                    ops, read, use = ways[name]
+                    reader = da.CocoReader(folder, path, **read)
+                    with da.Loader(reader, ops, int(batch_size), device=options.device) as loader:
+                        rates[name].append(rate(endless(loader), use, options.seconds, options.device))
+            medians = {name: statistics.median(each) for name, each in rates.items()}
+            for name, each in rates.items():
+                base = medians["turned" if name.startswith("turned") else "boxes"]
+                print(
+                    f"{case} {name}: {medians[name]:,.0f} ({min(each):,.0f} to {max(each):,.0f}), {medians[name] / base:.3f}"
+                )
+
+
+if __name__ == "__main__":
+    main()
