@@ -16,6 +16,7 @@ from pycocotools import mask as coco_mask
 from voc_files import box_xml, convert, devkit, voc_xml
 
 from detaug.converters import ConversionError, coco_to_voc
+from detaug.converters.voc.masks import read_masks
 
 SIZE = (100, 80)
 
@@ -63,6 +64,33 @@ def test_masks_are_those_that_pycocotools_decodes(tmp_path: Path, mode: str) -> 
     assert all("segmentation" not in row for row in convert(tmp_path / "voc")[0]["annotations"])
 
 
+def voc_color(number: int) -> tuple[int, ...]:
+    """Return a colour of VOC's map, as VOClabelcolormap.m computes it."""
+    color = [0, 0, 0]
+    for shift in range(7, -1, -1):
+        for channel in range(3):
+            color[channel] |= (number >> channel & 1) << shift
+        number >>= 3
+    return tuple(color)
+
+
+def test_masks_in_colours_are_those_of_their_numbers(tmp_path: Path) -> None:
+    assert [voc_color(number) for number in (1, 2, 21, 255)] == [
+        (128, 0, 0),
+        (0, 128, 0),
+        (128, 64, 128),
+        (224, 224, 192),
+    ]
+    numbers = np.arange(8000).reshape(80, 100) % 256
+    colors = np.array([voc_color(number) for number in range(256)], np.uint8)[numbers]
+    content = io.BytesIO()
+    Image.fromarray(colors).save(content, "PNG")
+    (tmp_path / "a.png").write_bytes(content.getvalue())
+    found = read_masks(str(tmp_path / "a.png"), (80, 100))
+    assert isinstance(found, np.ndarray)
+    assert (found == numbers).all()
+
+
 def test_numbers_count_all_objects_of_the_xml(tmp_path: Path) -> None:
     document, summary = convert(data_set(tmp_path, OBJECTS, png((1, FIRST), (2, SECOND))), masks=True, classes=["dog"])
     (row,) = document["annotations"]
@@ -89,7 +117,7 @@ def test_masks_in_another_order_go_to_the_boxes_that_they_fit(tmp_path: Path) ->
             {"mask-unusable": 1},
             "has 50 x 80 pixels, and its image 100 x 80",
         ),
-        (png((1, FIRST), mode="RGB"), {"mask-unusable": 1}, "must have a palette or one channel, got RGB"),
+        (png((1, FIRST), mode="RGB"), {"mask-unusable": 1}, "has colours that are not in VOC's colour map"),
         (png((1, FIRST))[:60], {"mask-unusable": 1}, "cannot be read"),
         (b"GIF89a", {"mask-unusable": 1}, "cannot be read"),
     ],

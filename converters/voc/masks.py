@@ -1,6 +1,7 @@
 """Read VOC's masks of objects, SegmentationObject/NAME.png: 0 is the background, n the n-th object, 255 no object.
 
-Source: the VOC2012 development kit, section 5.2.
+A PNG has these numbers, or, as Datumaro writes it, their colours: the n-th of VOC's colour map.
+Source: the VOC2012 development kit, section 5.2, and its VOClabelcolormap.m.
 """
 
 from __future__ import annotations
@@ -34,11 +35,25 @@ def read_masks(path: str, size: tuple[int, int]) -> _Array | str:
             with Image.open(path, formats=("PNG",)) as image:
                 if image.size != size[::-1]:
                     return f"has {image.width} x {image.height} pixels, and its image {size[1]} x {size[0]}"
-                if image.mode not in ("P", "L", "1", "I", "I;16"):
-                    return f"must have a palette or one channel, got {image.mode}: the numbers of objects, not colours"
-                return np.asarray(image).astype(np.int64)
+                if image.mode in ("P", "L", "1", "I", "I;16"):
+                    return np.asarray(image).astype(np.int64)
+                numbers = _numbers_of_colors(np.asarray(image.convert("RGB")).astype(np.int64))
+                return "has colours that are not in VOC's colour map" if numbers is None else numbers
     except (*PILLOW_ERRORS, Image.DecompressionBombError) as error:
         return f"cannot be read: {error}"
+
+
+def _numbers_of_colors(pixels: _Array) -> _Array | None:
+    """Return (H, W) the positions of colours (H, W, 3) in VOC's colour map; None if one is not in it.
+
+    The bits of a number, from the lowest on, are the highest bits of red, green, blue, the next ones, and so on.
+    """
+    bits = [(3 * step + channel, 7 - step, channel) for step in range(3) for channel in range(3)][:8]
+    numbers = sum((pixels[..., channel] >> high & 1) << low for low, high, channel in bits)
+    colors = np.zeros_like(pixels)
+    for low, high, channel in bits:
+        colors[..., channel] |= (numbers >> low & 1) << high
+    return np.asarray(numbers) if (colors == pixels).all() else None
 
 
 def masks_of_objects(numbers: _Array, boxes: Mapping[int, Box]) -> tuple[dict[int, NDArray[np.bool_]], list[int]]:
