@@ -429,6 +429,7 @@ def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
         annotation(segmentation=[[10, 10, 30, 10, 30, 40, 30, 40, 10, 40, 10, 10]], area=625),
         annotation(segmentation=[[-0.5, 10, 20, 10, 20, 40]], bbox=[0, 10, 20, 30]),
         annotation(corners=[[-20, 10], [0, -10], [40, 30], [20, 50]], bbox=[0, 0, 40, 50]),
+        annotation(corners=[[-10, 10], [40, 40], [40, 60], [-10, 12]], bbox=[0, 16, 40, 44]),  # cut, then boxed
         annotation(keypoints=[10, 10, 2, 0, 0, 0, 99.5, 79.5, 1], num_keypoints=2),
         annotation(area="odd", extra=[[[]]]),
         file(".hidden.jpg", JPEG),

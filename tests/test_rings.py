@@ -49,6 +49,19 @@ def test_a_traced_mask_filled_again_is_the_mask(seed: int) -> None:
     assert not rings or (even_odd([join_rings(rings)], mask.shape) == mask).all()
 
 
+def test_pixels_that_meet_at_a_corner_are_two_rings() -> None:
+    for mask in (np.eye(2, dtype=bool), np.eye(2, dtype=bool)[::-1]):
+        assert [len(ring) for ring in rings_of_mask(mask)] == [4, 4]
+
+
+def test_bridges_are_short() -> None:
+    """Each bridge is walked twice, between the nearest points of the rings, whichever ring comes first."""
+    square = np.array([[0.0, 0], [2, 0], [2, 2], [0, 2]])
+    rings = [square, *(np.roll(square, 2, 0) + np.array([x, 0]) for x in (30, 10))]
+    joined = join_rings(rings)
+    assert np.hypot(*(np.roll(joined, -1, 0) - joined).T).sum() == pytest.approx(3 * 8 + 2 * (8 + 18))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_runs_of_a_mask_are_the_mask(seed: int) -> None:
     mask = random_mask(seed)
