@@ -102,9 +102,8 @@ def main() -> None:
             medians = {name: statistics.median(each) for name, each in rates.items()}
             for name, each in rates.items():
                 base = medians["turned" if name.startswith("turned") else "boxes"]
-                print(
-                    f"{case} {name}: {medians[name]:,.0f} ({min(each):,.0f} to {max(each):,.0f}), {medians[name] / base:.3f}"
-                )
+                ratio, low, high = medians[name] / base, min(each), max(each)
+                print(f"{case} {name}: {medians[name]:,.0f} ({low:,.0f} to {high:,.0f}), {ratio:.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any, cast
 from detaug import presets
 from detaug.converters.coco.annotations import read_annotations
 from detaug.converters.coco.table import load_coco
-from detaug.converters.conversion.arguments import output_files
+from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.converters.files.paths import PathLike
 from detaug.drawing.images import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font
@@ -77,6 +77,7 @@ def _reader_of_shapes(annotations: PathLike, images: PathLike) -> CocoReader:
 
     Where the pairs of sides are not known, mirrored images keep the names of their points: the picture is of use.
     """
+    check_json_and_folder(Path(annotations), Path(images), IMAGES_ORDER)
     objects = [each for each in load_coco(Path(annotations)).document["annotations"] if isinstance(each, dict)]
     rotated = any("corners" in each for each in objects) or (bool(objects) and all(map(_is_quadrangle, objects)))
     keypoints = any(each.get("keypoints") for each in objects)
