@@ -36,6 +36,10 @@ class Placement:
         layer = views.layer_of_box_or_first()[image, place]
         return cls(views.drawing_or_whole().layers, image, layer, views.rows[image, place])
 
+    def some(self, chosen: Ints) -> Placement:
+        """Return the places of some annotations."""
+        return Placement(self.layers, self.image[chosen], self.layer[chosen], self.rows[chosen])
+
     @cached_property
     def to_output(self) -> Floats:
         """Return (B, 3, 3): source pixels (x, y, 1) -> output pixels, projective."""
@@ -45,15 +49,20 @@ class Placement:
 
     @cached_property
     def mirrored(self) -> Bools:
-        """Return (B,): whether the output shows the annotation as a mirror does."""
-        return np.asarray(np.linalg.det(self.to_output) < 0)
+        """Return (B,): whether the output shows the annotation as a mirror does: whether its map has det < 0."""
+        (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(self.to_output, 0, 2)
+        return np.asarray(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g) < 0)
 
     def move(self, points: Floats) -> Floats:
         """Return points (B, K, 2) of source pixels in output pixels."""
         x, y = points[..., 0], points[..., 1]
-        rows = [[self.to_output[:, row, column, None] for column in range(3)] for row in range(3)]
-        moved_x, moved_y, scale = (a * x + b * y + c for a, b, c in rows)
-        return np.stack([moved_x / scale, moved_y / scale], axis=-1)
+        (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(self.to_output, 0, 2)[..., None]
+        moved = np.stack([a * x + b * y + c, d * x + e * y + f], axis=-1)
+        return moved if self._is_affine else moved / (g * x + h * y + i)[..., None]
+
+    @cached_property
+    def _is_affine(self) -> bool:
+        return bool((self.to_output[:, 2] == (0, 0, 1)).all())
 
     def in_view(self, points: Floats, moved: Floats) -> tuple[Bools, Bools]:
         """Return (B, K): whether each point is in the view of its annotation, and whether something covers it there.
@@ -61,12 +70,13 @@ class Placement:
         `points`: (B, K, 2) source pixels; `moved`: the same in output pixels. What shows only fill is not in view.
         """
         layers, image, own = self.layers, self.image, self.layer
-        bounds = layers.source_bounds[image, own][:, None]  # (B, 1, 2, 2)
-        shown = np.asarray(((points >= bounds[:, :, 0]) & (points <= bounds[:, :, 1])).all(2))
+        x, y = points[..., 0], points[..., 1]
+        (x0, y0), (x1, y1) = np.moveaxis(layers.source_bounds[image, own], 0, 2)[..., None]
+        shown = np.asarray((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1))
         if layers.clip_region is not None:
-            shown &= _inside_convex(moved, layers.clip_region[image, own])
+            shown &= inside_convex(moved, layers.clip_region[image, own])
         if layers.image.shape[1] == 1:
-            return shown & _inside(moved, layers.rectangle[image]).all(2), np.zeros_like(shown)
+            return shown & _inside(moved, layers.rectangle[image])[..., 0], np.zeros_like(shown)
         inside = _inside(moved, layers.rectangle[image])
         same = (layers.copy[image] == layers.copy[image, own][:, None])[:, None]
         covers = (layers.share[image] >= 1)[:, None] & ~same
@@ -82,14 +92,16 @@ def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement)
     Points in fill are out of view; what a later layer or a hole covers becomes 1. In a mirrored object, points that
     have sides change places. `classes`: (A,) the class of each annotation, 0..C - 1.
     """
-    points = key_points.points[placement.rows]
-    swapped = key_points.swapped[classes[placement.rows] if len(key_points.swapped) > 1 else placement.rows * 0]
-    order = np.where(placement.mirrored[:, None], swapped, np.arange(key_points.count))
-    points = np.take_along_axis(points, order[..., None], axis=1)
+    points, mirrored = key_points.points[placement.rows], np.flatnonzero(placement.mirrored)
+    rows = placement.rows[mirrored]
+    swapped = key_points.swapped[classes[rows] if len(key_points.swapped) > 1 else rows * 0]
+    points[mirrored] = points[mirrored[:, None], swapped]
     moved = placement.move(points[..., :2])
     shown, covered = placement.in_view(points[..., :2], moved)
-    visible = np.where(shown, np.where(covered, np.minimum(points[..., 2], 1), points[..., 2]), 0)
-    return np.where(visible[..., None] > 0, np.concatenate([moved, visible[..., None]], axis=2), 0)
+    points[..., :2] = moved
+    points[covered & (points[..., 2] == 2), 2] = 1
+    points[~shown | (points[..., 2] == 0)] = 0
+    return points
 
 
 def _inside(points: Floats, rectangles: Floats) -> Bools:
@@ -99,7 +111,7 @@ def _inside(points: Floats, rectangles: Floats) -> Bools:
     return np.asarray((x >= x0) & (x < x1) & (y >= y0) & (y < y1))
 
 
-def _inside_convex(points: Floats, polygons: Floats) -> Bools:
+def inside_convex(points: Floats, polygons: Floats) -> Bools:
     """Return (B, K): whether points (B, K, 2) are in convex polygons (B, V, 2), whichever way round these go."""
     start, end = polygons[:, None], np.roll(polygons, -1, axis=1)[:, None]
     along, to_point = end - start, points[:, :, None] - start

@@ -9,7 +9,7 @@ import numpy as np
 from detaug.arguments import check
 from detaug.arrays import Floats
 from detaug.boxes.placement import Placement
-from detaug.boxes.visible_part import extremes_of, vertices_of_polygons
+from detaug.boxes.visible_part import extremes_of, is_in_view, vertices_of_polygons
 
 Angle = Literal["le90", "le135", "oc", "yolo", "torchvision"]
 
@@ -24,13 +24,13 @@ def rotated_boxes(corners: Floats, placement: Placement, angle: Angle, *, visibl
     direction = smallest_rectangle(moved)
     along = np.stack([np.cos(direction), np.sin(direction)], axis=1)
     across = np.stack([-along[:, 1], along[:, 0]], axis=1)
-    if visible:
-        extremes = extremes_of(vertices_of_polygons(corners), placement)
-        spans = [extremes.extent(len(corners), axis) for axis in (along, across)]
-        seen = np.isfinite(spans[0][:, :1])
-        spans = [np.where(seen, span, 0) for span in spans]
-    else:
-        spans = [_extent(moved, axis) for axis in (along, across)]
+    spans = [_extent(moved, axis) for axis in (along, across)]
+    cut = np.flatnonzero(~is_in_view(corners, moved, placement)) if visible else moved[:0, 0, 0].astype(np.int64)
+    if len(cut):
+        extremes = extremes_of(vertices_of_polygons(corners[cut]), placement.some(cut))
+        for span, axis in zip(spans, (along, across), strict=True):
+            found = extremes.extent(len(cut), axis[cut])
+            span[cut] = np.where(np.isfinite(found), found, 0)
     middle = [span.mean(1)[:, None] * axis for span, axis in zip(spans, (along, across), strict=True)]
     sides = [span[:, 1] - span[:, 0] for span in spans]
     return np.concatenate([middle[0] + middle[1], in_form(sides[0], sides[1], direction, angle)], axis=1)
@@ -41,23 +41,26 @@ def smallest_rectangle(corners: Floats) -> Floats:
 
     One of its sides lies along an edge of the hull of the corners, so all six lines through two of them are tried.
     """
+    x, y = np.moveaxis(corners, (2, 1), (0, 1))  # (4, B): NumPy is slow where the last axis is short
     first, second = np.triu_indices(4, 1)
-    edges = corners[:, second] - corners[:, first]
-    directions = np.arctan2(edges[..., 1], edges[..., 0])
-    areas = []
-    for angle in directions.T:
-        along = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        sides = [_extent(corners, axis) for axis in (along, np.stack([-along[:, 1], along[:, 0]], axis=1))]
-        areas.append((sides[0][:, 1] - sides[0][:, 0]) * (sides[1][:, 1] - sides[1][:, 0]))
-    return np.take_along_axis(directions, np.argmin(np.round(np.stack(areas, axis=1), 6), axis=1)[:, None], axis=1)[
-        :, 0
-    ]
+    directions = np.arctan2(y[second] - y[first], x[second] - x[first])
+    cos, sin = np.cos(directions), np.sin(directions)
+    along, across = x[:, None] * cos + y[:, None] * sin, y[:, None] * cos - x[:, None] * sin  # (4, 6, B)
+    areas = _span(along) * _span(across)
+    smallest = np.argmin(np.round(areas, 6), axis=0)
+    return np.asarray(np.take_along_axis(directions, smallest[None], axis=0)[0])
+
+
+def _span(values: Floats) -> Floats:
+    """Return the largest less the smallest along the first axis."""
+    return np.asarray(np.maximum.reduce(values) - np.minimum.reduce(values))
 
 
 def _extent(points: Floats, axis: Floats) -> Floats:
     """Return (B, 2): the smallest and largest coordinate of points (B, V, 2) along axes (B, 2)."""
-    along = (points * axis[:, None]).sum(2)
-    return np.stack([along.min(1), along.max(1)], axis=1)
+    (x, y), (along_x, along_y) = np.moveaxis(points, (2, 1), (0, 1)), axis.T
+    along = x * along_x + y * along_y
+    return np.stack([np.minimum.reduce(along), np.maximum.reduce(along)], axis=1)
 
 
 def in_form(width: Floats, height: Floats, direction: Floats, angle: Angle) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from detaug.boxes.placement import Placement
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views
-from detaug.boxes.visible_part import extremes_of, vertices_of, vertices_of_polygons
+from detaug.boxes.visible_part import seen_boxes, vertices_of, vertices_of_polygons
 
 MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
@@ -43,7 +43,7 @@ def tighten(views: Views, shapes: Shapes) -> Views:
     else:
         assert corners is not None
         vertices = vertices_of_polygons(corners[rows])
-    found = extremes_of(vertices, placement).boxes(len(rows))
+    found = seen_boxes(vertices, placement)
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides
     tight = np.concatenate([np.maximum(found[:, :2], before[:, :2]), np.minimum(found[:, 2:], before[:, 2:])], axis=1)

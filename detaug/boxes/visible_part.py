@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
-from detaug.boxes.placement import Placement
+from detaug.boxes.placement import Placement, inside_convex
 from detaug.converters.coco.outlines import OutlineColumns
 
 NEAREST = 1e-6
@@ -34,6 +34,17 @@ class Vertices(NamedTuple):
     """(Q,): the position of the next vertex of the ring."""
     of_object: Ints
     """(Q,): 0..B - 1, ascending."""
+
+    def some(self, objects: Ints) -> Vertices:
+        """Return the vertices of some objects, ascending, which are then 0, 1 and so on."""
+        chosen = np.isin(self.of_object, objects)
+        place = np.cumsum(chosen) - 1
+        return Vertices(
+            self.points[chosen],
+            self.ring[chosen],
+            place[self.following[chosen]],
+            np.searchsorted(objects, self.of_object[chosen]),
+        )
 
 
 class Extremes(NamedTuple):
@@ -84,8 +95,9 @@ def vertices_of_polygons(corners: Floats) -> Vertices:
 
 
 def _in_order(points: Floats, ring: Ints, of_object: Ints) -> Vertices:
-    order = np.lexsort((ring, of_object))
-    points, ring, of_object = points[order], ring[order], of_object[order]
+    if (np.diff(of_object) < 0).any():  # masks come after polygons
+        order = np.lexsort((ring, of_object))
+        points, ring, of_object = points[order], ring[order], of_object[order]
     last = np.append(ring[1:] != ring[:-1], True) if len(ring) else np.zeros(0, bool)
     ends = np.flatnonzero(last)
     following = np.arange(1, len(ring) + 1)
@@ -119,6 +131,54 @@ def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
     along = np.stack([x, np.repeat(top, 2)], axis=1)
     back = np.stack([x, np.repeat(bottom, 2)], axis=1)[::-1]
     return np.concatenate([along, back]).astype(np.float64)
+
+
+def seen_boxes(vertices: Vertices, placement: Placement) -> Floats:
+    """Return (B, 4) XYXY: the boxes of what is seen of outlines; inf, inf, -inf, -inf where nothing is.
+
+    Most outlines lie in the view as a whole: only the others are cut to it, which takes ten times as long.
+    """
+    boxes = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(placement.rows), 1))
+    objects, first = np.unique(vertices.of_object, return_index=True)
+    if not len(objects):
+        return boxes
+    counts = np.diff(np.append(first, len(vertices.points)))
+    x, y = vertices.points.T
+    (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(placement.to_output[objects], 0, 2).repeat(counts, axis=2)
+    moved_x, moved_y, w = a * x + b * y + c, d * x + e * y + f, g * x + h * y + i
+    in_front = np.minimum.reduceat(w, first) > NEAREST
+    w = np.maximum(w, NEAREST)
+    hulls = [
+        reduce.reduceat(along, first)
+        for reduce in (np.minimum, np.maximum)
+        for along in (moved_x / w, moved_y / w, x, y)
+    ]
+    low, source_low, high, source_high = (np.stack(hulls[at : at + 2], axis=1) for at in (0, 2, 4, 6))
+    whole = in_front & _is_in_region(low, high, source_low, source_high, placement.some(objects))
+    boxes[objects[whole]] = np.concatenate([low, high], axis=1)[whole]
+    cut = objects[~whole]
+    if len(cut):
+        boxes[cut] = extremes_of(vertices.some(cut), placement.some(cut)).boxes(len(cut))
+    return boxes
+
+
+def is_in_view(points: Floats, moved: Floats, placement: Placement) -> Bools:
+    """Return (B,): whether polygons (B, V, 2), in source pixels and `moved` to the output, are in view as a whole."""
+    low, high = np.split(polygons.hull(moved), 2, axis=1)
+    source_low, source_high = np.split(polygons.hull(points), 2, axis=1)
+    return _is_in_region(low, high, source_low, source_high, placement)
+
+
+def _is_in_region(low: Floats, high: Floats, source_low: Floats, source_high: Floats, placement: Placement) -> Bools:
+    """Return (B,): whether hulls are in view as a whole: their low and high corners, (B, 2), output and source."""
+    layers, image, layer = placement.layers, placement.image, placement.layer
+    rectangle, bounds = layers.rectangle[image, layer], layers.source_bounds[image, layer]
+    inside = (low >= rectangle[:, :2]).all(1) & (high <= rectangle[:, 2:]).all(1)
+    inside &= (source_low >= bounds[:, 0]).all(1) & (source_high <= bounds[:, 1]).all(1)
+    if layers.clip_region is not None:
+        corners = polygons.from_boxes(np.concatenate([low, high], axis=1))
+        inside &= inside_convex(corners, layers.clip_region[image, layer]).all(1)
+    return np.asarray(inside)
 
 
 def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
@@ -188,7 +248,8 @@ def _regions(placement: Placement, objects: Ints) -> Floats:
     for axis in (0, 1):
         for side, sign in ((0, 1), (1, -1)):
             in_source = polygons.transform(matrix, region)[..., axis]
-            region = polygons.cut(region, sign * (in_source - bounds[:, side, axis, None]))
+            distance = sign * (in_source - bounds[:, side, axis, None])
+            region = region if (distance >= 0).all() else polygons.cut(region, distance)
     if layers.clip_region is not None:
         corners = layers.clip_region[image, layer]
         turn = np.sign(_twice_area(corners))[:, None]
