@@ -9,7 +9,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,7 +31,7 @@ class Threads:
         self._threads: list[Thread] = []
         self._end = finalize(self, _end, self._tasks, self._threads)
         self._end.atexit = False
-        _pools.add(self)
+        _open[id(self._tasks)] = self._tasks, self._threads
 
     def submit(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
         """Call a function in a thread. Raises RuntimeError after `close`."""
@@ -57,7 +57,8 @@ class Threads:
     def close(self, *, wait: bool = True) -> None:
         """Cancel what has not begun, end the threads, and wait for them."""
         threads = [*self._threads]
-        self._end()
+        if self._end.detach():
+            _end(self._tasks, self._threads)
         for thread in threads if wait else ():
             with suppress(RuntimeError):  # of one that did not start
                 thread.join()
@@ -69,7 +70,9 @@ class Threads:
         self.close()
 
 
-_pools: WeakSet[Threads] = WeakSet()
+_open: dict[int, tuple[_Tasks, list[Thread]]] = {}
+"""Of pools that have not ended. `finalize` does nothing for them once it has run its own function at exit."""
+
 _running: set[Thread] = set()
 
 
@@ -87,6 +90,7 @@ def _work(tasks: _Tasks) -> None:
 
 
 def _end(tasks: _Tasks, threads: list[Thread]) -> None:
+    _open.pop(id(tasks), None)
     with suppress(Empty):
         while task := tasks.get_nowait():
             task[0].cancel()
@@ -97,7 +101,7 @@ def _end(tasks: _Tasks, threads: list[Thread]) -> None:
 @atexit.register
 def _end_all() -> None:
     """Wait for all threads: one that comes back from C++ while the interpreter is torn down ends the process."""
-    for pool in [*_pools]:
-        pool.close(wait=False)
+    for tasks, threads in [*_open.values()]:
+        _end(tasks, threads)
     for thread in [*_running]:
         thread.join()
