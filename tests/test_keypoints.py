@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from seeds import seeds
 
 import detaug as da
+from detaug.boxes.views import mirrors
 from detaug.converters.coco.key_points import other_side
 
 BLACK = (0.0, 0.0, 0.0)
@@ -261,3 +262,17 @@ def test_a_dali_pipeline_needs_flip_pairs() -> None:
 
     with pytest.raises(da.InputError, match="keypoints need flip_pairs"):
         make(nodes, 1, "cpu")
+
+
+def test_mirrors_are_told_by_the_whole_map() -> None:
+    """The upper left part of a perspective alone says another thing, for one map in ten of these."""
+    rng = np.random.default_rng(0)
+    maps = np.concatenate([rng.normal(size=(2000, 2, 3)), rng.uniform(-0.4, 0.4, (2000, 1, 2)) @ np.eye(2, 3)], axis=1)
+    maps[:, 2, 2] = 1
+    triangle = np.array([[0.2, 0.3], [0.7, 0.4], [0.4, 0.9]])
+    moved = np.concatenate([triangle, np.ones((3, 1))], axis=1) @ maps.transpose(0, 2, 1)
+    turns = [around(*(points[:, :2] / points[:, 2:])) * around(*triangle) for points in moved]
+    assert mirrors(maps).tolist() == [turn < 0 for turn in turns]
+    assert 0.02 < (mirrors(maps[:, :2]) != mirrors(maps)).mean() < 0.3
+    affine = np.concatenate([maps[:, :2], np.tile([[[0.0, 0, 1]]], (2000, 1, 1))], axis=1)
+    assert np.array_equal(mirrors(maps[:, :2]), mirrors(affine))

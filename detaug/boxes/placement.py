@@ -14,7 +14,7 @@ import numpy as np
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.layers import Layers
-from detaug.boxes.views import Views, invert
+from detaug.boxes.views import Views, invert, mirrors
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,8 @@ class Placement:
 
     @cached_property
     def mirrored(self) -> Bools:
-        """Return (B,): whether the output shows the annotation as a mirror does: whether its map has det < 0."""
-        (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(self.to_output, 0, 2)
-        return np.asarray(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g) < 0)
+        """Return (B,): whether the output shows the annotation as a mirror does."""
+        return mirrors(self.to_output)
 
     def move(self, points: Floats) -> Floats:
         """Return points (B, K, 2) of source pixels in output pixels."""

@@ -413,6 +413,15 @@ def invert(matrix: Floats) -> Floats:
     return inverse(square)[:, : matrix.shape[1]]
 
 
+def mirrors(matrix: Floats) -> Bools:
+    """Return (N,): whether affine (N, 2, 3) or projective (N, 3, 3) maps show their points as a mirror does."""
+    (a, b, c), (d, e, f), *last = np.moveaxis(matrix, 0, 2)
+    if not last:
+        return np.asarray(a * e - b * d < 0)
+    ((g, h, i),) = last
+    return np.asarray(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g) < 0)
+
+
 def relative_map(change: Floats, size: Floats, new_size: Floats) -> Floats:
     """Return (N, 3, 3), on relative points, of a map `change` from pixels of views of `size` to those of `new_size`."""
     here, there = (np.concatenate([each[:, ::-1], np.ones((len(each), 1))], axis=1) for each in (size, new_size))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from detaug.arguments import check, is_numbers
 from detaug.arrays import Floats
+from detaug.boxes.views import mirrors
 from detaug.converters.coco.annotations import read_annotations
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
@@ -87,7 +88,7 @@ class KeypointKind(Kind[KeypointMetrics]):
     def in_source(self, batch: Batch, columns: Columns) -> Iterator[Floats]:
         """Yield the points of each image in source pixels. What a mirror swapped is swapped back."""
         moved = batch.points_to_source([points[..., :2].double() for points in columns.shapes])
-        mirrored = (torch.linalg.det(batch.matrix[:, :2, :2].double()) < 0).tolist()
+        mirrored = mirrors(batch.matrix.double().numpy()).tolist()
         for points, labels, is_mirrored in zip(moved, columns.labels, mirrored, strict=True):
             yield (self._swapped(batch, points, labels) if is_mirrored and len(points) else points).numpy()
 
