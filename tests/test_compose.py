@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -491,3 +493,16 @@ def test_rotated_boxes_turn_as_torchvisions(form: str, v2: Any, tv_tensors: Any)
     ]
     first, second = (np.asarray(each).reshape(4, 2) for each in corners)
     assert np.abs(first[:, None] - second[None]).max(2).min(0).max() < 0.05
+
+
+def test_rotated_boxes_need_no_more_of_torchvision_than_tv_tensors(tv_tensors: Any) -> None:
+    program = """
+import numpy as np, torch
+from torchvision import tv_tensors
+import detaug as da
+boxes = tv_tensors.BoundingBoxes(torch.tensor([[40.0, 30, 30, 12, 0]]), format="CXCYWHR", canvas_size=(60, 80))
+target = {"boxes": boxes, "labels": torch.tensor([1])}
+print(da.Compose([da.RandomHorizontalFlip(p=1)])(np.zeros((60, 80, 3), np.uint8), target)[1]["boxes"][0, :4].tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "[40.0, 30.0, 30.0, 12.0]\n", done.stderr

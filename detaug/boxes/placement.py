@@ -85,16 +85,25 @@ class Placement:
         return np.asarray(shown & (last_own > 0)), np.asarray(last_cover > last_own)
 
 
-def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
-    """Return (B, K, 3) x, y in output pixels, v: 0 out of view with x = y = 0, 1 hidden, 2 visible.
+def in_their_places(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
+    """Return (B, K, 3): the source's key points, those that have sides swapped in mirrored objects.
 
-    Points in fill are out of view; what a later layer or a hole covers becomes 1. In a mirrored object, points that
-    have sides change places. `classes`: (A,) the class of each annotation, 0..C - 1.
+    `classes`: (A,) the class of each annotation, 0..C - 1.
     """
     points, mirrored = key_points.points[placement.rows], np.flatnonzero(placement.mirrored)
     rows = placement.rows[mirrored]
     swapped = key_points.swapped[classes[rows] if len(key_points.swapped) > 1 else rows * 0]
     points[mirrored] = points[mirrored[:, None], swapped]
+    return points
+
+
+def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
+    """Return (B, K, 3) x, y in output pixels, v: 0 out of view with x = y = 0, 1 hidden, 2 visible.
+
+    Points in fill are out of view; what a later layer or a hole covers becomes 1. In a mirrored object, points that
+    have sides change places. `classes`: see `in_their_places`.
+    """
+    points = in_their_places(key_points, classes, placement)
     moved = placement.move(points[..., :2])
     shown, covered = placement.in_view(points[..., :2], moved)
     points[..., :2] = moved

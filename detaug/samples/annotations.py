@@ -11,17 +11,14 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints, padded
 from detaug.boxes.checking import find_fault, to_relative
+from detaug.boxes.keypoints import Pairs
 from detaug.boxes.placement import Placement
+from detaug.boxes.polygons import hull
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
-from detaug.samples.target_shapes import (
-    corners_of_rotated,
-    is_rotated,
-    like_key_points,
-    like_rotated,
-)
+from detaug.samples.target_shapes import corners_of_rotated, is_rotated, like_key_points, like_rotated, read_shapes
 
 Target = dict[str, Any]
 
@@ -49,8 +46,10 @@ def source_views(
     return whole_images(relative, padded(np.concatenate(labels), counts, -1), size)
 
 
-def read_target(target: Target, size: tuple[int, int], columns: Sequence[str]) -> tuple[Floats, Ints]:
-    """Return the boxes of a target, (M, 4) XYXY pixels in an image of `size` (height, width), and labels (M,).
+def read_target(
+    target: Target, size: tuple[int, int], columns: Sequence[str], flip_pairs: Pairs | None
+) -> tuple[Floats, Ints, Shapes]:
+    """Return the boxes of a target, (M, 4) XYXY pixels in an image of `size` (height, width), labels (M,), and shapes.
 
     Labels that are text are 0 for ops. `columns`: the names of entries with a row for each box.
     Raises InputError for a target without boxes or labels, of other shapes, or labels that are no whole numbers from 1.
@@ -59,27 +58,24 @@ def read_target(target: Target, size: tuple[int, int], columns: Sequence[str]) -
     boxes = target["boxes"]
     if getattr(boxes, "canvas_size", size) != size:
         raise InputError(f"canvas_size of the boxes must be the size of the image, {size}, got {boxes.canvas_size}")
-    if is_rotated(boxes):
-        corners = corners_of_rotated(boxes)
-        limits = np.array(size[::-1])
-        xyxy = np.concatenate([corners.min(1).clip(0, limits), corners.max(1).clip(0, limits)], axis=1)
-        return _check_columns(target, xyxy, columns), _labels(target["labels"])
-    form = _format(boxes)
-    array = boxes.detach().as_subclass(Tensor).double().numpy() if isinstance(boxes, Tensor) else boxes.astype(float)
-    if array.size and (array.ndim != 2 or array.shape[1] != 4):
-        raise InputError(f"target['boxes'] must be (M, 4), got shape {array.shape}")
-    xyxy = _to_xyxy(array.reshape(-1, 4), form)
-    return _check_columns(target, xyxy, columns), _labels(target["labels"])
-
-
-def _check_columns(target: Target, xyxy: Floats, columns: Sequence[str]) -> Floats:
-    """Return the boxes. Raises InputError for a column with more or fewer rows."""
+    corners = corners_of_rotated(boxes) if is_rotated(boxes) else None
+    xyxy = _read_boxes(boxes) if corners is None else hull(corners).clip(0, np.tile(size[::-1], 2))
     for name in columns:
         rows = target.get(name)
         if rows is not None and (not hasattr(rows, "__len__") or len(rows) != len(xyxy)):
             got = f"{len(rows)} rows" if hasattr(rows, "__len__") else type(rows).__name__
             raise InputError(f"target[{name!r}] must have a row for each of {len(xyxy)} boxes, got {got}")
-    return xyxy
+    labels = _labels(target["labels"])
+    return xyxy, labels, read_shapes(target.get("keypoints"), corners, len(labels), size[0], flip_pairs)
+
+
+def _read_boxes(boxes: Any) -> Floats:
+    """Return boxes along the axes, (M, 4) XYXY."""
+    form = _format(boxes)
+    array = boxes.detach().as_subclass(Tensor).double().numpy() if isinstance(boxes, Tensor) else boxes.astype(float)
+    if array.size and (array.ndim != 2 or array.shape[1] != 4):
+        raise InputError(f"target['boxes'] must be (M, 4), got shape {array.shape}")
+    return _to_xyxy(array.reshape(-1, 4), form)
 
 
 def like_target(target: Target, views: Views, shapes: Shapes, size: tuple[int, int], columns: Sequence[str]) -> Target:

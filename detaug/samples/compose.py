@@ -18,7 +18,6 @@ from detaug.ops.recipe import Recipe, draws_from, listed, make_rendering_recipe
 from detaug.samples.annotations import COLUMNS, Target, like_target, read_target, source_views
 from detaug.samples.images import like_image, read_image
 from detaug.samples.rendering import Renderer
-from detaug.samples.target_shapes import read_shapes
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,9 @@ class Compose:
         size = pixels.shape[0], pixels.shape[1]
         draws = draws_from(np.random.default_rng(self._next_seed()))
         columns = (*COLUMNS, *self.columns)
-        boxes, labels = read_target(target, size, columns)
+        boxes, labels, shapes = read_target(target, size, columns, self.flip_pairs)
         plan = self._recipe.plan(source_views([size], [boxes], [labels], ["target['boxes']"]), draws)
         (rendered,) = self._renderer.render([pixels], plan)
-        shapes = read_shapes(target, labels, size[0], self.flip_pairs)
         height, width = rendered.shape[1:]
         changed = like_target(target, plan.views, shapes, (height, width), columns)
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Floats
 from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
-from detaug.boxes.placement import Placement, place_key_points
+from detaug.boxes.placement import Placement, in_their_places, place_key_points
 from detaug.boxes.rotated import rotated_boxes
 from detaug.boxes.shapes import Shapes
 from detaug.errors import InputError
@@ -21,12 +21,10 @@ ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
 """torchvision's formats of rotated boxes: degrees, counter-clockwise; or the corners."""
 
 
-def read_shapes(target: dict[str, Any], labels: Ints, height: int, flip_pairs: Pairs | None) -> Shapes:
-    """Return the shapes of a target of M boxes. Raises InputError for key points of another shape."""
-    points = target.get("keypoints")
-    key_points = None if points is None else _read_key_points(points, len(labels), flip_pairs)
-    corners = corners_of_rotated(target["boxes"]) if is_rotated(target["boxes"]) else None
-    return Shapes(keypoints=key_points, corners=corners).of(labels * 0, np.full(len(labels), height), "target")
+def read_shapes(keypoints: Any, corners: Floats | None, count: int, height: int, flip_pairs: Pairs | None) -> Shapes:
+    """Return the shapes of a target of `count` boxes. Raises InputError for key points of another shape."""
+    key_points = None if keypoints is None else _read_key_points(keypoints, count, flip_pairs)
+    return Shapes(key_points, corners).of(np.zeros(count, np.int64), np.full(count, height), "target")
 
 
 def _read_key_points(points: Any, boxes: int, flip_pairs: Pairs | None) -> KeyPoints:
@@ -53,10 +51,8 @@ def like_key_points(given: Any, shapes: Shapes, placement: Placement, size: tupl
     if given.shape[2] == 3:
         result = place_key_points(shapes.keypoints, shapes.classes, placement)
     else:
-        everywhere = KeyPoints(shapes.keypoints.points, swapped=shapes.keypoints.swapped)
-        result = placement.move(everywhere.points[placement.rows][..., :2])
-        order = np.where(placement.mirrored[:, None], everywhere.swapped, np.arange(everywhere.count))
-        result = np.take_along_axis(result, order[..., None], axis=1)
+        points = in_their_places(shapes.keypoints, shapes.classes, placement)
+        result = placement.move(points[..., :2])
     return _like(given, result, size)
 
 
@@ -68,9 +64,8 @@ def is_rotated(boxes: Any) -> bool:
 
 def corners_of_rotated(boxes: Any) -> Floats:
     """Return (M, 4, 2): the corners of torchvision's rotated boxes."""
-    functional = sys.modules["torchvision.transforms.v2.functional"]
     plain, corner_format = boxes.detach().as_subclass(Tensor).double(), type(boxes.format).XYXYXYXY
-    corners = functional.convert_bounding_box_format(plain, old_format=boxes.format, new_format=corner_format)
+    corners = _convert(plain, old_format=boxes.format, new_format=corner_format)
     return _as_array(corners).reshape(-1, 4, 2)
 
 
@@ -80,11 +75,15 @@ def like_rotated(given: Any, placement: Placement, corners: Floats, size: tuple[
     if given.format == form.XYXYXYXY:
         return _like(given, placement.move(corners).reshape(-1, 8), size)
     boxes = torch.from_numpy(rotated_boxes(corners, placement, "torchvision", visible=False))
-    functional = sys.modules["torchvision.transforms.v2.functional"]
-    converted = functional.convert_bounding_box_format(
-        boxes, old_format=form.CXCYWHR, new_format=given.format, inplace=False
-    )
+    converted = _convert(boxes, old_format=form.CXCYWHR, new_format=given.format)
     return _like(given, converted.numpy(), size)
+
+
+def _convert(boxes: Tensor, *, old_format: Any, new_format: Any) -> Tensor:
+    """Call torchvision's function, which the module of its tv_tensors does not import."""
+    functional = import_module("torchvision.transforms.v2.functional")
+    converted: Tensor = functional.convert_bounding_box_format(boxes, old_format=old_format, new_format=new_format)
+    return converted
 
 
 def _as_array(values: Any) -> Floats:
