@@ -19,7 +19,7 @@ from detaug.converters.coco.key_points import (
     places_in_mirror,
     read_key_points,
 )
-from detaug.converters.coco.outlines import OutlineColumns, read_outlines
+from detaug.converters.coco.outlines import OutlineColumns, next_points, read_outlines
 from detaug.converters.coco.rings import cut_ring
 from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, from_messages
@@ -175,17 +175,9 @@ def _number(value: Any) -> float:
     return float(value) if type(value) in (int, float) and abs(value) < 1e15 else np.nan
 
 
-def _next_points(first_point: Ints) -> Ints:
-    """Return (P,) the position of the point after each one of its ring, of (R + 1,) starts of rings."""
-    after = np.arange(1, int(first_point[-1]) + 1)
-    lengths = np.diff(first_point)
-    after[first_point[1:][lengths > 0] - 1] = first_point[:-1][lengths > 0]
-    return after
-
-
 def _areas_of_rings(points: Floats, first_point: Ints, ring_row: Ints, rows: int) -> tuple[Floats, Floats, Floats]:
     """Return (A,) the area of the largest ring of each annotation, that of all, and the length of their edges."""
-    other = points[_next_points(first_point)]
+    other = points[next_points(first_point)]
     ring = np.repeat(np.arange(len(ring_row)), np.diff(first_point))
     cross = points[:, 0] * other[:, 1] - other[:, 0] * points[:, 1]
     areas = np.abs(_sums(ring, cross, len(ring_row))) / 2
@@ -233,7 +225,7 @@ def crossing_rings(points: Floats, first_point: Ints) -> Mask:
     """
     found = np.zeros(len(first_point) - 1, bool)
     ring = np.repeat(np.arange(len(found)), np.diff(first_point))
-    start, end = points, points[_next_points(first_point)]
+    start, end = points, points[next_points(first_point)]
     order = np.lexsort((np.minimum(start[:, 0], end[:, 0]), ring))
     start, end, ring = start[order], end[order], ring[order]
     (left, top), (right, bottom) = np.minimum(start, end).T, np.maximum(start, end).T

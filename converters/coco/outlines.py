@@ -33,6 +33,11 @@ class OutlineColumns(NamedTuple):
     corners: NDArray[np.float64]
     """(A, 4, 2) the corners of rotated boxes; NaN where an annotation has none."""
 
+    def are_there(self, rows: Ints) -> NDArray[np.bool_]:
+        """Return whether annotations have an outline."""
+        starts = self.first_ring, self.first_run
+        return np.asarray(np.any([first[rows + 1] > first[rows] for first in starts], axis=0))
+
     def of(self, rows: Ints) -> OutlineColumns:
         """Return the outlines of some annotations, in this order."""
         ring_starts, rings = _take(self.first_ring, rows)
@@ -40,6 +45,14 @@ class OutlineColumns(NamedTuple):
         run_starts, runs = _take(self.first_run, rows)
         runs_and_corners = self.runs[runs], run_starts, self.corners[rows]
         return OutlineColumns(self.points[points], point_starts, ring_starts, *runs_and_corners)
+
+
+def next_points(first_point: Ints) -> Ints:
+    """Return (P,) the position of the point after each one of its ring, of (R + 1,) starts of rings."""
+    after = np.arange(1, int(first_point[-1]) + 1)
+    lengths = np.diff(first_point)
+    after[first_point[1:][lengths > 0] - 1] = first_point[:-1][lengths > 0]
+    return after
 
 
 def join_outlines(parts: Sequence[OutlineColumns]) -> OutlineColumns:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 import shlex
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from detaug.converters.conversion.arguments import OnError, WithImages
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
+from detaug.converters.files.text import decimal
 from detaug.converters.findings.finding import Finding
 from detaug.errors import ConversionError
 
@@ -72,7 +72,8 @@ def coco_to_dota(
             x0, y0, x1, y1 = rows.table.boxes[at].tolist()
             corners = np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]])
         difficult = int(rows.table.row("annotations", at).get("difficult") == 1)
-        lines[at] = f"{' '.join(map(_number, corners.ravel().tolist()))} {rows.class_name(at)} {difficult}\n"
+        numbers = " ".join(decimal(value, _DECIMALS) for value in corners.ravel().tolist())
+        lines[at] = f"{numbers} {rows.class_name(at)} {difficult}\n"
     findings += [*faults, *([Finding(str(export.source), "outline-missing", count=missing)] if missing else [])]
     findings += [*clipped(rows), *dropped_keys(rows, _KEYS)]
     export.stop_on_errors(rows, findings)
@@ -85,7 +86,3 @@ def coco_to_dota(
     where = image_folder if export.brings_images or export.images is None else export.images
     command = ["detaug", "convert-dota", str(folder), str(where), "-o", "again.json"]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
-
-
-def _number(value: float) -> str:
-    return re.sub(r"\.?0+$", "", f"{value:.{_DECIMALS}f}")

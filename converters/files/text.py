@@ -53,3 +53,8 @@ def joined_spaces(text: str) -> str:
 def name_key(name: str) -> str:
     """Return a key that is equal for names that differ at most in case, spaces or Unicode form."""
     return joined_spaces(unicodedata.normalize("NFKC", name).casefold())
+
+
+def decimal(value: float, decimals: int) -> str:
+    """Return a number with at most so many decimals, without zeros at the end."""
+    return re.sub(r"\.?0+$", "", f"{value:.{decimals}f}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,7 @@ from detaug.converters.conversion.arguments import OnError, WithImages, check_ch
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import is_plain, joined_spaces
+from detaug.converters.files.text import decimal, is_plain, joined_spaces
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.xml import Corners, Origin
 from detaug.errors import InputError
@@ -136,7 +135,7 @@ def _object_xml(item: _Object) -> str:
 
 def _number(value: float) -> str:
     """Return up to 9 decimals, none for whole numbers, and never an exponent, which other VOC readers cannot parse."""
-    return re.sub(r"\.?0+$", "", f"{value:.{_DECIMALS}f}") if value % 1 else str(whole(value))
+    return decimal(value, _DECIMALS) if value % 1 else str(whole(value))
 
 
 def _voc_object(rows: CocoRows, box_at: int, origin: Origin, findings: list[Finding]) -> _Object:

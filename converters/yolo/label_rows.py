@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from detaug.converters.coco.rings import cut_ring, join_rings
 from detaug.converters.coco.row_shapes import key_points_of, outlines_of
 from detaug.converters.coco.rows import CocoRows
 from detaug.converters.coco.table import Floats
+from detaug.converters.files.text import decimal
 from detaug.converters.findings.finding import Finding
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError, InputError
@@ -145,11 +145,8 @@ def label_text(written: LabelRows, boxes: list[int]) -> str:
     """Return the label file of an image. boxes: positions of its annotations."""
     rows = written.rows
     numbers = {category_id: number for number, category_id in enumerate(rows.table.categories)}
-    lines = (
-        f"{numbers[int(rows.table.category_ids[at])]} {' '.join(map(_number, written.numbers[at]))}\n" for at in boxes
-    )
+    lines = []
+    for at in boxes:
+        words = [decimal(value, _DECIMALS) for value in written.numbers[at]]
+        lines.append(f"{numbers[int(rows.table.category_ids[at])]} {' '.join(words)}\n")
     return "".join(lines)
-
-
-def _number(value: float) -> str:
-    return re.sub(r"\.?0+$", "", f"{value:.{_DECIMALS}f}")

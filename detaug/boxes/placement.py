@@ -14,6 +14,7 @@ import numpy as np
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.layers import Layers
+from detaug.boxes.polygons import inside_convex
 from detaug.boxes.views import Views, invert, mirrors
 
 
@@ -117,11 +118,3 @@ def _inside(points: Floats, rectangles: Floats) -> Bools:
     x, y = points[:, :, None, 0], points[:, :, None, 1]
     x0, y0, x1, y1 = (side[:, None] for side in np.moveaxis(rectangles, 2, 0))
     return np.asarray((x >= x0) & (x < x1) & (y >= y0) & (y < y1))
-
-
-def inside_convex(points: Floats, polygons: Floats) -> Bools:
-    """Return (B, K): whether points (B, K, 2) are in convex polygons (B, V, 2), whichever way round these go."""
-    start, end = polygons[:, None], np.roll(polygons, -1, axis=1)[:, None]
-    along, to_point = end - start, points[:, :, None] - start
-    side = along[..., 0] * to_point[..., 1] - along[..., 1] * to_point[..., 0]
-    return np.asarray((side >= 0).all(2) | (side <= 0).all(2))

@@ -49,6 +49,24 @@ def transform(matrix: Floats, polygons: Floats) -> Floats:
     return np.moveaxis(np.stack(moved[:2]) / moved[2], 0, -1)
 
 
+def side_of_line(start: Floats, end: Floats, points: Floats) -> Floats:
+    """Return (...,) signed numbers: on which side of the lines from `start` to `end` points are, (..., 2) each."""
+    along, to_point = end - start, points - start
+    return np.asarray(along[..., 0] * to_point[..., 1] - along[..., 1] * to_point[..., 0])
+
+
+def turn_of(polygons: Floats) -> Floats:
+    """Return (...,): 1 for polygons that go clockwise on the screen, -1 for others, 0 for those without area."""
+    x, y = np.moveaxis(polygons, -1, 0)
+    return np.asarray(np.sign((x * np.roll(y, -1, -1) - np.roll(x, -1, -1) * y).sum(-1)))
+
+
+def inside_convex(points: Floats, polygons: Floats) -> Bools:
+    """Return (B, K): whether points (B, K, 2) are in convex polygons (B, V, 2), whichever way round these go."""
+    side = side_of_line(polygons[:, None], np.roll(polygons, -1, axis=1)[:, None], points[:, :, None])
+    return np.asarray((side >= 0).all(2) | (side <= 0).all(2))
+
+
 def pad_to_same_length(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Repeat the last point of the shorter polygons, so that both have as many."""
     length = max(a.shape[-2], b.shape[-2])

@@ -25,8 +25,7 @@ def rotated_boxes(corners: Floats, placement: Placement, angle: Angle, *, visibl
     along = np.stack([np.cos(direction), np.sin(direction)], axis=1)
     across = np.stack([-along[:, 1], along[:, 0]], axis=1)
     spans = [_extent(moved, axis) for axis in (along, across)]
-    cut = np.flatnonzero(~is_in_view(corners, moved, placement)) if visible else moved[:0, 0, 0].astype(np.int64)
-    if len(cut):
+    if visible and len(cut := np.flatnonzero(~is_in_view(corners, moved, placement))):
         extremes = extremes_of(vertices_of_polygons(corners[cut]), placement.some(cut))
         for span, axis in zip(spans, (along, across), strict=True):
             found = extremes.extent(len(cut), axis[cut])

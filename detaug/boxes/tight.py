@@ -24,25 +24,18 @@ def tighten(views: Views, shapes: Shapes) -> Views:
     outlines, corners = shapes.outlines, shapes.corners
     if not shapes.tight or (outlines is None and corners is None):
         return views
-    real = views.labels >= 0
-    changed = real & ((views.visible < 1 - 1e-9) | views.turned)
-    image, place = np.nonzero(changed)
-    rows = views.rows[changed]
+    placement, (image, place) = Placement.of_views(views), np.nonzero(views.labels >= 0)
+    changed = (views.visible[image, place] < 1 - 1e-9) | views.turned
     if outlines is not None:
-        has = (outlines.first_ring[rows + 1] > outlines.first_ring[rows]) | (
-            outlines.first_run[rows + 1] > outlines.first_run[rows]
-        )
-        image, place, rows = image[has], place[has], rows[has]
-    if not len(rows):
+        changed &= outlines.are_there(placement.rows)
+    if not changed.any():
         return views
-    layers = views.drawing_or_whole().layers
-    layer = views.layer_of_box_or_first()[image, place]
-    placement = Placement(layers, image, layer, rows)
+    placement, image, place = placement.some(np.flatnonzero(changed)), image[changed], place[changed]
     if outlines is not None:
-        vertices = vertices_of(outlines, rows, shapes.heights[rows])
+        vertices = vertices_of(outlines, placement.rows, shapes.heights[placement.rows])
     else:
         assert corners is not None
-        vertices = vertices_of_polygons(corners[rows])
+        vertices = vertices_of_polygons(corners[placement.rows])
     found = seen_boxes(vertices, placement)
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides

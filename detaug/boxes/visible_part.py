@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
-from detaug.boxes.placement import Placement, inside_convex
-from detaug.converters.coco.outlines import OutlineColumns
+from detaug.boxes.placement import Placement
+from detaug.converters.coco.outlines import OutlineColumns, next_points
 
 NEAREST = 1e-6
 """The least w of homogeneous points that are in front of a perspective's horizon."""
@@ -98,11 +98,8 @@ def _in_order(points: Floats, ring: Ints, of_object: Ints) -> Vertices:
     if (np.diff(of_object) < 0).any():  # masks come after polygons
         order = np.lexsort((ring, of_object))
         points, ring, of_object = points[order], ring[order], of_object[order]
-    last = np.append(ring[1:] != ring[:-1], True) if len(ring) else np.zeros(0, bool)
-    ends = np.flatnonzero(last)
-    following = np.arange(1, len(ring) + 1)
-    following[ends] = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
-    return Vertices(points, ring, following, of_object)
+    first = np.flatnonzero(np.diff(ring, prepend=-1))
+    return Vertices(points, ring, next_points(np.append(first, len(ring))), of_object)
 
 
 def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
@@ -114,15 +111,12 @@ def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
     if not len(starts):
         return np.zeros((0, 2))
     first, last = starts // height, (stops - 1) // height
-    columns = np.concatenate(
-        [first, last, *(np.arange(a + 1, b) for a, b in zip(first, last, strict=True) if b > a + 1)]
-    )
-    tops = np.zeros(len(columns), np.int64)
-    tops[: len(first)] = starts % height
-    bottoms = np.full(len(columns), height)
-    bottoms[: len(first)] = np.where(last > first, height, (stops - 1) % height + 1)
-    tops[len(first) : 2 * len(first)] = np.where(last > first, 0, starts % height)
-    bottoms[len(first) : 2 * len(first)] = (stops - 1) % height + 1
+    spans, bottom_of_last = last > first, (stops - 1) % height + 1
+    between = [np.arange(one + 1, other) for one, other in zip(first, last, strict=True)]
+    columns = np.concatenate([first, last, *between])  # a run may go on from the bottom of a column to the next top
+    whole = len(columns) - 2 * len(first)
+    tops = np.concatenate([starts % height, np.where(spans, 0, starts % height), np.zeros(whole, np.int64)])
+    bottoms = np.concatenate([np.where(spans, height, bottom_of_last), bottom_of_last, np.full(whole, height)])
     column, at = np.unique(columns, return_inverse=True)
     top, bottom = np.full(len(column), height), np.zeros(len(column), np.int64)
     np.minimum.at(top, at, tops)
@@ -177,7 +171,7 @@ def _is_in_region(low: Floats, high: Floats, source_low: Floats, source_high: Fl
     inside &= (source_low >= bounds[:, 0]).all(1) & (source_high <= bounds[:, 1]).all(1)
     if layers.clip_region is not None:
         corners = polygons.from_boxes(np.concatenate([low, high], axis=1))
-        inside &= inside_convex(corners, layers.clip_region[image, layer]).all(1)
+        inside &= polygons.inside_convex(corners, layers.clip_region[image, layer]).all(1)
     return np.asarray(inside)
 
 
@@ -213,16 +207,11 @@ def _signed_distances(moved: Floats, points: Floats, of_object: Ints, placement:
     if layers.clip_region is not None:
         corners = layers.clip_region[image, layer]
         along = np.roll(corners, -1, axis=1) - corners
-        turn = np.sign(_twice_area(corners))[:, None]
+        turn = polygons.turn_of(corners)[:, None]
         across = along[..., 0] * (y[:, None] - corners[..., 1] * w[:, None])
         across -= along[..., 1] * (x[:, None] - corners[..., 0] * w[:, None])
         borders += [*(turn * across).T]
     return np.stack(borders, axis=1)
-
-
-def _twice_area(corners: Floats) -> Floats:
-    x, y = np.moveaxis(corners, 2, 0)
-    return np.asarray((x * np.roll(y, -1, 1) - np.roll(x, -1, 1) * y).sum(1))
 
 
 def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Ints]:
@@ -252,11 +241,10 @@ def _regions(placement: Placement, objects: Ints) -> Floats:
             region = region if (distance >= 0).all() else polygons.cut(region, distance)
     if layers.clip_region is not None:
         corners = layers.clip_region[image, layer]
-        turn = np.sign(_twice_area(corners))[:, None]
+        turn = polygons.turn_of(corners)[:, None]
         for at in range(corners.shape[1]):
             start, end = corners[:, at, None], corners[:, (at + 1) % corners.shape[1], None]
-            along, to_point = end - start, region - start
-            region = polygons.cut(region, turn * (along[..., 0] * to_point[..., 1] - along[..., 1] * to_point[..., 0]))
+            region = polygons.cut(region, turn * polygons.side_of_line(start, end, region))
     return region
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from detaug.arrays import Floats, Ints
-from detaug.boxes.polygons import area, cut
+from detaug.boxes.polygons import area, cut, side_of_line, turn_of
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind
@@ -124,17 +124,11 @@ def _iou_of_pairs(one: Floats, other: Floats, first: Ints, second: Ints) -> Floa
     shared = np.zeros(len(ones))
     for corners in ([0, 1, 2], [0, 2, 3]):
         triangles = others[:, corners]
-        turn = np.sign(_side(triangles[:, 0], triangles[:, 1], triangles[:, 2:])[:, 0])
+        turn = turn_of(triangles)
         left = ones
         for at in range(3):
             start, end = triangles[:, at], triangles[:, (at + 1) % 3]
-            left = cut(left, _side(start, end, left) * turn[:, None])
+            left = cut(left, side_of_line(start[:, None], end[:, None], left) * turn[:, None])
         shared += turn * area(left)
     shared = np.minimum(abs(shared), np.minimum(*areas))
     return np.asarray(shared / np.maximum(areas[0] + areas[1] - shared, np.finfo(float).tiny))
-
-
-def _side(start: Floats, end: Floats, points: Floats) -> Floats:
-    """Return (P, V): on which side of lines through (P, 2) and (P, 2) points (P, V, 2) are, as a signed number."""
-    along, to_point = (end - start)[:, None], points - start[:, None]
-    return np.asarray(along[..., 0] * to_point[..., 1] - along[..., 1] * to_point[..., 0])

@@ -49,9 +49,9 @@ def batch(
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. `columns`: by name, N arrays
     (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. `shapes`: key points,
-    corners and outlines of all boxes, image by image. The same `seed` and
-    the same ops draw the same numbers, as the ops of a recipe draw them one after the other. Raises InputError for
-    boxes that lie outside, for arrays of another shape or type, and for a seed that is no whole number.
+    corners and outlines of all boxes, image by image. The same `seed` and the same ops draw the same numbers, as the
+    ops of a recipe draw them one after the other. Raises InputError for boxes that lie outside, for arrays of another
+    shape or type, and for a seed that is no whole number.
 
     >>> image = np.zeros((100, 200, 3), np.uint8)
     >>> samples = da.batch([image, image], boxes=[[[20, 10, 60, 50]], []], labels=[[3], []])
@@ -64,17 +64,15 @@ def batch(
     if not arrays:
         raise InputError("images must hold at least one image, got none")
     pixels = [_boxes(at, each) for at, each in enumerate(_lists("boxes", boxes, arrays, np.zeros((0, 4))))]
-    ones = [np.ones(len(each)) for each in pixels]
-    numbers = [
-        _labels(at, each) for at, each in enumerate(ones if labels is None else _lists("labels", labels, arrays))
-    ]
-    for at, (each, of_each) in enumerate(zip(pixels, numbers, strict=True)):
-        if len(each) != len(of_each):
-            raise InputError(f"labels[{at}] must hold one label for each of {len(each)} boxes, got {len(of_each)}")
+    of_images = [np.ones(len(each)) for each in pixels] if labels is None else _lists("labels", labels, arrays)
+    numbers = [_labels(at, each) for at, each in enumerate(of_images)]
+    counts = [len(each) for each in pixels]
+    for at, (count, own) in enumerate(zip(counts, numbers, strict=True)):
+        if len(own) != count:
+            raise InputError(f"labels[{at}] must hold one label for each of {count} boxes, got {len(own)}")
     rows = {name: _concatenated(name, each, pixels) for name, each in (columns or {}).items()}
     names = [f"boxes[{at}]" for at in range(len(arrays))]
     views = source_views([(image.shape[0], image.shape[1]) for image in arrays], pixels, numbers, names)
-    counts = [len(each) for each in pixels]
     shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, np.repeat([len(each) for each in arrays], counts))
     return Samples(tuple(arrays), views, rows, shapes, (), int(seed), resolve_device(device))
 
@@ -153,18 +151,17 @@ class Samples:
         """Return N arrays (M, K, 3): x, y in pixels of `images`, and v. See `Batch.keypoints`."""
         if self.shapes.keypoints is None:
             raise InputError("the samples have no key points: give da.batch shapes=da.Shapes(keypoints=...)")
-        placement = Placement.of_views(self._views)
-        return self._by_image(place_key_points(self.shapes.keypoints, self.shapes.classes, placement))
+        return self._by_image(place_key_points(self.shapes.keypoints, self.shapes.classes, self._placement))
 
     @property
     def corners(self) -> list[Array]:
         """Return N arrays (M, 4, 2): the corners of rotated boxes in pixels of `images`."""
-        return self._by_image(Placement.of_views(self._views).move(self._source_corners()))
+        return self._by_image(self._placement.move(self._source_corners()))
 
     def rotated_boxes(self, angle: Angle = "le90", *, border: Literal["visible", "whole"] = "visible") -> list[Array]:
         """Return N arrays (M, 5): centre x, y, width, height, angle. See `Batch.rotated_boxes`."""
-        placement = Placement.of_views(self._views)
-        return self._by_image(rotated_boxes(self._source_corners(), placement, angle, visible=border == "visible"))
+        corners = self._source_corners()
+        return self._by_image(rotated_boxes(corners, self._placement, angle, visible=border == "visible"))
 
     def marks(self) -> list[Marks | None]:
         """Return what pictures show of the objects of each of N images, beside boxes."""
@@ -188,9 +185,7 @@ class Samples:
 
         They are not clipped; a box that an op clipped in the output stays so.
         """
-        views = self._views
-        image, place = np.nonzero(views.labels >= 0)
-        matrix = views.drawing_or_whole().layers.matrix[image, views.layer_of_box_or_first()[image, place]]
+        matrix = self._placement.layers.matrix[self._placement.image, self._placement.layer]
         boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
         moved = move_boxes(boxes, torch.from_numpy(matrix))[:, 0].numpy()
         return self._by_image(moved)
@@ -218,6 +213,10 @@ class Samples:
     @cached_property
     def _views(self) -> Views:
         return tighten(self.plan.views, self.shapes)
+
+    @cached_property
+    def _placement(self) -> Placement:
+        return Placement.of_views(self._views)
 
     @cached_property
     def _packed(self) -> tuple[Array, Array, Array]:

@@ -43,7 +43,7 @@ class WantedShapes:
         key_points = key_points_of(data, keep, self.flip_pairs) if self.keypoints else None
         outlines = data.outlines.of(np.flatnonzero(keep)) if data.outlines and self.outlines else None
         corners = corners_of(data, keep, outlines) if self.rotated and outlines else None
-        return Shapes(key_points, corners, outlines, self.tight)
+        return Shapes(key_points, corners, outlines if self.tight else None, self.tight)
 
 
 def corners_of(data: Annotations, keep: Bools, outlines: OutlineColumns) -> Floats:
