@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -13,14 +12,6 @@ Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Bytes: TypeAlias = NDArray[np.uint8]
 Number = TypeVar("Number", bound=np.generic)
-
-
-def pad_arrays(arrays: Sequence[NDArray[Number]], width: int, fill: float) -> NDArray[Number]:
-    """Return (N, M, ...) from N arrays (M_i, ...), padded with `fill`; `width` is M."""
-    result = np.full((len(arrays), width, *arrays[0].shape[1:]), fill, arrays[0].dtype)
-    for at, array in enumerate(arrays):
-        result[at, : len(array)] = array
-    return result
 
 
 def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:

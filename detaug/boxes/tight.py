@@ -1,4 +1,4 @@
-"""Tight boxes: those of what is seen of an object's outline, in the place of turned and cut boxes."""
+"""Replace turned and cut boxes by boxes around the visible part of the outline of each object."""
 
 from __future__ import annotations
 

@@ -70,9 +70,10 @@ class Extremes(NamedTuple):
 
 
 def vertices_of(outlines: OutlineColumns, rows: Ints, height: Ints) -> Vertices:
-    """Return the vertices of the outlines of annotations `rows`, (B,); of masks, a ring around each of their columns.
+    """Return the vertices of the outlines of annotations `rows`, (B,).
 
-    `height`: (B,) of the images. Around the columns of a mask the ring goes as the mask does, but for its bays.
+    `height`: (B,) of the images. A mask has one ring, along the tops of its columns and back along their bottoms, as if
+    each column were filled.
     """
     has_runs = outlines.first_run[rows + 1] > outlines.first_run[rows]
     chosen = outlines.of(rows)

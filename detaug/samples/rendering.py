@@ -23,7 +23,7 @@ from detaug.samples.images import Pixels
 class Renderer:
     """Renders `batch_size` images at a time after a recipe.
 
-    On the CPU it takes as long as the kernels of its ops do; where an op has none, the 1 ms more that DALI takes.
+    On the CPU it calls the CPU kernels of the ops. If an op has none, a DALI pipeline renders, which takes 1 ms more.
     """
 
     def __init__(self, recipe: Recipe, batch_size: int = 1, device: torch.device | None = None) -> None:
