@@ -159,7 +159,7 @@ def test_the_loader_and_coco_reader(tmp_path: Path, device: str) -> None:
 def test_a_source_without_key_points_says_so(tmp_path: Path) -> None:
     reader = da.CocoReader(tmp_path, write_discs(tmp_path, paint_discs(4)))
     batch = next(iter(da.Loader(reader, [RESIZE], 4, device="cpu")))
-    with pytest.raises(da.InputError, match="no key points: make its reader with CocoReader"):
+    with pytest.raises(da.InputError, match="no key points: make the reader with CocoReader"):
         _ = batch.keypoints
 
 

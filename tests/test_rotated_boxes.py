@@ -223,7 +223,7 @@ def test_the_loader_has_rotated_boxes(key: str, tmp_path: Path, device: str) -> 
     with pytest.raises(da.InputError, match="angle must be one of le90, le135"):
         batch.rotated_boxes("cxcywhr", "le45")  # type: ignore[arg-type]
     (plain,) = da.Loader(da.CocoReader(tmp_path, path), recipe, 6, device=device)
-    with pytest.raises(da.InputError, match=r"no rotated boxes: make its reader with CocoReader"):
+    with pytest.raises(da.InputError, match=r"no rotated boxes: make the reader with CocoReader"):
         _ = plain.corners
 
 

@@ -114,7 +114,7 @@ class KeypointKind(Kind[KeypointMetrics]):
         return np.array(values, np.float64)
 
     def _swapped(self, batch: Batch, points: Tensor, labels: Tensor) -> Tensor:
-        key_points = None if batch.shapes is None else batch.shapes.keypoints
+        key_points = batch.shapes.keypoints
         if key_points is None:
             raise InputError(
                 "the batch shows mirrored images, and has no key points that tell which of them change places: make "

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from detaug.arguments import check
 from detaug.boxes.layers import Drawing
-from detaug.boxes.shapes import Shapes
+from detaug.boxes.shape_group import PartOfGroup
 from detaug.boxes.views import invert
 from detaug.drawing.sheet import notebook_png
 from detaug.errors import InputError
@@ -90,11 +90,10 @@ class Batch(OldNames, ShapesOfBoxes):
     columns: dict[str, Columns] = field(default_factory=dict)
     """What belongs to each box, by name, as the source has it: (N, M, ...) numbers, -1 where padded in whole numbers,
     NaN in others; or arrays of objects such as text, with None. See `CocoReader(columns=...)`."""
-    shapes: Shapes | None = None
-    """The shapes of the annotations of the source: key points, corners and outlines, in source pixels."""
+    moved: PartOfGroup | None = None
+    """The shapes of the boxes, if the source has any: key points, corners and outlines."""
     drawing: Drawing | None = None
-    """Where images lie in the output, if an op such as `Mosaic` mixed them, or `RandomErasing` covered parts, or if the
-    source has shapes."""
+    """Where images lie in the output, if an op such as `Mosaic` mixed them, or `RandomErasing` covered parts."""
     layer_of_box: Tensor | None = None
     """(N, M) int64: the layer that each box is of; None: the first one."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None

@@ -9,18 +9,17 @@ import numpy as np
 from torch import Tensor
 
 from detaug.arrays import Floats, Ints
-from detaug.boxes.layers import Drawing
-from detaug.boxes.placement import Placement, place_key_points
-from detaug.boxes.rotated import Angle, rotated_boxes
+from detaug.boxes.rotated import Angle
+from detaug.boxes.shape_group import NO_SHAPES, PartOfGroup, ShapeGroup
 from detaug.boxes.shapes import Shapes
 from detaug.drawing.points import Marks
 from detaug.errors import InputError
 from detaug.gpu.streams import to_device
 
 
-def marks_of(shapes: Shapes | None, rows: Ints, keypoints: Any, corners: Any) -> Marks | None:
+def marks_of(shapes: Shapes, rows: Ints, keypoints: Any, corners: Any) -> Marks | None:
     """Return what pictures show of M objects. `rows`: (M,) in the shapes; `keypoints`, `corners`: moved, or None."""
-    if shapes is None or (keypoints is None and corners is None):
+    if keypoints is None and corners is None:
         return None
     if shapes.keypoints is None or keypoints is None:
         return Marks(corners=corners)
@@ -34,14 +33,17 @@ class ShapesOfBoxes:
 
     labels: Tensor
     rows: Tensor | None
-    shapes: Shapes | None
-    drawing: Drawing | None
-    layer_of_box: Tensor | None = None
+    moved: PartOfGroup | None
+
+    @property
+    def shapes(self) -> Shapes:
+        """Return the shapes of the annotations of the source, in source pixels; without any for other batches."""
+        return self._group.shapes
 
     @property
     def has_keypoints(self) -> bool:
         """Return whether the source has key points."""
-        return self._shapes().keypoints is not None
+        return self.shapes.keypoints is not None
 
     @cached_property
     def keypoints(self) -> Tensor:
@@ -52,11 +54,7 @@ class ShapesOfBoxes:
         0.5. In a mirrored object, points that have sides have changed places. Padded with zeros.
         Raises InputError for a source without key points.
         """
-        key_points = self._shapes().keypoints
-        if key_points is None:
-            raise InputError("the batch has no key points: make its reader with CocoReader(..., keypoints=True)")
-        placed = place_key_points(key_points, self._shapes().classes, self._placement)
-        return self._padded(placed)
+        return self._padded(self._group.keypoints)
 
     @cached_property
     def corners(self) -> Tensor:
@@ -64,8 +62,7 @@ class ShapesOfBoxes:
 
         Their order is the json's; they are not clipped. Padded with zeros. Raises InputError for a source without.
         """
-        corners = self._corners()
-        return self._padded(self._placement.move(corners))
+        return self._padded(self._group.corners)
 
     def rotated_boxes(
         self,
@@ -85,15 +82,14 @@ class ShapesOfBoxes:
         """
         if form != "cxcywhr":
             raise InputError(f"form must be 'cxcywhr', got {form!r}")
-        corners = self._corners()
-        return self._padded(rotated_boxes(corners, self._placement, angle, visible=border == "visible"))
+        return self._padded(self._group.rotated_boxes(angle, visible=border == "visible"))
 
     def marks(self) -> list[Marks | None]:
         """Return what pictures show of the objects of each image or frame, beside boxes."""
-        if not (self._shapes().keypoints or self._shapes().corners is not None) or self.rows is None:
+        if not (self.shapes.keypoints or self.shapes.corners is not None) or self.rows is None:
             return [None] * len(self.labels.flatten(0, -2))
         keypoints = self.keypoints.flatten(0, -4).cpu().numpy() if self.has_keypoints else None
-        corners = None if self._shapes().corners is None else self.corners.flatten(0, -4).cpu().numpy()
+        corners = None if self.shapes.corners is None else self.corners.flatten(0, -4).cpu().numpy()
         marks = []
         for at, rows in enumerate(self.rows.flatten(0, -2).numpy()):
             real = rows >= 0
@@ -101,29 +97,15 @@ class ShapesOfBoxes:
             marks.append(marks_of(self.shapes, rows[real], *own))
         return marks
 
-    def _shapes(self) -> Shapes:
-        return self.shapes or Shapes()
-
-    def _corners(self) -> Floats:
-        corners = self._shapes().corners
-        if corners is None:
-            raise InputError("the batch has no rotated boxes: make its reader with CocoReader(..., rotated=True)")
-        return np.asarray(corners[self._placement.rows])
-
-    @cached_property
-    def _placement(self) -> Placement:
-        """Return where the real boxes are, in order."""
-        assert self.rows is not None, "a batch of a source has rows"
-        assert self.drawing is not None, "a batch of a source with shapes has a drawing"
-        rows = self.rows.flatten(0, -2).numpy()
-        image, place = np.nonzero(rows >= 0)
-        layer = image * 0 if self.layer_of_box is None else self.layer_of_box.numpy()[image, place]
-        return Placement(self.drawing.layers, image, layer, rows[image, place])
+    @property
+    def _group(self) -> ShapeGroup:
+        return NO_SHAPES if self.moved is None else self.moved.group
 
     def _padded(self, values: Floats) -> Tensor:
-        """Return (N, M, ...) float32 of the values (B, ...) of the real boxes."""
+        """Return (N, M, ...) float32 of the values of the real boxes, which are a part of those of the group."""
         assert self.rows is not None
+        assert self.moved is not None
         real = self.rows.numpy() >= 0
         array = np.zeros((*real.shape, *values.shape[1:]), np.float32)
-        array[real] = values
+        array[real] = values[self.moved.boxes]
         return to_device(array, self.labels.device)

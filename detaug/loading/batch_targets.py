@@ -14,6 +14,8 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints, Number, start_offsets
 from detaug.boxes.layers import Drawing
+from detaug.boxes.placement import Placement
+from detaug.boxes.shape_group import PartOfGroup, ShapeGroup
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.tight import tighten
 from detaug.boxes.views import Views
@@ -40,9 +42,11 @@ class BatchTargets:
     rows: Ints
     """(N, M): the row of each box in the columns of its source; -1 where padded."""
     drawing: Drawing | None
-    """Where images lie in the output, if an op mixed them or covered parts, or if the source has shapes."""
+    """Where images lie in the output, if an op mixed them or covered parts."""
     layer_of_box: Ints | None
     """(N, M): the layer that each box is of; None: the first one."""
+    moved: PartOfGroup | None
+    """The shapes of the boxes, if the source has any."""
     classes: Tensor | None
     guard: StreamGuard
     """Guards what is on the device: `boxes`, `labels`, `valid` and `classes`."""
@@ -62,7 +66,8 @@ class BatchTargets:
         on_host = self.image_size[on_cpu], self.matrix[on_cpu], self.rows[images, :most]
         drawing = None if self.drawing is None else self.drawing[images]
         layer_of_box = None if self.layer_of_box is None else self.layer_of_box[images, :most]
-        return BatchTargets(boxes, labels, valid, counts, *on_host, drawing, layer_of_box, classes, self.guard)
+        moved = None if self.moved is None else _of_images(self.moved, self.counts, images)
+        return BatchTargets(boxes, labels, valid, counts, *on_host, drawing, layer_of_box, moved, classes, self.guard)
 
 
 def build_targets(
@@ -86,7 +91,8 @@ def build_targets(
     split_rows = _split_on_host(_pad(rows, -1, counts, room), sides)
     nothing = [None] * len(batches)
     split_layer_of_box = nothing if layer_of_box is None else _split_on_host(_pad(layer_of_box, 0, counts, room), sides)
-    drawing = views.drawing_or_whole().of_source(images) if views.drawing or shapes else None
+    drawing = None if views.drawing is None else views.drawing.of_source(images)
+    moved = _grouped(views, shapes, batches, counts) if shapes else nothing
     split_classes = nothing if classes is None else _split(to_device(classes, device), [*zip(lengths)])
     size = np.ascontiguousarray(views.size, np.int64)
     matrix = np.ascontiguousarray(views.to_output(), np.float32)
@@ -102,11 +108,38 @@ def build_targets(
             rows=split_rows[at],
             drawing=None if drawing is None else drawing[batch],
             layer_of_box=split_layer_of_box[at],
+            moved=moved[at],
             classes=split_classes[at],
             guard=guard,
         )
         for at, batch in enumerate(batches)
     ]
+
+
+GROUP_IMAGES = 512
+"""Images whose shapes are moved together, about: few enough that the first batch does not wait for them."""
+
+
+def _grouped(views: Views, shapes: Shapes, batches: list[slice], counts: Ints) -> list[PartOfGroup]:
+    """Return the shapes of each batch."""
+    size = max(1, GROUP_IMAGES // (batches[0].stop - batches[0].start))
+    first = np.concatenate([[0], np.cumsum(counts if views.frames == 1 else (views.labels >= 0).sum(1))])
+    parts = []
+    for at in range(0, len(batches), size):
+        together = batches[at : at + size]
+        images = slice(together[0].start, together[-1].stop)
+        group = ShapeGroup(shapes, partial(Placement.of_views, views[images]))
+        starts = first[images.start]
+        parts += [PartOfGroup(group, slice(*(first[[each.start, each.stop]] - starts).tolist())) for each in together]
+    return parts
+
+
+def _of_images(part: PartOfGroup, counts: Sequence[int], images: Ints) -> PartOfGroup:
+    """Return the shapes of some images of a batch with `counts` boxes each."""
+    placement = part.group.placement
+    first = part.boxes.start + np.concatenate([[0], np.cumsum(counts)])
+    boxes = np.concatenate([np.arange(first[image], first[image + 1]) for image in images.tolist()])
+    return PartOfGroup(ShapeGroup(part.shapes, lambda: placement.some(boxes)), slice(0, len(boxes)))
 
 
 def pad_boxes(boxes: Floats, labels: Ints, counts: Ints, room: Ints) -> tuple[NDArray[np.float32], Ints]:
@@ -180,7 +213,7 @@ def make_batch(
         rows=torch.from_numpy(targets.rows),
         image_id_of_box=torch.from_numpy(reader.image_ids_of_rows(targets.rows)),
         columns=as_tensors(columns),
-        shapes=reader.shapes,
+        moved=targets.moved,
         drawing=targets.drawing,
         layer_of_box=None if targets.layer_of_box is None else torch.from_numpy(targets.layer_of_box),
         params=params,
@@ -216,8 +249,7 @@ def _clip_batch(
         image_size=targets.image_size[::frames],
         matrix=targets.matrix[::frames],
         rows=by_clip(torch.from_numpy(targets.rows)),
-        shapes=reader.shapes,
-        drawing=targets.drawing,
+        moved=targets.moved,
         columns=as_tensors({name: each.reshape(*clips.shape, *each.shape[1:]) for name, each in columns.items()}),
         params=params,
         classes=None if targets.classes is None else targets.classes[::frames],

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.boxes.layers import Drawing
-from detaug.boxes.shapes import Shapes
+from detaug.boxes.shape_group import PartOfGroup
 from detaug.drawing.sheet import notebook_png
 from detaug.loading.batch import Batch, Columns, OldNames, change_tensors
 from detaug.loading.batch_shapes import ShapesOfBoxes
@@ -58,10 +57,8 @@ class ClipBatch(OldNames, ShapesOfBoxes):
     """(N, 2, 3) float32: source pixels -> output pixels, for points (x, y); (N, 3, 3) if the recipe has perspective."""
     rows: Tensor | None = None
     """(N, F, M) int64: the row of each box in the columns of its source; -1 where padded or not seen."""
-    shapes: Shapes | None = None
-    """The shapes of the annotations of the source, in source pixels."""
-    drawing: Drawing | None = None
-    """Where the N * F frames lie in the output, if an op covered parts, or if the source has shapes."""
+    moved: PartOfGroup | None = None
+    """The shapes of the boxes of the N * F frames, if the source has any."""
     columns: dict[str, Columns] = field(default_factory=dict)
     """(N, F, M, ...) what belongs to each box, by name: see `Batch.columns`."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
@@ -112,8 +109,7 @@ class ClipBatch(OldNames, ShapesOfBoxes):
             matrix=self.matrix.repeat_interleave(frames, 0),
             counts=tuple(counts),
             rows=None if self.rows is None else self.rows.flatten(0, 1).gather(1, order.cpu()),
-            shapes=self.shapes,
-            drawing=self.drawing,
+            moved=self.moved,
             columns={name: _in_order(each, order.cpu()) for name, each in self.columns.items()},
             params=self.params,
             classes=None if self.classes is None else self.classes.repeat_interleave(frames),

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from detaug.arguments import check, is_whole
 from detaug.arrays import Floats, Ints
-from detaug.boxes.placement import Placement, place_key_points
-from detaug.boxes.rotated import Angle, rotated_boxes
+from detaug.boxes.placement import Placement
+from detaug.boxes.rotated import Angle
+from detaug.boxes.shape_group import ShapeGroup
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.tight import tighten
 from detaug.boxes.views import Views, rows_left, whole_where_close
@@ -149,19 +150,16 @@ class Samples:
     @property
     def keypoints(self) -> list[Array]:
         """Return N arrays (M, K, 3): x, y in pixels of `images`, and v. See `Batch.keypoints`."""
-        if self.shapes.keypoints is None:
-            raise InputError("the samples have no key points: give da.batch shapes=da.Shapes(keypoints=...)")
-        return self._by_image(place_key_points(self.shapes.keypoints, self.shapes.classes, self._placement))
+        return self._by_image(self._moved.keypoints)
 
     @property
     def corners(self) -> list[Array]:
         """Return N arrays (M, 4, 2): the corners of rotated boxes in pixels of `images`."""
-        return self._by_image(self._placement.move(self._source_corners()))
+        return self._by_image(self._moved.corners)
 
     def rotated_boxes(self, angle: Angle = "le90", *, border: Literal["visible", "whole"] = "visible") -> list[Array]:
         """Return N arrays (M, 5): centre x, y, width, height, angle. See `Batch.rotated_boxes`."""
-        corners = self._source_corners()
-        return self._by_image(rotated_boxes(corners, self._placement, angle, visible=border == "visible"))
+        return self._by_image(self._moved.rotated_boxes(angle, visible=border == "visible"))
 
     def marks(self) -> list[Marks | None]:
         """Return what pictures show of the objects of each of N images, beside boxes."""
@@ -170,11 +168,6 @@ class Samples:
         corners = nothing if self.shapes.corners is None else self.corners
         rows = self._by_image(rows_left(self._views))
         return [marks_of(self.shapes, *own) for own in zip(rows, keypoints, corners, strict=True)]
-
-    def _source_corners(self) -> Floats:
-        if self.shapes.corners is None:
-            raise InputError("the samples have no rotated boxes: give da.batch shapes=da.Shapes(corners=...)")
-        return np.asarray(self.shapes.corners[rows_left(self._views)])
 
     def _by_image(self, values: Array) -> list[Array]:
         """Split values (B, ...) of all boxes."""
@@ -185,7 +178,8 @@ class Samples:
 
         They are not clipped; a box that an op clipped in the output stays so.
         """
-        matrix = self._placement.layers.matrix[self._placement.image, self._placement.layer]
+        placement = self._moved.placement
+        matrix = placement.layers.matrix[placement.image, placement.layer]
         boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
         moved = move_boxes(boxes, torch.from_numpy(matrix))[:, 0].numpy()
         return self._by_image(moved)
@@ -215,8 +209,8 @@ class Samples:
         return tighten(self.plan.views, self.shapes)
 
     @cached_property
-    def _placement(self) -> Placement:
-        return Placement.of_views(self._views)
+    def _moved(self) -> ShapeGroup:
+        return ShapeGroup(self.shapes, lambda: Placement.of_views(self._views))
 
     @cached_property
     def _packed(self) -> tuple[Array, Array, Array]:

@@ -1,0 +1,87 @@
+"""The shapes of several batches in output pixels, worked out together when one of them asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from detaug.arrays import Floats
+from detaug.boxes.placement import Placement, place_key_points
+from detaug.boxes.rotated import Angle, rotated_boxes
+from detaug.boxes.shapes import Shapes
+from detaug.errors import InputError
+
+
+class ShapeGroup:
+    """The shapes of B boxes of batches that were planned together: a NumPy call costs as much for one as for all."""
+
+    def __init__(self, shapes: Shapes, place: Callable[[], Placement]) -> None:
+        self.shapes, self._place = shapes, place
+        self._rotated: dict[tuple[Angle, bool], Floats] = {}
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Return where the boxes are."""
+        return self._place()
+
+    def __reduce__(self) -> Any:
+        return _group_of, (self.shapes, self.placement)
+
+    @cached_property
+    def keypoints(self) -> Floats:
+        """Return (B, K, 3): see `place_key_points`. Raises InputError for shapes without key points."""
+        if self.shapes.keypoints is None:
+            raise InputError(
+                "there are no key points: make the reader with CocoReader(..., keypoints=True), or give da.batch "
+                "shapes=da.Shapes(keypoints=...)"
+            )
+        return place_key_points(self.shapes.keypoints, self.shapes.classes, self.placement)
+
+    @cached_property
+    def corners(self) -> Floats:
+        """Return (B, 4, 2): the corners of rotated boxes. Raises InputError for shapes without."""
+        return self.placement.move(self._source_corners)
+
+    def rotated_boxes(self, angle: Angle, *, visible: bool) -> Floats:
+        """Return (B, 5): see `rotated_boxes`. Raises InputError for shapes without corners."""
+        key = angle, visible
+        if key not in self._rotated:
+            self._rotated[key] = rotated_boxes(self._source_corners, self.placement, angle, visible=visible)
+        return self._rotated[key]
+
+    @cached_property
+    def _source_corners(self) -> Floats:
+        if self.shapes.corners is None:
+            raise InputError(
+                "there are no rotated boxes: make the reader with CocoReader(..., rotated=True), or give da.batch "
+                "shapes=da.Shapes(corners=...)"
+            )
+        return np.asarray(self.shapes.corners[self.placement.rows])
+
+
+class PartOfGroup(NamedTuple):
+    """The shapes of one batch."""
+
+    group: ShapeGroup
+    boxes: slice
+    """The real boxes of the batch among those of the group."""
+
+    @property
+    def shapes(self) -> Shapes:
+        """Return the shapes of the source."""
+        return self.group.shapes
+
+
+def _nowhere() -> Placement:
+    raise InputError("there are no shapes")
+
+
+NO_SHAPES = ShapeGroup(Shapes(), _nowhere)
+"""The shapes of boxes that have none."""
+
+
+def _group_of(shapes: Shapes, placement: Placement) -> ShapeGroup:
+    return ShapeGroup(shapes, lambda: placement)
