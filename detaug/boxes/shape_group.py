@@ -43,13 +43,15 @@ class ShapeGroup:
     @cached_property
     def corners(self) -> Floats:
         """Return (B, 4, 2): the corners of rotated boxes. Raises InputError for shapes without."""
-        return self.placement.move(self._source_corners)
+        corners = self._source_corners
+        return self.placement.move(corners)
 
     def rotated_boxes(self, angle: Angle, *, visible: bool) -> Floats:
         """Return (B, 5): see `rotated_boxes`. Raises InputError for shapes without corners."""
         key = angle, visible
         if key not in self._rotated:
-            self._rotated[key] = rotated_boxes(self._source_corners, self.placement, angle, visible=visible)
+            corners = self._source_corners
+            self._rotated[key] = rotated_boxes(corners, self.placement, angle, visible=visible)
         return self._rotated[key]
 
     @cached_property
