@@ -46,6 +46,17 @@ class OutlineColumns(NamedTuple):
         runs_and_corners = self.runs[runs], run_starts, self.corners[rows]
         return OutlineColumns(self.points[points], point_starts, ring_starts, *runs_and_corners)
 
+    def with_rings(self, rows: Ints, rings: NDArray[np.float64]) -> OutlineColumns:
+        """Return these outlines with a ring (R, V, 2) for each of the annotations `rows`, ascending, that have none."""
+        if not len(rows):
+            return self
+        before = self.first_ring[rows]
+        number, length = np.diff(self.first_ring), np.insert(np.diff(self.first_point), before, rings.shape[1])
+        number[rows] = 1
+        at = np.repeat(self.first_point[before], rings.shape[1])
+        points = np.insert(self.points, at, rings.reshape(-1, 2).astype(np.float32), axis=0)
+        return self._replace(points=points, first_point=_starts(length), first_ring=_starts(number))
+
 
 def next_points(first_point: Ints) -> Ints:
     """Return (P,) the position of the point after each one of its ring, of (R + 1,) starts of rings."""

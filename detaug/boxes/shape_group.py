@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from detaug.arrays import Floats
+from detaug.boxes.masks import Objects, objects_of
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.rotated import Angle, rotated_boxes
 from detaug.boxes.shapes import Shapes
@@ -53,6 +54,12 @@ class ShapeGroup:
             corners = self._source_corners
             self._rotated[key] = rotated_boxes(corners, self.placement, angle, visible=visible)
         return self._rotated[key]
+
+    @cached_property
+    def objects(self) -> Objects:
+        """Return the B objects as the rasteriser takes them. Raises InputError for shapes without masks."""
+        heights = self.shapes.mask_table.heights
+        return objects_of(self.placement, heights)
 
     @cached_property
     def _source_corners(self) -> Floats:

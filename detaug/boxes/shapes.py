@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from detaug.arrays import Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
-from detaug.converters.coco.outlines import OutlineColumns
+from detaug.boxes.mask_table import MaskTable
+from detaug.converters.coco.outlines import OutlineColumns, read_outlines
 from detaug.errors import InputError
 
 
@@ -28,12 +32,43 @@ class Shapes:
     """(A, 4, 2) x, y of the corners of rotated boxes, in their order."""
     outlines: OutlineColumns | None = None
     """Polygons, or runs of masks."""
+    masks: bool = True
+    """Whether batches have masks of the outlines."""
     tight: bool = False
     """Whether boxes become those of what is seen of the outlines, or of the corners."""
     classes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(A,): the class of each annotation, 0..C - 1; set by the source."""
     heights: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(A,): the height of the image of each annotation; set by the source."""
+
+    @classmethod
+    def of_segmentations(cls, segmentations: Sequence[Any], **others: Any) -> Shapes:
+        """Return shapes with outlines in COCO's form: lists of rings [x, y, x, y, ...], or run lengths with their size.
+
+        `segmentations`: A of them, None for none. `others`: further fields. Raises InputError for one that is wrong.
+        """
+        size = np.array(
+            [each["size"] if isinstance(each, dict) and "size" in each else (0, 0) for each in segmentations]
+        )
+        outlines, faults = read_outlines(segmentations, [None] * len(size), *size.reshape(-1, 2).T)
+        for row, fault in faults.segmentation.items():
+            raise InputError(f"segmentations[{row}]: {fault}")
+        return cls(outlines=outlines, **others)
+
+    @property
+    def has_masks(self) -> bool:
+        """Return whether batches have masks."""
+        return self.masks and self.outlines is not None
+
+    @cached_property
+    def mask_table(self) -> MaskTable:
+        """Return what masks are made from. Raises InputError for shapes without masks."""
+        if not self.masks or self.outlines is None:
+            raise InputError(
+                "there are no masks: make the reader with CocoReader(..., masks=True), or give da.batch "
+                "shapes=da.Shapes.of_segmentations(...)"
+            )
+        return MaskTable.of(self.outlines, self.heights)
 
     def __bool__(self) -> bool:
         return any(each is not None for each in (self.keypoints, self.corners, self.outlines))

@@ -17,7 +17,7 @@ from detaug.boxes.shape_group import PartOfGroup
 from detaug.boxes.views import invert
 from detaug.drawing.sheet import notebook_png
 from detaug.errors import InputError
-from detaug.loading.batch_shapes import ShapesOfBoxes
+from detaug.loading.batch_masks import MasksOfBoxes
 from detaug.loading.trainer_formats import (
     NestedTensor,
     center_and_size,
@@ -48,7 +48,7 @@ class OldNames:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(OldNames, ShapesOfBoxes):
+class Batch(OldNames, MasksOfBoxes):
     """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
 
     images, boxes, labels, valid and classes are on the loader's device; the other tensors stay on the CPU. They share

@@ -13,11 +13,11 @@ from torch import Tensor
 from detaug.boxes.shape_group import PartOfGroup
 from detaug.drawing.sheet import notebook_png
 from detaug.loading.batch import Batch, Columns, OldNames, change_tensors
-from detaug.loading.batch_shapes import ShapesOfBoxes
+from detaug.loading.batch_masks import MasksOfBoxes
 
 
 @dataclass(frozen=True, eq=False)
-class ClipBatch(OldNames, ShapesOfBoxes):
+class ClipBatch(OldNames, MasksOfBoxes):
     """N augmented clips of F frames with their boxes, padded to M, the largest number of objects in a clip.
 
     An object is in the same row m in all frames of its clip; where it is not seen, `valid` is False. What the ops drew

@@ -38,6 +38,8 @@ class CocoReader(FolderSource):
     `keypoints`: read the key points of objects, for `Batch.keypoints`. In mirrored images those that have sides change
     places: left_eye and right_eye, l_eye and r_eye, eye-L and eye-R. `flip_pairs`: these pairs, where names do not tell
     them: of names, or of positions from 0; [] if none change places.
+    `masks`: read the outlines of objects, `segmentation`, for `Batch.masks`: polygons and run lengths. Of an annotation
+    without one its corners count, else its box.
     `rotated`: read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the annotations, their
     `segmentation` where it has four points, else the box.
     `tight`: let each box be that of what is seen of its object's outline, where an op turned or cut it.
@@ -73,6 +75,7 @@ class CocoReader(FolderSource):
         columns: Sequence[str] = (),
         keypoints: bool = False,
         flip_pairs: FlipPairs = None,
+        masks: bool = False,
         rotated: bool = False,
         tight: bool = False,
         crowds: Crowds = "drop",
@@ -93,7 +96,7 @@ class CocoReader(FolderSource):
         if crowds not in ("drop", "keep"):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
         names = dict.fromkeys([*columns, *(["iscrowd"] if crowds == "keep" else [])])
-        wanted = WantedShapes(keypoints, flip_pairs, rotated, tight)
+        wanted = WantedShapes(keypoints, flip_pairs, rotated, tight, masks)
         read = tuple(dict.fromkeys([*names, *wanted.columns]))
         data = open_annotations(self.annotations, cache_folder, columns=read, outlines=wanted.outlines, cache=cache)
         self._keep_columns(data)

@@ -27,6 +27,7 @@ class WantedShapes:
     flip_pairs: FlipPairs
     rotated: bool
     tight: bool
+    masks: bool
 
     @property
     def columns(self) -> list[str]:
@@ -36,14 +37,27 @@ class WantedShapes:
     @property
     def outlines(self) -> bool:
         """Return whether to read the outlines."""
-        return self.tight or self.rotated
+        return self.tight or self.rotated or self.masks
 
     def of(self, data: Annotations, keep: Bools) -> Shapes:
         """Return the shapes of the annotations to `keep`."""
         key_points = key_points_of(data, keep, self.flip_pairs) if self.keypoints else None
         outlines = data.outlines.of(np.flatnonzero(keep)) if data.outlines and self.outlines else None
         corners = corners_of(data, keep, outlines) if self.rotated and outlines else None
-        return Shapes(key_points, corners, outlines if self.tight else None, self.tight)
+        if outlines and (self.tight or self.masks):
+            return Shapes(key_points, corners, self._complete(data, keep, outlines), self.masks, self.tight)
+        return Shapes(key_points, corners)
+
+    def _complete(self, data: Annotations, keep: Bools, outlines: OutlineColumns) -> OutlineColumns:
+        """Return outlines with the corners of annotations without one; with masks, else with the box."""
+        missing = np.flatnonzero(~outlines.are_there(np.arange(len(outlines.corners))))
+        with_corners = ~np.isnan(outlines.corners[missing]).any((1, 2))
+        if self.masks and len(missing) == len(outlines.corners) and len(missing) and not with_corners.any():
+            raise AnnotationError(
+                f"{data.path}: no annotation has a segmentation, which masks are made from; leave out masks=True"
+            )
+        rows = missing if self.masks else missing[with_corners]
+        return outlines.with_rings(rows, corners_of(data, keep, outlines)[rows])
 
 
 def corners_of(data: Annotations, keep: Bools, outlines: OutlineColumns) -> Floats:

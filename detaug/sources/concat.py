@@ -163,19 +163,21 @@ def join_shapes(sources: Sequence[Source], names: list[str]) -> Shapes:
     """Return the shapes of concatenated annotations. `names`: of the classes, in their order.
 
     Annotations of a source without key points have none that are labelled, those without corners those of their boxes.
-    Raises InputError for sources whose key points of a class have other names, or of which only some are tight.
+    Raises InputError for sources whose key points of a class have other names, or of which only some are
+    tight or have masks.
     """
     shapes = [source.shapes for source in sources]
-    tight = {each.tight for each in shapes}
-    if len(tight) > 1:
-        raise InputError("sources must all be made with tight=True, or none")
+    masks, tight = {each.has_masks for each in shapes}, {each.tight for each in shapes}
+    for name, values in (("masks", masks), ("tight", tight)):
+        if len(values) > 1:
+            raise InputError(f"sources must all be made with {name}=True, or none")
     corners = None
     if any(each.corners is not None for each in shapes):
         corners = np.concatenate([_corners(source) for source in sources])
     outlines = None
     if any(each.outlines is not None for each in shapes):
         outlines = join_outlines([each.outlines or _nothing(len(each.classes)) for each in shapes])
-    return Shapes(_join_key_points(sources, names), corners, outlines, tight.pop())
+    return Shapes(_join_key_points(sources, names), corners, outlines, masks.pop(), tight.pop())
 
 
 def _corners(source: Source) -> Floats:

@@ -1,0 +1,325 @@
+"""Rasterise masks: which pixels of the output show an object.
+
+The rings of an object's outline go once, in double precision, through the map of its layer, and are rounded to whole
+numbers of 1/256 pixel. A pixel is in the object if its centre is in a ring by the even-odd rule, in any of the rings.
+For a mask of run lengths, and for an outline that reaches behind the horizon of a perspective, the centre of the pixel
+goes back to the source. Then the pixel must show the object: its source must lie in the bounds of the layer, it must
+lie in the clip region, and no later layer and no hole may cover it.
+
+`detaug/gpu/mask_kernels.py` does the same on a GPU, and gives the same bits: every step is in whole numbers, or in
+double precision in the same order and without fused products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.arrays import Bools, Floats, Ints, start_offsets
+from detaug.boxes import polygons
+from detaug.boxes.mask_table import MaskTable
+from detaug.boxes.placement import Placement
+from detaug.boxes.visible_part import NEAREST
+
+ONE = 256
+"""Units of a pixel."""
+
+FARTHEST = 1e6
+"""Pixels: outlines with points farther away are tested in the source, as those behind a horizon are."""
+
+FAR = 2**30
+"""Units: farther away than all that is placed."""
+
+ROW, IMAGE, COPY, HEIGHT, TO_OUTPUT, TO_SOURCE, BOUNDS, NUMBERS = 0, 1, 2, 3, 4, 13, 22, 26
+"""Where the numbers of an object start: row, image, copy, height of the source, maps, bounds; and how many they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Objects:
+    """B objects in output images, as numbers that a GPU takes."""
+
+    numbers: Floats
+    """(B, 26): see `ROW`."""
+    layers: Floats
+    """(N, L, 6): rectangle XYXY in output pixels, whether it covers what is below (0 or 1), and copy, of each layer."""
+    borders: Floats
+    """(B, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that an object is seen within; V is 0 for none."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def rows(self) -> Ints:
+        """Return (B,): the rows of the objects in the outlines of the source."""
+        return self.numbers[:, ROW].astype(np.int64)
+
+    def part(self, objects: slice) -> Objects:
+        """Return some of the objects, of the same images."""
+        return Objects(self.numbers[objects], self.layers, self.borders[objects])
+
+
+def objects_of(placement: Placement, heights: Ints) -> Objects:
+    """Return the objects that are placed. `heights`: see `MaskTable`."""
+    layers, image, layer, rows = placement.layers, placement.image, placement.layer, placement.rows
+    numbers = np.empty((len(rows), NUMBERS))
+    numbers[:, ROW], numbers[:, IMAGE], numbers[:, COPY] = rows, image, layers.copy[image, layer]
+    numbers[:, HEIGHT] = heights[rows]
+    numbers[:, TO_OUTPUT:TO_SOURCE] = placement.to_output.reshape(-1, 9)
+    numbers[:, TO_SOURCE:BOUNDS] = layers.matrix[image, layer].reshape(-1, 9)
+    numbers[:, BOUNDS:] = layers.source_bounds[image, layer].reshape(-1, 4)
+    others = np.stack([layers.share >= 1, layers.copy], axis=2)
+    region = np.zeros((len(rows), 0, 2)) if layers.clip_region is None else layers.clip_region[image, layer]
+    return Objects(numbers, np.concatenate([layers.rectangle, others], axis=2), _borders(region))
+
+
+def _borders(region: Floats) -> Floats:
+    """Return the lines (B, V, 3) that bound convex polygons (B, V, 2); nothing is within one without an area."""
+    (x, y), (along_x, along_y) = (np.moveaxis(each, 2, 0) for each in (region, np.roll(region, -1, axis=1) - region))
+    turn = polygons.turn_of(region)[:, None]
+    constant = np.where(turn == 0, -1, turn * (along_y * x - along_x * y))
+    return np.stack([-turn * along_y, turn * along_x, constant], axis=2)
+
+
+class Grid(NamedTuple):
+    """The points at which masks are sampled, in units: those of B objects, or one row for all."""
+
+    y: Ints
+    """(B or 1, R), ascending"""
+    x: Ints
+    """(B or 1, C), ascending"""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return R and C."""
+        return self.y.shape[1], self.x.shape[1]
+
+    def of(self, at: int) -> tuple[Ints, Ints]:
+        """Return the points of one object: (R,) and (C,)."""
+        return self.y[at if len(self.y) > 1 else 0], self.x[at if len(self.x) > 1 else 0]
+
+
+def pixel_grid(height: int, width: int, stride: int) -> Grid:
+    """Return the centres of pixels of `stride` x `stride` pixels, as many as fit into (height, width)."""
+    y, x = ((np.arange(side // stride)[None] * 2 + 1) * (stride * ONE // 2) for side in (height, width))
+    return Grid(y, x)
+
+
+def box_grid(boxes: NDArray[np.floating], size: int) -> Grid:
+    """Return the centres of `size` x `size` cells of boxes (B, 4) XYXY in output pixels."""
+    start, end = np.moveaxis(boxes.astype(np.float64).reshape(-1, 2, 2), 1, 0)
+    shares = (np.arange(size) + 0.5) / size
+    x, y = (np.floor((a[:, None] + (b - a)[:, None] * shares) * ONE + 0.5) for a, b in zip(start.T, end.T, strict=True))
+    return Grid(y.clip(-FAR, FAR).astype(np.int64), x.clip(-FAR, FAR).astype(np.int64))
+
+
+class Vertices(NamedTuple):
+    """The vertices of the rings of B objects in units, concatenated, and the boxes around them."""
+
+    x: Ints
+    y: Ints
+    """(Q,) each: in the output; of objects that are `behind`, in the source."""
+    ring: Ints
+    """(Q,): the number of each one's ring, ascending."""
+    of_object: Ints
+    """(Q,): 0..B - 1, ascending."""
+    behind: Bools
+    """(B,): whether an outline reaches behind the horizon, or too far away."""
+    hull: Ints
+    """(B, 4) XYXY: the box around each object, masks of run lengths too; empty without outline, all if `behind`."""
+
+
+def place_vertices(table: MaskTable, objects: Objects) -> Vertices:
+    """Return the vertices of objects, placed in the output."""
+    rows = objects.rows
+    chosen = table.outlines.of(rows)
+    of_ring, rings = np.diff(chosen.first_point), np.diff(chosen.first_ring)
+    ring = np.repeat(np.arange(len(of_ring)), of_ring)
+    of_object = np.repeat(np.repeat(np.arange(len(rows)), rings), of_ring)
+    source = chosen.points.T.astype(np.float64)
+    with_runs = np.flatnonzero(table.has_runs[rows])
+    corners = table.run_boxes[rows[with_runs]][:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 2).T.astype(np.float64)
+    owner = np.concatenate([of_object, np.repeat(with_runs, 4)])
+    to_output, points = objects.numbers[:, TO_OUTPUT:TO_SOURCE].T[:, owner], np.concatenate([source, corners], axis=1)
+    moved_x, moved_y, w = project(to_output, *points)
+    far = ~((w > NEAREST) & (np.abs(moved_x) < FARTHEST) & (np.abs(moved_y) < FARTHEST))
+    behind = np.bincount(owner[far], minlength=len(rows)) > 0
+    x, y = to_units(moved_x), to_units(moved_y)
+    hull = _hulls(x, y, owner, len(rows))
+    hull[behind] = -FAR, -FAR, FAR, FAR
+    x, y = x[: len(of_object)], y[: len(of_object)]
+    in_source = behind[of_object]
+    x[in_source], y[in_source] = (to_units(each[in_source]) for each in source)
+    return Vertices(x, y, ring, of_object, behind, hull)
+
+
+def _hulls(x: Ints, y: Ints, owner: Ints, count: int) -> Ints:
+    """Return (count, 4) XYXY: the boxes around the points of each owner; FAR, FAR, -FAR, -FAR around none."""
+    hull = np.tile([FAR, FAR, -FAR, -FAR], (count, 1))
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    for side, (reduce, along) in enumerate(((np.minimum, x), (np.minimum, y), (np.maximum, x), (np.maximum, y))):
+        if len(first):
+            reduce.at(hull[:, side], owner[first], reduce.reduceat(along, first))
+    return hull
+
+
+def project(matrix: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return x, y and depth of points after projective maps, nine numbers each, row by row."""
+    a, b, c, d, e, f, g, h, i = matrix
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        w = (g * x + h * y) + i
+        return ((a * x + b * y) + c) / w, ((d * x + e * y) + f) / w, w
+
+
+def to_units(pixels: Floats) -> Ints:
+    """Return coordinates in units, rounded; NaN is far away."""
+    return np.floor(np.nan_to_num(pixels, nan=FARTHEST).clip(-FARTHEST, FARTHEST) * ONE + 0.5).astype(np.int64)
+
+
+def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
+    """Return (B, R, C): whether the points of the grid show each object."""
+    masks = np.zeros((len(objects), *grid.shape), np.bool_)
+    if not masks.size:
+        return masks
+    vertices = place_vertices(table, objects)
+    _fill_rings(masks, vertices, grid)
+    rows, columns = (_windows(points, vertices.hull[:, side::2]) for points, side in ((grid.y, 1), (grid.x, 0)))
+    in_source = np.flatnonzero(vertices.behind | table.has_runs[objects.rows])
+    cut = _reaches_out(objects, grid, rows, columns)
+    cut[in_source] = True
+    for at in np.flatnonzero(cut).tolist():
+        window = slice(*rows[at].tolist()), slice(*columns[at].tolist())
+        view = _View.of(objects, grid, at, window)
+        if vertices.behind[at] or table.has_runs[objects.rows[at]]:
+            masks[at][window] = _in_source(table, vertices, objects, at, view)
+        masks[at][window] &= view.shown(objects, at)
+    return masks
+
+
+def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid) -> None:
+    """Fill the spans of points between the crossings of rings with the rows of the grid."""
+    (height, width), chosen = grid.shape, ~vertices.behind[vertices.of_object]
+    x, y, ring, of_object = (each[chosen] for each in vertices[:4])
+    after = _next_of_ring(ring)
+    low, high = np.where(y <= y[after], np.arange(len(y)), after), np.where(y <= y[after], after, np.arange(len(y)))
+    first, end = (_index(grid.y, of_object, y[each]) for each in (low, high))
+    rows = end - first
+    edge = np.repeat(np.arange(len(rows)), rows)
+    row = np.arange(len(edge)) - start_offsets(rows)[edge] + first[edge]
+    x0, y0 = x[low][edge], y[low][edge]
+    dx, dy = (x[high] - x[low])[edge], (y[high] - y[low])[edge]
+    owner = of_object[edge]
+    at_y = grid.y[owner if len(grid.y) > 1 else 0, row]
+    column = _index(grid.x, owner, x0 - (y0 - at_y) * dx // dy)  # the smallest whole x that is not left of the edge
+    start, stop = np.sort((ring[edge] * height + row) * (width + 1) + column).reshape(-1, 2).T
+    line, length = start // (width + 1), stop - start
+    object_of_ring = np.zeros(int(ring.max(initial=-1)) + 1, np.int64)
+    object_of_ring[ring] = of_object
+    begin = (object_of_ring[line // height] * height + line % height) * width + start % (width + 1)
+    span = np.repeat(np.arange(len(length)), length)
+    masks.reshape(-1)[np.arange(len(span)) + (begin - start_offsets(length))[span]] = True
+
+
+def _next_of_ring(ring: Ints) -> Ints:
+    """Return (Q,): the position of the vertex after each one in its ring."""
+    after = np.arange(1, len(ring) + 1)
+    first = np.flatnonzero(np.diff(ring, prepend=-1))
+    after[np.append(first[1:], len(ring))[: len(first)] - 1] = first
+    return after
+
+
+def _index(points: Ints, owner: Ints, values: Ints) -> Ints:
+    """Return (E,): how many of the points (B or 1, R) of their owners are below the values."""
+    if len(points) == 1:
+        return np.asarray(np.searchsorted(points[0], values))
+    keys = (points + np.arange(len(points))[:, None] * (4 * FAR)).ravel()
+    return np.asarray(np.searchsorted(keys, values.clip(-FAR, FAR) + owner * (4 * FAR)) - owner * points.shape[1])
+
+
+def _windows(points: Ints, spans: Ints) -> Ints:
+    """Return (B, 2): which of the points (B or 1, R) are in spans (B, 2), both ends included: first and end."""
+    owner = np.arange(len(spans))
+    first, end = _index(points, owner, spans[:, 0]), _index(points, owner, spans[:, 1] + 1)
+    return np.stack([first, np.maximum(first, end)], axis=1)
+
+
+def _reaches_out(objects: Objects, grid: Grid, rows: Ints, columns: Ints) -> Bools:
+    """Return (B,): whether a part of each object's window of the grid may not show it."""
+    empty = (rows[:, 0] == rows[:, 1]) | (columns[:, 0] == columns[:, 1])
+    if objects.layers.shape[1] > 1 or objects.borders.shape[1]:
+        return np.asarray(~empty)
+    own = np.arange(len(objects)) * (len(grid.x) > 1)
+    (y0, y1), (x0, x1) = (
+        points[own[:, None], (ends - [0, 1]).clip(0, points.shape[1] - 1)].T / ONE
+        for points, ends in ((grid.y, rows), (grid.x, columns))
+    )
+    left, top, right, bottom = objects.layers[objects.numbers[:, IMAGE].astype(int), 0, :4].T
+    reaches_out = (x0 < left) | (y0 < top) | (x1 >= right) | (y1 >= bottom)
+    matrix = objects.numbers[:, TO_SOURCE:BOUNDS].T
+    for x, y in ((x0, y0), (x1, y0), (x0, y1), (x1, y1)):
+        reaches_out |= ~_in_bounds(objects.numbers[:, BOUNDS:].T, *project(matrix, x, y))
+    return np.asarray(reaches_out & ~empty)
+
+
+def _in_bounds(bounds: Floats, x: Floats, y: Floats, w: Floats) -> Bools:
+    left, top, right, bottom = bounds
+    return np.asarray((w > 0) & (x >= left) & (x <= right) & (y >= top) & (y <= bottom))
+
+
+class _View(NamedTuple):
+    """Points of the grid in output pixels, and where they are in the source of one object."""
+
+    y: Floats
+    x: Floats
+    """(R,), (C,)"""
+    source_x: Floats
+    source_y: Floats
+    depth: Floats
+    """(R, C)"""
+
+    @classmethod
+    def of(cls, objects: Objects, grid: Grid, at: int, window: tuple[slice, slice]) -> _View:
+        """Return the view of an object in a window."""
+        y, x = (each[part] / ONE for each, part in zip(grid.of(at), window, strict=True))
+        return cls(y, x, *project(objects.numbers[at, TO_SOURCE:BOUNDS], x[None, :], y[:, None]))
+
+    def shown(self, objects: Objects, at: int) -> Bools:
+        """Return (R, C): whether the points would show an object without holes."""
+        numbers = objects.numbers[at]
+        shown = _in_bounds(numbers[BOUNDS:], self.source_x, self.source_y, self.depth)
+        for a, b, c in objects.borders[at]:
+            shown &= (a * self.x[None, :] + b * self.y[:, None]) + c >= 0
+        on_top = np.zeros_like(shown)
+        for x0, y0, x1, y1, covers, copy in objects.layers[int(numbers[IMAGE])]:
+            own = copy == numbers[COPY]
+            if own or covers:
+                rows, columns = np.searchsorted(self.y, [y0, y1]), np.searchsorted(self.x, [x0, x1])
+                on_top[slice(*rows), slice(*columns)] = own
+        return shown & on_top
+
+
+def _in_source(table: MaskTable, vertices: Vertices, objects: Objects, at: int, view: _View) -> Bools:
+    """Return (R, C): whether points are in an object, tested in its source."""
+    row = int(objects.rows[at])
+    runs = table.outlines.runs[table.outlines.first_run[row] : table.outlines.first_run[row + 1]]
+    inside = np.zeros(view.depth.shape, np.bool_)
+    if len(runs):
+        height = table.heights[row]
+        whole = (np.floor(np.nan_to_num(each).clip(-1, FARTHEST)) for each in (view.source_x, view.source_y))
+        x, y = (each.astype(np.int64) for each in whole)
+        position = x * height + np.minimum(y, height - 1)
+        return np.asarray((np.searchsorted(runs, position, side="right") % 2 == 1) & (position < runs[-1]))
+    x, y = to_units(view.source_x), to_units(view.source_y)
+    mine = np.flatnonzero(vertices.of_object == at)
+    for ring in np.unique(vertices.ring[mine]).tolist():
+        vertex = mine[vertices.ring[mine] == ring]
+        parity = np.zeros_like(inside)
+        ends_x, ends_y = vertices.x[vertex].tolist(), vertices.y[vertex].tolist()
+        for x0, y0, x1, y1 in zip(ends_x, ends_y, ends_x[1:] + ends_x[:1], ends_y[1:] + ends_y[:1], strict=True):
+            if y0 > y1:
+                x0, y0, x1, y1 = x1, y1, x0, y0
+            parity ^= (y >= y0) & (y < y1) & ((x - x0) * (y1 - y0) >= (y - y0) * (x1 - x0))
+        inside |= parity
+    return inside

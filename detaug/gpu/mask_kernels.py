@@ -1,0 +1,207 @@
+"""Triton kernels that rasterise masks: see `detaug/boxes/masks.py`, which gives the same bits.
+
+One kernel places the vertices of outlines, and one samples the masks in blocks of points. It goes over the edges of an
+object only in blocks that the box around the object touches.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from detaug.boxes import masks
+from detaug.boxes.visible_part import NEAREST as NEAREST_DEPTH
+
+ONE, FAR = tl.constexpr(masks.ONE), tl.constexpr(masks.FAR)
+FARTHEST, NEAREST = tl.constexpr(masks.FARTHEST), tl.constexpr(NEAREST_DEPTH)
+ROW, IMAGE, COPY, HEIGHT = (tl.constexpr(each) for each in (masks.ROW, masks.IMAGE, masks.COPY, masks.HEIGHT))
+TO_OUTPUT, TO_SOURCE = tl.constexpr(masks.TO_OUTPUT), tl.constexpr(masks.TO_SOURCE)
+BOUNDS, NUMBERS = tl.constexpr(masks.BOUNDS), tl.constexpr(masks.NUMBERS)
+
+
+@triton.jit
+def place(
+    numbers, points, first_point, first_ring, first_run, run_boxes, starts, placed, hulls, VERTICES: tl.constexpr
+):  # fmt: skip
+    """Write the vertices of each object in units to `placed` (2, Q), from `starts` on, and to `hulls` (B, 5) the box
+    around it, XYXY, and whether it is tested in its source.
+    """
+    which = tl.program_id(0)
+    number = numbers + which * NUMBERS
+    row = tl.load(number + ROW).to(tl.int64)
+    begin = tl.load(first_point + tl.load(first_ring + row)).to(tl.int64)
+    end = tl.load(first_point + tl.load(first_ring + row + 1)).to(tl.int64)
+    has_runs = tl.load(first_run + row + 1) > tl.load(first_run + row)
+    at = tl.arange(0, VERTICES)
+    x0, y0 = tl.full((), FAR, tl.int32), tl.full((), FAR, tl.int32)
+    x1, y1, behind = -x0, -y0, x0 * 0
+    if has_runs:
+        box = run_boxes + row * 4
+        x = tl.load(box + 2 * (at % 2)).to(tl.float64)
+        y = tl.load(box + 1 + at // 2 % 2 * 2).to(tl.float64)
+        x0, y0, x1, y1, behind = _around(number, x, y, at < 4, x0, y0, x1, y1, behind)
+    for start in range(begin, end, VERTICES):
+        real = start + at < end
+        x, y = _source_points(points, start + at, real)
+        x0, y0, x1, y1, behind = _around(number, x, y, real, x0, y0, x1, y1, behind)
+    to = placed + tl.load(starts + which)
+    for start in range(begin, end, VERTICES):
+        real = start + at < end
+        x, y = _source_points(points, start + at, real)
+        moved_x, moved_y, _ = _project(number + TO_OUTPUT, x, y)
+        x, y = tl.where(behind > 0, x, moved_x), tl.where(behind > 0, y, moved_y)
+        tl.store(to + start - begin + at, _units(x), real)
+        tl.store(to + start - begin + at + tl.load(starts + tl.num_programs(0)), _units(y), real)
+    hull = hulls + which * 5
+    tl.store(hull, tl.where(behind > 0, -FAR, x0))
+    tl.store(hull + 1, tl.where(behind > 0, -FAR, y0))
+    tl.store(hull + 2, tl.where(behind > 0, FAR, x1))
+    tl.store(hull + 3, tl.where(behind > 0, FAR, y1))
+    tl.store(hull + 4, behind)
+
+
+@triton.jit
+def _source_points(points, at, real):
+    return tl.load(points + 2 * at, real, 0).to(tl.float64), tl.load(points + 2 * at + 1, real, 0).to(tl.float64)
+
+
+@triton.jit
+def _around(number, x, y, real, x0, y0, x1, y1, behind):
+    """Return the box around points, in units, and those before, and whether one is far away."""
+    x, y, w = _project(number + TO_OUTPUT, x, y)
+    near = (w > NEAREST) & (tl.abs(x) < FARTHEST) & (tl.abs(y) < FARTHEST)
+    whole_x, whole_y = _units(x), _units(y)
+    x0 = tl.minimum(x0, tl.min(tl.where(real, whole_x, FAR), 0))
+    y0 = tl.minimum(y0, tl.min(tl.where(real, whole_y, FAR), 0))
+    x1 = tl.maximum(x1, tl.max(tl.where(real, whole_x, -FAR), 0))
+    y1 = tl.maximum(y1, tl.max(tl.where(real, whole_y, -FAR), 0))
+    behind = tl.maximum(behind, tl.max(tl.where(real & (near == 0), 1, 0), 0))
+    return x0, y0, x1, y1, behind
+
+
+@triton.jit
+def _project(matrix, x, y):
+    """Return x, y and depth of points after a projective map. Products are not fused with sums: see OPTIONS."""
+    w = (tl.load(matrix + 6) * x + tl.load(matrix + 7) * y) + tl.load(matrix + 8)
+    at_x = ((tl.load(matrix) * x + tl.load(matrix + 1) * y) + tl.load(matrix + 2)) / w
+    at_y = ((tl.load(matrix + 3) * x + tl.load(matrix + 4) * y) + tl.load(matrix + 5)) / w
+    return at_x, at_y, w
+
+
+@triton.jit
+def _units(pixels):
+    """Return coordinates in units, rounded; NaN is far away."""
+    pixels = tl.where(pixels == pixels, pixels, FARTHEST)
+    pixels = tl.minimum(tl.maximum(pixels, -FARTHEST), FARTHEST)
+    return tl.floor(pixels * ONE + 0.5).to(tl.int32)
+
+
+@triton.jit
+def sample(
+    numbers, layers, borders, placed, hulls, first_point, first_ring, runs, first_run, starts, grid_y, grid_x, out,
+    objects, count, sides, vertices, height, width, y_step, x_step,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Write masks to `out`, (objects, height, width), a block of points for each program.
+
+    `count`: layers of an image; `sides`: borders of an object; `vertices`: of all objects. `grid_y`, `grid_x`: the
+    points, `y_step` and `x_step` apart from those of the object before.
+    """
+    across = tl.cdiv(width, COLUMNS)
+    block = tl.program_id(0)
+    which = (block // (across * tl.cdiv(height, ROWS))).to(tl.int64)
+    row = block // across % tl.cdiv(height, ROWS) * ROWS + tl.arange(0, ROWS)
+    column = block % across * COLUMNS + tl.arange(0, COLUMNS)
+    in_grid = (row < height)[:, None] & (column < width)[None, :]
+    y = tl.load(grid_y + which * y_step + tl.minimum(row, height - 1))
+    x = tl.load(grid_x + which * x_step + tl.minimum(column, width - 1))
+    hull = hulls + which * 5
+    touched = (tl.load(hull) <= tl.max(x, 0)) & (tl.load(hull + 2) >= tl.min(x, 0))
+    touched = touched & (tl.load(hull + 1) <= tl.max(y, 0)) & (tl.load(hull + 3) >= tl.min(y, 0))
+    shown = tl.zeros((ROWS, COLUMNS), tl.int32)
+    if touched:
+        number = numbers + which * NUMBERS
+        annotation = tl.load(number + ROW).to(tl.int64)
+        output_y, output_x = y.to(tl.float64)[:, None] / ONE, x.to(tl.float64)[None, :] / ONE
+        source_x, source_y, depth = _project(number + TO_SOURCE, output_x, output_y)
+        first, end = tl.load(first_run + annotation), tl.load(first_run + annotation + 1)
+        ring, last = tl.load(first_ring + annotation), tl.load(first_ring + annotation + 1)
+        vertex = placed + tl.load(starts + which) - tl.load(first_point + ring)
+        if end > first:
+            shown = _in_runs(runs + first, end - first, source_x, source_y, tl.load(number + HEIGHT))
+        elif tl.load(hull + 4) > 0:
+            at_y, at_x = _units(source_y), _units(source_x)
+            shown = _in_rings(vertex, vertices, first_point, ring, last, at_y, at_x, shown)
+        else:
+            shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], shown)
+        bounds = number + BOUNDS
+        seen = (depth > 0) & (source_x >= tl.load(bounds)) & (source_x <= tl.load(bounds + 2))
+        seen = seen & (source_y >= tl.load(bounds + 1)) & (source_y <= tl.load(bounds + 3))
+        for side in range(sides):
+            border = borders + (which * sides + side) * 3
+            distance = (tl.load(border) * output_x + tl.load(border + 1) * output_y) + tl.load(border + 2)
+            seen = seen & (distance >= 0)
+        image = tl.load(number + IMAGE).to(tl.int64)
+        on_top = _on_top(layers + image * count * 6, count, tl.load(number + COPY), output_y, output_x, seen)
+        shown = shown & seen.to(tl.int32) & on_top
+    to = out + (which * height + row[:, None]) * width + column[None, :]
+    tl.store(to, shown.to(out.dtype.element_ty), in_grid)
+
+
+@triton.jit
+def _in_rings(vertex, vertices, first_point, ring, last, y, x, inside):
+    """Return where points are in one of the rings, as 1."""
+    low, high, right = tl.min(tl.min(y, 1), 0), tl.max(tl.max(y, 1), 0), tl.max(tl.max(x, 1), 0)
+    for at_ring in range(ring, last):
+        begin, end = tl.load(first_point + at_ring), tl.load(first_point + at_ring + 1)
+        parity = tl.zeros(inside.shape, tl.int32)
+        x0, y0 = tl.load(vertex + end - 1), tl.load(vertex + vertices + end - 1)
+        for at in range(begin, end):
+            x1, y1 = tl.load(vertex + at), tl.load(vertex + vertices + at)
+            if (tl.minimum(y0, y1) <= high) & (tl.maximum(y0, y1) > low) & (tl.minimum(x0, x1) <= right):
+                parity ^= _crossed(x0, y0, x1, y1, y, x)
+            x0, y0 = x1, y1
+        inside |= parity
+    return inside
+
+
+@triton.jit
+def _crossed(x0, y0, x1, y1, y, x):
+    """Return 1 where an edge is left of points, in their row."""
+    up = y0 > y1
+    from_x, from_y = tl.where(up, x1, x0), tl.where(up, y1, y0)
+    to_x, to_y = tl.where(up, x0, x1), tl.where(up, y0, y1)
+    left = (x - from_x).to(tl.int64) * (to_y - from_y).to(tl.int64)
+    crossed = left >= (y - from_y).to(tl.int64) * (to_x - from_x).to(tl.int64)
+    return ((y >= from_y) & (y < to_y) & crossed).to(tl.int32)
+
+
+@triton.jit
+def _in_runs(ends, count, x, y, height):
+    """Return where points are in a mask of `count` runs, as 1."""
+    x = tl.minimum(tl.maximum(tl.where(x == x, x, 0.0), -1.0), FARTHEST)
+    y = tl.minimum(tl.maximum(tl.where(y == y, y, 0.0), -1.0), FARTHEST)
+    position = (tl.floor(x) * height + tl.minimum(tl.floor(y), height - 1)).to(tl.int64)
+    before = tl.zeros(position.shape, tl.int32)
+    step = 1
+    while step < count:
+        step *= 2
+    while step > 0:  # the number of runs that end before each position, bit by bit
+        more = before + step <= count
+        before += tl.where(more & (tl.load(ends + before + step - 1, more, 0) <= position), step, 0)
+        step //= 2
+    return (before % 2) * (position < tl.load(ends + count - 1)).to(tl.int32)
+
+
+@triton.jit
+def _on_top(layer, count, copy, y, x, shape):
+    """Return where no later layer covers the own ones, as 1."""
+    on_top = tl.zeros(shape.shape, tl.int32)
+    for _ in range(count):
+        own = tl.load(layer + 5) == copy
+        if own | (tl.load(layer + 4) > 0):
+            inside = (x >= tl.load(layer)) & (y >= tl.load(layer + 1))
+            inside = inside & (x < tl.load(layer + 2)) & (y < tl.load(layer + 3))
+            on_top = tl.where(inside, own.to(tl.int32), on_top)
+        layer += 6
+    return on_top
