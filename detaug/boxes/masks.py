@@ -12,6 +12,7 @@ double precision in the same order and without fused products.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from detaug.boxes import polygons
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
 from detaug.boxes.visible_part import NEAREST
+from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
 
 ONE = 256
 """Units of a pixel."""
@@ -56,7 +58,7 @@ class Objects:
         """Return (B,): the rows of the objects in the outlines of the source."""
         return self.numbers[:, ROW].astype(np.int64)
 
-    def part(self, objects: slice) -> Objects:
+    def part(self, objects: slice | Ints) -> Objects:
         """Return some of the objects, of the same images."""
         return Objects(self.numbers[objects], self.layers, self.borders[objects])
 
@@ -196,6 +198,40 @@ def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
             masks[at][window] = _in_source(table, vertices, objects, at, view)
         masks[at][window] &= view.shown(objects, at)
     return masks
+
+
+def label_map(masks: Bools, labels: NDArray[np.int32], counts: Sequence[int]) -> NDArray[np.int32]:
+    """Return (N, R, C): the label of the object that each point shows, -1 for none; of several the smallest.
+
+    `masks`: (B, R, C), and `labels` (B,), of the objects of N images, `counts` each. Of objects of one size it is the
+    last.
+    """
+    result = np.full((len(counts), *masks.shape[1:]), -1, np.int32)
+    image = np.repeat(np.arange(len(counts)), counts)
+    for at in np.argsort(-masks.sum((1, 2)), kind="stable").tolist():
+        result[image[at]][masks[at]] = labels[at]
+    return result
+
+
+def placed_outlines(table: MaskTable, placement: Placement) -> tuple[NDArray[np.float32], Ints, Ints]:
+    """Return the outlines of B objects in output pixels: points (P, 2), the first of each ring, the first ring of each.
+
+    Masks of run lengths have rings along the edges of their pixels, those of holes too.
+    """
+    rows = placement.rows
+    chosen = table.outlines.of(rows)
+    points, of_ring, rings = chosen.points.astype(np.float64), np.diff(chosen.first_point), np.diff(chosen.first_ring)
+    for at in np.flatnonzero(table.has_runs[rows])[::-1].tolist():  # from the last one: earlier positions stay
+        ends = chosen.runs[chosen.first_run[at] : chosen.first_run[at + 1]].astype(np.int64)
+        height, ring = int(table.heights[rows[at]]), int(chosen.first_ring[at])
+        traced = rings_of_mask(mask_of_runs(ends, height, int(ends[-1]) // height))
+        points = np.insert(points, chosen.first_point[ring], np.concatenate([np.zeros((0, 2)), *traced]), axis=0)
+        of_ring = np.insert(of_ring, ring, [len(each) for each in traced])
+        rings[at] = len(traced)
+    of_object = np.repeat(np.repeat(np.arange(len(rows)), rings), of_ring)
+    x, y, _ = project(placement.to_output.reshape(-1, 9).T[:, of_object], *points.T)
+    first_point, first_ring = (np.concatenate([[0], np.cumsum(each)]) for each in (of_ring, rings))
+    return np.stack([x, y], axis=1).astype(np.float32), first_point, first_ring
 
 
 def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid) -> None:

@@ -98,27 +98,74 @@ def _units(pixels):
 
 @triton.jit
 def sample(
-    numbers, layers, borders, placed, hulls, first_point, first_ring, runs, first_run, starts, grid_y, grid_x, out,
-    objects, count, sides, vertices, height, width, y_step, x_step,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, grid_y, grid_x, out,
+    layers_of_image, sides, vertices, height, width, y_step, x_step,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
-    """Write masks to `out`, (objects, height, width), a block of points for each program.
+    """Write masks to `out`, (B, height, width), a block of points for each program; or COUNT the points of objects.
 
-    `count`: layers of an image; `sides`: borders of an object; `vertices`: of all objects. `grid_y`, `grid_x`: the
-    points, `y_step` and `x_step` apart from those of the object before.
+    `sides`: borders of an object; `vertices`: of all objects. `grid_y`, `grid_x`: the points; those of an object begin
+    `y_step` and `x_step` after those of the one before. If COUNT, add to `out` (B,).
     """
-    across = tl.cdiv(width, COLUMNS)
-    block = tl.program_id(0)
-    which = (block // (across * tl.cdiv(height, ROWS))).to(tl.int64)
-    row = block // across % tl.cdiv(height, ROWS) * ROWS + tl.arange(0, ROWS)
-    column = block % across * COLUMNS + tl.arange(0, COLUMNS)
-    in_grid = (row < height)[:, None] & (column < width)[None, :]
+    across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
+    which = (tl.program_id(0) // (across * down)).to(tl.int64)
+    row = tl.program_id(0) // across % down * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS)
     y = tl.load(grid_y + which * y_step + tl.minimum(row, height - 1))
     x = tl.load(grid_x + which * x_step + tl.minimum(column, width - 1))
+    shown = _shown(
+        which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
+        layers_of_image, sides, vertices, y, x,
+    )  # fmt: skip
+    in_grid = (row < height)[:, None] & (column < width)[None, :]
+    if COUNT:
+        count = tl.sum(tl.sum(tl.where(in_grid, shown, 0), 1), 0)
+        if count > 0:
+            tl.atomic_add(out + which, count)
+    else:
+        to = out + (which * height + row[:, None]) * width + column[None, :]
+        tl.store(to, shown.to(out.dtype.element_ty), in_grid)
+
+
+@triton.jit
+def label(
+    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, grid_y, grid_x, out,
+    layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Write to `out`, (N, height, width), the label of the object that each point shows, -1 for none.
+
+    Of several it is the one with the largest of `ranks` (B,). `first_object`, (N + 1,): the objects of each image.
+    """
+    across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
+    image = (tl.program_id(0) // (across * down)).to(tl.int64)
+    row = tl.program_id(0) // across % down * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS)
+    y, x = tl.load(grid_y + tl.minimum(row, height - 1)), tl.load(grid_x + tl.minimum(column, width - 1))
+    best = tl.full((ROWS, COLUMNS), -1, tl.int32)
+    result = best
+    for which in range(tl.load(first_object + image), tl.load(first_object + image + 1)):
+        shown = _shown(
+            which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs,
+            first_run, layers_of_image, sides, vertices, y, x,
+        )  # fmt: skip
+        rank = tl.load(ranks + which)
+        above = (shown > 0) & (rank > best)
+        best, result = tl.where(above, rank, best), tl.where(above, tl.load(labels + which), result)
+    in_grid = (row < height)[:, None] & (column < width)[None, :]
+    tl.store(out + (image * height + row[:, None]) * width + column[None, :], result, in_grid)
+
+
+@triton.jit
+def _shown(
+    which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
+    layers_of_image, sides, vertices, y, x,
+):  # fmt: skip
+    """Return where points, in rows `y` and columns `x`, show an object, as 1."""
     hull = hulls + which * 5
     touched = (tl.load(hull) <= tl.max(x, 0)) & (tl.load(hull + 2) >= tl.min(x, 0))
     touched = touched & (tl.load(hull + 1) <= tl.max(y, 0)) & (tl.load(hull + 3) >= tl.min(y, 0))
-    shown = tl.zeros((ROWS, COLUMNS), tl.int32)
+    shown = tl.zeros((y.shape[0], x.shape[0]), tl.int32)
     if touched:
         number = numbers + which * NUMBERS
         annotation = tl.load(number + ROW).to(tl.int64)
@@ -141,11 +188,10 @@ def sample(
             border = borders + (which * sides + side) * 3
             distance = (tl.load(border) * output_x + tl.load(border + 1) * output_y) + tl.load(border + 2)
             seen = seen & (distance >= 0)
-        image = tl.load(number + IMAGE).to(tl.int64)
-        on_top = _on_top(layers + image * count * 6, count, tl.load(number + COPY), output_y, output_x, seen)
+        layer = layers + tl.load(number + IMAGE).to(tl.int64) * layers_of_image * 6
+        on_top = _on_top(layer, layers_of_image, tl.load(number + COPY), output_y, output_x, seen)
         shown = shown & seen.to(tl.int32) & on_top
-    to = out + (which * height + row[:, None]) * width + column[None, :]
-    tl.store(to, shown.to(out.dtype.element_ty), in_grid)
+    return shown
 
 
 @triton.jit

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.arrays import start_offsets
@@ -50,36 +52,73 @@ def table_on_device(table: MaskTable, device: torch.device) -> TableOnDevice:
     return tables[device]
 
 
-def rasterise_on_gpu(table: MaskTable, objects: Objects, grid: Grid, device: torch.device) -> Tensor:
-    """Return (B, R, C) bool on a GPU: whether the points of the grid show each object."""
-    from detaug.gpu.mask_kernels import place, sample
+class MasksOnGpu:
+    """The masks of B objects at the points of a grid, rasterised on a GPU."""
 
-    (height, width), count = grid.shape, len(objects)
-    out = torch.empty((count, height, width), dtype=torch.bool, device=device)
-    if not out.numel():
+    def __init__(self, table: MaskTable, objects: Objects, grid: Grid, device: torch.device) -> None:
+        from detaug.gpu.mask_kernels import place
+
+        self._count, self._grid, self._device = len(objects), grid, device
+        own = table_on_device(table, device)
+        numbers, layers, borders = (
+            to_device(np.ascontiguousarray(each), device) for each in (objects.numbers, objects.layers, objects.borders)
+        )
+        rings, points = table.outlines.first_ring, table.outlines.first_point
+        lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
+        vertices = int(lengths.sum())
+        starts = to_device(np.append(start_offsets(lengths), vertices).astype(np.int32), device)
+        placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
+        hulls = torch.empty((self._count, 5), dtype=torch.int32, device=device)
+        if self._count:
+            launch_programs(
+                place, device, self._count, numbers, own.points, own.first_point, own.first_ring, own.first_run,
+                own.run_boxes, starts, placed, hulls, VERTICES=VERTICES, **OPTIONS,
+            )  # fmt: skip
+        outlines = own.first_point, own.first_ring, own.runs, own.first_run
+        points_of_grid = (to_device(np.ascontiguousarray(each, np.int32), device) for each in grid)
+        self._inputs = numbers, layers, borders, placed, hulls, starts, *outlines, *points_of_grid
+        self._sizes = layers.shape[1], borders.shape[1], vertices, *grid.shape
+
+    def masks(self) -> Tensor:
+        """Return (B, R, C) bool: whether the points of the grid show each object."""
+        out = torch.empty((self._count, *self._grid.shape), dtype=torch.bool, device=self._device)
+        self._sample(out, count=False)
         return out
-    own = table_on_device(table, device)
-    numbers, layers, borders = (
-        to_device(np.ascontiguousarray(each), device) for each in (objects.numbers, objects.layers, objects.borders)
-    )
-    rows = objects.rows
-    lengths = table.outlines.first_point[table.outlines.first_ring[rows + 1]]
-    lengths = lengths - table.outlines.first_point[table.outlines.first_ring[rows]]
-    vertices = int(lengths.sum())
-    starts = to_device(np.append(start_offsets(lengths), vertices).astype(np.int32), device)
-    grid_y, grid_x = (to_device(np.ascontiguousarray(each, np.int32), device) for each in grid)
-    placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
-    hulls = torch.empty((count, 5), dtype=torch.int32, device=device)
-    of_runs = own.first_run, own.run_boxes
-    launch_programs(
-        place, device, count, numbers, own.points, own.first_point, own.first_ring, *of_runs, starts, placed, hulls,
-        VERTICES=VERTICES, **OPTIONS,
-    )  # fmt: skip
-    blocks = count * -(-height // ROWS) * -(-width // COLUMNS)
-    steps = (0 if len(each) == 1 else each.shape[1] for each in grid)
-    launch_programs(
-        sample, device, blocks, numbers, layers, borders, placed, hulls, own.first_point, own.first_ring, own.runs,
-        own.first_run, starts, grid_y, grid_x, out, count, layers.shape[1], borders.shape[1], vertices, height, width,
-        *steps, ROWS=ROWS, COLUMNS=COLUMNS, **OPTIONS,
-    )  # fmt: skip
-    return out
+
+    def areas(self) -> Tensor:
+        """Return (B,) int32: how many points of the grid show each object."""
+        out = torch.zeros(self._count, dtype=torch.int32, device=self._device)
+        self._sample(out, count=True)
+        return out
+
+    def labels(self, labels: NDArray[np.int32], counts: Sequence[int]) -> Tensor:
+        """Return (N, R, C) int32: see `label_map`."""
+        from detaug.gpu.mask_kernels import label
+
+        order = torch.argsort(self.areas(), descending=True, stable=True)
+        ranks = torch.empty(self._count, dtype=torch.int32, device=self._device)
+        ranks[order] = torch.arange(self._count, dtype=torch.int32, device=self._device)
+        first = to_device(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), self._device)
+        out = torch.empty((len(counts), *self._grid.shape), dtype=torch.int32, device=self._device)
+        labels_of_objects = to_device(labels, self._device)
+        if blocks := self._blocks(len(counts)):
+            launch_programs(
+                label, self._device, blocks, *self._inputs, out, *self._sizes, ranks, first, labels_of_objects,
+                ROWS=ROWS, COLUMNS=COLUMNS, **OPTIONS,
+            )  # fmt: skip
+        return out
+
+    def _sample(self, out: Tensor, *, count: bool) -> None:
+        from detaug.gpu.mask_kernels import sample
+
+        if blocks := self._blocks(self._count):
+            steps = (0 if len(each) == 1 else each.shape[1] for each in self._grid)
+            launch_programs(
+                sample, self._device, blocks, *self._inputs, out, *self._sizes, *steps,
+                ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, **OPTIONS,
+            )  # fmt: skip
+
+    def _blocks(self, planes: int) -> int:
+        """Return how many blocks of points there are in planes of the size of the grid."""
+        height, width = self._grid.shape
+        return planes * -(-height // ROWS) * -(-width // COLUMNS)

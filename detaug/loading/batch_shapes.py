@@ -91,7 +91,7 @@ class ShapesOfBoxes:
         keypoints = self.keypoints.flatten(0, -4).cpu().numpy() if self.has_keypoints else None
         corners = None if self.shapes.corners is None else self.corners.flatten(0, -4).cpu().numpy()
         marks = []
-        for at, rows in enumerate(self.rows.flatten(0, -2).numpy()):
+        for at, rows in enumerate(self.rows.cpu().flatten(0, -2).numpy()):
             real = rows >= 0
             own = [None if each is None else each[at][real] for each in (keypoints, corners)]
             marks.append(marks_of(self.shapes, rows[real], *own))
@@ -105,7 +105,7 @@ class ShapesOfBoxes:
         """Return (N, M, ...) float32 of the values of the real boxes, which are a part of those of the group."""
         assert self.rows is not None
         assert self.moved is not None
-        real = self.rows.numpy() >= 0
+        real = self.rows.cpu().numpy() >= 0
         array = np.zeros((*real.shape, *values.shape[1:]), np.float32)
         array[real] = values[self.moved.boxes]
         return to_device(array, self.labels.device)
