@@ -1,0 +1,100 @@
+"""The Triton kernels of masks give the bits of NumPy's. Without a GPU Triton interprets them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_tight_boxes import SIZE, blob
+
+import detaug as da
+from detaug.boxes.masks import Grid, Objects, box_grid, label_map, objects_of, pixel_grid, place_vertices, rasterise
+from detaug.boxes.placement import Placement
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
+pytest.importorskip("triton")
+
+IMAGES = 9
+OUTPUT = (120, 136)
+RESIZE = da.Resize(OUTPUT)
+TURN = da.RandomRotation(30)
+RECIPES: dict[str, list[da.Op]] = {
+    "flip": [da.RandomHorizontalFlip(), RESIZE],
+    "affine": [da.RandomAffine(degrees=30, shear=10), RESIZE],
+    "perspective": [da.RandomPerspective(distortion_scale=0.6, p=1), da.RandomIoUCrop(), RESIZE],
+    "turns": [da.RandomCrop((150, 180)), TURN, da.RandomZoomOut(max_ratio=1.5), TURN, RESIZE],
+    "mixed": [RESIZE, da.Mosaic(p=1), da.CopyPaste(p=1), da.MixUp(p=0.5), da.RandomErasing(p=1)],
+}
+
+
+@pytest.fixture(autouse=True)
+def large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes as long for a large block as for a small one."""
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr("detaug.gpu.masks.ROWS", 128)
+        monkeypatch.setattr("detaug.gpu.masks.COLUMNS", 256)
+
+
+def outline(number: int, rng: np.random.Generator) -> Any:
+    """Return a ring, two rings that overlap, or run lengths of a disc with holes."""
+    ring = blob(rng)
+    if number % 3 < 2:
+        return [each.ravel().tolist() for each in (ring, blob(rng))[: number % 3 + 1]]
+    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
+    mask = ((x - ring[:, 0].mean()) ** 2 + (y - 100) ** 2 < 60**2) & ((x // 7 + y // 5) % 3 > 0)
+    flat = mask.ravel(order="F")
+    ends = [*(np.flatnonzero(np.diff(flat)) + 1).tolist(), flat.size]
+    return {"size": list(SIZE), "counts": np.diff(ends, prepend=0).tolist()}
+
+
+def samples() -> da.Samples:
+    rng = np.random.default_rng(0)
+    segmentations = [outline(number, rng) for number in range(IMAGES)]
+    boxes = [[[20, 20, SIZE[1] - 20, SIZE[0] - 20]]] * IMAGES
+    shapes = da.Shapes.of_segmentations(segmentations)
+    return da.batch([np.zeros((*SIZE, 3), np.uint8)] * IMAGES, boxes, shapes=shapes, seed=3)
+
+
+def check(samples: da.Samples, objects: Objects, counts: list[int], grid: Grid) -> int:
+    """Compare masks, areas and, on a common grid, labels; return how many points are set."""
+    from detaug.gpu.masks import MasksOnGpu
+
+    table = samples.shapes.mask_table
+    expected, on_gpu = rasterise(table, objects, grid), MasksOnGpu(table, objects, grid, DEVICE)
+    assert np.array_equal(on_gpu.masks().cpu().numpy(), expected)
+    assert np.array_equal(on_gpu.areas().cpu().numpy(), expected.sum((1, 2)))
+    if len(grid.y) == 1:
+        labels = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
+        assert np.array_equal(on_gpu.labels(labels, counts).cpu().numpy(), label_map(expected, labels, counts))
+    return int(expected.sum())
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_kernels_give_the_bits_of_numpy(recipe: str) -> None:
+    moved = samples().then(*RECIPES[recipe])
+    counts = [len(each) for each in moved.boxes]
+    objects = moved._moved.objects
+    assert check(moved, objects, counts, pixel_grid(*OUTPUT, 1)) > 5000
+    check(moved, objects, counts, pixel_grid(*OUTPUT, 4))
+    check(moved, objects, counts, box_grid(np.concatenate(moved.boxes), 28))
+
+
+def test_outlines_behind_the_horizon_of_a_perspective() -> None:
+    moved = samples().then(RESIZE)
+    placement = moved._moved.placement
+    matrix = placement.layers.matrix.copy()
+    matrix[:, 0, 2] = 0.012, 0.008, 1  # the farther half of each source is never seen
+    behind = Placement(replace(placement.layers, matrix=matrix), placement.image, placement.layer, placement.rows)
+    objects = objects_of(behind, moved.shapes.heights)
+    assert place_vertices(moved.shapes.mask_table, objects).behind.sum() >= 3
+    assert check(moved, objects, [1] * IMAGES, pixel_grid(*OUTPUT, 1)) > 500
+
+
+def test_no_objects() -> None:
+    moved = samples().then(RESIZE)
+    nothing = moved._moved.objects.part(slice(0, 0))
+    check(moved, nothing, [0] * IMAGES, pixel_grid(*OUTPUT, 1))
