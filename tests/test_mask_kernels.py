@@ -11,8 +11,9 @@ import torch
 from test_tight_boxes import SIZE, blob
 
 import detaug as da
-from detaug.boxes.masks import Grid, Objects, box_grid, label_map, objects_of, pixel_grid, place_vertices, rasterise
+from detaug.boxes.masks import Grid, Objects, label_map, objects_of, pixel_grid, place_vertices, rasterise
 from detaug.boxes.placement import Placement
+from detaug.loading.batch_masks import box_grid
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
@@ -61,15 +62,16 @@ def samples() -> da.Samples:
 
 def check(samples: da.Samples, objects: Objects, counts: list[int], grid: Grid) -> int:
     """Compare masks, areas and, on a common grid, labels; return how many points are set."""
-    from detaug.gpu.masks import MasksOnGpu
+    from detaug.gpu.masks import ObjectsOnGpu, grid_on_gpu
 
     table = samples.shapes.mask_table
-    expected, on_gpu = rasterise(table, objects, grid), MasksOnGpu(table, objects, grid, DEVICE)
-    assert np.array_equal(on_gpu.masks().cpu().numpy(), expected)
-    assert np.array_equal(on_gpu.areas().cpu().numpy(), expected.sum((1, 2)))
+    expected, on_gpu = rasterise(table, objects, grid), ObjectsOnGpu(table, objects, DEVICE)
+    points = on_gpu.all, grid_on_gpu(grid, DEVICE)
+    assert np.array_equal(on_gpu.masks(*points).cpu().numpy(), expected)
+    assert np.array_equal(on_gpu.areas(*points).cpu().numpy(), expected.sum((1, 2)))
     if len(grid.y) == 1:
         labels = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
-        assert np.array_equal(on_gpu.labels(labels, counts).cpu().numpy(), label_map(expected, labels, counts))
+        assert np.array_equal(on_gpu.labels(*points, labels, counts).cpu().numpy(), label_map(expected, labels, counts))
     return int(expected.sum())
 
 
@@ -80,7 +82,8 @@ def test_the_kernels_give_the_bits_of_numpy(recipe: str) -> None:
     objects = moved._moved.objects
     assert check(moved, objects, counts, pixel_grid(*OUTPUT, 1)) > 5000
     check(moved, objects, counts, pixel_grid(*OUTPUT, 4))
-    check(moved, objects, counts, box_grid(np.concatenate(moved.boxes), 28))
+    y, x = box_grid(torch.from_numpy(np.concatenate(moved.boxes)), 28)
+    check(moved, objects, counts, Grid(y.numpy(), x.numpy()))
 
 
 def test_outlines_behind_the_horizon_of_a_perspective() -> None:

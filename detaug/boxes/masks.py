@@ -109,14 +109,6 @@ def pixel_grid(height: int, width: int, stride: int) -> Grid:
     return Grid(y, x)
 
 
-def box_grid(boxes: NDArray[np.floating], size: int) -> Grid:
-    """Return the centres of `size` x `size` cells of boxes (B, 4) XYXY in output pixels."""
-    start, end = np.moveaxis(boxes.astype(np.float64).reshape(-1, 2, 2), 1, 0)
-    shares = (np.arange(size) + 0.5) / size
-    x, y = (np.floor((a[:, None] + (b - a)[:, None] * shares) * ONE + 0.5) for a, b in zip(start.T, end.T, strict=True))
-    return Grid(y.clip(-FAR, FAR).astype(np.int64), x.clip(-FAR, FAR).astype(np.int64))
-
-
 class Vertices(NamedTuple):
     """The vertices of the rings of B objects in units, concatenated, and the boxes around them."""
 

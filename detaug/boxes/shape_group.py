@@ -22,6 +22,8 @@ class ShapeGroup:
     def __init__(self, shapes: Shapes, place: Callable[[], Placement]) -> None:
         self.shapes, self._place = shapes, place
         self._rotated: dict[tuple[Angle, bool], Floats] = {}
+        self.on_device: dict[Any, Any] = {}
+        """What was copied to devices, by device."""
 
     @cached_property
     def placement(self) -> Placement:

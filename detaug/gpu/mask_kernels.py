@@ -98,62 +98,78 @@ def _units(pixels):
 
 @triton.jit
 def sample(
-    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, grid_y, grid_x, out,
-    layers_of_image, sides, vertices, height, width, y_step, x_step,
+    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, objects, grid_y, grid_x,
+    out, layers_of_image, sides, vertices, height, width, y_step, x_step, programs,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
-    """Write masks to `out`, (B, height, width), a block of points for each program; or COUNT the points of objects.
+    """Set the points of masks in `out`, (R, height, width), that show `objects` (R,); or COUNT them in `out` (R,).
 
-    `sides`: borders of an object; `vertices`: of all objects. `grid_y`, `grid_x`: the points; those of an object begin
-    `y_step` and `x_step` after those of the one before. If COUNT, add to `out` (B,).
+    `out` has zeros before. Each mask has some `programs`, which take its blocks of points in turn. `sides`: borders of
+    an object; `vertices`: of all objects. `grid_y`, `grid_x`: the points; those of a mask begin `y_step` and `x_step`
+    after those of the one before.
     """
+    mask = (tl.program_id(0) // programs).to(tl.int64)
+    which = tl.load(objects + mask)
     across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
-    which = (tl.program_id(0) // (across * down)).to(tl.int64)
-    row = tl.program_id(0) // across % down * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS)
-    y = tl.load(grid_y + which * y_step + tl.minimum(row, height - 1))
-    x = tl.load(grid_x + which * x_step + tl.minimum(column, width - 1))
-    shown = _shown(
-        which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
-        layers_of_image, sides, vertices, y, x,
-    )  # fmt: skip
-    in_grid = (row < height)[:, None] & (column < width)[None, :]
-    if COUNT:
-        count = tl.sum(tl.sum(tl.where(in_grid, shown, 0), 1), 0)
-        if count > 0:
-            tl.atomic_add(out + which, count)
-    else:
-        to = out + (which * height + row[:, None]) * width + column[None, :]
-        tl.store(to, shown.to(out.dtype.element_ty), in_grid)
+    grid_y, grid_x = grid_y + mask * y_step, grid_x + mask * x_step
+    for block in range(tl.program_id(0) % programs, across * down, programs):
+        row, column = block // across * ROWS, block % across * COLUMNS
+        if _touches(hulls + which * 5, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
+            rows, columns = row + tl.arange(0, ROWS), column + tl.arange(0, COLUMNS)
+            shown = _shown(
+                which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
+                layers_of_image, sides, vertices,
+                tl.load(grid_y + tl.minimum(rows, height - 1)), tl.load(grid_x + tl.minimum(columns, width - 1)),
+            )  # fmt: skip
+            in_grid = (rows < height)[:, None] & (columns < width)[None, :]
+            if COUNT:
+                tl.atomic_add(out + mask, tl.sum(tl.sum(tl.where(in_grid, shown, 0), 1), 0))
+            else:
+                to = out + (mask * height + rows[:, None]) * width + columns[None, :]
+                tl.store(to, shown.to(out.dtype.element_ty), in_grid)
 
 
 @triton.jit
 def label(
-    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, grid_y, grid_x, out,
-    layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
+    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, objects, grid_y, grid_x,
+    out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write to `out`, (N, height, width), the label of the object that each point shows, -1 for none.
 
-    Of several it is the one with the largest of `ranks` (B,). `first_object`, (N + 1,): the objects of each image.
+    Of several it is the one with the largest of `ranks`. `first_object`, (N + 1,): those of each image in `objects`,
+    `ranks` and `labels`.
     """
     across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
-    image = (tl.program_id(0) // (across * down)).to(tl.int64)
-    row = tl.program_id(0) // across % down * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS)
-    y, x = tl.load(grid_y + tl.minimum(row, height - 1)), tl.load(grid_x + tl.minimum(column, width - 1))
+    image, block = (tl.program_id(0) // (across * down)).to(tl.int64), tl.program_id(0) % (across * down)
+    row, column = block // across * ROWS, block % across * COLUMNS
+    rows, columns = row + tl.arange(0, ROWS), column + tl.arange(0, COLUMNS)
+    y, x = tl.load(grid_y + tl.minimum(rows, height - 1)), tl.load(grid_x + tl.minimum(columns, width - 1))
     best = tl.full((ROWS, COLUMNS), -1, tl.int32)
     result = best
-    for which in range(tl.load(first_object + image), tl.load(first_object + image + 1)):
-        shown = _shown(
-            which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs,
-            first_run, layers_of_image, sides, vertices, y, x,
-        )  # fmt: skip
-        rank = tl.load(ranks + which)
-        above = (shown > 0) & (rank > best)
-        best, result = tl.where(above, rank, best), tl.where(above, tl.load(labels + which), result)
-    in_grid = (row < height)[:, None] & (column < width)[None, :]
-    tl.store(out + (image * height + row[:, None]) * width + column[None, :], result, in_grid)
+    for at in range(tl.load(first_object + image), tl.load(first_object + image + 1)):
+        which = tl.load(objects + at)
+        if _touches(hulls + which * 5, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
+            shown = _shown(
+                which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
+                layers_of_image, sides, vertices, y, x,
+            )  # fmt: skip
+            rank = tl.load(ranks + at)
+            above = (shown > 0) & (rank > best)
+            best, result = tl.where(above, rank, best), tl.where(above, tl.load(labels + at), result)
+    in_grid = (rows < height)[:, None] & (columns < width)[None, :]
+    tl.store(out + (image * height + rows[:, None]) * width + columns[None, :], result, in_grid)
+
+
+@triton.jit
+def _touches(
+    hull, grid_y, grid_x, row, column, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Return whether a block of points touches the box around an object."""
+    first_y, last_y = tl.load(grid_y + row), tl.load(grid_y + tl.minimum(row + ROWS, height) - 1)
+    first_x, last_x = tl.load(grid_x + column), tl.load(grid_x + tl.minimum(column + COLUMNS, width) - 1)
+    across = (tl.load(hull) <= last_x) & (tl.load(hull + 2) >= first_x)
+    return across & (tl.load(hull + 1) <= last_y) & (tl.load(hull + 3) >= first_y)
 
 
 @triton.jit
@@ -162,36 +178,56 @@ def _shown(
     layers_of_image, sides, vertices, y, x,
 ):  # fmt: skip
     """Return where points, in rows `y` and columns `x`, show an object, as 1."""
-    hull = hulls + which * 5
-    touched = (tl.load(hull) <= tl.max(x, 0)) & (tl.load(hull + 2) >= tl.min(x, 0))
-    touched = touched & (tl.load(hull + 1) <= tl.max(y, 0)) & (tl.load(hull + 3) >= tl.min(y, 0))
+    number = numbers + which * NUMBERS
+    annotation = tl.load(number + ROW).to(tl.int64)
+    first, end = tl.load(first_run + annotation), tl.load(first_run + annotation + 1)
+    ring, last = tl.load(first_ring + annotation), tl.load(first_ring + annotation + 1)
+    vertex = placed + tl.load(starts + which) - tl.load(first_point + ring)
+    layer = layers + tl.load(number + IMAGE).to(tl.int64) * layers_of_image * 6
     shown = tl.zeros((y.shape[0], x.shape[0]), tl.int32)
-    if touched:
-        number = numbers + which * NUMBERS
-        annotation = tl.load(number + ROW).to(tl.int64)
+    in_source = (end > first) | (tl.load(hulls + which * 5 + 4) > 0)
+    if in_source:
         output_y, output_x = y.to(tl.float64)[:, None] / ONE, x.to(tl.float64)[None, :] / ONE
-        source_x, source_y, depth = _project(number + TO_SOURCE, output_x, output_y)
-        first, end = tl.load(first_run + annotation), tl.load(first_run + annotation + 1)
-        ring, last = tl.load(first_ring + annotation), tl.load(first_ring + annotation + 1)
-        vertex = placed + tl.load(starts + which) - tl.load(first_point + ring)
+        source_x, source_y, _ = _project(number + TO_SOURCE, output_x, output_y)
         if end > first:
             shown = _in_runs(runs + first, end - first, source_x, source_y, tl.load(number + HEIGHT))
-        elif tl.load(hull + 4) > 0:
-            at_y, at_x = _units(source_y), _units(source_x)
-            shown = _in_rings(vertex, vertices, first_point, ring, last, at_y, at_x, shown)
         else:
-            shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], shown)
-        bounds = number + BOUNDS
-        seen = (depth > 0) & (source_x >= tl.load(bounds)) & (source_x <= tl.load(bounds + 2))
-        seen = seen & (source_y >= tl.load(bounds + 1)) & (source_y <= tl.load(bounds + 3))
+            shown = _in_rings(vertex, vertices, first_point, ring, last, _units(source_y), _units(source_x), shown)
+    else:
+        shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], shown)
+    if in_source | (layers_of_image > 1) | (sides > 0) | (_whole(number, layer, y, x) == 0):
+        output_y, output_x = y.to(tl.float64)[:, None] / ONE, x.to(tl.float64)[None, :] / ONE
+        source_x, source_y, depth = _project(number + TO_SOURCE, output_x, output_y)
+        seen = _in_bounds(number + BOUNDS, source_x, source_y, depth)
         for side in range(sides):
             border = borders + (which * sides + side) * 3
             distance = (tl.load(border) * output_x + tl.load(border + 1) * output_y) + tl.load(border + 2)
             seen = seen & (distance >= 0)
-        layer = layers + tl.load(number + IMAGE).to(tl.int64) * layers_of_image * 6
         on_top = _on_top(layer, layers_of_image, tl.load(number + COPY), output_y, output_x, seen)
         shown = shown & seen.to(tl.int32) & on_top
     return shown
+
+
+@triton.jit
+def _whole(number, layer, y, x):
+    """Return 1 if all points show the source of an object that is alone in its image: if those at the corners do."""
+    y0, y1 = tl.min(y, 0).to(tl.float64) / ONE, tl.max(y, 0).to(tl.float64) / ONE
+    x0, x1 = tl.min(x, 0).to(tl.float64) / ONE, tl.max(x, 0).to(tl.float64) / ONE
+    whole = (x0 >= tl.load(layer)) & (y0 >= tl.load(layer + 1)) & (x1 < tl.load(layer + 2)) & (y1 < tl.load(layer + 3))
+    a, b, depth = _project(number + TO_SOURCE, x0, y0)
+    whole = whole & _in_bounds(number + BOUNDS, a, b, depth)
+    a, b, depth = _project(number + TO_SOURCE, x1, y0)
+    whole = whole & _in_bounds(number + BOUNDS, a, b, depth)
+    a, b, depth = _project(number + TO_SOURCE, x0, y1)
+    whole = whole & _in_bounds(number + BOUNDS, a, b, depth)
+    a, b, depth = _project(number + TO_SOURCE, x1, y1)
+    return (whole & _in_bounds(number + BOUNDS, a, b, depth)).to(tl.int32)
+
+
+@triton.jit
+def _in_bounds(bounds, x, y, depth):
+    across = (x >= tl.load(bounds)) & (x <= tl.load(bounds + 2))
+    return (depth > 0) & across & (y >= tl.load(bounds + 1)) & (y <= tl.load(bounds + 3))
 
 
 @triton.jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,14 +14,17 @@ from torch import Tensor
 
 from detaug.arrays import start_offsets
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, Objects
+from detaug.boxes.masks import Grid, Objects, pixel_grid
 from detaug.gpu.streams import launch_programs, to_device
 
 VERTICES = 128
 """Vertices that a program places at once."""
 
-ROWS, COLUMNS = 32, 64
-"""Sides of the blocks of points that a program samples."""
+ROWS, COLUMNS, WARPS = 32, 64, 8
+"""Sides of the blocks of points that a program samples, and its warps of threads."""
+
+PROGRAMS = 16
+"""Programs for each mask: most of its blocks do not touch the object."""
 
 OPTIONS = {"enable_fp_fusion": False}
 """NumPy rounds products before it adds."""
@@ -52,73 +56,101 @@ def table_on_device(table: MaskTable, device: torch.device) -> TableOnDevice:
     return tables[device]
 
 
-class MasksOnGpu:
-    """The masks of B objects at the points of a grid, rasterised on a GPU."""
+class ObjectsOnGpu:
+    """The objects of several batches on a GPU, their outlines placed in the output."""
 
-    def __init__(self, table: MaskTable, objects: Objects, grid: Grid, device: torch.device) -> None:
+    def __init__(self, table: MaskTable, objects: Objects, device: torch.device) -> None:
         from detaug.gpu.mask_kernels import place
 
-        self._count, self._grid, self._device = len(objects), grid, device
+        self._device, count = device, len(objects)
         own = table_on_device(table, device)
-        numbers, layers, borders = (
-            to_device(np.ascontiguousarray(each), device) for each in (objects.numbers, objects.layers, objects.borders)
-        )
         rings, points = table.outlines.first_ring, table.outlines.first_point
         lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
         vertices = int(lengths.sum())
-        starts = to_device(np.append(start_offsets(lengths), vertices).astype(np.int32), device)
+        given = objects.numbers, objects.layers, objects.borders, np.append(start_offsets(lengths), vertices)
+        together = to_device(np.concatenate([each.ravel() for each in given]), device)  # a copy costs more than bytes
+        numbers, layers, borders, starts = together.split([each.size for each in given])
+        starts = starts.int()
         placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
-        hulls = torch.empty((self._count, 5), dtype=torch.int32, device=device)
-        if self._count:
+        hulls = torch.empty((max(count, 1), 5), dtype=torch.int32, device=device)
+        if count:
             launch_programs(
-                place, device, self._count, numbers, own.points, own.first_point, own.first_ring, own.first_run,
+                place, device, count, numbers, own.points, own.first_point, own.first_ring, own.first_run,
                 own.run_boxes, starts, placed, hulls, VERTICES=VERTICES, **OPTIONS,
             )  # fmt: skip
         outlines = own.first_point, own.first_ring, own.runs, own.first_run
-        points_of_grid = (to_device(np.ascontiguousarray(each, np.int32), device) for each in grid)
-        self._inputs = numbers, layers, borders, placed, hulls, starts, *outlines, *points_of_grid
-        self._sizes = layers.shape[1], borders.shape[1], vertices, *grid.shape
+        self._inputs = numbers, layers, borders, placed, hulls, starts, *outlines
+        self._sizes = objects.layers.shape[1], objects.borders.shape[1], vertices
+        self.all = torch.arange(count, dtype=torch.int32, device=device)
+        """(B,): the numbers of the objects."""
 
-    def masks(self) -> Tensor:
-        """Return (B, R, C) bool: whether the points of the grid show each object."""
-        out = torch.empty((self._count, *self._grid.shape), dtype=torch.bool, device=self._device)
-        self._sample(out, count=False)
+    def masks(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
+        """Return (R, rows, columns) bool: whether the points of the grid show each of `objects`, (R,) int32."""
+        out = torch.zeros((len(objects), *grid.shape), dtype=torch.bool, device=self._device)
+        self._sample(objects, grid, out, count=False)
         return out
 
-    def areas(self) -> Tensor:
-        """Return (B,) int32: how many points of the grid show each object."""
-        out = torch.zeros(self._count, dtype=torch.int32, device=self._device)
-        self._sample(out, count=True)
+    def areas(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
+        """Return (R,) int32: how many points of the grid show each object."""
+        out = torch.zeros(len(objects), dtype=torch.int32, device=self._device)
+        self._sample(objects, grid, out, count=True)
         return out
 
-    def labels(self, labels: NDArray[np.int32], counts: Sequence[int]) -> Tensor:
-        """Return (N, R, C) int32: see `label_map`."""
+    def labels(self, objects: Tensor, grid: GridOnGpu, labels: NDArray[np.int32], counts: Sequence[int]) -> Tensor:
+        """Return (N, rows, columns) int32: see `label_map`."""
         from detaug.gpu.mask_kernels import label
 
-        order = torch.argsort(self.areas(), descending=True, stable=True)
-        ranks = torch.empty(self._count, dtype=torch.int32, device=self._device)
-        ranks[order] = torch.arange(self._count, dtype=torch.int32, device=self._device)
-        first = to_device(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), self._device)
-        out = torch.empty((len(counts), *self._grid.shape), dtype=torch.int32, device=self._device)
-        labels_of_objects = to_device(labels, self._device)
-        if blocks := self._blocks(len(counts)):
+        order = torch.argsort(self.areas(objects, grid), descending=True, stable=True)
+        ranks = torch.empty_like(objects)
+        ranks[order] = torch.arange(len(objects), dtype=torch.int32, device=self._device)
+        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        of_images, of_objects = to_device(np.concatenate([first, labels]), self._device).split(
+            [len(first), len(labels)]
+        )
+        out = torch.empty((len(counts), *grid.shape), dtype=torch.int32, device=self._device)
+        if out.numel():
+            blocks = len(counts) * -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS)
             launch_programs(
-                label, self._device, blocks, *self._inputs, out, *self._sizes, ranks, first, labels_of_objects,
-                ROWS=ROWS, COLUMNS=COLUMNS, **OPTIONS,
+                label, self._device, blocks, *self._inputs, objects, grid.y, grid.x, out, *self._sizes, *grid.shape,
+                ranks, of_images, of_objects, ROWS=ROWS, COLUMNS=COLUMNS, **OPTIONS,
             )  # fmt: skip
         return out
 
-    def _sample(self, out: Tensor, *, count: bool) -> None:
+    def _sample(self, objects: Tensor, grid: GridOnGpu, out: Tensor, *, count: bool) -> None:
         from detaug.gpu.mask_kernels import sample
 
-        if blocks := self._blocks(self._count):
-            steps = (0 if len(each) == 1 else each.shape[1] for each in self._grid)
+        if len(objects) and grid.shape[0] * grid.shape[1]:
+            steps = (0 if each.ndim == 1 else each.shape[1] for each in (grid.y, grid.x))
+            programs = min(PROGRAMS, -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS))
             launch_programs(
-                sample, self._device, blocks, *self._inputs, out, *self._sizes, *steps,
-                ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, **OPTIONS,
+                sample, self._device, len(objects) * programs, *self._inputs, objects, grid.y, grid.x, out,
+                *self._sizes, *grid.shape, *steps, programs,
+                ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, num_warps=WARPS, **OPTIONS,
             )  # fmt: skip
 
-    def _blocks(self, planes: int) -> int:
-        """Return how many blocks of points there are in planes of the size of the grid."""
-        height, width = self._grid.shape
-        return planes * -(-height // ROWS) * -(-width // COLUMNS)
+
+class GridOnGpu(NamedTuple):
+    """The points at which masks are sampled, in units."""
+
+    y: Tensor
+    x: Tensor
+    """int32: (rows,) and (columns,) for all objects, or (R, rows) and (R, columns)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the numbers of rows and columns."""
+        return self.y.shape[-1], self.x.shape[-1]
+
+
+def grid_on_gpu(grid: Grid, device: torch.device) -> GridOnGpu:
+    """Copy a grid to a device."""
+    y, x = (
+        to_device(np.ascontiguousarray(each.squeeze(0) if len(each) == 1 else each, np.int32), device) for each in grid
+    )
+    return GridOnGpu(y, x)
+
+
+@cache
+def pixel_grid_on_gpu(height: int, width: int, stride: int, device: torch.device) -> GridOnGpu:
+    """Copy the grid of pixels to a device, once."""
+    return grid_on_gpu(pixel_grid(height, width, stride), device)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from detaug.arguments import check, is_whole
-from detaug.arrays import Bools, Ints
+from detaug.arrays import Bools
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, Objects, box_grid, label_map, pixel_grid, placed_outlines, rasterise
-from detaug.gpu.masks import MasksOnGpu
+from detaug.boxes.masks import FAR, ONE, Grid, Objects, label_map, pixel_grid, placed_outlines, rasterise
+from detaug.gpu.masks import GridOnGpu, ObjectsOnGpu, pixel_grid_on_gpu
 from detaug.gpu.streams import to_device
 from detaug.loading.batch_shapes import ShapesOfBoxes
 
@@ -46,7 +46,11 @@ class MasksOfBoxes(ShapesOfBoxes):
         takes much memory. Raises InputError for a source without masks.
         """
         check("stride", stride, is_whole(stride, 1), "a whole number of at least 1")
-        masks = self._rasterise(pixel_grid(*self._size, stride))
+        if self.labels.is_cuda:
+            group, objects = self._on_gpu()
+            masks = group.masks(objects, self._grid_on_gpu(stride))
+        else:
+            masks = torch.from_numpy(rasterise(*self._objects(), pixel_grid(*self._size, stride)))
         if not padded:
             return masks
         result = masks.new_zeros(self.labels.numel(), *masks.shape[1:])
@@ -60,13 +64,14 @@ class MasksOfBoxes(ShapesOfBoxes):
         plane for an image takes much less memory than a mask for each object. Of clips the first axes are N, F.
         """
         check("stride", stride, is_whole(stride, 1), "a whole number of at least 1")
-        real, grid = self._is_real, pixel_grid(*self._size, stride)
+        real = self._is_real
         places, counts = np.nonzero(real)[1].astype(np.int32), real.sum(1).tolist()
         if self.labels.is_cuda:
-            labels = self._on_gpu(grid).labels(places, counts)
+            group, objects = self._on_gpu()
+            labels = group.labels(objects, self._grid_on_gpu(stride), places, counts)
         else:
-            labels = torch.from_numpy(label_map(self._rasterise(grid).numpy(), places, counts))
-        return labels.reshape(*self.labels.shape[:-1], *grid.shape)
+            labels = torch.from_numpy(label_map(self.masks(stride).numpy(), places, counts))
+        return labels.reshape(*self.labels.shape[:-1], *labels.shape[1:])
 
     def semantic_map(self, stride: int = 1, *, ignore: int = 255) -> Tensor:
         """Return (N, H // stride, W // stride) int64: the label of what each pixel shows, 0 for the background.
@@ -86,13 +91,19 @@ class MasksOfBoxes(ShapesOfBoxes):
         """Return (R, size, size) bool: masks within boxes, sampled at the centres of size x size cells of each.
 
         `boxes`: (R, 4) XYXY in output pixels. `rows`: (R,) whose mask it is, as a place among those of `masks()`.
-        These are the targets of a mask head, without masks of whole images. Waits for the device if `boxes` are there.
+        These are the targets of a mask head, without masks of whole images.
         """
         check("size", size, is_whole(size, 1), "a whole number of at least 1")
-        places, count = rows.cpu().numpy(), int(self._is_real.sum())
-        good = boxes.shape == (len(places), 4) and (not len(places) or 0 <= places.min() <= places.max() < count)
-        check("boxes and rows", tuple(boxes.shape), good, f"(R, 4) and (R,), with rows from 0 to {count - 1}")
-        return self._rasterise(box_grid(boxes.detach().cpu().double().numpy(), size), places)
+        count = int(self._is_real.sum())
+        good = boxes.shape == (len(rows), 4) and (count > 0 or not len(rows))
+        check("boxes and rows", (*boxes.shape, *rows.shape), good, f"(R, 4) and (R,), of {count} masks")
+        rows = rows.to(self.labels.device).clamp(0, max(count - 1, 0))
+        y, x = box_grid(boxes.to(self.labels.device), size)
+        if self.labels.is_cuda:
+            group, objects = self._on_gpu()
+            return group.masks(objects[rows], GridOnGpu(y, x))
+        table, objects_on_cpu = self._objects()
+        return torch.from_numpy(rasterise(table, objects_on_cpu.part(rows.numpy()), Grid(y.numpy(), x.numpy())))
 
     @property
     def polygons(self) -> Polygons:
@@ -116,18 +127,29 @@ class MasksOfBoxes(ShapesOfBoxes):
         height, width = self.images.shape[-2:]
         return height, width
 
-    def _objects(self, places: Ints | None) -> tuple[MaskTable, Objects]:
-        """Return the objects of the real boxes, or of some of them."""
-        table = self._group.shapes.mask_table
-        assert self.moved is not None
-        objects = self._group.objects.part(self.moved.boxes)
-        return table, objects if places is None else objects.part(places)
+    def _objects(self) -> tuple[MaskTable, Objects]:
+        """Return the objects of the real boxes."""
+        table, moved = self._group.shapes.mask_table, self.moved
+        assert moved is not None
+        return table, self._group.objects.part(moved.boxes)
 
-    def _rasterise(self, grid: Grid, places: Ints | None = None) -> Tensor:
-        """Return (B, R, C) bool: the masks of the real boxes, or of some of them, at the points of a grid."""
-        if self.labels.is_cuda:
-            return self._on_gpu(grid, places).masks()
-        return torch.from_numpy(rasterise(*self._objects(places), grid)).to(self.labels.device)
+    def _on_gpu(self) -> tuple[ObjectsOnGpu, Tensor]:
+        """Return the objects of the group, and (B,) the numbers of those of the batch."""
+        table, moved, device = self._group.shapes.mask_table, self.moved, self.labels.device
+        assert moved is not None
+        if device not in self._group.on_device:
+            self._group.on_device[device] = ObjectsOnGpu(table, self._group.objects, device)
+        group: ObjectsOnGpu = self._group.on_device[device]
+        return group, group.all[moved.boxes]
 
-    def _on_gpu(self, grid: Grid, places: Ints | None = None) -> MasksOnGpu:
-        return MasksOnGpu(*self._objects(places), grid, self.labels.device)
+    def _grid_on_gpu(self, stride: int) -> GridOnGpu:
+        return pixel_grid_on_gpu(*self._size, stride, self.labels.device)
+
+
+def box_grid(boxes: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return the centres of `size` x `size` cells of boxes (R, 4) XYXY in units: y and x, (R, size) int32 each."""
+    start, end = boxes.detach().double()[:, None].split(2, -1)  # (R, 1, 2)
+    shares = (torch.arange(size, dtype=torch.float64, device=boxes.device) + 0.5) / size
+    units = ((start + (end - start) * shares[:, None]) * ONE + 0.5).floor().nan_to_num().clamp(-FAR, FAR)
+    x, y = units.int().unbind(-1)
+    return y.contiguous(), x.contiguous()
