@@ -69,7 +69,7 @@ class ObjectsOnGpu:
         vertices = int(lengths.sum())
         given = objects.numbers, objects.layers, objects.borders, np.append(start_offsets(lengths), vertices)
         together = to_device(np.concatenate([each.ravel() for each in given]), device)  # a copy costs more than bytes
-        numbers, layers, borders, starts = together.split([each.size for each in given])
+        numbers, layers, borders, starts = together.split_with_sizes([each.size for each in given])
         starts = starts.int()
         placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
         hulls = torch.empty((max(count, 1), 5), dtype=torch.int32, device=device)
@@ -104,9 +104,8 @@ class ObjectsOnGpu:
         ranks = torch.empty_like(objects)
         ranks[order] = torch.arange(len(objects), dtype=torch.int32, device=self._device)
         first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        of_images, of_objects = to_device(np.concatenate([first, labels]), self._device).split(
-            [len(first), len(labels)]
-        )
+        together = to_device(np.concatenate([first, labels]), self._device)
+        of_images, of_objects = together.split_with_sizes([len(first), len(labels)])
         out = torch.empty((len(counts), *grid.shape), dtype=torch.int32, device=self._device)
         if out.numel():
             blocks = len(counts) * -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS)
@@ -144,10 +143,8 @@ class GridOnGpu(NamedTuple):
 
 def grid_on_gpu(grid: Grid, device: torch.device) -> GridOnGpu:
     """Copy a grid to a device."""
-    y, x = (
-        to_device(np.ascontiguousarray(each.squeeze(0) if len(each) == 1 else each, np.int32), device) for each in grid
-    )
-    return GridOnGpu(y, x)
+    y, x = (to_device(np.ascontiguousarray(each, np.int32), device) for each in grid)
+    return GridOnGpu(*(each[0] if len(each) == 1 else each for each in (y, x)))
 
 
 @cache

@@ -148,7 +148,7 @@ class MasksOfBoxes(ShapesOfBoxes):
 
 def box_grid(boxes: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Return the centres of `size` x `size` cells of boxes (R, 4) XYXY in units: y and x, (R, size) int32 each."""
-    start, end = boxes.detach().double()[:, None].split(2, -1)  # (R, 1, 2)
+    start, end = boxes.detach().double().reshape(-1, 1, 2, 2).unbind(2)
     shares = (torch.arange(size, dtype=torch.float64, device=boxes.device) + 0.5) / size
     units = ((start + (end - start) * shares[:, None]) * ONE + 0.5).floor().nan_to_num().clamp(-FAR, FAR)
     x, y = units.int().unbind(-1)
