@@ -6,8 +6,9 @@ For a mask of run lengths, and for an outline that reaches behind the horizon of
 goes back to the source. Then the pixel must show the object: its source must lie in the bounds of the layer, it must
 lie in the clip region, and no later layer and no hole may cover it.
 
+Positions in the source only decide what lies at an edge, so they are in single precision, which GPUs are fast in.
 `detaug/gpu/mask_kernels.py` does the same on a GPU, and gives the same bits: every step is in whole numbers, or in
-double precision in the same order and without fused products.
+floating point in the same order and without fused products.
 """
 
 from __future__ import annotations
@@ -57,6 +58,16 @@ class Objects:
     def rows(self) -> Ints:
         """Return (B,): the rows of the objects in the outlines of the source."""
         return self.numbers[:, ROW].astype(np.int64)
+
+    @property
+    def to_source(self) -> NDArray[np.float32]:
+        """Return (B, 9): the maps from output pixels to the source."""
+        return self.numbers[:, TO_SOURCE:BOUNDS].astype(np.float32)
+
+    @property
+    def bounds(self) -> NDArray[np.float32]:
+        """Return (B, 4) XYXY: source pixels outside of which is fill."""
+        return self.numbers[:, BOUNDS:].astype(np.float32)
 
     def part(self, objects: slice | Ints) -> Objects:
         """Return some of the objects, of the same images."""
@@ -159,7 +170,10 @@ def _hulls(x: Ints, y: Ints, owner: Ints, count: int) -> Ints:
     return hull
 
 
-def project(matrix: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
+Coordinates = NDArray[np.floating]
+
+
+def project(matrix: Coordinates, x: Coordinates, y: Coordinates) -> tuple[Coordinates, Coordinates, Coordinates]:
     """Return x, y and depth of points after projective maps, nine numbers each, row by row."""
     a, b, c, d, e, f, g, h, i = matrix
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -167,7 +181,7 @@ def project(matrix: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats, Float
         return ((a * x + b * y) + c) / w, ((d * x + e * y) + f) / w, w
 
 
-def to_units(pixels: Floats) -> Ints:
+def to_units(pixels: Coordinates) -> Ints:
     """Return coordinates in units, rounded; NaN is far away."""
     return np.floor(np.nan_to_num(pixels, nan=FARTHEST).clip(-FARTHEST, FARTHEST) * ONE + 0.5).astype(np.int64)
 
@@ -280,44 +294,44 @@ def _reaches_out(objects: Objects, grid: Grid, rows: Ints, columns: Ints) -> Boo
         return np.asarray(~empty)
     own = np.arange(len(objects)) * (len(grid.x) > 1)
     (y0, y1), (x0, x1) = (
-        points[own[:, None], (ends - [0, 1]).clip(0, points.shape[1] - 1)].T / ONE
+        points[own[:, None], (ends - [0, 1]).clip(0, points.shape[1] - 1)].T.astype(np.float32) / np.float32(ONE)
         for points, ends in ((grid.y, rows), (grid.x, columns))
     )
     left, top, right, bottom = objects.layers[objects.numbers[:, IMAGE].astype(int), 0, :4].T
     reaches_out = (x0 < left) | (y0 < top) | (x1 >= right) | (y1 >= bottom)
-    matrix = objects.numbers[:, TO_SOURCE:BOUNDS].T
+    matrix, bounds = objects.to_source.T, objects.bounds.T
     for x, y in ((x0, y0), (x1, y0), (x0, y1), (x1, y1)):
-        reaches_out |= ~_in_bounds(objects.numbers[:, BOUNDS:].T, *project(matrix, x, y))
+        reaches_out |= ~_in_bounds(bounds, *project(matrix, x, y))
     return np.asarray(reaches_out & ~empty)
 
 
-def _in_bounds(bounds: Floats, x: Floats, y: Floats, w: Floats) -> Bools:
+def _in_bounds(bounds: Coordinates, x: Coordinates, y: Coordinates, w: Coordinates) -> Bools:
     left, top, right, bottom = bounds
     return np.asarray((w > 0) & (x >= left) & (x <= right) & (y >= top) & (y <= bottom))
 
 
 class _View(NamedTuple):
-    """Points of the grid in output pixels, and where they are in the source of one object."""
+    """Points of the grid in output pixels, and where they are in the source of one object; in single precision."""
 
-    y: Floats
-    x: Floats
+    y: Coordinates
+    x: Coordinates
     """(R,), (C,)"""
-    source_x: Floats
-    source_y: Floats
-    depth: Floats
+    source_x: Coordinates
+    source_y: Coordinates
+    depth: Coordinates
     """(R, C)"""
 
     @classmethod
     def of(cls, objects: Objects, grid: Grid, at: int, window: tuple[slice, slice]) -> _View:
         """Return the view of an object in a window."""
-        y, x = (each[part] / ONE for each, part in zip(grid.of(at), window, strict=True))
-        return cls(y, x, *project(objects.numbers[at, TO_SOURCE:BOUNDS], x[None, :], y[:, None]))
+        y, x = (each[part].astype(np.float32) / np.float32(ONE) for each, part in zip(grid.of(at), window, strict=True))
+        return cls(y, x, *project(objects.to_source[at], x[None, :], y[:, None]))
 
     def shown(self, objects: Objects, at: int) -> Bools:
         """Return (R, C): whether the points would show an object without holes."""
         numbers = objects.numbers[at]
-        shown = _in_bounds(numbers[BOUNDS:], self.source_x, self.source_y, self.depth)
-        for a, b, c in objects.borders[at]:
+        shown = _in_bounds(objects.bounds[at], self.source_x, self.source_y, self.depth)
+        for a, b, c in objects.borders[at].astype(np.float32):
             shown &= (a * self.x[None, :] + b * self.y[:, None]) + c >= 0
         on_top = np.zeros_like(shown)
         for x0, y0, x1, y1, covers, copy in objects.layers[int(numbers[IMAGE])]:

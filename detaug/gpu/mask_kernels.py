@@ -19,7 +19,13 @@ TO_OUTPUT, TO_SOURCE = tl.constexpr(masks.TO_OUTPUT), tl.constexpr(masks.TO_SOUR
 BOUNDS, NUMBERS = tl.constexpr(masks.BOUNDS), tl.constexpr(masks.NUMBERS)
 
 
-@triton.jit
+SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
+PARTS = ["numbers", "layers", "borders", "starts", "objects", "ranks", "first_object", "labels", "out"]
+batch_kernel = triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=[*PARTS, "grid_y", "grid_x"])
+"""For kernels of a batch: else Triton compiles them again for other numbers of objects."""
+
+
+@batch_kernel
 def place(
     numbers, points, first_point, first_ring, first_run, run_boxes, starts, placed, hulls, VERTICES: tl.constexpr
 ):  # fmt: skip
@@ -96,25 +102,28 @@ def _units(pixels):
     return tl.floor(pixels * ONE + 0.5).to(tl.int32)
 
 
-@triton.jit
+@batch_kernel
 def sample(
     numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, objects, grid_y, grid_x,
-    out, layers_of_image, sides, vertices, height, width, y_step, x_step, programs,
+    out, layers_of_image, sides, vertices, height, width, y_step, x_step, cell, programs,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
     """Set the points of masks in `out`, (R, height, width), that show `objects` (R,); or COUNT them in `out` (R,).
 
     `out` has zeros before. Each mask has some `programs`, which take its blocks of points in turn. `sides`: borders of
     an object; `vertices`: of all objects. `grid_y`, `grid_x`: the points; those of a mask begin `y_step` and `x_step`
-    after those of the one before.
+    after those of the one before. `cell`: units from a point to the next, 0 if that differs.
     """
     mask = (tl.program_id(0) // programs).to(tl.int64)
     which = tl.load(objects + mask)
-    across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
     grid_y, grid_x = grid_y + mask * y_step, grid_x + mask * x_step
-    for block in range(tl.program_id(0) % programs, across * down, programs):
-        row, column = block // across * ROWS, block % across * COLUMNS
-        if _touches(hulls + which * 5, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
+    hull = hulls + which * 5
+    left, right = _blocks(tl.load(hull), tl.load(hull + 2), cell, width, COLUMNS)
+    top, bottom = _blocks(tl.load(hull + 1), tl.load(hull + 3), cell, height, ROWS)
+    across = tl.maximum(right - left, 1)
+    for block in range(tl.program_id(0) % programs, (bottom - top) * (right - left), programs):
+        row, column = (top + block // across) * ROWS, (left + block % across) * COLUMNS
+        if _touches(hull, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
             rows, columns = row + tl.arange(0, ROWS), column + tl.arange(0, COLUMNS)
             shown = _shown(
                 which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
@@ -129,7 +138,7 @@ def sample(
                 tl.store(to, shown.to(out.dtype.element_ty), in_grid)
 
 
-@triton.jit
+@batch_kernel
 def label(
     numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, objects, grid_y, grid_x,
     out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
@@ -162,6 +171,16 @@ def label(
 
 
 @triton.jit
+def _blocks(low, high, cell, count, BLOCK: tl.constexpr):
+    """Return the first block of points that a span, in units, may touch, and the end."""
+    first, end = tl.zeros((), tl.int32), count + tl.zeros((), tl.int32)
+    if cell > 0:
+        first = tl.maximum(low, 0) // cell
+        end = tl.minimum(tl.maximum(high, 0) // cell + 1, count)
+    return first // BLOCK, tl.maximum(tl.cdiv(end, BLOCK), first // BLOCK)
+
+
+@triton.jit
 def _touches(
     hull, grid_y, grid_x, row, column, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
@@ -187,8 +206,7 @@ def _shown(
     shown = tl.zeros((y.shape[0], x.shape[0]), tl.int32)
     in_source = (end > first) | (tl.load(hulls + which * 5 + 4) > 0)
     if in_source:
-        output_y, output_x = y.to(tl.float64)[:, None] / ONE, x.to(tl.float64)[None, :] / ONE
-        source_x, source_y, _ = _project(number + TO_SOURCE, output_x, output_y)
+        source_x, source_y, _ = _in_source(number, y[:, None], x[None, :])
         if end > first:
             shown = _in_runs(runs + first, end - first, source_x, source_y, tl.load(number + HEIGHT))
         else:
@@ -196,12 +214,11 @@ def _shown(
     else:
         shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], shown)
     if in_source | (layers_of_image > 1) | (sides > 0) | (_whole(number, layer, y, x) == 0):
-        output_y, output_x = y.to(tl.float64)[:, None] / ONE, x.to(tl.float64)[None, :] / ONE
-        source_x, source_y, depth = _project(number + TO_SOURCE, output_x, output_y)
-        seen = _in_bounds(number + BOUNDS, source_x, source_y, depth)
+        output_y, output_x = _pixels(y[:, None]), _pixels(x[None, :])
+        seen = _in_bounds(number, y[:, None], x[None, :])
         for side in range(sides):
             border = borders + (which * sides + side) * 3
-            distance = (tl.load(border) * output_x + tl.load(border + 1) * output_y) + tl.load(border + 2)
+            distance = (_single(border) * output_x + _single(border + 1) * output_y) + _single(border + 2)
             seen = seen & (distance >= 0)
         on_top = _on_top(layer, layers_of_image, tl.load(number + COPY), output_y, output_x, seen)
         shown = shown & seen.to(tl.int32) & on_top
@@ -211,23 +228,40 @@ def _shown(
 @triton.jit
 def _whole(number, layer, y, x):
     """Return 1 if all points show the source of an object that is alone in its image: if those at the corners do."""
-    y0, y1 = tl.min(y, 0).to(tl.float64) / ONE, tl.max(y, 0).to(tl.float64) / ONE
-    x0, x1 = tl.min(x, 0).to(tl.float64) / ONE, tl.max(x, 0).to(tl.float64) / ONE
-    whole = (x0 >= tl.load(layer)) & (y0 >= tl.load(layer + 1)) & (x1 < tl.load(layer + 2)) & (y1 < tl.load(layer + 3))
-    a, b, depth = _project(number + TO_SOURCE, x0, y0)
-    whole = whole & _in_bounds(number + BOUNDS, a, b, depth)
-    a, b, depth = _project(number + TO_SOURCE, x1, y0)
-    whole = whole & _in_bounds(number + BOUNDS, a, b, depth)
-    a, b, depth = _project(number + TO_SOURCE, x0, y1)
-    whole = whole & _in_bounds(number + BOUNDS, a, b, depth)
-    a, b, depth = _project(number + TO_SOURCE, x1, y1)
-    return (whole & _in_bounds(number + BOUNDS, a, b, depth)).to(tl.int32)
+    y0, y1, x0, x1 = tl.min(y, 0), tl.max(y, 0), tl.min(x, 0), tl.max(x, 0)
+    whole = (_pixels(x0) >= tl.load(layer)) & (_pixels(y0) >= tl.load(layer + 1))
+    whole = whole & (_pixels(x1) < tl.load(layer + 2)) & (_pixels(y1) < tl.load(layer + 3))
+    whole = whole & _in_bounds(number, y0, x0) & _in_bounds(number, y0, x1)
+    return (whole & _in_bounds(number, y1, x0) & _in_bounds(number, y1, x1)).to(tl.int32)
 
 
 @triton.jit
-def _in_bounds(bounds, x, y, depth):
-    across = (x >= tl.load(bounds)) & (x <= tl.load(bounds + 2))
-    return (depth > 0) & across & (y >= tl.load(bounds + 1)) & (y <= tl.load(bounds + 3))
+def _in_bounds(number, y, x):
+    """Return whether points show the source of an object."""
+    x, y, depth = _in_source(number, y, x)
+    bounds = number + BOUNDS
+    across = (x >= _single(bounds)) & (x <= _single(bounds + 2))
+    return (depth > 0) & across & (y >= _single(bounds + 1)) & (y <= _single(bounds + 3))
+
+
+@triton.jit
+def _in_source(number, y, x):
+    """Return where points, in units, are in the source, and their depth, in single precision."""
+    matrix, x, y = number + TO_SOURCE, _pixels(x), _pixels(y)
+    w = (_single(matrix + 6) * x + _single(matrix + 7) * y) + _single(matrix + 8)
+    at_x = (_single(matrix) * x + _single(matrix + 1) * y) + _single(matrix + 2)
+    at_y = (_single(matrix + 3) * x + _single(matrix + 4) * y) + _single(matrix + 5)
+    return tl.div_rn(at_x, w), tl.div_rn(at_y, w), w
+
+
+@triton.jit
+def _single(number):
+    return tl.load(number).to(tl.float32)
+
+
+@triton.jit
+def _pixels(units):
+    return units.to(tl.float32) / ONE
 
 
 @triton.jit
@@ -261,9 +295,9 @@ def _crossed(x0, y0, x1, y1, y, x):
 @triton.jit
 def _in_runs(ends, count, x, y, height):
     """Return where points are in a mask of `count` runs, as 1."""
-    x = tl.minimum(tl.maximum(tl.where(x == x, x, 0.0), -1.0), FARTHEST)
-    y = tl.minimum(tl.maximum(tl.where(y == y, y, 0.0), -1.0), FARTHEST)
-    position = (tl.floor(x) * height + tl.minimum(tl.floor(y), height - 1)).to(tl.int64)
+    x = tl.floor(tl.minimum(tl.maximum(tl.where(x == x, x, 0.0), -1.0), FARTHEST)).to(tl.int64)
+    y = tl.floor(tl.minimum(tl.maximum(tl.where(y == y, y, 0.0), -1.0), FARTHEST)).to(tl.int64)
+    position = x * height.to(tl.int64) + tl.minimum(y, height.to(tl.int64) - 1)
     before = tl.zeros(position.shape, tl.int32)
     step = 1
     while step < count:

@@ -14,17 +14,17 @@ from torch import Tensor
 
 from detaug.arrays import start_offsets
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, Objects, pixel_grid
+from detaug.boxes.masks import ONE, Grid, Objects, pixel_grid
 from detaug.gpu.streams import launch_programs, to_device
 
 VERTICES = 128
 """Vertices that a program places at once."""
 
-ROWS, COLUMNS, WARPS = 32, 64, 8
-"""Sides of the blocks of points that a program samples, and its warps of threads."""
+ROWS, COLUMNS = 32, 64
+"""Sides of the blocks of points that a program samples."""
 
 PROGRAMS = 16
-"""Programs for each mask: most of its blocks do not touch the object."""
+"""Programs for each mask, at most."""
 
 OPTIONS = {"enable_fp_fusion": False}
 """NumPy rounds products before it adds."""
@@ -123,8 +123,8 @@ class ObjectsOnGpu:
             programs = min(PROGRAMS, -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS))
             launch_programs(
                 sample, self._device, len(objects) * programs, *self._inputs, objects, grid.y, grid.x, out,
-                *self._sizes, *grid.shape, *steps, programs,
-                ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, num_warps=WARPS, **OPTIONS,
+                *self._sizes, *grid.shape, *steps, grid.cell, programs,
+                ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, **OPTIONS,
             )  # fmt: skip
 
 
@@ -134,6 +134,8 @@ class GridOnGpu(NamedTuple):
     y: Tensor
     x: Tensor
     """int32: (rows,) and (columns,) for all objects, or (R, rows) and (R, columns)."""
+    cell: int = 0
+    """Units from each point to the next; 0 if that differs."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -144,10 +146,10 @@ class GridOnGpu(NamedTuple):
 def grid_on_gpu(grid: Grid, device: torch.device) -> GridOnGpu:
     """Copy a grid to a device."""
     y, x = (to_device(np.ascontiguousarray(each, np.int32), device) for each in grid)
-    return GridOnGpu(*(each[0] if len(each) == 1 else each for each in (y, x)))
+    return GridOnGpu(y[0], x[0]) if len(y) == 1 else GridOnGpu(y, x)
 
 
 @cache
 def pixel_grid_on_gpu(height: int, width: int, stride: int, device: torch.device) -> GridOnGpu:
     """Copy the grid of pixels to a device, once."""
-    return grid_on_gpu(pixel_grid(height, width, stride), device)
+    return grid_on_gpu(pixel_grid(height, width, stride), device)._replace(cell=stride * ONE)
