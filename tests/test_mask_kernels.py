@@ -92,7 +92,7 @@ def test_outlines_behind_the_horizon_of_a_perspective() -> None:
     matrix = placement.layers.matrix.copy()
     matrix[:, 0, 2] = 0.012, 0.008, 1  # the farther half of each source is never seen
     behind = Placement(replace(placement.layers, matrix=matrix), placement.image, placement.layer, placement.rows)
-    objects = objects_of(behind, moved.shapes.heights)
+    objects = objects_of(behind)
     assert place_vertices(moved.shapes.mask_table, objects).behind.sum() >= 3
     assert check(moved, objects, [1] * IMAGES, pixel_grid(*OUTPUT, 1)) > 500
 

@@ -36,56 +36,44 @@ FARTHEST = 1e6
 FAR = 2**30
 """Units: farther away than all that is placed."""
 
-ROW, IMAGE, COPY, HEIGHT, TO_OUTPUT, TO_SOURCE, BOUNDS, NUMBERS = 0, 1, 2, 3, 4, 13, 22, 26
-"""Where the numbers of an object start: row, image, copy, height of the source, maps, bounds; and how many they are."""
+TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, COVERS, COPY, NUMBERS = 0, 9, 18, 22, 26, 27, 28
+"""Where the numbers of a layer start: maps, bounds, rectangle, whether it covers what is below, its copy; and how many
+they are."""
 
 
 @dataclass(frozen=True, eq=False)
 class Objects:
-    """B objects in output images, as numbers that a GPU takes."""
+    """B objects in N output images of L layers each, as numbers that a GPU takes."""
 
-    numbers: Floats
-    """(B, 26): see `ROW`."""
+    rows: Ints
+    """(B,): the row of each in the outlines of the source."""
+    layer: Ints
+    """(B,): the number of its layer, among those of all images."""
     layers: Floats
-    """(N, L, 6): rectangle XYXY in output pixels, whether it covers what is below (0 or 1), and copy, of each layer."""
+    """(N, L, 28): see `TO_OUTPUT`."""
     borders: Floats
-    """(B, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that an object is seen within; V is 0 for none."""
+    """(N * L, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that a layer is seen within; V is 0 for none."""
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.rows)
 
-    @property
-    def rows(self) -> Ints:
-        """Return (B,): the rows of the objects in the outlines of the source."""
-        return self.numbers[:, ROW].astype(np.int64)
-
-    @property
-    def to_source(self) -> NDArray[np.float32]:
-        """Return (B, 9): the maps from output pixels to the source."""
-        return self.numbers[:, TO_SOURCE:BOUNDS].astype(np.float32)
-
-    @property
-    def bounds(self) -> NDArray[np.float32]:
-        """Return (B, 4) XYXY: source pixels outside of which is fill."""
-        return self.numbers[:, BOUNDS:].astype(np.float32)
+    def of_layer(self, first: int, end: int) -> Floats:
+        """Return (B, end - first): numbers of the layer of each object."""
+        return np.asarray(self.layers.reshape(-1, NUMBERS)[self.layer, first:end])
 
     def part(self, objects: slice | Ints) -> Objects:
         """Return some of the objects, of the same images."""
-        return Objects(self.numbers[objects], self.layers, self.borders[objects])
+        return Objects(self.rows[objects], self.layer[objects], self.layers, self.borders)
 
 
-def objects_of(placement: Placement, heights: Ints) -> Objects:
-    """Return the objects that are placed. `heights`: see `MaskTable`."""
-    layers, image, layer, rows = placement.layers, placement.image, placement.layer, placement.rows
-    numbers = np.empty((len(rows), NUMBERS))
-    numbers[:, ROW], numbers[:, IMAGE], numbers[:, COPY] = rows, image, layers.copy[image, layer]
-    numbers[:, HEIGHT] = heights[rows]
-    numbers[:, TO_OUTPUT:TO_SOURCE] = placement.to_output.reshape(-1, 9)
-    numbers[:, TO_SOURCE:BOUNDS] = layers.matrix[image, layer].reshape(-1, 9)
-    numbers[:, BOUNDS:] = layers.source_bounds[image, layer].reshape(-1, 4)
-    others = np.stack([layers.share >= 1, layers.copy], axis=2)
-    region = np.zeros((len(rows), 0, 2)) if layers.clip_region is None else layers.clip_region[image, layer]
-    return Objects(numbers, np.concatenate([layers.rectangle, others], axis=2), _borders(region))
+def objects_of(placement: Placement) -> Objects:
+    """Return the objects that are placed."""
+    layers, (n, count) = placement.layers, placement.layers.image.shape
+    parts = placement.inverse, layers.matrix, layers.source_bounds, layers.rectangle, layers.share >= 1, layers.copy
+    numbers = np.concatenate([each.reshape(n, count, -1) for each in parts], axis=2)
+    region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
+    borders = _borders(region.reshape(n * count, -1, 2))
+    return Objects(placement.rows, placement.image * count + placement.layer, numbers, borders)
 
 
 def _borders(region: Floats) -> Floats:
@@ -147,7 +135,7 @@ def place_vertices(table: MaskTable, objects: Objects) -> Vertices:
     with_runs = np.flatnonzero(table.has_runs[rows])
     corners = table.run_boxes[rows[with_runs]][:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 2).T.astype(np.float64)
     owner = np.concatenate([of_object, np.repeat(with_runs, 4)])
-    to_output, points = objects.numbers[:, TO_OUTPUT:TO_SOURCE].T[:, owner], np.concatenate([source, corners], axis=1)
+    to_output, points = objects.of_layer(TO_OUTPUT, TO_SOURCE).T[:, owner], np.concatenate([source, corners], axis=1)
     moved_x, moved_y, w = project(to_output, *points)
     far = ~((w > NEAREST) & (np.abs(moved_x) < FARTHEST) & (np.abs(moved_y) < FARTHEST))
     behind = np.bincount(owner[far], minlength=len(rows)) > 0
@@ -297,9 +285,11 @@ def _reaches_out(objects: Objects, grid: Grid, rows: Ints, columns: Ints) -> Boo
         points[own[:, None], (ends - [0, 1]).clip(0, points.shape[1] - 1)].T.astype(np.float32) / np.float32(ONE)
         for points, ends in ((grid.y, rows), (grid.x, columns))
     )
-    left, top, right, bottom = objects.layers[objects.numbers[:, IMAGE].astype(int), 0, :4].T
+    left, top, right, bottom = objects.of_layer(RECTANGLE, COVERS).T
     reaches_out = (x0 < left) | (y0 < top) | (x1 >= right) | (y1 >= bottom)
-    matrix, bounds = objects.to_source.T, objects.bounds.T
+    matrix, bounds = (
+        each.astype(np.float32).T for each in (objects.of_layer(TO_SOURCE, BOUNDS), objects.of_layer(BOUNDS, RECTANGLE))
+    )
     for x, y in ((x0, y0), (x1, y0), (x0, y1), (x1, y1)):
         reaches_out |= ~_in_bounds(bounds, *project(matrix, x, y))
     return np.asarray(reaches_out & ~empty)
@@ -325,20 +315,21 @@ class _View(NamedTuple):
     def of(cls, objects: Objects, grid: Grid, at: int, window: tuple[slice, slice]) -> _View:
         """Return the view of an object in a window."""
         y, x = (each[part].astype(np.float32) / np.float32(ONE) for each, part in zip(grid.of(at), window, strict=True))
-        return cls(y, x, *project(objects.to_source[at], x[None, :], y[:, None]))
+        to_source = objects.part([at]).of_layer(TO_SOURCE, BOUNDS)[0].astype(np.float32)
+        return cls(y, x, *project(to_source, x[None, :], y[:, None]))
 
     def shown(self, objects: Objects, at: int) -> Bools:
         """Return (R, C): whether the points would show an object without holes."""
-        numbers = objects.numbers[at]
-        shown = _in_bounds(objects.bounds[at], self.source_x, self.source_y, self.depth)
-        for a, b, c in objects.borders[at].astype(np.float32):
+        image, own = divmod(int(objects.layer[at]), objects.layers.shape[1])
+        layers = objects.layers[image]
+        shown = _in_bounds(layers[own, BOUNDS:RECTANGLE].astype(np.float32), self.source_x, self.source_y, self.depth)
+        for a, b, c in objects.borders[objects.layer[at]].astype(np.float32):
             shown &= (a * self.x[None, :] + b * self.y[:, None]) + c >= 0
         on_top = np.zeros_like(shown)
-        for x0, y0, x1, y1, covers, copy in objects.layers[int(numbers[IMAGE])]:
-            own = copy == numbers[COPY]
-            if own or covers:
+        for x0, y0, x1, y1, covers, copy in layers[:, RECTANGLE:]:
+            if copy == layers[own, COPY] or covers:
                 rows, columns = np.searchsorted(self.y, [y0, y1]), np.searchsorted(self.x, [x0, x1])
-                on_top[slice(*rows), slice(*columns)] = own
+                on_top[slice(*rows), slice(*columns)] = copy == layers[own, COPY]
         return shown & on_top
 
 

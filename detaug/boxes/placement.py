@@ -44,9 +44,12 @@ class Placement:
     @cached_property
     def to_output(self) -> Floats:
         """Return (B, 3, 3): source pixels (x, y, 1) -> output pixels, projective."""
-        n, layers = self.layers.image.shape
-        inverse = invert(self.layers.matrix.reshape(-1, 3, 3)).reshape(n, layers, 3, 3)
-        return np.asarray(inverse[self.image, self.layer])
+        return np.asarray(self.inverse[self.image, self.layer])
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """Return (N, L, 3, 3): source pixels (x, y, 1) -> output pixels, of each layer."""
+        return invert(self.layers.matrix.reshape(-1, 3, 3)).reshape(self.layers.matrix.shape)
 
     @cached_property
     def mirrored(self) -> Bools:

@@ -59,9 +59,8 @@ class ShapeGroup:
 
     @cached_property
     def objects(self) -> Objects:
-        """Return the B objects as the rasteriser takes them. Raises InputError for shapes without masks."""
-        heights = self.shapes.mask_table.heights
-        return objects_of(self.placement, heights)
+        """Return the B objects as the rasteriser takes them."""
+        return objects_of(self.placement)
 
     @cached_property
     def _source_corners(self) -> Floats:

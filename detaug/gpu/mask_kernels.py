@@ -14,27 +14,27 @@ from detaug.boxes.visible_part import NEAREST as NEAREST_DEPTH
 
 ONE, FAR = tl.constexpr(masks.ONE), tl.constexpr(masks.FAR)
 FARTHEST, NEAREST = tl.constexpr(masks.FARTHEST), tl.constexpr(NEAREST_DEPTH)
-ROW, IMAGE, COPY, HEIGHT = (tl.constexpr(each) for each in (masks.ROW, masks.IMAGE, masks.COPY, masks.HEIGHT))
-TO_OUTPUT, TO_SOURCE = tl.constexpr(masks.TO_OUTPUT), tl.constexpr(masks.TO_SOURCE)
-BOUNDS, NUMBERS = tl.constexpr(masks.BOUNDS), tl.constexpr(masks.NUMBERS)
-
+TO_OUTPUT, TO_SOURCE, BOUNDS = (tl.constexpr(each) for each in (masks.TO_OUTPUT, masks.TO_SOURCE, masks.BOUNDS))
+RECTANGLE, COVERS, COPY = (tl.constexpr(each) for each in (masks.RECTANGLE, masks.COVERS, masks.COPY))
+NUMBERS = tl.constexpr(masks.NUMBERS)
 
 SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
-PARTS = ["numbers", "layers", "borders", "starts", "objects", "ranks", "first_object", "labels", "out"]
+PARTS = ["annotations", "layer_of", "layers", "borders", "starts", "objects", "ranks", "first_object", "labels", "out"]
 batch_kernel = triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=[*PARTS, "grid_y", "grid_x"])
 """For kernels of a batch: else Triton compiles them again for other numbers of objects."""
 
 
 @batch_kernel
 def place(
-    numbers, points, first_point, first_ring, first_run, run_boxes, starts, placed, hulls, VERTICES: tl.constexpr
+    annotations, layer_of, layers, points, first_point, first_ring, first_run, run_boxes, starts, placed, hulls,
+    VERTICES: tl.constexpr,
 ):  # fmt: skip
     """Write the vertices of each object in units to `placed` (2, Q), from `starts` on, and to `hulls` (B, 5) the box
     around it, XYXY, and whether it is tested in its source.
     """
     which = tl.program_id(0)
-    number = numbers + which * NUMBERS
-    row = tl.load(number + ROW).to(tl.int64)
+    layer = layers + tl.load(layer_of + which) * NUMBERS
+    row = tl.load(annotations + which)
     begin = tl.load(first_point + tl.load(first_ring + row)).to(tl.int64)
     end = tl.load(first_point + tl.load(first_ring + row + 1)).to(tl.int64)
     has_runs = tl.load(first_run + row + 1) > tl.load(first_run + row)
@@ -45,16 +45,16 @@ def place(
         box = run_boxes + row * 4
         x = tl.load(box + 2 * (at % 2)).to(tl.float64)
         y = tl.load(box + 1 + at // 2 % 2 * 2).to(tl.float64)
-        x0, y0, x1, y1, behind = _around(number, x, y, at < 4, x0, y0, x1, y1, behind)
+        x0, y0, x1, y1, behind = _around(layer, x, y, at < 4, x0, y0, x1, y1, behind)
     for start in range(begin, end, VERTICES):
         real = start + at < end
         x, y = _source_points(points, start + at, real)
-        x0, y0, x1, y1, behind = _around(number, x, y, real, x0, y0, x1, y1, behind)
+        x0, y0, x1, y1, behind = _around(layer, x, y, real, x0, y0, x1, y1, behind)
     to = placed + tl.load(starts + which)
     for start in range(begin, end, VERTICES):
         real = start + at < end
         x, y = _source_points(points, start + at, real)
-        moved_x, moved_y, _ = _project(number + TO_OUTPUT, x, y)
+        moved_x, moved_y, _ = _project(layer + TO_OUTPUT, x, y)
         x, y = tl.where(behind > 0, x, moved_x), tl.where(behind > 0, y, moved_y)
         tl.store(to + start - begin + at, _units(x), real)
         tl.store(to + start - begin + at + tl.load(starts + tl.num_programs(0)), _units(y), real)
@@ -72,9 +72,9 @@ def _source_points(points, at, real):
 
 
 @triton.jit
-def _around(number, x, y, real, x0, y0, x1, y1, behind):
+def _around(layer, x, y, real, x0, y0, x1, y1, behind):
     """Return the box around points, in units, and those before, and whether one is far away."""
-    x, y, w = _project(number + TO_OUTPUT, x, y)
+    x, y, w = _project(layer + TO_OUTPUT, x, y)
     near = (w > NEAREST) & (tl.abs(x) < FARTHEST) & (tl.abs(y) < FARTHEST)
     whole_x, whole_y = _units(x), _units(y)
     x0 = tl.minimum(x0, tl.min(tl.where(real, whole_x, FAR), 0))
@@ -104,8 +104,8 @@ def _units(pixels):
 
 @batch_kernel
 def sample(
-    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, objects, grid_y, grid_x,
-    out, layers_of_image, sides, vertices, height, width, y_step, x_step, cell, programs,
+    annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, heights,
+    objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, y_step, x_step, cell, programs,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
     """Set the points of masks in `out`, (R, height, width), that show `objects` (R,); or COUNT them in `out` (R,).
@@ -126,8 +126,8 @@ def sample(
         if _touches(hull, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
             rows, columns = row + tl.arange(0, ROWS), column + tl.arange(0, COLUMNS)
             shown = _shown(
-                which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
-                layers_of_image, sides, vertices,
+                which, annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs,
+                first_run, heights, layers_of_image, sides, vertices,
                 tl.load(grid_y + tl.minimum(rows, height - 1)), tl.load(grid_x + tl.minimum(columns, width - 1)),
             )  # fmt: skip
             in_grid = (rows < height)[:, None] & (columns < width)[None, :]
@@ -140,8 +140,8 @@ def sample(
 
 @batch_kernel
 def label(
-    numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, objects, grid_y, grid_x,
-    out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
+    annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, heights,
+    objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write to `out`, (N, height, width), the label of the object that each point shows, -1 for none.
@@ -160,8 +160,8 @@ def label(
         which = tl.load(objects + at)
         if _touches(hulls + which * 5, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
             shown = _shown(
-                which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
-                layers_of_image, sides, vertices, y, x,
+                which, annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs,
+                first_run, heights, layers_of_image, sides, vertices, y, x,
             )  # fmt: skip
             rank = tl.load(ranks + at)
             above = (shown > 0) & (rank > best)
@@ -193,61 +193,61 @@ def _touches(
 
 @triton.jit
 def _shown(
-    which, numbers, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
-    layers_of_image, sides, vertices, y, x,
+    which, annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
+    heights, layers_of_image, sides, vertices, y, x,
 ):  # fmt: skip
     """Return where points, in rows `y` and columns `x`, show an object, as 1."""
-    number = numbers + which * NUMBERS
-    annotation = tl.load(number + ROW).to(tl.int64)
+    annotation, own = tl.load(annotations + which), tl.load(layer_of + which)
+    layer, first_layer = layers + own * NUMBERS, layers + (own - own % layers_of_image) * NUMBERS
     first, end = tl.load(first_run + annotation), tl.load(first_run + annotation + 1)
     ring, last = tl.load(first_ring + annotation), tl.load(first_ring + annotation + 1)
     vertex = placed + tl.load(starts + which) - tl.load(first_point + ring)
-    layer = layers + tl.load(number + IMAGE).to(tl.int64) * layers_of_image * 6
     shown = tl.zeros((y.shape[0], x.shape[0]), tl.int32)
     in_source = (end > first) | (tl.load(hulls + which * 5 + 4) > 0)
     if in_source:
-        source_x, source_y, _ = _in_source(number, y[:, None], x[None, :])
+        source_x, source_y, _ = _in_source(layer, y[:, None], x[None, :])
         if end > first:
-            shown = _in_runs(runs + first, end - first, source_x, source_y, tl.load(number + HEIGHT))
+            shown = _in_runs(runs + first, end - first, source_x, source_y, tl.load(heights + annotation))
         else:
             shown = _in_rings(vertex, vertices, first_point, ring, last, _units(source_y), _units(source_x), shown)
     else:
         shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], shown)
-    if in_source | (layers_of_image > 1) | (sides > 0) | (_whole(number, layer, y, x) == 0):
+    if in_source | (layers_of_image > 1) | (sides > 0) | (_whole(layer, y, x) == 0):
         output_y, output_x = _pixels(y[:, None]), _pixels(x[None, :])
-        seen = _in_bounds(number, y[:, None], x[None, :])
+        seen = _in_bounds(layer, y[:, None], x[None, :])
         for side in range(sides):
-            border = borders + (which * sides + side) * 3
+            border = borders + (own * sides + side) * 3
             distance = (_single(border) * output_x + _single(border + 1) * output_y) + _single(border + 2)
             seen = seen & (distance >= 0)
-        on_top = _on_top(layer, layers_of_image, tl.load(number + COPY), output_y, output_x, seen)
+        on_top = _on_top(first_layer, layers_of_image, tl.load(layer + COPY), output_y, output_x, seen)
         shown = shown & seen.to(tl.int32) & on_top
     return shown
 
 
 @triton.jit
-def _whole(number, layer, y, x):
+def _whole(layer, y, x):
     """Return 1 if all points show the source of an object that is alone in its image: if those at the corners do."""
     y0, y1, x0, x1 = tl.min(y, 0), tl.max(y, 0), tl.min(x, 0), tl.max(x, 0)
-    whole = (_pixels(x0) >= tl.load(layer)) & (_pixels(y0) >= tl.load(layer + 1))
-    whole = whole & (_pixels(x1) < tl.load(layer + 2)) & (_pixels(y1) < tl.load(layer + 3))
-    whole = whole & _in_bounds(number, y0, x0) & _in_bounds(number, y0, x1)
-    return (whole & _in_bounds(number, y1, x0) & _in_bounds(number, y1, x1)).to(tl.int32)
+    rectangle = layer + RECTANGLE
+    whole = (_pixels(x0) >= tl.load(rectangle)) & (_pixels(y0) >= tl.load(rectangle + 1))
+    whole = whole & (_pixels(x1) < tl.load(rectangle + 2)) & (_pixels(y1) < tl.load(rectangle + 3))
+    whole = whole & _in_bounds(layer, y0, x0) & _in_bounds(layer, y0, x1)
+    return (whole & _in_bounds(layer, y1, x0) & _in_bounds(layer, y1, x1)).to(tl.int32)
 
 
 @triton.jit
-def _in_bounds(number, y, x):
+def _in_bounds(layer, y, x):
     """Return whether points show the source of an object."""
-    x, y, depth = _in_source(number, y, x)
-    bounds = number + BOUNDS
+    x, y, depth = _in_source(layer, y, x)
+    bounds = layer + BOUNDS
     across = (x >= _single(bounds)) & (x <= _single(bounds + 2))
     return (depth > 0) & across & (y >= _single(bounds + 1)) & (y <= _single(bounds + 3))
 
 
 @triton.jit
-def _in_source(number, y, x):
+def _in_source(layer, y, x):
     """Return where points, in units, are in the source, and their depth, in single precision."""
-    matrix, x, y = number + TO_SOURCE, _pixels(x), _pixels(y)
+    matrix, x, y = layer + TO_SOURCE, _pixels(x), _pixels(y)
     w = (_single(matrix + 6) * x + _single(matrix + 7) * y) + _single(matrix + 8)
     at_x = (_single(matrix) * x + _single(matrix + 1) * y) + _single(matrix + 2)
     at_y = (_single(matrix + 3) * x + _single(matrix + 4) * y) + _single(matrix + 5)
@@ -314,10 +314,10 @@ def _on_top(layer, count, copy, y, x, shape):
     """Return where no later layer covers the own ones, as 1."""
     on_top = tl.zeros(shape.shape, tl.int32)
     for _ in range(count):
-        own = tl.load(layer + 5) == copy
-        if own | (tl.load(layer + 4) > 0):
-            inside = (x >= tl.load(layer)) & (y >= tl.load(layer + 1))
-            inside = inside & (x < tl.load(layer + 2)) & (y < tl.load(layer + 3))
+        own, rectangle = tl.load(layer + COPY) == copy, layer + RECTANGLE
+        if own | (tl.load(layer + COVERS) > 0):
+            inside = (x >= tl.load(rectangle)) & (y >= tl.load(rectangle + 1))
+            inside = inside & (x < tl.load(rectangle + 2)) & (y < tl.load(rectangle + 3))
             on_top = tl.where(inside, own.to(tl.int32), on_top)
-        layer += 6
+        layer += NUMBERS
     return on_top

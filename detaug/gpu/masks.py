@@ -20,8 +20,8 @@ from detaug.gpu.streams import launch_programs, to_device
 VERTICES = 128
 """Vertices that a program places at once."""
 
-ROWS, COLUMNS = 32, 64
-"""Sides of the blocks of points that a program samples."""
+ROWS, COLUMNS, WARPS = 32, 32, 2
+"""Sides of the blocks of points that a program samples, and its warps of threads: the fastest of six on an H200."""
 
 PROGRAMS = 16
 """Programs for each mask, at most."""
@@ -39,6 +39,7 @@ class TableOnDevice(NamedTuple):
     runs: Tensor
     first_run: Tensor
     run_boxes: Tensor
+    heights: Tensor
 
 
 _TABLES: WeakKeyDictionary[MaskTable, dict[torch.device, TableOnDevice]] = WeakKeyDictionary()
@@ -51,7 +52,15 @@ def table_on_device(table: MaskTable, device: torch.device) -> TableOnDevice:
         outlines, boxes = table.outlines, table.run_boxes if table.has_runs.any() else table.run_boxes[:1]
         starts = (each.astype(np.int32) for each in (outlines.first_point, outlines.first_ring, outlines.first_run))
         first_point, first_ring, first_run = starts
-        arrays = outlines.points, first_point, first_ring, outlines.runs, first_run, boxes
+        arrays = (
+            outlines.points,
+            first_point,
+            first_ring,
+            outlines.runs,
+            first_run,
+            boxes,
+            table.heights.astype(np.int32),
+        )
         tables[device] = TableOnDevice(*(torch.from_numpy(each).to(device) for each in arrays))
     return tables[device]
 
@@ -67,19 +76,21 @@ class ObjectsOnGpu:
         rings, points = table.outlines.first_ring, table.outlines.first_point
         lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
         vertices = int(lengths.sum())
-        given = objects.numbers, objects.layers, objects.borders, np.append(start_offsets(lengths), vertices)
-        together = to_device(np.concatenate([each.ravel() for each in given]), device)  # a copy costs more than bytes
-        numbers, layers, borders, starts = together.split_with_sizes([each.size for each in given])
-        starts = starts.int()
+        whole = objects.rows, objects.layer, np.append(start_offsets(lengths), vertices)
+        parts = objects.layers, objects.borders, *(each.astype(np.int32).view(np.uint8) for each in whole)
+        together = to_device(np.concatenate([each.ravel().view(np.uint8) for each in parts]), device)  # one copy
+        layers, borders, *on_device = together.split_with_sizes([each.nbytes for each in parts])
+        annotations, layer_of, starts = (each.view(torch.int32) for each in on_device)
+        layers, borders = layers.view(torch.float64), borders.view(torch.float64)
         placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
         hulls = torch.empty((max(count, 1), 5), dtype=torch.int32, device=device)
         if count:
             launch_programs(
-                place, device, count, numbers, own.points, own.first_point, own.first_ring, own.first_run,
+                place, device, count, annotations, layer_of, layers, own.points, own.first_point, own.first_ring, own.first_run,
                 own.run_boxes, starts, placed, hulls, VERTICES=VERTICES, **OPTIONS,
             )  # fmt: skip
-        outlines = own.first_point, own.first_ring, own.runs, own.first_run
-        self._inputs = numbers, layers, borders, placed, hulls, starts, *outlines
+        outlines = own.first_point, own.first_ring, own.runs, own.first_run, own.heights
+        self._inputs = annotations, layer_of, layers, borders, placed, hulls, starts, *outlines
         self._sizes = objects.layers.shape[1], objects.borders.shape[1], vertices
         self.all = torch.arange(count, dtype=torch.int32, device=device)
         """(B,): the numbers of the objects."""
@@ -111,7 +122,7 @@ class ObjectsOnGpu:
             blocks = len(counts) * -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS)
             launch_programs(
                 label, self._device, blocks, *self._inputs, objects, grid.y, grid.x, out, *self._sizes, *grid.shape,
-                ranks, of_images, of_objects, ROWS=ROWS, COLUMNS=COLUMNS, **OPTIONS,
+                ranks, of_images, of_objects, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, **OPTIONS,
             )  # fmt: skip
         return out
 
@@ -124,7 +135,7 @@ class ObjectsOnGpu:
             launch_programs(
                 sample, self._device, len(objects) * programs, *self._inputs, objects, grid.y, grid.x, out,
                 *self._sizes, *grid.shape, *steps, grid.cell, programs,
-                ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, **OPTIONS,
+                ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, num_warps=WARPS, **OPTIONS,
             )  # fmt: skip
 
 
