@@ -14,7 +14,7 @@ from filelock import FileLock
 from painted_files import Folder, paint_files
 
 from detaug.converters import voc_to_coco
-from detaug.demo import shapes
+from detaug.demo import people, shapes, ships
 from detaug.demo.demo import demo
 
 if not torch.cuda.is_available():
@@ -96,6 +96,8 @@ def cached_pictures() -> Iterator[None]:
     """Draw each picture of the demo once: it takes 0.3 s, and test_shapes.py checks that it is always the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapes, "paint", cache(shapes.paint))
+        patch.setattr(people, "paint_people", cache(people.paint_people))
+        patch.setattr(ships, "paint_ships", cache(ships.paint_ships))
         yield
 
 

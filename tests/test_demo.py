@@ -16,9 +16,9 @@ from PIL import Image
 import detaug.demo.demo
 from detaug.cli.main import main
 from detaug.demo.demo import GO_ON, Speed, demo, time_loader
-from detaug.demo.shapes import make_voc
 
-FILES = [".made-by-detaug-demo", "MOT", "VOC", "clips.json", "sheet.png", "train.json"]
+FILES = [".made-by-detaug-demo", "MOT", "VOC", "clips.json", "people", "people.json", "sheet.png", "ships"]
+FILES += ["ships.json", "train.json"]
 
 
 def quick_demo(out: Path, images: int = 6, **options: object) -> list[str]:
@@ -31,8 +31,7 @@ def quick_demo(out: Path, images: int = 6, **options: object) -> list[str]:
 @pytest.fixture
 def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command, which has no options for it, draw six images and measure one epoch."""
-    monkeypatch.setattr(detaug.demo.demo, "demo", partial(demo, seconds=0))
-    monkeypatch.setattr(detaug.demo.demo, "make_voc", lambda root, images, seed: make_voc(root, 6, seed))
+    monkeypatch.setattr(detaug.demo.demo, "demo", partial(demo, seconds=0, images=6))
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,8 @@ def demo(device: str | None, **more: Any) -> None:
     """Convert, check and augment a small data set.
 
     Draws a Pascal VOC data set, converts and checks it, times the loader, and leaves a folder with the data set, its
-    train.json and sheet.png, and two short videos with clips.json. Prints Python code to continue with.
+    train.json and sheet.png; two short videos with clips.json; people with key points, people.json; and ships with
+    rotated boxes, ships.json. Prints Python code to continue with.
 
     \b
     detaug demo --out demo

@@ -17,7 +17,9 @@ from detaug.converters import mot_to_coco, voc_to_coco
 from detaug.converters.check.check import check_coco
 from detaug.converters.findings.finding import rate_text
 from detaug.converters.machine import available_cores
+from detaug.demo.people import make_people
 from detaug.demo.shapes import make_voc
+from detaug.demo.ships import make_ships
 from detaug.demo.videos import make_mot
 from detaug.drawing import save_picture
 from detaug.errors import InputError
@@ -62,11 +64,12 @@ def demo(
     seconds: float = 1.0,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Make the folder `out` with a drawn VOC data set (VOC), its train.json and sheet.png, and two videos; return it.
+    """Make the folder `out` with a drawn VOC data set (VOC), its train.json and sheet.png, and more; return it.
 
-    The videos are in MOTChallenge's layout (MOT), with clips.json.
+    Two videos are in MOTChallenge's layout (MOT), with clips.json. People with key points (people, people.json) and
+    ships with rotated boxes (ships, ships.json) are COCO data sets.
 
-    device: as `Loader` takes it. seed: of the pictures and of the draws. images: their number; a fifth of
+    device: as `Loader` takes it. seed: of the pictures and of the draws. images: their number in VOC; a fifth of
     them is the split `val`. seconds: least time for measuring the loader's speed, at least one epoch. say: called with
     each line of the report.
     Raises InputError, before anything is written, if `out` exists and was not made by this function. If it was,
@@ -88,6 +91,9 @@ def demo(
         mot_to_coco(make_mot(folder / "MOT", seed=seed), folder / "clips.json")
         say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
         say(f"videos   {out / 'MOT'}, two with tracks, and {out / 'clips.json'} for da.ClipReader")
+        make_people(folder, max(1, images * 2 // 5), seed)
+        make_ships(folder, max(1, images // 5), seed)
+        say(f"points   {out / 'people.json'} with key points, {out / 'ships.json'} with rotated boxes")
     say(f"\nContinue in the folder {out}:\n\n{GO_ON}")
     return out
 

@@ -144,14 +144,25 @@ def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
 
 def make_sprite(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
     """Draw a sprite on the ground: the farther away, the higher and smaller; a fish swims anywhere."""
+    image = draw_thing(role.name, rng, side_of(rng, role, depth, size))
+    return place_sprite(rng, role.name, image, depth, size, horizon)
+
+
+def side_of(rng: Random, role: Role, depth: float, size: tuple[int, int]) -> int:
+    """Return the size of a thing in pixels."""
+    return round(min(size) * role.scale * (0.3 + 0.7 * depth) * rng.uniform(0.85, 1.15))
+
+
+def place_sprite(
+    rng: Random, name: str, image: Image.Image, depth: float, size: tuple[int, int], horizon: float
+) -> Sprite:
+    """Put the picture of a thing on the ground, at any x."""
     width, height = size
-    side = min(size) * role.scale * (0.3 + 0.7 * depth) * rng.uniform(0.85, 1.15)
-    image = draw_thing(role.name, rng, round(side))
     x = rng.uniform(-0.3 * image.width, width - 0.7 * image.width)
     foot = height * (horizon + (1 - horizon) * (0.04 + 0.92 * depth))
-    if role.name == "fish":
+    if name == "fish":
         foot = image.height + rng.uniform(-0.1, 0.9) * (height - image.height / 2)
-    return Sprite(role.name, image, (round(x), round(foot) - image.height))
+    return Sprite(name, image, (round(x), round(foot) - image.height))
 
 
 def _has_small_ball(n: int) -> bool:

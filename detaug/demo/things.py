@@ -46,13 +46,19 @@ def part(
     the sides, as on a cylinder lit from the left.
     """
     canvas, rng = sketch
-    mask = Image.new("L", canvas.size)
-    ImageDraw.Draw(mask).polygon([(x, y) for x, y in (np.asarray(outline) * canvas.width).tolist()], fill=255)
+    mask = fill(outline, canvas.width)
     if area := mask.getbbox():
         y, x = grid(area[3] - area[1], area[2] - area[0])
         light = 1 + shade * (0.5 - y) - bulge * 1.8 * np.abs(x - 0.36) ** 1.5 - 0.22 * (y * rows % 1 > 0.84)
         light = light + 0.05 * noise(rng, (len(y), x.size), 6 + canvas.width / 40)
         canvas.paste(to_picture(light[..., None] * np.array(color, np.float32)), area[:2], mask.crop(area))
+
+
+def fill(outline: Outline, side: int) -> Image.Image:
+    """Return a mask of the pixels in an outline, 255 inside."""
+    mask = Image.new("L", (side, side))
+    ImageDraw.Draw(mask).polygon([(x, y) for x, y in (np.asarray(outline) * side).tolist()], fill=255)
+    return mask
 
 
 def oval(x: float, y: float, rx: float, ry: float, start: float = 0, stop: float = 2 * np.pi) -> Array:

@@ -1,0 +1,32 @@
+"""Write drawn pictures as a folder of images with a COCO json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from detaug.converters.coco.writer import write_coco
+
+
+class Drawn(NamedTuple):
+    """A picture and the annotations of its objects, without ids and iscrowd."""
+
+    picture: Image.Image
+    objects: list[dict[str, Any]]
+
+
+def write_pictures(root: Path, name: str, categories: Sequence[dict[str, Any]], pictures: Iterable[Drawn]) -> Path:
+    """Write the pictures into `root`/`name` and their annotations into `root`/`name`.json; return the json."""
+    folder, images, annotations = root / name, list[dict[str, Any]](), list[dict[str, Any]]()
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (picture, objects) in enumerate(pictures, 1):
+        file_name = f"{number:06d}.jpg"
+        picture.save(folder / file_name, quality=90)
+        images.append({"id": number, "file_name": file_name, "width": picture.width, "height": picture.height})
+        for each in objects:
+            annotations.append({"id": len(annotations) + 1, "image_id": number, **each, "iscrowd": 0})
+    write_coco(root / f"{name}.json", images, annotations, categories, {"description": f"{name}, drawn by detaug demo"})
+    return root / f"{name}.json"
