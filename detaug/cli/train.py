@@ -15,7 +15,13 @@ import click
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER
 
-MODELS = ("ssd300_vgg16", "ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn_v2", "fcos_resnet50_fpn")
+MODELS = (
+    "ssd300_vgg16",
+    "ssdlite320_mobilenet_v3_large",
+    "retinanet_resnet50_fpn_v2",
+    "fcos_resnet50_fpn",
+    "keypointrcnn_resnet50_fpn",
+)
 """The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""
 
 
@@ -119,10 +125,10 @@ def _terminal() -> Iterator[_Output]:
 def train(annotations: Path, images: Path, device: str | None, **more: Any) -> None:
     """Train a detector of torchvision.
 
-    The models are SSD300, SSDlite, RetinaNet and FCOS. FILE.json is a COCO json, IMAGES the folder that its file names
-    are relative to. Nothing is downloaded: the model starts from random weights, or from --weights. The output folder
-    gets metrics.jsonl, checkpoint.pt, predictions.png and model.pt. Ctrl-C stops after the step and saves a checkpoint;
-    the same command with --resume continues. On several GPUs:
+    The models are SSD300, SSDlite, RetinaNet and FCOS, and Keypoint R-CNN for key points. FILE.json is a COCO json,
+    IMAGES the folder that its file names are relative to. Nothing is downloaded: the model starts from random weights,
+    or from --weights. The output folder gets metrics.jsonl, checkpoint.pt, predictions.png and model.pt. Ctrl-C stops
+    after the step and saves a checkpoint; the same command with --resume continues. On several GPUs:
 
     \b
     torchrun --nproc-per-node 4 -m detaug train \\

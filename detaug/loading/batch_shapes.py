@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from detaug.arrays import Floats, Ints
+from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.rotated import Angle
 from detaug.boxes.shape_group import NO_SHAPES, PartOfGroup, ShapeGroup
 from detaug.boxes.shapes import Shapes
@@ -23,9 +24,18 @@ def marks_of(shapes: Shapes, rows: Ints, keypoints: Any, corners: Any) -> Marks 
         return None
     if shapes.keypoints is None or keypoints is None:
         return Marks(corners=corners)
-    classes = shapes.classes[rows].tolist()
-    skeletons = [shapes.keypoints.of_class(at, shapes.keypoints.count)[1] for at in classes]
-    return Marks(keypoints, skeletons, [shapes.keypoints.sides_of_class(at) for at in classes], corners)
+    return marks_of_classes(shapes.keypoints, shapes.classes[rows], keypoints)._replace(corners=corners)
+
+
+def marks_of_classes(names: KeyPoints, classes: Ints, keypoints: Any) -> Marks:
+    """Return what pictures show of the key points of M objects of these classes, 0..C - 1.
+
+    `keypoints`: (M, K, 3), or (M, K, 2) of a model, which are drawn as visible.
+    """
+    if keypoints.shape[-1] == 2:
+        keypoints = np.concatenate([keypoints, np.full((*keypoints.shape[:-1], 1), 2.0)], axis=-1)
+    skeletons = [names.of_class(at, names.count)[1] for at in classes.tolist()]
+    return Marks(keypoints, skeletons, [names.sides_of_class(at) for at in classes.tolist()])
 
 
 class ShapesOfBoxes:

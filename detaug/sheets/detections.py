@@ -13,6 +13,7 @@ from torch import Tensor
 from detaug.converters.findings.finding import counted
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.loading.batch import Batch
+from detaug.loading.batch_shapes import marks_of_classes
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sources.coco_reader import CocoReader
 
@@ -28,39 +29,49 @@ class Detections(NamedTuple):
     """(K, 4) XYXY source pixels."""
     labels: list[int]
     scores: list[float]
+    keypoints: NDArray[np.float64] | None = None
+    """(K, P, 2) x, y in source pixels."""
 
     @staticmethod
     def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> list[Detections]:
         """Return the detections of at least `SCORE` in each image of a batch.
 
-        predictions: N dicts with boxes, scores and labels, as torchvision's detectors return them.
+        predictions: N dicts with boxes, scores and labels, and with key points or not, as torchvision's detectors
+        return them.
         """
         drawn = []
         for prediction in predictions:
-            high = prediction["scores"] >= SCORE
-            drawn.append({name: prediction[name][high] for name in ("boxes", "labels", "scores")})
+            high, names = prediction["scores"] >= SCORE, ("boxes", "labels", "scores", "keypoints")
+            drawn.append({name: prediction[name][high] for name in names if name in prediction})
         boxes = [of_image.double().cpu().numpy() for of_image in batch.to_source([one["boxes"] for one in drawn])]
         labels, scores = [one["labels"].tolist() for one in drawn], [one["scores"].tolist() for one in drawn]
-        return [Detections(*row) for row in zip(batch.image_id.tolist(), boxes, labels, scores, strict=True)]
+        keypoints: list[NDArray[np.float64] | None] = [None] * len(drawn)
+        if drawn and "keypoints" in drawn[0]:
+            moved = batch.points_to_source([one["keypoints"][..., :2] for one in drawn])
+            keypoints = [of_image.double().cpu().numpy() for of_image in moved]
+        rows = zip(batch.image_id.tolist(), boxes, labels, scores, keypoints, strict=True)
+        return [Detections(*row) for row in rows]
 
 
 def detections_sheet(reader: CocoReader, detections: Sequence[Detections], title: str = "") -> Image.Image:
     """Draw two images a row, each with its annotated boxes on the left and its detections on the right.
 
-    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores.
+    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Key points are drawn if
+    the reader has them.
     """
     rows = [np.flatnonzero(reader.image_ids == each.image_id).item() for each in detections]
     photos = read_photos(reader, rows)
-    pairs = [_pair(photo, each, reader.class_names) for photo, each in zip(photos, detections, strict=True)]
+    pairs = [_pair(photo, each, reader) for photo, each in zip(photos, detections, strict=True)]
     lines = [[tile for pair in pairs[start : start + 2] for tile in pair] for start in range(0, len(pairs), 2)]
     columns = ["annotated", f"detected, score {SCORE} or more"] * min(2, len(pairs))
     return make_sheet(lines, title=title, columns=columns, class_names=reader.class_names[1:])
 
 
-def _pair(photo: Photo, detections: Detections, class_names: Sequence[str]) -> list[Tile]:
-    names = [class_names[label] for label in detections.labels]
+def _pair(photo: Photo, detections: Detections, reader: CocoReader) -> list[Tile]:
+    names = [reader.class_names[label] for label in detections.labels]
     height, width = photo.pixels.shape[:2]
-    return [
-        photo.tile()._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"),
-        Tile(photo.pixels, detections.boxes, names, caption=f"{len(names)} detected", scores=detections.scores),
-    ]
+    found = Tile(photo.pixels, detections.boxes, names, caption=f"{len(names)} detected", scores=detections.scores)
+    if reader.shapes.keypoints is not None and detections.keypoints is not None:
+        classes = np.array(detections.labels, np.int64) - 1
+        found = found._replace(marks=marks_of_classes(reader.shapes.keypoints, classes, detections.keypoints))
+    return [photo.tile()._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"), found]

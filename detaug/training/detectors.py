@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +11,22 @@ from torch import Tensor, nn
 from detaug.errors import InputError
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
+Finds = Literal["bbox", "keypoints"]
+
+READS: dict[Finds, dict[str, Any]] = {"bbox": {}, "keypoints": {"keypoints": True}}
+"""The arguments of `CocoReader` for what a model finds: "bbox", or beside boxes a kind of `CocoEvaluator`."""
+
 
 class Defaults(NamedTuple):
-    """The training of a model in torchvision's references: its input, and a learning rate for a step's images."""
+    """A model and its training in torchvision's references: its input, and a learning rate for a step's images."""
 
     size: int | tuple[int, int]
     """Output of the loader, as `Resize` takes it."""
     lr: float
     images: int
     weight_decay: float
+    finds: Finds = "bbox"
+    """What it finds; boxes always."""
 
 
 DETECTORS = {
@@ -26,8 +34,13 @@ DETECTORS = {
     "ssdlite320_mobilenet_v3_large": Defaults((320, 320), 0.15, 192, 0.00002),
     "retinanet_resnet50_fpn_v2": Defaults(800, 0.01, 16, 0.0001),
     "fcos_resnet50_fpn": Defaults(800, 0.01, 16, 0.0001),
+    "keypointrcnn_resnet50_fpn": Defaults(800, 0.02, 16, 0.0001, "keypoints"),
 }
 """torchvision/references/detection/README.md: batch sizes and learning rates of all its GPUs together."""
+
+
+HEADS = ("head", "rpn.head", "roi_heads.box_predictor", "roi_heads.keypoint_predictor")
+"""The last layers of the models; each has some of them."""
 
 
 class Detector(NamedTuple):
@@ -41,8 +54,10 @@ class Detector(NamedTuple):
     std_of_weights: Triple = IMAGENET_STD
 
 
-def make_detector(name: str, num_classes: int) -> Detector:
+def make_detector(name: str, num_classes: int, **of_data: int) -> Detector:
     """Build a detector without weights. `num_classes` counts the background, as torchvision does.
+
+    `of_data`: what else depends on the data, `num_keypoints` for a model of key points.
 
     The backbone is torchvision's, initialised at random, with batch norm where torchvision has frozen statistics.
     The mean and the std are ImageNet's: torchvision's std of 1/255 for SSD fits the weights of its VGG, and
@@ -51,7 +66,7 @@ def make_detector(name: str, num_classes: int) -> Detector:
     if name not in DETECTORS:
         raise InputError(f"model must be one of {', '.join(DETECTORS)}, got {name!r}")
     detection = _torchvision_detection()
-    model = getattr(detection, name)(weights=None, weights_backbone=None, num_classes=num_classes)
+    model = getattr(detection, name)(weights=None, weights_backbone=None, num_classes=num_classes, **of_data)
     mean, std = tuple(model.transform.image_mean), tuple(model.transform.image_std)
     return Detector(without_transform(model), mean_of_weights=mean, std_of_weights=std)
 
@@ -78,7 +93,12 @@ def without_transform(model: Any) -> nn.Module:
     heads become float32, so that under autocast boxes are not decoded, and losses not computed, in 16 bits.
     """
     model.transform = PassThrough()
-    model.head.register_forward_hook(lambda _module, _inputs, output: _to_float32(output))
+    for name in HEADS:
+        try:
+            head = model.get_submodule(name)
+        except AttributeError:
+            continue
+        head.register_forward_hook(lambda _module, _inputs, output: _to_float32(output))
     detector: nn.Module = model
     return detector
 
@@ -96,5 +116,9 @@ class PassThrough(nn.Module):
         return result
 
 
-def _to_float32(output: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.float() for name, tensor in output.items()}
+def _to_float32(output: Any) -> Any:
+    if isinstance(output, Tensor):
+        return output.float()
+    if isinstance(output, Mapping):
+        return {name: _to_float32(each) for name, each in output.items()}
+    return type(output)([_to_float32(each) for each in output])

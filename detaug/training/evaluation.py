@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -13,6 +13,7 @@ from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections, detections_sheet
 from detaug.sources.coco_reader import CocoReader
+from detaug.training.detectors import DETECTORS
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
 
@@ -24,21 +25,29 @@ PICTURES = 6
 def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = lambda: None) -> None:
     """Compute the metrics of all evaluation images, log them, and draw the first images to predictions.png.
 
+    They are those of boxes, and within them those of what else the model finds, by its name.
+
     `after_batch` is called after each batch and may raise. Every rank must call this function; `training.evaluation` is
     set on the first one.
     """
     model = training.optimization.model.eval()
     reader = cast(CocoReader, val.reader)  # see loaders.py
-    evaluator, detections = CocoEvaluator(reader), list[Detections]()
+    finds = DETECTORS[training.options.model].finds
+    kinds = dict.fromkeys(("bbox", finds))
+    evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind) for kind in kinds}
+    detections = list[Detections]()
     for batch in val:
         predictions = model(batch.images)
-        evaluator.update(batch, predictions)
+        for evaluator in evaluators.values():
+            evaluator.update(batch, predictions)
         if len(detections) < PICTURES:
             detections += Detections.of(batch, predictions)
         after_batch()
-    evaluator.gather()
+    for evaluator in evaluators.values():
+        evaluator.gather()
     if is_first_rank():
-        training.evaluation = asdict(evaluator.compute())
+        metrics = {kind: asdict(evaluator.compute()) for kind, evaluator in evaluators.items()}
+        training.evaluation = {**metrics.pop("bbox"), **metrics}
         epoch = training.step // len(training.loader)
         training.log.write([{"step": training.step, "epoch": epoch, "evaluation": training.evaluation}])
         title = f"{training.options.model}, step {training.step}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -17,7 +18,7 @@ from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
 from detaug.presets import Triple
 from detaug.sources.coco_reader import CocoReader
-from detaug.training.detectors import Detector
+from detaug.training.detectors import DETECTORS, READS, Detector
 from detaug.training.options import Size, TrainOptions
 
 
@@ -37,7 +38,7 @@ def make_resize(size: Size) -> Resize:
 
 
 def make_train_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader:
-    reader = CocoReader(options.images, options.annotations)
+    reader = read_train(options)
     ops = train_recipe(options, detector.mean, detector.std)
     return Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
 
@@ -58,19 +59,49 @@ class _ValInTrainFolder(CocoReader):
         return "give their folder with --val-images FOLDER"
 
 
+def read_train(options: TrainOptions) -> CocoReader:
+    """Return the training images, with the shapes that the model finds."""
+    return CocoReader(options.images, options.annotations, **READS[DETECTORS[options.model].finds])
+
+
 def read_val(val: Path, options: TrainOptions) -> CocoReader:
-    """Return the evaluation images."""
-    return CocoReader(options.val_images, val) if options.val_images else _ValInTrainFolder(options.images, val)
+    """Return the evaluation images, with the shapes that the model finds."""
+    shapes = READS[DETECTORS[options.model].finds]
+    if options.val_images:
+        return CocoReader(options.val_images, val, **shapes)
+    return _ValInTrainFolder(options.images, val, **shapes)
 
 
-def read_class_names(options: TrainOptions) -> tuple[str, ...]:
-    """Return the class names of the training data. Raises InputError if those of the evaluation data differ."""
-    names = CocoReader(options.images, options.annotations).class_names
+class OfData(NamedTuple):
+    """What a model's heads depend on."""
+
+    class_names: tuple[str, ...]
+    num_keypoints: int
+    """0 without key points."""
+
+    def arguments(self) -> dict[str, int]:
+        """Return the arguments of `make_detector` beside the number of classes."""
+        return {"num_keypoints": self.num_keypoints} if self.num_keypoints else {}
+
+
+def read_of_data(options: TrainOptions) -> OfData:
+    """Return what the heads need of the training data. Raises InputError if the evaluation data differ in it."""
+    train = _of_reader(read_train(options))
     if options.val:
-        val = read_val(options.val, options)
-        if val.class_names != names:
+        val = _of_reader(read_val(options.val, options))
+        if val.class_names != train.class_names:
             raise InputError(
-                f"{options.val} has the classes {val.class_names[1:]}, {options.annotations} {names[1:]}; "
+                f"{options.val} has the classes {val.class_names[1:]}, {options.annotations} {train.class_names[1:]}; "
                 "convert both with the same classes"
             )
-    return names
+        if val != train:
+            raise InputError(
+                f"{options.val} has {val.num_keypoints} key points for each object, {options.annotations} "
+                f"{train.num_keypoints}; evaluate with the key points of the training"
+            )
+    return train
+
+
+def _of_reader(reader: CocoReader) -> OfData:
+    key_points = reader.shapes.keypoints
+    return OfData(reader.class_names, 0 if key_points is None else key_points.count)

@@ -19,18 +19,19 @@ from detaug.converters.files.atomic import remove_leftovers
 from detaug.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
-from detaug.training.detectors import Detector, make_detector
+from detaug.training.detectors import READS, Detector, make_detector
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
-from detaug.training.loaders import make_train_loader, make_val_loader, read_class_names
+from detaug.training.loaders import make_train_loader, make_val_loader, read_of_data
 from detaug.training.options import TrainOptions
+from detaug.training.predict import keypoints_entry
 from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar, Progress
 from detaug.training.state import Training, make_training
 from detaug.training.torch_files import write_torch_file
 from detaug.training.weights import load_weights
 
-MakeModel = Callable[[str, int], Detector]
+MakeModel = Callable[..., Detector]
 MakeLoader = Callable[[TrainOptions, torch.device, Detector], Any]
 
 
@@ -102,8 +103,9 @@ def _run(training: Training, val: Loader | None, progress: Progress, interrupt: 
 
 
 def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progress) -> Detector:
-    num_classes = len(read_class_names(options))
-    detector = make_model(options.model, num_classes)
+    of_data = read_of_data(options)
+    num_classes = len(of_data.class_names)
+    detector = make_model(options.model, num_classes, **of_data.arguments())
     if options.weights:
         detector, missing = load_weights(detector, options.weights)
         if missing:
@@ -167,7 +169,14 @@ def _is_extra_checkpoint_due(training: Training) -> bool:
 
 
 def _evaluation_line(evaluation: dict[str, Any]) -> str:
-    return f"evaluation  AP {evaluation['AP']:.3f}  AP50 {evaluation['AP50']:.3f}" if evaluation else ""
+    """Return the line of an evaluation: of boxes, and of what else the model finds."""
+    if not evaluation:
+        return ""
+    parts: dict[str, Any] = {
+        "evaluation": evaluation,
+        **{name: evaluation[name] for name in READS if name in evaluation},
+    }
+    return "  ".join(f"{name}  AP {each['AP']:.3f}  AP50 {each['AP50']:.3f}" for name, each in parts.items())
 
 
 def _how_to_resume(training: Training) -> str:
@@ -202,5 +211,6 @@ def _write_model(training: Training) -> None:
             "mean": detector.mean,
             "std": detector.std,
             "class_names": training.loader.class_names,
+            **keypoints_entry(training.loader.reader.shapes.keypoints),
         }
         write_torch_file(content, training.options.output / "model.pt")

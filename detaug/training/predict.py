@@ -15,10 +15,12 @@ from PIL import Image, ImageOps
 from torch import Tensor, nn
 
 from detaug.arguments import check, is_number
+from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
-from detaug.drawing import class_colors, draw_boxes
+from detaug.drawing import class_colors, draw_boxes, draw_key_points
 from detaug.errors import InputError
-from detaug.loading.batch import move_boxes
+from detaug.loading.batch import move_boxes, move_points
+from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
@@ -43,9 +45,13 @@ class TrainedModel:
     class_names: tuple[str, ...]
     """Name of each label; index 0 is the background."""
     device: torch.device
+    keypoints: KeyPoints | None = None
+    """Names and skeletons of the key points that the model finds, of 0 annotations."""
 
     def predict(self, images: OneImage | Iterable[OneImage], *, min_score: float = SCORE) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
+
+        A model of key points also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them.
 
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels.
@@ -57,23 +63,50 @@ class TrainedModel:
         return [self._predict(_pixels(image), min_score) for image in several]
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
-        """Return a picture of the image with its detections and their scores. Arguments as in `predict`."""
+        """Return a picture of the image with its detections, their scores and skeletons. Arguments as in `predict`."""
         pixels = _pixels(image)
         found = self._predict(pixels, min_score)
         names = [self.class_names[label] for label in found["labels"].tolist()]
         texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
-        return draw_boxes(pixels, found["boxes"], names, labels=texts, colors=class_colors(self.class_names))
+        picture = draw_boxes(pixels, found["boxes"], names, labels=texts, colors=class_colors(self.class_names))
+        if self.keypoints is None:
+            return picture
+        points = found["keypoints"][..., :2].numpy()
+        return draw_key_points(picture, marks_of_classes(self.keypoints, found["labels"].numpy() - 1, points))
 
     def _predict(self, image: NDArray[np.uint8], min_score: float) -> dict[str, Tensor]:
         samples = batch([image], device=self.device).then(*self.ops)
         with torch.inference_mode():
             (found,) = self.model(torch.from_numpy(samples.images[0])[None].to(self.device))
         boxes, scores, labels = (found[name].cpu() for name in ("boxes", "scores", "labels"))
-        boxes = move_boxes(boxes[None], torch.from_numpy(invert(samples.matrix)))[0]
+        to_source = torch.from_numpy(invert(samples.matrix))
+        boxes = move_boxes(boxes[None], to_source)[0]
         height, width, _ = image.shape
         inside = boxes.clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))
         high = scores >= min_score
-        return {"boxes": inside[high], "scores": scores[high], "labels": labels[high]}
+        detections = {"boxes": inside[high], "scores": scores[high], "labels": labels[high]}
+        if self.keypoints is not None:
+            points = found["keypoints"].cpu()[high]
+            moved = move_points(points[None, ..., :2], to_source)[0]
+            detections["keypoints"] = torch.cat([moved, points[..., 2:].to(moved)], dim=-1)
+        return detections
+
+
+def keypoints_entry(key_points: KeyPoints | None) -> dict[str, Any]:
+    """Return the entry of model.pt for the key points of a model, {} without any."""
+    if key_points is None:
+        return {}
+    names, skeletons = map(list, key_points.names), [[[*bone] for bone in each] for each in key_points.skeletons]
+    entry = {"count": key_points.count, "names": [*names], "skeletons": skeletons}
+    return {"keypoints": entry | {"swapped": key_points.swapped.tolist()}}
+
+
+def _read_keypoints(entry: dict[str, Any] | None) -> KeyPoints | None:
+    """Return what `keypoints_entry` made an entry of."""
+    if entry is None:
+        return None
+    skeletons = [[(a, b) for a, b in bones] for bones in entry["skeletons"]]
+    return KeyPoints(np.zeros((0, entry["count"], 3)), entry["names"], skeletons, np.array(entry["swapped"], np.int64))
 
 
 def load_model(path: str | os.PathLike[str], device: torch.device | str | None = None) -> TrainedModel:
@@ -86,9 +119,11 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
             f"{os.fspath(path)} is not a model.pt of detaug train: it lacks {', '.join(unknown)}; {remedy}"
         )
     class_names, chosen = tuple(content["class_names"]), resolve_device(device)
-    detector, _ = load_weights(make_detector(content["name"], len(class_names)), Path(path))
+    keypoints = _read_keypoints(content.get("keypoints"))
+    of_data = {} if keypoints is None else {"num_keypoints": keypoints.count}
+    detector, _ = load_weights(make_detector(content["name"], len(class_names), **of_data), Path(path))
     ops = (make_resize(_size(content["size"])), Normalize(detector.mean, detector.std))
-    return TrainedModel(detector.model.to(chosen).eval(), ops, class_names, chosen)
+    return TrainedModel(detector.model.to(chosen).eval(), ops, class_names, chosen, keypoints)
 
 
 def _size(size: Any) -> int | tuple[int, int]:

@@ -23,8 +23,8 @@ class Loaded(NamedTuple):
 def load_weights(detector: Detector, path: Path) -> Loaded:
     """Load the weights of a file into a detector.
 
-    `path`: a state dict of torchvision's model, or the model.pt of `detaug train`. A classification head with another
-    number of classes stays as it is, and its weights are named in `missing`. Raises InputError where the file is no
+    `path`: a state dict of torchvision's model, or the model.pt of `detaug train`. A head with another number of
+    classes or key points stays as it is, and its weights are named in `missing`. Raises InputError where the file is no
     state dict, or is another model's.
     """
     content = read_torch_file(path)
@@ -41,8 +41,10 @@ def load_weights(detector: Detector, path: Path) -> Loaded:
 
 
 def _check_same_model(path: Path, own: Any, weights: Mapping[str, Tensor], missing: Sequence[str]) -> None:
-    """Raise InputError unless all weights but the classification head's have the names and shapes of the model."""
-    foreign = [name for name in missing if "head." not in name] + [name for name in weights if name not in own]
+    """Raise InputError unless all weights but the heads' have the names and shapes of the model."""
+    heads = ("head.", "_predictor.")
+    foreign = [name for name in missing if not any(head in name for head in heads)]
+    foreign += [name for name in weights if name not in own]
     if foreign:
         raise InputError(
             f"{path} does not fit the model: {len(foreign)} weights outside the head differ, the first is "
