@@ -1,4 +1,4 @@
-"""Test any op: paint rectangles, run the op, and compare its boxes with the rectangles in the pixels."""
+"""Test any op: paint rectangles or discs, run the op, and compare its boxes or key points with those in the pixels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from detaug.arguments import check, is_whole
+from detaug.boxes.keypoints import KeyPoints
+from detaug.boxes.shapes import Shapes
 from detaug.loading.loader import Loader
 from detaug.ops.op import Arrays, Op, PixelOp
 from detaug.samples.samples import Samples, batch
@@ -22,13 +24,20 @@ from detaug.sources.coco_reader import CocoReader
 Array = NDArray[Any]
 
 
+SIDES = ("left_hand", "right_hand")
+RADIUS = 7.0
+"""Of painted discs, in pixels."""
+
+
 class Painted(NamedTuple):
-    """Black images with one white rectangle in each colour channel. Label k is channel k - 1."""
+    """Black images with one white rectangle, or disc, in each colour channel. Label k is channel k - 1."""
 
     images: list[Array]
     """N (H, W, 3) uint8."""
     boxes: list[Array]
     """N (3, 4) XYXY whole pixels."""
+    points: list[Array] | None = None
+    """N (3, 2, 2) x, y of the left and the right point of each object, of which one has a disc."""
 
 
 class Result(NamedTuple):
@@ -42,17 +51,19 @@ class Result(NamedTuple):
     """N (M,)."""
     matrix: Array
     """(N, 2 or 3, 3): source pixels -> pixels of `images`."""
+    keypoints: list[Array] | None = None
+    """N (M, 2, 3) x, y, visibility."""
 
 
 class Misplaced(NamedTuple):
-    """A box that is not where its rectangle is."""
+    """A box that is not where its rectangle is, or a point that is not where its disc is."""
 
     image: int
     label: int
     box: Array
-    """XYXY, the op's box."""
+    """XYXY, the op's box; or x, y of a point."""
     seen: Array | None
-    """XYXY, the rectangle in the pixels; None if no pixel of it is left."""
+    """The same in the pixels; None if no pixel of it is left."""
 
 
 def assert_boxes_follow_pixels(
@@ -102,6 +113,47 @@ def assert_boxes_follow_pixels(
     return compared
 
 
+def assert_points_follow_pixels(
+    ops: Op | Iterable[Op],
+    *,
+    size: tuple[int, int] = (192, 256),
+    images: int = 8,
+    min_points: int = 1,
+    seed: int = 0,
+    device: str = "cpu",
+    tolerance: float | None = None,
+    pipeline: bool = False,
+    picture: str | Path | None = None,
+) -> int:
+    """Paint discs at key points, run `ops`, one or a recipe, and compare every key point with the centre of its disc.
+
+    Each image has three objects with a left and a right hand, which must change places where the op mirrors. Points of
+    visibility 1 and discs that a border cuts are not compared; a point that is out of view, while its disc is not, is
+    misplaced. `tolerance`: output pixels; None is 0.5, or half a pixel of the source if that is more. The ops must not
+    mix images, and fills should be black. Other arguments, what is returned, and errors are those of
+    `assert_boxes_follow_pixels`.
+
+    >>> turn = da.RandomRotation(20, fill=(0, 0, 0))
+    >>> da.testing.assert_points_follow_pixels([da.RandomHorizontalFlip(), turn, da.Resize((300, 300))])
+    45
+    """
+    recipe = tuple([ops] if isinstance(ops, Op) else ops)
+    check("min_points", min_points, is_whole(min_points, 0, 6 * images), "a whole number from 0 to 6 for each image")
+    painted = [paint_discs(size, images, side, seed) for side in (0, 1)]
+    settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
+    moving = tuple(_without_pixels(op) if _is_plain_pixel_op(op) else op for op in recipe)
+    results = [run(moving, each, **settings) for each in painted]
+    compared, wrong = _compare_points(results, tolerance)
+    if wrong:
+        pairs = zip(*(one.images for one in results), strict=True)
+        both = results[0]._replace(images=[np.maximum(left, right) for left, right in pairs])
+        raise AssertionError(_complaint(wrong, compared, recipe, _drawn(both, wrong, picture), "key points"))
+    assert compared >= min_points, _too_few(compared, 6 * images, min_points, recipe, "key points")
+    if moving != recipe:
+        _assert_pixels_stay(recipe, moving, painted[0], settings)
+    return compared
+
+
 def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
     """Paint three rectangles in each of n images, with sides of `smallest` pixels to half of the image.
 
@@ -119,6 +171,26 @@ def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
     return Painted(list(images), list(boxes))
 
 
+def paint_discs(size: tuple[int, int], n: int, side: int, seed: int) -> Painted:
+    """Paint three objects in each of n images: a disc at the left point of each, or for `side` 1 at the right one.
+
+    >>> painted = da.testing.paint_discs((192, 256), n=2, side=0, seed=0)
+    >>> print(painted.images[0].shape, painted.points[0][0].round().tolist())
+    (192, 256, 3) [[29.0, 50.0], [200.0, 110.0]]
+    """
+    rng, (height, width) = np.random.default_rng([3, seed]), size
+    low, high = np.full(2, RADIUS + 2), np.array((width, height)) - RADIUS - 2
+    images, points = np.zeros((n, *size, 3), np.uint8), rng.uniform(low, high, (n, 3, 2, 2))
+    y, x = np.mgrid[:height, :width] + 0.5
+    for at in np.ndindex(n, 3):
+        while np.hypot(*(points[at][0] - points[at][1])) < min(size) / 4:
+            points[at] = rng.uniform(low, high, (2, 2))
+        from_center = np.hypot(x - points[at][side, 0], y - points[at][side, 1])
+        images[at[0], ..., at[1]] = np.round(255 * (RADIUS + 0.5 - from_center).clip(0, 1))
+    boxes = np.concatenate([np.floor(points.min(2) - RADIUS - 1), np.ceil(points.max(2) + RADIUS + 1)], axis=2)
+    return Painted(list(images), list(boxes.astype(np.int64)), list(points))
+
+
 def run(ops: Iterable[Op], painted: Painted, *, seed: int, device: str, pipeline: bool) -> Result:
     """Run `ops` on painted images, directly or in a loader.
 
@@ -132,12 +204,21 @@ def run(ops: Iterable[Op], painted: Painted, *, seed: int, device: str, pipeline
         with tempfile.TemporaryDirectory() as folder:
             return _loaded_result(recipe, painted, Path(folder), seed, device)
     labels = [np.arange(1, 4)] * len(painted.images)
-    return _eager_result(batch(painted.images, painted.boxes, labels, seed=seed, device=device).then(*recipe))
+    settings: dict[str, Any] = {"seed": seed, "device": device}
+    if painted.points is not None:
+        settings["shapes"] = Shapes(keypoints=KeyPoints(_visible(np.concatenate(painted.points)), [SIDES]))
+    return _eager_result(batch(painted.images, painted.boxes, labels, **settings).then(*recipe))
+
+
+def _visible(points: Array) -> Array:
+    """Return (..., 3): points (..., 2) with visibility 2."""
+    return np.concatenate([points, np.full((*points.shape[:-1], 1), 2.0)], axis=-1)
 
 
 def _eager_result(samples: Samples) -> Result:
     images = [image if image.shape[2] == 3 else image.transpose(1, 2, 0) for image in samples.images]
-    return Result(images, samples.boxes, samples.labels, samples.matrix)
+    keypoints = None if samples.shapes.keypoints is None else samples.keypoints
+    return Result(images, samples.boxes, samples.labels, samples.matrix, keypoints)
 
 
 def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, device: str) -> Result:
@@ -148,7 +229,8 @@ def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, dev
     images = batch.images.permute(0, 2, 3, 1).float().numpy()
     targets = batch.targets()
     boxes, labels = ([targets[at][name].numpy() for at in order] for name in ("boxes", "labels"))
-    return Result([images[at] for at in order], boxes, labels, batch.matrix.numpy()[order])
+    keypoints = [targets[at]["keypoints"].numpy() for at in order] if batch.has_keypoints else None
+    return Result([images[at] for at in order], boxes, labels, batch.matrix.numpy()[order], keypoints)
 
 
 def _written(painted: Painted, folder: Path) -> CocoReader:
@@ -159,15 +241,19 @@ def _written(painted: Painted, folder: Path) -> CocoReader:
         Image.fromarray(image).save(folder / name)
     images = [{"id": at, "file_name": name, "width": width, "height": height} for at, name in enumerate(names)]
     boxes = [(at, k, box.tolist()) for at, each in enumerate(painted.boxes) for k, box in enumerate(each, 1)]
-    annotations = [
+    annotations: list[dict[str, Any]] = [
         {"id": n, "image_id": at, "category_id": k, "bbox": [x0, y0, x1 - x0, y1 - y0], "area": 1, "iscrowd": 0}
         for n, (at, k, (x0, y0, x1, y1)) in enumerate(boxes, 1)
     ]
-    categories = [{"id": k, "name": str(k)} for k in (1, 2, 3)]
+    categories: list[dict[str, Any]] = [{"id": k, "name": str(k)} for k in (1, 2, 3)]
+    if painted.points is not None:
+        for each, points in zip(annotations, np.concatenate(painted.points), strict=True):
+            each["keypoints"] = _visible(points - 0.5).ravel().tolist()  # COCO counts pixels
+        categories = [category | {"keypoints": SIDES} for category in categories]
     (folder / "painted.json").write_text(
         json.dumps({"images": images, "annotations": annotations, "categories": categories})
     )
-    return CocoReader(folder, folder / "painted.json")
+    return CocoReader(folder, folder / "painted.json", keypoints=painted.points is not None)
 
 
 # ---------------------------------------------------------------------------------------- reading pixels
@@ -233,10 +319,49 @@ def _agree(box: Array, seen: Array, channel: Array, matrix: Array, tolerance: fl
     return bool(((box >= low) & (box <= high)).all())
 
 
-def _magnification(matrix: Array, box: Array) -> float:
-    """Return the size of a source pixel at the box, in output pixels."""
+def _compare_points(results: list[Result], tolerance: float | None) -> Comparison:
+    """Compare the key points with discs. `results`: with the discs of left points and with those of right points."""
+    compared, wrong = 0, []
+    assert results[0].keypoints is not None
+    for at, (keypoints, labels) in enumerate(zip(results[0].keypoints, results[0].labels, strict=True)):
+        mirrored = np.linalg.det(_square(results[0].matrix[at])[:2, :2]) < 0
+        for row, side in np.ndindex(len(labels), 2):
+            point, label = keypoints[row][side], labels[row]
+            pixels = np.asarray(results[side ^ int(mirrored)].images[at][:, :, label - 1], np.float64)
+            seen = _read_disc(pixels, results[0].matrix[at])
+            magnification = max(1.0, _magnification(results[0].matrix[at], np.tile(seen, 2))) if seen is not None else 1
+            allowed = 0.5 * magnification if tolerance is None else tolerance
+            if seen is None:
+                misplaced = point[2] == 2 and pixels.max() < 100
+            else:
+                misplaced = point[2] == 0 or (point[2] == 2 and np.abs(point[:2] - seen).max() > allowed)
+            compared += bool(misplaced or (seen is not None and point[2] == 2))
+            if misplaced:
+                wrong.append(Misplaced(at, int(label), point[:2], seen))
+    return Comparison(compared, wrong)
+
+
+def _read_disc(channel: Array, matrix: Array) -> Array | None:
+    """Return x, y of the centre of the only disc, None if it is cut off or not there."""
+    mass = channel.sum()
+    if channel.max() < 100:
+        return None
+    y, x = np.indices(channel.shape) + 0.5
+    center = np.array(((x * channel).sum(), (y * channel).sum())) / mass
+    expected = 255 * np.pi * (RADIUS * _magnification(matrix, np.tile(center, 2))) ** 2
+    return center if mass > 0.97 * expected else None
+
+
+def _square(matrix: Array) -> Array:
+    """Return (3, 3) of a matrix (2, 3) or (3, 3)."""
     square = np.eye(3)
     square[: len(matrix)] = matrix
+    return square
+
+
+def _magnification(matrix: Array, box: Array) -> float:
+    """Return the size of a source pixel at the box, in output pixels."""
+    square = _square(matrix)
     inverse = np.linalg.inv(square)
     depth = inverse[2] @ [*(box[:2] + box[2:]) / 2, 1]
     return float(np.sqrt(abs(np.linalg.det(square) * depth**3)))
@@ -292,27 +417,34 @@ def _stands_out(gray: Array, plain: Array) -> bool:
 # ------------------------------------------------------------------------------------------- messages
 
 
-def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path) -> str:
+def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path, what: str = "boxes") -> str:
+    one = "box" if what == "boxes" else "key point"
     lines = [
-        f"  image {each.image}, label {each.label}: box {np.round(each.box, 2).tolist()}, "
+        f"  image {each.image}, label {each.label}: {one} {np.round(each.box, 2).tolist()}, "
         + (f"pixels {np.round(each.seen, 2).tolist()}" if each.seen is not None else "no pixel of it is left")
         for each in wrong[:10]
     ]
     more = [f"  and {len(wrong) - 10} more"] if len(wrong) > 10 else []
-    head = f"{len(wrong)} of {compared} boxes are not where their pixels are, after {list(ops)}; see {picture}"
+    head = f"{len(wrong)} of {compared} {what} are not where their pixels are, after {list(ops)}; see {picture}"
     return "\n".join([head, *lines, *more])
 
 
-def _too_few(compared: int, painted: int, min_boxes: int, ops: tuple[Op, ...]) -> str:
+def _too_few(compared: int, painted: int, least: int, ops: tuple[Op, ...], what: str = "boxes") -> str:
+    name = f"min_{what.split()[-1]}"
     number = f"only {compared}" if compared else "none"
     return (
-        f"{number} of the {painted} painted boxes are left to check after {list(ops)}, but min_boxes is {min_boxes}: "
-        "correct the op, or give more images; for an op that is meant to drop boxes give a smaller min_boxes, such as 0"
+        f"{number} of the {painted} painted {what} are left to check after {list(ops)}, but {name} is {least}: "
+        f"correct the op, or give more images; for an op that is meant to drop {what} give a smaller {name}, such as 0"
     )
 
 
 def _outline(box: NDArray[Any]) -> list[float]:
-    """Return the first and the last pixel of a box (x, y, x, y), which are the same in one smaller than a pixel."""
+    """Return the first and the last pixel of a box (x, y, x, y), which are the same in one smaller than a pixel.
+
+    Of a point x, y, return the square around it.
+    """
+    if len(box) == 2:
+        return [*(box - 3), *(box + 3)]
     return list(np.maximum(box - (0, 0, 1, 1), np.tile(box[:2], 2)))
 
 

@@ -11,9 +11,11 @@ from nvidia.dali import fn
 from PIL import Image
 
 import detaug as da
+from detaug import testing
+from detaug.boxes import shape_group
 from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Node, Nodes
-from detaug.testing import assert_boxes_follow_pixels
+from detaug.testing import assert_boxes_follow_pixels, assert_points_follow_pixels
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,72 @@ def test_presets_follow_pixels(device: str) -> None:
     ops = [replace(op, fill=(0.0, 0.0, 0.0)) if hasattr(op, "fill") else op for op in da.presets.ssd300()]
     for pipeline in (False, True):
         assert assert_boxes_follow_pixels(ops, images=32, device=device, pipeline=pipeline) > 32
+
+
+# ---------------------------------------------------------------- key points
+
+
+@dataclass(frozen=True)
+class Exchanged(da.GeometricOp):
+    """Reverses the rows, which tell the annotation of each box, and not the boxes."""
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        return replace(views, rows=views.rows[:, ::-1])
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_points_of_another_object_are_found_and_drawn(pipeline: bool, tmp_path: Path) -> None:
+    picture = tmp_path / "wrong.png"
+    with pytest.raises(AssertionError, match=r"32 of 48 key points are not where their pixels are") as raised:
+        assert_points_follow_pixels([Exchanged(), da.Resize((192, 256))], pipeline=pipeline, picture=picture)
+    assert "image 0, label 1: key point [" in str(raised.value)
+    colors = {color for _, color in Image.open(picture).getcolors(1 << 16)}
+    assert {(0, 255, 0), (255, 0, 0)} <= colors
+
+
+def test_points_that_are_off_by_half_a_pixel_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    resize = da.Resize((192, 256))
+    assert assert_points_follow_pixels(resize) == 48
+    place = shape_group.place_key_points
+    monkeypatch.setattr(shape_group, "place_key_points", lambda *given: place(*given) + np.array([0.52, 0, 0]))
+    with pytest.raises(AssertionError, match="48 of 48 key points"):
+        assert_points_follow_pixels(resize)
+    assert assert_points_follow_pixels(resize, tolerance=0.6) == 48
+
+
+@pytest.mark.parametrize("flip", [da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)])
+def test_sides_that_do_not_change_places_are_found(flip: da.Op, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert assert_points_follow_pixels(flip) == 48
+    monkeypatch.setattr(testing, "SIDES", ("first", "second"))
+    with pytest.raises(AssertionError, match="48 of 48 key points"):
+        assert_points_follow_pixels(flip)
+    assert assert_points_follow_pixels(da.CenterCrop((150, 150))) > 10
+
+
+def test_visible_points_that_are_called_out_of_view_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = shape_group.place_key_points
+    monkeypatch.setattr(shape_group, "place_key_points", lambda *given: place(*given) * 0)
+    with pytest.raises(AssertionError, match="48 of 48 key points"):
+        assert_points_follow_pixels(da.Resize((192, 256)))
+
+
+def test_too_few_points_and_pixels_that_move_are_found() -> None:
+    resize = da.Resize((192, 256))
+    with pytest.raises(AssertionError, match=r"^none of the 48 painted key points .* smaller min_points, such"):
+        assert_points_follow_pixels([Dropping(1), resize])
+    assert assert_points_follow_pixels([Dropping(1), resize], min_points=0) == 0
+    with pytest.raises(AssertionError, match="rectangles are not where they were"):
+        assert_points_follow_pixels([resize, Mirror()])
+    with pytest.raises(ValueError, match="min_points must be a whole number"):
+        assert_points_follow_pixels(resize, min_points=49)
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_points_follow_pixels_through_turns(device: str, pipeline: bool) -> None:
+    black = (0, 0, 0)
+    turns = [da.RandomAffine(20, shear=15, scale=(0.6, 1.5), fill=black), da.RandomPerspective(p=1, fill=black)]
+    ops = [da.RandomRotate90(), *turns, da.RandomHorizontalFlip(), da.Resize((300, 260), fill=black), da.RandomHSV()]
+    assert assert_points_follow_pixels(ops, images=16, device=device, pipeline=pipeline) > 30
 
 
 def test_a_smallest_side_that_does_not_fit_is_refused() -> None:
