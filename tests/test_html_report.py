@@ -19,6 +19,7 @@ from PIL import Image
 
 from detaug.cli.main import main
 from detaug.drawing import class_color
+from detaug.drawing.points import SIDES
 from detaug.report.html import MOST_PICTURES
 
 HOSTILE = '<script>document.title="taken"</script>猫"\''
@@ -264,3 +265,44 @@ def test_an_image_that_the_json_does_not_name_has_a_picture(tmp_path: Path) -> N
     main(["check", str(write(tmp_path / "t.json", document())), str(images), "--html", str(path), "-q"])
     (picture,) = Page(path.read_text(encoding="utf-8")).pictures("jpeg")
     assert np.abs(np.asarray(picture.convert("RGB"), int) - (200, 40, 90)).max() < 12
+
+
+def marked(tmp_path: Path, **keys: object) -> list[set[Color]]:
+    """Return the colours of marks in the picture of each finding, on black; the first annotation has these keys."""
+    content = document()
+    content["categories"][1] |= {"keypoints": ["left_ear", "right_ear", "tail"], "skeleton": [[1, 3], [2, 3], [0, 9]]}
+    content["annotations"][0] |= keys
+    images, path = write_images(tmp_path / "images"), tmp_path / "report.html"
+    Image.new("RGB", (100, 80)).save(images / "a.jpg")
+    main(["check", str(write(tmp_path / "t.json", content)), str(images), "--html", str(path), "-q"])
+    pictures = Page(path.read_text(encoding="utf-8")).pictures("jpeg")
+    return [{color for color in FEATURED if any(near(pixel, color) for pixel in pixels(each))} for each in pictures]
+
+
+FEATURED: list[Color] = [SIDES["left"], SIDES["right"], SIDES[""]]
+
+
+def pixels(picture: Image.Image) -> list[Color]:
+    return [color for _, color in picture.convert("RGB").getcolors(1 << 20) or []]  # type: ignore[misc]
+
+
+def near(one: Color, other: Color) -> bool:
+    """Return whether two colours are one in a JPEG."""
+    return max(abs(a - b) for a, b in zip(one, other, strict=True)) < 40
+
+
+@pytest.mark.parametrize(
+    ("keys", "colors"),
+    [
+        ({"keypoints": [12, 12, 2, 25, 15, 2, 18, 36, 3]}, set(FEATURED)),
+        ({"keypoints": [12, 12, 2, 25, 15, 2, 18, 36, 0], "num_keypoints": 3}, {SIDES["left"], SIDES["right"]}),
+        ({"corners": [[10, 10], [30, 40], [30, 10], [10, 40]]}, {SIDES[""]}),
+        ({"keypoints": [12, 12, 2, "25"]}, set()),
+        ({"corners": [[10, 10], [30, 40], [30, 10]]}, set()),
+    ],
+    ids=["visibility", "count", "crossed", "no numbers", "three corners"],
+)
+def test_the_picture_of_a_finding_has_its_points(tmp_path: Path, keys: dict[str, object], colors: set[Color]) -> None:
+    assert colors in marked(tmp_path, **keys)
+    if not colors:
+        assert set().union(*marked(tmp_path / "again", **keys)) == set()

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from detaug.converters.check.summary import CheckFinding, CheckSummary
+from detaug.converters.coco.key_points import names_of_points, side_of
 from detaug.converters.coco.table import Table
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
+from detaug.drawing.points import SIDES, Marks, draw_key_points, paint_quadrangle
 from detaug.errors import InputError
 from detaug.report.charts import shorten
 
@@ -42,6 +44,7 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     """Draw the finding's image with its boxes, or the surroundings of a small box; the longer side has 240 pixels.
 
     A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the json.
+    A finding of key points has them and their skeleton; one of corners has these beside the box.
     Raises OSError or InputError where the image cannot be opened or the finding names none.
     """
     picture = _open_upright(_file_of(summary, finding))
@@ -54,9 +57,9 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     moved = (objects.boxes - np.tile([left, top], 2)) * zoom
     colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
     drawn = [f"{name} {row}" for name, row in zip(objects.names, objects.rows, strict=True)]
-    return draw_boxes(
-        picture, moved, objects.names, difficult=objects.dashed, labels=drawn if finding.like else None, colors=colors
-    )
+    labels = drawn if finding.like else None
+    drawing = draw_boxes(picture, moved, objects.names, difficult=objects.dashed, labels=labels, colors=colors)
+    return _with_marks(drawing, summary.table, finding, (left, top), zoom)
 
 
 def image_of(finding: CheckFinding) -> str:
@@ -101,6 +104,40 @@ def _objects(table: Table, finding: CheckFinding) -> Objects:
     difficult = [bool(table.row("annotations", row).get("difficult")) for row in numbers]
     dashed = [False, True][: len(found)] if finding.like else difficult
     return Objects(np.array([box for box, _ in found]).reshape(-1, 4), names, dashed, numbers)
+
+
+def _with_marks(
+    picture: Image.Image, table: Table, finding: CheckFinding, start: tuple[int, int], zoom: float
+) -> Image.Image:
+    """Draw the key points or the corners that a finding is about. `start`: x, y of the picture in the image."""
+    where, at = _place_of(finding.entry)
+    if where != "annotations":
+        return picture
+    entry = table.row("annotations", at)
+    if finding.kind.startswith("corners-") or finding.kind == "segmentation-box":
+        corners = _finite(entry.get("corners"), 2)
+        if corners is not None and len(corners) == 4:
+            paint_quadrangle(picture, (corners - start) * zoom, SIDES[""], 2)
+    points = _finite(entry.get("keypoints"), 3) if finding.kind.startswith("keypoints-") else None
+    if points is None:
+        return picture
+    points[:, :2] = (points[:, :2] + 0.5 - start) * zoom  # COCO counts pixels
+    categories = [each for each in table.coco.document["categories"] if isinstance(each, dict)]
+    category = next((each for each in categories if each.get("id") == entry.get("category_id")), {})
+    names = [*names_of_points(category), *[""] * len(points)][: len(points)]
+    skeleton = _finite(category.get("skeleton"), 2)
+    bones = [] if skeleton is None else skeleton.astype(int).tolist()
+    inside = [(a - 1, b - 1) for a, b in bones if min(a, b) >= 1 and max(a, b) <= len(points)]
+    return draw_key_points(picture, Marks(points[None], [inside], [[side_of(name) for name in names]]))
+
+
+def _finite(values: Any, width: int) -> Array | None:
+    """Return (n, width) finite numbers, None if these are others."""
+    try:
+        numbers = np.array(values, np.float64).reshape(-1, width)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return numbers if np.isfinite(numbers).all() else None
 
 
 def _xyxy(bbox: Any) -> list[float] | None:
