@@ -156,6 +156,31 @@ def test_the_loader_and_coco_reader(tmp_path: Path, device: str) -> None:
     assert compared >= 15
 
 
+def test_clips(tmp_path: Path, device: str) -> None:
+    """An object has one row in all frames, and each of its frames its own key points."""
+    discs = paint_discs(images=8, seed=3)
+    content = json.loads(write_discs(tmp_path, discs).read_text())
+    content["videos"] = [{"id": 1, "name": "upright"}, {"id": 2, "name": "wide"}]
+    for image in content["images"]:
+        image |= {"video_id": 1 + image["id"] % 2, "frame_id": image["id"]}
+    seen: dict[int, int] = {}
+    for each in content["annotations"]:
+        each["track_id"] = seen[each["image_id"]] = seen.get(each["image_id"], 0) + 1
+    (tmp_path / "clips.json").write_text(json.dumps(content))
+    reader = da.ClipReader(tmp_path, tmp_path / "clips.json", frames=4, keypoints=True)
+    ops = [da.RandomHorizontalFlip(), RESIZE]
+    loader: da.Loader[da.ClipBatch] = da.Loader(reader, ops, batch_size=2, device=device, seed=1)
+    batch = next(iter(loader)).to("cpu")
+    assert batch.keypoints.shape == (2, 4, 2, 3, 3)
+    found = 0
+    for clip, frame, row in np.argwhere(batch.valid.numpy()):
+        own = batch.keypoints[clip, frame, row].double().numpy()
+        image = batch.images[clip, frame].permute(1, 2, 0).numpy()
+        found += sum(_compare(image, own, slot, 1.0, 0.1) for slot in range(3))
+    assert found > 30
+    assert not batch.keypoints[~batch.valid].any()
+
+
 def test_a_source_without_key_points_says_so(tmp_path: Path) -> None:
     reader = da.CocoReader(tmp_path, write_discs(tmp_path, paint_discs(4)))
     batch = next(iter(da.Loader(reader, [RESIZE], 4, device="cpu")))

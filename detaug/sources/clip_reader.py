@@ -10,6 +10,7 @@ from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.files.paths import PathLike
 from detaug.sources.clips import FrameColumns, Last, Tracks, check_clips, clips_of_videos
 from detaug.sources.coco_reader import CocoReader, tracks_of
+from detaug.sources.coco_shapes import FlipPairs
 
 
 class ClipReader(CocoReader):
@@ -46,13 +47,26 @@ class ClipReader(CocoReader):
         step: int = 1,
         last: Last = "drop",
         columns: Sequence[str] = (),
+        keypoints: bool = False,
+        flip_pairs: FlipPairs = None,
+        rotated: bool = False,
+        tight: bool = False,
         cache: bool = True,
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
     ) -> None:
         check_clips(frames, stride, step, last)
         super().__init__(
-            images, annotations, columns=columns, cache=cache, cache_folder=cache_folder, cache_size=cache_size
+            images,
+            annotations,
+            columns=columns,
+            keypoints=keypoints,
+            flip_pairs=flip_pairs,
+            rotated=rotated,
+            tight=tight,
+            cache=cache,
+            cache_folder=cache_folder,
+            cache_size=cache_size,
         )
         self.columns["track_id"] = self.tracks.ids
         self.clips = clips_of_videos(*self.frames[:2], frames, stride, step, last, str(self.annotations))
