@@ -20,7 +20,7 @@ from detaug.converters.coco.key_points import side_of
 from detaug.drawing import Marks, Tile, class_color, draw_boxes, draw_key_points, make_sheet
 from detaug.drawing.points import SIDES
 from detaug.sheets import batch_sheet
-from detaug.sheets.preview import preview_file
+from detaug.sheets.preview import preview_clips, preview_file
 
 GREY = (90, 90, 90)
 
@@ -207,3 +207,18 @@ def test_preview_draws_rotated_boxes(key: str, tmp_path: Path) -> None:
         has(Image.open(tmp_path / f"{name}.png"), class_color("ship")) for name in ("turned", "straight")
     )
     assert 0 < turned.sum(0).max() < straight.sum(0).max()
+
+
+def test_a_sheet_of_clips_has_key_points(tmp_path: Path) -> None:
+    content = json.loads(write_discs(tmp_path, paint_discs(images=8)).read_text())
+    content["videos"] = [{"id": 1}, {"id": 2}]
+    for image in content["images"]:
+        image |= {"video_id": 1 + image["id"] % 2, "frame_id": image["id"]}
+    for each in content["annotations"]:
+        each["track_id"] = each["id"]
+    (tmp_path / "clips.json").write_text(json.dumps(content))
+    recipe = tmp_path / "recipe.json"
+    da.save_recipe([da.Resize((240, 320))], recipe)
+    preview_clips(tmp_path / "clips.json", tmp_path, tmp_path / "sheet.png", frames=4, recipe=recipe)
+    colors = Image.open(tmp_path / "sheet.png").getcolors(1 << 20) or []
+    assert all(sum(count for count, color in colors if color == side) > 500 for side in SIDES.values())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from detaug import presets
 from detaug.converters.coco.annotations import read_annotations
@@ -27,6 +27,8 @@ from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
 from detaug.sources.clip_reader import ClipReader
 from detaug.sources.coco_reader import CocoReader
 from detaug.video.reader import VideoReader
+
+R = TypeVar("R", bound=CocoReader)
 
 DEFAULT_PRESET = "ssd300"
 
@@ -62,7 +64,7 @@ def preview_file(
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
     chain, named = _recipe(preset, recipe, ops)
-    reader = _reader_of_shapes(annotations, images)
+    reader = _with_shapes(CocoReader, annotations, images)
     _check_pixels(min(rows, len(reader)), 1 + (len(chain) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
@@ -72,8 +74,8 @@ def preview_file(
     return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
 
 
-def _reader_of_shapes(annotations: PathLike, images: PathLike) -> CocoReader:
-    """Return a reader of the key points and rotated boxes that a json has.
+def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike, **more: Any) -> R:
+    """Make a reader of the key points and rotated boxes that a json has.
 
     Where the pairs of sides are not known, mirrored images keep the names of their points: the picture is of use.
     """
@@ -82,11 +84,11 @@ def _reader_of_shapes(annotations: PathLike, images: PathLike) -> CocoReader:
     rotated = any("corners" in each for each in objects) or (bool(objects) and all(map(_is_quadrangle, objects)))
     keypoints = any(each.get("keypoints") for each in objects)
     try:
-        return CocoReader(images, annotations, keypoints=keypoints, rotated=rotated)
+        return make(images, annotations, keypoints=keypoints, rotated=rotated, **more)
     except AnnotationError:
         raise
     except InputError:
-        return CocoReader(images, annotations, keypoints=keypoints, flip_pairs=(), rotated=rotated)
+        return make(images, annotations, keypoints=keypoints, flip_pairs=(), rotated=rotated, **more)
 
 
 def _is_quadrangle(entry: dict[str, Any]) -> bool:
@@ -143,7 +145,7 @@ def _reader_of_clips(annotations: PathLike, images: PathLike, frames: int, strid
     data = read_annotations(Path(annotations))
     if data.video_files and not (Path(images) / data.file_names[0]).is_file():
         return VideoReader(images, annotations=annotations, frames=frames, stride=stride, step=1)
-    return ClipReader(images, annotations, frames=frames, stride=stride)
+    return _with_shapes(ClipReader, annotations, images, frames=frames, stride=stride)
 
 
 def _recipe(preset: str | None, recipe: str | Path | None, ops: str | None) -> tuple[list[Op], str]:
