@@ -102,7 +102,7 @@ def test_the_eyes_are_where_their_points_are() -> None:
 def test_eyes_are_darker_than_what_is_around_them_in_pictures(folder: Path) -> None:
     contrasts = []
     for each in annotations(folder, "people"):
-        with Image.open(folder / "people" / f"{each['image_id']:06d}.jpg") as file:
+        with Image.open(folder / "people" / f"people_{each['image_id']:03d}.jpg") as file:
             gray = np.asarray(file.convert("L"), float)
         for x, y, visibility in np.array(each["keypoints"]).reshape(17, 3)[1:3].round().astype(int):
             if visibility == 2 and 9 < x < gray.shape[1] - 9:

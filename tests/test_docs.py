@@ -47,7 +47,8 @@ README = ROOT / "README.md"
 COMMANDS = ROOT / "docs/commands.md"
 ACCURACY = ROOT / "docs/accuracy.md"
 FINDINGS = ROOT / "docs/findings.md"
-PICTURE = ROOT / "docs/sheet.jpg"
+PICTURES = {README: ROOT / "docs/sheet.jpg", ROOT / "docs/points.md": ROOT / "docs/points.jpg"}
+"""The picture that a command of each document draws."""
 
 GUIDES = [README, *sorted(ROOT.glob("docs/*.md"))]
 """The documents for users."""
@@ -58,6 +59,8 @@ NOT_RUN = {
     "detaug demo": "the workplace has what it makes; test_demo.py runs it",
     "detaug bench train.json demo/VOC/JPEGImages --batch-size 8 --chart bench.png": "takes a minute; see test_bench.py",
     "detaug preview train.json demo/VOC/JPEGImages -o own.png --recipe own.yaml --ops my_ops.py": "the reader has it",
+    "detaug train demo/people.json demo/people --val demo/people.json --model keypointr"
+    "cnn_resnet50_fpn -o people-run --size 400": "takes minutes without a GPU; see test_train_points.py",
     "detaug tune train.json demo/VOC/JPEGImages --batch-size 8 -o settings.json": "takes 90 s; see test_bench.py",
 }
 
@@ -156,23 +159,22 @@ def test_the_torchrun_command_runs() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_readmes_picture_is_what_its_command_draws() -> None:
-    assert main(picture_command()) == 0
-    assert is_the_picture(Path("sheet.jpg")), "python tests/test_docs.py draws it again"
+@pytest.mark.parametrize("path", PICTURES, ids=name_of)
+def test_a_documents_picture_is_what_its_command_draws(path: Path) -> None:
+    picture = PICTURES[path]
+    (command,) = [each for each in commands(path.read_text()) if f"-o {picture.name}" in each]
+    assert main(shlex.split(command)[1:]) == 0
+    assert is_drawn(picture), "python tests/test_docs.py draws it again"
 
 
-def picture_command() -> list[str]:
-    (command,) = [each for each in commands(README.read_text()) if "-o sheet.jpg" in each]
-    return shlex.split(command)[1:]
-
-
-def is_the_picture(drawn: Path) -> bool:
-    with Image.open(drawn) as one, Image.open(PICTURE) as other:
+def is_drawn(picture: Path) -> bool:
+    """Return whether the picture of that name in this folder looks like it."""
+    with Image.open(picture.name) as one, Image.open(picture) as other:
         return alike(one, other)
 
 
 def test_pictures_that_differ_in_one_box_are_not_alike() -> None:
-    with Image.open(PICTURE) as picture:
+    with Image.open(PICTURES[README]) as picture:
         assert alike(picture, picture)
         assert not alike(picture, draw_boxes(picture, [[400, 150, 460, 190]], ["ball"]))
 
@@ -346,7 +348,7 @@ def test_lines_of_prose_have_at_most_120_characters(path: Path) -> None:
 
 
 def write_again() -> None:
-    """Write docs/commands.md, docs/findings.md, docs/sheet.jpg and the outputs in all documents."""
+    """Write docs/commands.md, docs/findings.md, the pictures and the outputs in all documents."""
     import tempfile
 
     COMMANDS.write_text(help_page())
@@ -360,8 +362,8 @@ def write_again() -> None:
         for path in RUNNABLE:
             os.chdir(shutil.copytree(Path(folder, "first"), Path(folder, name_of(path))))
             path.write_text(run_document(path, not_run=NOT_RUN))
-            if path == README and not is_the_picture(Path("sheet.jpg")):
-                shutil.copyfile("sheet.jpg", PICTURE)
+            if path in PICTURES and not is_drawn(PICTURES[path]):
+                shutil.copyfile(PICTURES[path].name, PICTURES[path])
         os.chdir(ROOT)
 
 

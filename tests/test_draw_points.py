@@ -221,4 +221,4 @@ def test_a_sheet_of_clips_has_key_points(tmp_path: Path) -> None:
     da.save_recipe([da.Resize((240, 320))], recipe)
     preview_clips(tmp_path / "clips.json", tmp_path, tmp_path / "sheet.png", frames=4, recipe=recipe)
     colors = Image.open(tmp_path / "sheet.png").getcolors(1 << 20) or []
-    assert all(sum(count for count, color in colors if color == side) > 500 for side in SIDES.values())
+    assert all(sum(count for count, color in colors if color == side) > 50 for side in SIDES.values())

@@ -39,7 +39,8 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OPS = ROOT / "notebooks/02_look_at_ops.ipynb"
 VIDEOS = ROOT / "notebooks/05_clips_of_videos.ipynb"
-OWN_FOLDER = [path for path in NOTEBOOKS if path != OPS]
+POINTS = ROOT / "notebooks/06_key_points_and_rotated_boxes.ipynb"
+OWN_FOLDER = [path for path in NOTEBOOKS if path not in (OPS, POINTS)]
 """Those with a FOLDER to set."""
 
 PUBLIC = ("detaug.converters", "detaug.demo", "detaug.drawing", "detaug.report", "detaug.sheets", "detaug.training")

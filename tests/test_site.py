@@ -81,6 +81,7 @@ def test_the_gallery_shows_every_op_as_source_and_three_draws_or_one_result(site
     expected = dict.fromkeys(shown, 3) | dict.fromkeys(WITHOUT_DRAWS, 1)
     assert {name: names.count(name) for name in shown} == expected
     assert sum(path.endswith("source.webp") for path in pictures) == len(shown)
+    assert {"people", "ships"} <= {Path(path).stem for path in pictures}
     assert all((site / "docs" / path).resolve().is_file() for path in pictures)
 
 

@@ -23,7 +23,7 @@ def write_pictures(root: Path, name: str, categories: Sequence[dict[str, Any]], 
     folder, images, annotations = root / name, list[dict[str, Any]](), list[dict[str, Any]]()
     folder.mkdir(parents=True, exist_ok=True)
     for number, (picture, objects) in enumerate(pictures, 1):
-        file_name = f"{number:06d}.jpg"
+        file_name = f"{name}_{number:03d}.jpg"  # other names than those of VOC: errors advise where images are
         picture.save(folder / file_name, quality=90)
         images.append({"id": number, "file_name": file_name, "width": picture.width, "height": picture.height})
         for each in objects:

@@ -36,15 +36,7 @@ COCO_POINTS = 17
 class KeypointMetrics:
     """The scores of a detector of key points, 0..1, by OKS; -1 where there is no object to find, as in pycocotools.
 
-    >>> import json, pathlib
-    >>> coco = json.loads(pathlib.Path("train.json").read_text())  # which has no key points: two corners of each box
-    >>> for each in coco["annotations"]:
-    ...     x, y, width, height = each["bbox"]
-    ...     each["keypoints"] = [x, y, 2, x + width - 1, y + height - 1, 2]
-    >>> for each in coco["categories"]:
-    ...     each["keypoints"] = ["first corner", "last corner"]
-    >>> characters = pathlib.Path("corners.json").write_text(json.dumps(coco))
-    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "corners.json", keypoints=True)
+    >>> reader = da.CocoReader("demo/people", "demo/people.json", keypoints=True)
     >>> evaluator = da.CocoEvaluator(reader, kind="keypoints")
     >>> for batch in da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=8, train=False):
     ...     found = [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets()]  # your model's

@@ -157,6 +157,9 @@ class Batch(OldNames, MasksOfBoxes):
         `as_detr`, with `class_labels` from 0 instead of `labels`. Their `boxes` and `size` are relative to the padded
         image, as those of transformers' image processors are since 4.37 (huggingface/transformers#28363). So the boxes
         that a model predicts, times `size`, are in output pixels, which `to_source` takes.
+
+        No detector of transformers 5.24 is trained with key points or rotated boxes, so the targets have none; ViTPose
+        finds key points in crops of single people. `keypoints` and `rotated_boxes` of the batch have them.
         """
         padded_size = torch.tensor([self.images.shape[-2:]] * len(self), device="cpu")
         return {

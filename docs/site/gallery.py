@@ -10,9 +10,10 @@ import numpy as np
 
 import detaug as da
 from detaug.converters import voc_to_coco
-from detaug.demo import make_voc
+from detaug.demo import make_people, make_ships, make_voc
 from detaug.drawing import class_colors, draw_boxes, to_image
 from detaug.drawing.sheet import Tile
+from detaug.sheets import draws_sheet
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sheets.recipe_sheets import augment, step_tile
 
@@ -86,6 +87,12 @@ GROUPS: dict[str, list[str]] = {
 }
 """The examples, each the last op of its recipe."""
 
+RECIPES = {
+    "people": "[da.RandomRotation(15), da.RandomHorizontalFlip(), da.Resize((300, 300), letterbox='center')]",
+    "ships": "[da.RandomRotation(180), da.Resize((300, 300), letterbox='center'), da.RandomHSV()]",
+}
+"""Recipes for the demo's people with key points and ships with rotated boxes."""
+
 DRAWS = 3
 IMAGES = 8
 SOURCE = 7
@@ -136,6 +143,8 @@ def write_gallery(page: Path) -> None:
     for title, examples in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [entry(example, photos, pictures, names) for example in examples]
+    parts.append("## Key points and rotated boxes\n")
+    parts += [shapes_entry(name, recipe, pictures) for name, recipe in RECIPES.items()]
     page.write_text("\n".join(parts), encoding="utf-8")
 
 
@@ -180,6 +189,18 @@ def entry(example: str, photos: list[Photo], pictures: Path, class_names: list[s
     rows = "\n".join(figures)
     link = f"{{py:obj}}`Arguments <detaug.{name}>`"
     return f"### {name}\n\n{summary} {link}\n\n```python\n{example}\n```\n\n::::{{container}} draws\n{rows}\n::::\n"
+
+
+def shapes_entry(name: str, recipe: str, pictures: Path) -> str:
+    """Save a sheet of a recipe on the demo's `name` and return its section of the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        annotations = (make_people if name == "people" else make_ships)(folder, images=2)
+        shapes = {"keypoints": name == "people", "rotated": name == "ships"}
+        reader = da.CocoReader(Path(folder, name), annotations, **shapes)
+        sheet = draws_sheet(reader, eval(recipe, {"da": da}), [0, 1], columns=DRAWS, seed=SEED, size=CELL)
+    sheet.save(pictures / f"{name}.webp", "WEBP", quality=80)
+    alt = f"{name}, sources and draws with their key points or rotated boxes"
+    return f"```python\n{recipe}\n```\n\n:::{{figure}} gallery/{name}.webp\n:alt: {alt}\n:loading: lazy\n:::\n"
 
 
 def figure(file: str, alt: str, lines: list[str]) -> str:
