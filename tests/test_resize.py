@@ -41,6 +41,45 @@ def test_resize_moves_boxes_with_pixels(size: int | tuple[int, int], device: str
     assert samples.images[0].shape[:2] == (size if isinstance(size, tuple) else (size, size * 128 // 96))
 
 
+def letterboxed(source: tuple[int, int], size: tuple[int, int], where: str) -> tuple[int, int, int, int]:
+    """Return the rectangle (top, left, bottom, right) of a white image of `source` (H, W) in a letterbox of `size`."""
+    image = da.Resize(size, letterbox=where, fill=BLACK)(da.batch([np.full((*source, 3), 255, np.uint8)])).images[0]  # type: ignore[arg-type]
+    rows, columns = image.max((1, 2)).nonzero()[0], image.max((0, 2)).nonzero()[0]
+    return int(rows[0]), int(columns[0]), int(rows[-1] + 1), int(columns[-1] + 1)
+
+
+LETTERBOXES = [  # source, size; top, left, bottom, right: written down by hand
+    ((480, 640), (640, 640), (80, 0, 560, 640)),
+    ((425, 640), (640, 640), (107, 0, 532, 640)),  # 215 rows of fill: 107 above, 108 below
+    ((427, 640), (640, 640), (106, 0, 533, 640)),
+    ((640, 427), (640, 640), (0, 106, 640, 533)),
+    ((375, 500), (320, 320), (40, 0, 280, 320)),
+    ((333, 500), (320, 320), (53, 0, 266, 320)),  # 213.12 rows are 213, and 107 of fill 53 and 54
+    ((500, 334), (321, 320), (0, 53, 321, 267)),  # 214.4 columns are 214, and 106 of fill 53 and 53
+    ((9, 640), (64, 65), (31, 0, 32, 65)),  # 0.9 rows are 1
+]
+
+
+@pytest.mark.parametrize(("source", "size", "rectangle"), LETTERBOXES)
+def test_an_odd_pixel_of_a_letterbox_is_below_or_to_the_right(
+    source: tuple[int, int], size: tuple[int, int], rectangle: tuple[int, int, int, int]
+) -> None:
+    assert letterboxed(source, size, "center") == rectangle
+    height, width = rectangle[2] - rectangle[0], rectangle[3] - rectangle[1]
+    assert letterboxed(source, size, "top-left") == (0, 0, height, width)
+
+
+def test_letterboxes_of_100_sizes_are_where_ultralytics_has_them() -> None:
+    """Ultralytics 8.4: the sides are rounded, then half of the rest less a tenth of a pixel is at the left and top."""
+    rng = np.random.default_rng(0)
+    for source in rng.integers(40, 400, (100, 2)):
+        size = tuple(rng.integers(40, 200, 2).tolist())
+        ratio = min(size[0] / source[0], size[1] / source[1])
+        height, width = (round(side * ratio) for side in source.tolist())
+        top, left = round((size[0] - height) / 2 - 0.1), round((size[1] - width) / 2 - 0.1)
+        assert letterboxed(tuple(source), size, "center") == (top, left, top + height, left + width)
+
+
 def test_several_sizes_are_drawn_for_the_whole_batch() -> None:
     found = set()
     for seed in range(20):

@@ -47,7 +47,7 @@ class Render(Op):
         """Return the views at the output's size, not rendered yet."""
         size = self.output_size(views, drawn)
         if self.letterbox:
-            views = _letterbox(views, size, 0.5 if self.letterbox == "center" else 0.0, self.fill)
+            views = _letterbox(views, size, self.fill, centered=self.letterbox == "center")
         return views.at_size(size)
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
@@ -117,8 +117,8 @@ class Resize(Render):
     `size`: (H, W) pixels; or one number for the shorter side, with at most `max_size` for the longer one and the same
     aspect ratio (torchvision's `Resize(size, max_size=...)`); or a list of (H, W), of which each batch draws one.
 
-    (H, W) stretches the view. With `letterbox` "center" or "top-left" the aspect ratio stays, and `fill`, RGB 0..255,
-    fills the rest (Ultralytics' LetterBox).
+    (H, W) stretches the view. With `letterbox` "center" or "top-left" the aspect ratio stays, to a whole pixel, and
+    `fill`, RGB 0..255, fills the rest; of an odd rest the right or bottom has a pixel more (Ultralytics' LetterBox).
 
     If the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix follow that
     rounding, so they stay exact. A box is dropped if it lost more than three quarters of its area and is thinner than a
@@ -241,11 +241,15 @@ def _resize(image: Node, region: Node) -> Node:
     return fn.resize(image, roi_start=region[0], roi_end=region[1], size=region[2])
 
 
-def _letterbox(views: Views, size: Floats, anchor: float, fill: RGB) -> Views:
-    """Return views with the aspect ratio of `size`. `anchor` 0: the image is at the left or top, 0.5: in the middle."""
-    ratio = size / views.size
-    room = (ratio / ratio.min(1, keepdims=True))[:, ::-1]
-    return views.fill_outside(fill).crop_to(-anchor * (room - 1), -anchor * (room - 1) + room)
+def _letterbox(views: Views, size: Floats, fill: RGB, *, centered: bool) -> Views:
+    """Return views with the aspect ratio of `size`, of which the old ones take whole output pixels.
+
+    They are at the left or top, or `centered`: an odd pixel of fill is then at the right or bottom (Ultralytics,
+    torchvision's CenterCrop, Albumentations' PadIfNeeded).
+    """
+    length = np.round(views.size * (size / views.size).min(1, keepdims=True)).clip(1)
+    offset = (size - length) // 2 * centered
+    return views.fill_outside(fill).crop_to(*((each / length)[:, ::-1] for each in (-offset, size - offset)))
 
 
 def _drop_slivers(views: Views) -> Views:
