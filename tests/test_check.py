@@ -755,8 +755,8 @@ def test_exit_codes_and_report(folder: Path) -> None:
         "error image-missing (1): an image is not in the image folder",
         "  images[0] (id 1, a.jpeg): not in the image folder, but 'a.jpg' is",
         "",
-        "warning image-unreferenced (1): a file in the image folder is not in the json; if another split has it, give "
-        "--against OTHER.json",
+        "warning image-unreferenced (1): no split that is found names a file in the image folder; if another json "
+        "does, give --against OTHER.json",
         "  'a.jpg'",
         "",
         f"every finding: {report}",

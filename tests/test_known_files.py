@@ -9,7 +9,7 @@ import pytest
 from coco_files import document, write
 from command import detaug, usage_error
 from shard_files import detection, example, record, write_tfrecord
-from voc_files import HEIGHT, WIDTH, box_xml, image_bytes, voc_xml, write_files
+from voc_files import box_xml, image_bytes, voc_xml, write_files
 
 import detaug as da
 from detaug.converters import read_class_names, voc_to_coco
@@ -294,20 +294,6 @@ def test_a_split_that_contradicts_itself(tmp_path: Path) -> None:
         (1, "a"),
         (4, "d"),
     ]
-
-
-def test_images_of_other_splits_are_not_unreferenced(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {f"JPEGImages/{n}.jpg": image_bytes(size=(WIDTH + n, HEIGHT)) for n in range(5)}
-    files |= {f"Annotations/{n}.xml": voc_xml(box_xml(1, 2, 30, 40)) for n in range(5)}
-    files |= {f"ImageSets/Main/{name}": text for name, text in _LISTS.items()}
-    folder = write_files(tmp_path / "voc", files)
-    assert voc_to_coco(folder, tmp_path / "train.json", split="train").images == 2
-    result = detaug("check", tmp_path / "train.json", folder / "JPEGImages")
-    assert (result.code, result.out.count("warning image-unreferenced (1)")) == (0, 1)
-    assert "  '4.jpg'\n" in result.out
-
-
-_LISTS = {"train.txt": "0\n1\n", "val.txt": "2.jpg\n", "cat_trainval.txt": "0  1\n3 -1\n"}
 
 
 # ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from detaug.converters.check.other_splits import named_by_other_splits
 from detaug.converters.coco.table import Mask, Table
 from detaug.converters.files.image_file import Fingerprint, ImageChanged, ImageFile, digest, group_equal, repeated_files
 from detaug.converters.files.image_headers import (
@@ -23,8 +24,7 @@ from detaug.converters.files.image_headers import (
     read_image_header,
 )
 from detaug.converters.files.parallel import Progress, with_progress
-from detaug.converters.files.paths import list_files, stem_of
-from detaug.converters.files.text import lines_of
+from detaug.converters.files.paths import list_files
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.finding import counted, shown
 from detaug.errors import AnnotationError
@@ -104,7 +104,7 @@ def check_images(
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
-    yield from _unreferenced(table, listed, [other.table for other in others], _voc_splits(folder))
+    yield from _unreferenced(table, folder, listed, others)
     yield from _identical(table, folder, headers)
     for other in others:
         yield from _leaked(table, folder, headers, other)
@@ -145,19 +145,13 @@ def _similar_key(name: str) -> str:
     return posixpath.splitext(posixpath.basename(plain))[0].strip()
 
 
-def _voc_splits(folder: Path) -> set[str]:
-    """Return the names in the lists of all splits, if this is the image folder of a Pascal VOC data set."""
-    lists = sorted(folder.parent.glob("ImageSets/Main/*.txt"))
-    texts = (path.read_text("utf-8-sig", "replace") for path in lists if path.is_file())
-    lines = [line.strip() for text in texts for line in lines_of(text)]
-    marked = [line.rsplit(maxsplit=1) for line in lines if line.endswith((" -1", " 0", " 1"))]
-    return {*lines, *(name for name, _ in marked)}
-
-
-def _unreferenced(table: Table, listed: Sequence[str], others: Sequence[Table], splits: set[str]) -> Iterator[Findings]:
+def _unreferenced(
+    table: Table, folder: Path, listed: Sequence[str], others: Sequence[OtherSplit]
+) -> Iterator[Findings]:
     """Yield a finding about files that neither a json nor a split of the data set names."""
-    named = {posixpath.normpath(name) for each in (table, *others) for name in each.file_names}
-    extra = [name for name in listed if name not in named and not {name, stem_of(name)} & splits]
+    named = named_by_other_splits(table, folder, listed)
+    named.update(posixpath.normpath(name) for other in others for name in other.table.file_names)
+    extra = [name for name in listed if name not in named]
     if extra:
         yield from_messages("image-unreferenced", "files", {at: shown(name) for at, name in enumerate(extra)})
 

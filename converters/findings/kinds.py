@@ -267,7 +267,8 @@ CHECK_KINDS: dict[str, Kind] = {
         "warning", "an image has more pixels than --decode tries; training may decode it, if there is enough memory"
     ),
     "image-unreferenced": Kind(
-        "warning", "a file in the image folder is not in the json; if another split has it, give --against OTHER.json"
+        "warning",
+        "no split that is found names a file in the image folder; if another json does, give --against OTHER.json",
     ),
     "image-identical": Kind("warning", "an image has the same bytes as an earlier one"),
 }
