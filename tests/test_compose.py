@@ -63,6 +63,12 @@ def tv_tensors(v2: Any) -> Any:
     return import_module("torchvision.tv_tensors")
 
 
+@pytest.fixture
+def _newer_torchvision(tv_tensors: Any) -> None:
+    if not hasattr(tv_tensors, "KeyPoints"):
+        pytest.skip("key points and rotated boxes are in torchvision from 0.23 on")
+
+
 # ------------------------------------------------------------------------------------------------ results
 
 
@@ -466,6 +472,7 @@ def test_key_points_move_with_their_boxes() -> None:
         da.Compose([], flip_pairs=[])(IMAGE, {**target, "keypoints": torch.zeros(2, 3, 3)})
 
 
+@pytest.mark.usefixtures("_newer_torchvision")
 def test_tv_tensors_of_key_points_flip_as_torchvisions_but_for_half_a_pixel(v2: Any, tv_tensors: Any) -> None:
     """torchvision counts pixels of KeyPoints, W - 1 - x, where it has continuous boxes, W - x."""
     pixels = torch.rand(1, 5, 2) * torch.tensor([79.0, 59.0])
@@ -478,6 +485,7 @@ def test_tv_tensors_of_key_points_flip_as_torchvisions_but_for_half_a_pixel(v2: 
     torch.testing.assert_close(moved.as_subclass(torch.Tensor) - 0.5, theirs.as_subclass(torch.Tensor))
 
 
+@pytest.mark.usefixtures("_newer_torchvision")
 @pytest.mark.parametrize("form", ["XYWHR", "CXCYWHR", "XYXYXYXY"])
 def test_rotated_boxes_turn_as_torchvisions(form: str, v2: Any, tv_tensors: Any) -> None:
     centers = tv_tensors.BoundingBoxes(torch.tensor([[40.0, 30, 30, 12, 25]]), format="CXCYWHR", canvas_size=(60, 80))
@@ -495,6 +503,7 @@ def test_rotated_boxes_turn_as_torchvisions(form: str, v2: Any, tv_tensors: Any)
     assert np.abs(first[:, None] - second[None]).max(2).min(0).max() < 0.05
 
 
+@pytest.mark.usefixtures("_newer_torchvision")
 def test_rotated_boxes_need_no_more_of_torchvision_than_tv_tensors(tv_tensors: Any) -> None:
     program = """
 import numpy as np, torch
