@@ -70,7 +70,7 @@ def edge_error(image: NDArray[Any], corners: NDArray[np.float64]) -> float:
             point = start + share * (end - start)
             offsets = np.linspace(-5, 5, 201)
             values = [sample(image, point + offset * normal) for offset in offsets]
-            worst = max(worst, abs(np.trapezoid(values, offsets) / 255 - 5))
+            worst = max(worst, abs(np.mean(values) * 10 / 255 - 5))
     return worst
 
 
@@ -155,6 +155,8 @@ def test_angles_are_those_of_opencv_for_ultralytics_and_mmrotate() -> None:
 def test_torchvision_turns_as_we_do() -> None:
     functional = pytest.importorskip("torchvision.transforms.v2.functional")
     tv_tensors = pytest.importorskip("torchvision.tv_tensors")
+    if not hasattr(tv_tensors, "KeyPoints"):
+        pytest.skip("rotated boxes are in torchvision from 0.23 on")
     for corners in random_rectangles(np.random.default_rng(4), 50):
         ours = samples_of([corners]).rotated_boxes("torchvision", border="whole")[0]
         boxes = tv_tensors.BoundingBoxes(torch.from_numpy(ours), format="CXCYWHR", canvas_size=SIZE)
