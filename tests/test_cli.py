@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -154,13 +155,17 @@ def test_the_progress_bar_is_for_terminals_only(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], shown: bool
 ) -> None:
     ours, theirs = pty.openpty()
+    monkeypatch.setenv("COLUMNS", "80")
     with open(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         assert main(["convert-voc", str(root), "-o", str(tmp_path / "out.json"), *options]) == 0
         terminal.write("end")
     with open(ours, "rb", buffering=0) as file:
-        text = file.read(10_000).decode()
-    assert "100%" in text if shown else text == "end"
+        screen = file.read(10_000)
+        while not screen.endswith(b"end"):  # the system hands it over in pieces
+            screen += file.read(10_000)
+    text = screen.decode()
+    assert re.fullmatch(r"\r\[#{30}\]  reading  100% *\r\nend", text) if shown else text == "end"
 
 
 def test_the_name_alone_shows_the_help() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, print_unless, progress_bar
+from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, print_unless
+from detaug.cli.progress_bar import progress_bar
 
 
 @click.command()

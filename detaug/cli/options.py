@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from detaug.cli.progress_bar import progress_bar
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -125,21 +126,6 @@ def say_working(what: str) -> None:
     """Say on a terminal what takes seconds, before it does."""
     if sys.stderr.isatty():
         click.echo(what, err=True)
-
-
-@contextmanager
-def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function (done, total) that draws a progress bar on stderr; None where stderr is not a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
-        yield show
 
 
 def print_converted(convert: Callable[..., object], label: str, *, quiet: bool, **given: Any) -> None:

@@ -1,9 +1,8 @@
-"""`detaug train`: the command, and its progress bar."""
+"""`detaug train`."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import click
 
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER
+from detaug.cli.progress_bar import ProgressBar
 
 MODELS = (
     "ssd300_vgg16",
@@ -23,13 +23,6 @@ MODELS = (
     "keypointrcnn_resnet50_fpn",
 )
 """The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""
-
-
-def _bar(done: int, total: int, text: str, columns: int) -> str:
-    """Return a bar and the text in this many columns. Its length changes in steps of 5, so that it does not flicker."""
-    length = min(30, (columns - len(text) - 4) // 5 * 5)
-    bar = f"[{'#' * (done * length // total):-<{length}}]  {text}" if length > 0 else text
-    return bar[:columns].ljust(columns)
 
 
 class _Output(NamedTuple):
@@ -44,27 +37,16 @@ def _terminal() -> Iterator[_Output]:
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         yield _Output(click.echo, None)
         return
-    drawn = False
-
-    def draw(done: int, total: int, text: str) -> None:
-        nonlocal drawn
-        click.echo("\r" + _bar(done, total, text, shutil.get_terminal_size().columns - 1), nl=False, err=True)
-        drawn = True
-
-    def end_bar() -> None:
-        nonlocal drawn
-        if drawn:
-            click.echo(err=True)
-        drawn = False
+    bar = ProgressBar()
 
     def say(line: str) -> None:
-        end_bar()
+        bar.end()
         click.echo(line)
 
     try:
-        yield _Output(say, draw)
+        yield _Output(say, bar.draw)
     finally:
-        end_bar()
+        bar.end()
 
 
 @click.command()
