@@ -100,7 +100,7 @@ class Views:
         arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray | Drawing)}
         return Views(**{**values, **arrays})
 
-    def clips(self) -> Views:
+    def first_frames(self) -> Views:
         """Return one view for each clip, that of its first frame, with the boxes of all its frames."""
         if self.frames == 1:
             return self

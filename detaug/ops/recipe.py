@@ -159,11 +159,11 @@ class Recipe:
         op, drawn_by = self.steps[step]
         if drawn_by != step:
             return before[drawn_by]
-        clips = views.clips()
+        first = views.first_frames()
         with name_op_in_errors(self.labels[step], "draw"):
-            drawn = draws(step, op, clips)
+            drawn = draws(step, op, first)
         with name_op_in_errors(self.labels[step], "adapt_draw"):
-            drawn = check_drawn(op.adapt_draw(clips, drawn), len(clips), "adapt_draw")
+            drawn = check_drawn(op.adapt_draw(first, drawn), len(first), "adapt_draw")
         return drawn if views.frames == 1 else draw_for_frames(op, drawn, views.frames)
 
     @cached_property
