@@ -179,6 +179,7 @@ def test_file_names_are_safe_and_unique(tmp_path: Path) -> None:
     ("box", "expected", "kind"),
     [
         ((-0.5, 10, 30, 40), [0, 10, 30, 30], "box-clipped"),
+        ((10, 10, 115.28, 40), [10, 10, 90, 30], "box-clipped"),
         ((30, 40, 10, 10), [10, 10, 20, 30], "box-reversed"),
         ((10, 10, 10, 40), None, "box-empty"),
     ],
@@ -208,8 +209,8 @@ def test_boxes_are_cut_and_repaired(tmp_path: Path, box: Any, expected: Any, kin
             "bbox/xmin must be relative to the image, floats from 0 to 1, got 10;",
         ),
         (
-            {"image/object/bbox/ymax": [0.3, 1.5]},
-            "bbox/ymax must be relative to the image, floats from 0 to 1, got 1.5 [",
+            {"image/object/bbox/ymax": [0.3, 1.26]},
+            "bbox/ymax must be relative to the image, floats from 0 to 1, got 1.26 [",
         ),
         (
             {"image/object/bbox/xmax": [40, 50]},

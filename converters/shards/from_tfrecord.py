@@ -60,7 +60,7 @@ FEATURES = {
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _LABELS = frozenset((*_CORNERS, "label", "text", "class_label", "class_text", "coco"))
 _REDUNDANT = frozenset(("image/format", "image/key/sha256", "image/colorspace", "image/channels"))
-_LOW, _HIGH = 1 - 1.01, 1.01  # as in YOLO's labels: coordinates outside are not relative to the image
+_LOW, _HIGH = -0.25, 1.25  # boxes of another resolution reach to 1.15; farther out, coordinates are not relative
 _LARGEST_ID = 2**63 - 1
 
 
