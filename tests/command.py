@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import io
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
 from detaug.cli.main import main
+
+_USUAL_SIGNALS = """
+import os, signal, sys
+for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(each, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+PYTHON_WITH_USUAL_SIGNALS = (sys.executable, "-c", _USUAL_SIGNALS)
+"""Start of a command: a Python in which no signal is ignored, as a job in the background, or nohup, would have it.
+
+A function that runs between fork and exec could do so too, but hang: the process has threads.
+"""
 
 
 class Result(NamedTuple):

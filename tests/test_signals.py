@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from coco_files import document, write, write_images
+from command import PYTHON_WITH_USUAL_SIGNALS
 
 from detaug.demo.shapes import make_voc
 
@@ -32,12 +33,6 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-def usual_signals() -> None:
-    """Undo what a job in the background, or nohup, ignores."""
-    for each in STOPS:
-        signal.signal(each, signal.SIG_DFL)
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> list[str]:
     images = write_images(tmp_path / "images")
@@ -46,13 +41,12 @@ def data(tmp_path: Path) -> list[str]:
 
 def start(*command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, *command],
+        [*PYTHON_WITH_USUAL_SIGNALS, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         start_new_session=True,
-        preexec_fn=usual_signals,
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from command import detaug
+from command import PYTHON_WITH_USUAL_SIGNALS, detaug
 from painted_files import Folder, paint_files
 from PIL import Image
 from train_run import Tiny, options, tiny, train_plain
@@ -174,10 +174,10 @@ def test_ctrl_c_saves_a_checkpoint_and_names_resume(
 ) -> None:
     """In a step, in the last step of an epoch, in the evaluation: the training then resumes exactly."""
     painted, out = folder
-    command = [str(part) for part in (sys.executable, HERE / "train_run.py", *painted, out / "run", where)]
+    script = (HERE / "train_run.py", *painted, out / "run", where)
+    command = [str(part) for part in (*PYTHON_WITH_USUAL_SIGNALS, *script)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
-    usual = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731, a job in the background ignores it
-    with subprocess.Popen(command, preexec_fn=usual, **pipes) as training:
+    with subprocess.Popen(command, **pipes) as training:
         assert "waiting\n" in iter(training.stdout.readline, "")
         time.sleep(0.2)  # until it waits
         training.send_signal(signal.SIGINT)
