@@ -52,7 +52,7 @@ class Objects:
     layers: Floats
     """(N, L, 28): see `TO_OUTPUT`."""
     borders: Floats
-    """(N * L, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that a layer is seen within; V is 0 for none."""
+    """(N * L, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that a layer is seen within; V may be 0."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -315,7 +315,7 @@ class _View(NamedTuple):
     def of(cls, objects: Objects, grid: Grid, at: int, window: tuple[slice, slice]) -> _View:
         """Return the view of an object in a window."""
         y, x = (each[part].astype(np.float32) / np.float32(ONE) for each, part in zip(grid.of(at), window, strict=True))
-        to_source = objects.part([at]).of_layer(TO_SOURCE, BOUNDS)[0].astype(np.float32)
+        to_source = objects.part(slice(at, at + 1)).of_layer(TO_SOURCE, BOUNDS)[0].astype(np.float32)
         return cls(y, x, *project(to_source, x[None, :], y[:, None]))
 
     def shown(self, objects: Objects, at: int) -> Bools:

@@ -50,17 +50,9 @@ def table_on_device(table: MaskTable, device: torch.device) -> TableOnDevice:
     tables = _TABLES.setdefault(table, {})
     if device not in tables:
         outlines, boxes = table.outlines, table.run_boxes if table.has_runs.any() else table.run_boxes[:1]
-        starts = (each.astype(np.int32) for each in (outlines.first_point, outlines.first_ring, outlines.first_run))
-        first_point, first_ring, first_run = starts
-        arrays = (
-            outlines.points,
-            first_point,
-            first_ring,
-            outlines.runs,
-            first_run,
-            boxes,
-            table.heights.astype(np.int32),
-        )
+        whole = outlines.first_point, outlines.first_ring, outlines.first_run, table.heights
+        first_point, first_ring, first_run, heights = (each.astype(np.int32) for each in whole)
+        arrays = outlines.points, first_point, first_ring, outlines.runs, first_run, boxes, heights
         tables[device] = TableOnDevice(*(torch.from_numpy(each).to(device) for each in arrays))
     return tables[device]
 
@@ -77,17 +69,18 @@ class ObjectsOnGpu:
         lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
         vertices = int(lengths.sum())
         whole = objects.rows, objects.layer, np.append(start_offsets(lengths), vertices)
-        parts = objects.layers, objects.borders, *(each.astype(np.int32).view(np.uint8) for each in whole)
-        together = to_device(np.concatenate([each.ravel().view(np.uint8) for each in parts]), device)  # one copy
-        layers, borders, *on_device = together.split_with_sizes([each.nbytes for each in parts])
+        parts = [each.ravel().view(np.uint8) for each in (objects.layers, objects.borders)]
+        parts += [each.astype(np.int32).view(np.uint8) for each in whole]
+        together = to_device(np.concatenate(parts), device)  # a copy costs more than its bytes
+        layers, borders, *on_device = together.split_with_sizes([each.size for each in parts])
         annotations, layer_of, starts = (each.view(torch.int32) for each in on_device)
         layers, borders = layers.view(torch.float64), borders.view(torch.float64)
         placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
         hulls = torch.empty((max(count, 1), 5), dtype=torch.int32, device=device)
         if count:
             launch_programs(
-                place, device, count, annotations, layer_of, layers, own.points, own.first_point, own.first_ring, own.first_run,
-                own.run_boxes, starts, placed, hulls, VERTICES=VERTICES, **OPTIONS,
+                place, device, count, annotations, layer_of, layers, own.points, own.first_point, own.first_ring,
+                own.first_run, own.run_boxes, starts, placed, hulls, VERTICES=VERTICES, **OPTIONS,
             )  # fmt: skip
         outlines = own.first_point, own.first_ring, own.runs, own.first_run, own.heights
         self._inputs = annotations, layer_of, layers, borders, placed, hulls, starts, *outlines
