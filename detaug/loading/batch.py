@@ -27,7 +27,7 @@ from detaug.loading.trainer_formats import (
     split_by_image,
 )
 
-YoloTask = Literal["detect", "pose", "obb"]
+YoloTask = Literal["detect", "segment", "pose", "obb"]
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 Columns: TypeAlias = Tensor | NDArray[Any]
 _ONE = {"boxes": "box", "points": "point"}
@@ -118,17 +118,19 @@ class Batch(OldNames, MasksOfBoxes):
         boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
         return notebook_png(list(self.images), boxes, labels, self.image_size.tolist(), self.marks())
 
-    def targets(self) -> list[dict[str, Tensor]]:
+    def targets(self, *, masks: bool = False) -> list[dict[str, Tensor]]:
         """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies.
 
         With key points also `keypoints` (M_i, K, 3), as Keypoint R-CNN takes them: x, y in continuous pixels, and v.
+        `masks`: also `masks` (M_i, H, W) uint8, as Mask R-CNN takes them.
         """
         of_boxes = {"boxes": self.boxes, "labels": self.labels}
         of_boxes |= {"keypoints": self.keypoints} if self.has_keypoints else {}
         of_images = {} if self.image_id is None else {"image_id": self.image_id}  # None: of a DALI pipeline without it
-        return split_by_image(of_boxes, of_images, self.counts)
+        of_real_boxes = {"masks": self.masks().view(torch.uint8)} if masks else None
+        return split_by_image(of_boxes, of_images, self.counts, of_real_boxes)
 
-    def as_detr(self, *, first_label: int = 1) -> tuple[NestedTensor, list[dict[str, Tensor]]]:
+    def as_detr(self, *, first_label: int = 1, masks: bool = False) -> tuple[NestedTensor, list[dict[str, Tensor]]]:
         """Return images with their padding mask, and N targets, as the loaders of DETR and RF-DETR do.
 
         The first is a pair: images (N, 3, H, W), and the mask (N, H, W) bool, True where padded. DETR's models take it
@@ -137,7 +139,8 @@ class Batch(OldNames, MasksOfBoxes):
         `labels` (M_i,) int64 from `first_label`: 1 for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64, 0;
         `image_id` (1,); `size` and `orig_size` (2,): (height, width) of the image without padding, and of its source.
         With key points, `keypoints` (M_i, K, 3) float32: x and y relative to the image without padding, and v; pixels
-        are continuous, where RF-DETR's own loader counts them from 0 as COCO does, half a pixel less.
+        are continuous, where RF-DETR's own loader counts them from 0 as COCO does, half a pixel less. `masks`: also
+        `masks` (M_i, H, W) bool, padded as the images are, and `area` is that of the masks.
         RT-DETR, D-FINE and DEIM take the images alone, labels from 0, and `orig_size` as (width, height).
         Source: datasets/coco.py and util/misc.py of https://github.com/facebookresearch/detr.
 
@@ -148,9 +151,9 @@ class Batch(OldNames, MasksOfBoxes):
         (2, 3, 256, 384) tensor([64, 24]) tensor([240, 320])
         """
         mask = padding_mask(self.images, self.image_size)
-        return NestedTensor(self.images, mask), self._coco_targets("labels", first_label, self.image_size)
+        return NestedTensor(self.images, mask), self._coco_targets("labels", first_label, self.image_size, masks)
 
-    def as_hf(self) -> dict[str, Any]:
+    def as_hf(self, *, masks: bool = False) -> dict[str, Any]:
         """Return the inputs of detectors of Hugging Face's transformers: `model(**batch.as_hf())`.
 
         `pixel_values` (N, 3, H, W); `pixel_mask` (N, H, W) int64, 0 where padded; `labels`: N targets as those of
@@ -165,7 +168,21 @@ class Batch(OldNames, MasksOfBoxes):
         return {
             "pixel_values": self.images,
             "pixel_mask": (~padding_mask(self.images, self.image_size)).long(),
-            "labels": self._coco_targets("class_labels", 0, padded_size),
+            "labels": self._coco_targets("class_labels", 0, padded_size, masks),
+        }
+
+    def as_mask2former(self) -> dict[str, Any]:
+        """Return the inputs of Mask2Former and OneFormer of transformers: `model(**batch.as_mask2former())`.
+
+        `pixel_values` (N, 3, H, W); `pixel_mask` (N, H, W) int64, 0 where padded; `mask_labels`: N tensors (M_i, H, W)
+        float32, 0 or 1; `class_labels`: N tensors (M_i,) int64, from 0. Raises InputError for a source without masks.
+        """
+        targets = self.targets(masks=True)
+        return {
+            "pixel_values": self.images,
+            "pixel_mask": (~padding_mask(self.images, self.image_size)).long(),
+            "mask_labels": [target["masks"].float() for target in targets],
+            "class_labels": [target["labels"] - 1 for target in targets],
         }
 
     def as_yolo(self, task: YoloTask = "detect") -> dict[str, Any]:
@@ -177,26 +194,46 @@ class Batch(OldNames, MasksOfBoxes):
         `task`: "pose" also has `keypoints` (B, K, 3) float32, x and y relative to the padded image, and v, and
         `kpt_shape` (K, 3). For "obb" `bboxes` are (B, 5): centre, width and height of rotated boxes, relative to the
         padded image, and the angle in radians, clockwise, in -pi/4..3pi/4, of the longer side, which is the width.
+        For "segment" the rows of each image are sorted by the areas of their masks, the largest first. `masks`
+        (N, H / 4, W / 4) int32 is i + 1 where the image's i-th object is seen, small objects on large ones, else 0;
+        `sem_masks`, of the same shape, float32, is the class there, from 0, and 0 elsewhere.
         """
-        check("task", task, task in get_args(YoloTask), "'detect', 'pose' or 'obb'")
+        check("task", task, task in get_args(YoloTask), "'detect', 'segment', 'pose' or 'obb'")
         real = real_rows(self.counts, self.boxes.shape[1], self.boxes.device)
         size = torch.tensor([self.images.shape[-2:]], device="cpu")
         boxes = relative_to(center_and_size(self.boxes), size)
         if task == "obb":
             rotated = self.rotated_boxes("cxcywhr", "yolo")
             boxes = torch.cat([relative_to(rotated[..., :4], size), rotated[..., 4:]], -1)
-        pose = {}
+        further: dict[str, Any] = {}
+        if task == "segment":
+            real = real[self._order_by_area(4)]
+            further = self._overlap_maps(real)
         if task == "pose":
             points = self.keypoints.flatten(0, 1)[real]
             scale = points.new_tensor([*size[0].flip(0).tolist(), 1])
-            pose = {"keypoints": points / scale, "kpt_shape": torch.tensor(points.shape[1:], device="cpu")}
+            further = {"keypoints": points / scale, "kpt_shape": torch.tensor(points.shape[1:], device="cpu")}
         return {
             "img": self.images,
             "cls": self.labels.flatten()[real][:, None].float() - 1,
             "bboxes": boxes.flatten(0, 1)[real],
             "batch_idx": real.div(max(1, self.boxes.shape[1]), rounding_mode="floor").float(),
-            **pose,
+            **further,
         }
+
+    def _overlap_maps(self, real: Tensor) -> dict[str, Tensor]:
+        """Return the maps of `as_yolo("segment")`. `real`: (B,) positions of boxes among N * M, sorted by image."""
+        places, room = self.instance_map(4), self.boxes.shape[1]
+        starts = torch.tensor([0, *self.counts[:-1]], device="cpu").cumsum(0).to(real.device)
+        image = real // max(1, room)
+        numbers = torch.zeros((len(self), room + 1), dtype=torch.int32, device=real.device)
+        numbers[image, real % max(1, room) + 1] = (
+            torch.arange(len(real), device=real.device) - starts[image] + 1
+        ).int()
+        classes = torch.cat([torch.zeros_like(self.labels[:, :1]), self.labels.clamp(min=1) - 1], 1)
+        index = (places + 1).long().flatten(1)
+        of_places = {"masks": numbers, "sem_masks": classes.float()}
+        return {name: each.gather(1, index).view(places.shape) for name, each in of_places.items()}
 
     def to_source(self, boxes: Boxes) -> Boxes:
         """Return boxes given in output pixels in source pixels, without clipping.
@@ -265,7 +302,7 @@ class Batch(OldNames, MasksOfBoxes):
         changed: Batch = change_tensors(self, Tensor.clone)
         return changed
 
-    def _coco_targets(self, labels: str, first_label: int, size: Tensor) -> list[dict[str, Tensor]]:
+    def _coco_targets(self, labels: str, first_label: int, size: Tensor, masks: bool) -> list[dict[str, Tensor]]:
         """Return the targets of `as_detr`, relative to `size` (N, 2). `labels`: the name of the labels in them."""
         boxes = center_and_size(self.boxes)
         of_boxes = {
@@ -285,7 +322,12 @@ class Batch(OldNames, MasksOfBoxes):
             "size": size,
         }  # None: a DALI pipeline without this output
         on_device = {name: each.to(self.boxes.device) for name, each in of_images.items() if each is not None}
-        return split_by_image(of_boxes, on_device, self.counts)
+        if not masks:
+            return split_by_image(of_boxes, on_device, self.counts)
+        of_objects = self.masks()
+        areas = of_objects.sum((1, 2), dtype=torch.float32)
+        del of_boxes["area"]
+        return split_by_image(of_boxes, on_device, self.counts, {"masks": of_objects, "area": areas})
 
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))

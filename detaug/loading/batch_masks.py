@@ -87,6 +87,17 @@ class MasksOfBoxes(ShapesOfBoxes):
         padding = (y[:, None] >= size[..., 0]) | (x[None, :] >= size[..., 1])
         return result.masked_fill(padding.to(result.device), ignore)
 
+    def _order_by_area(self, stride: int = 1) -> Tensor:
+        """Return (B,) int64: the real boxes image by image, in each those with larger masks first."""
+        if self.labels.is_cuda:
+            group, objects = self._on_gpu()
+            areas = group.areas(objects, self._grid_on_gpu(stride))
+        else:
+            areas = self.masks(stride).sum((1, 2))
+        image = to_device(np.nonzero(self._is_real)[0], areas.device)
+        order = torch.argsort(areas, descending=True, stable=True)
+        return order[torch.argsort(image[order], stable=True)]
+
     def roi_masks(self, boxes: Tensor, rows: Tensor, size: int = 28) -> Tensor:
         """Return (R, size, size) bool: masks within boxes, sampled at the centres of size x size cells of each.
 

@@ -62,11 +62,19 @@ def real_rows(counts: Sequence[int], room: int, device: torch.device) -> Tensor:
 
 
 def split_by_image(
-    of_boxes: dict[str, Tensor], of_images: dict[str, Tensor], counts: Sequence[int]
+    of_boxes: dict[str, Tensor],
+    of_images: dict[str, Tensor],
+    counts: Sequence[int],
+    of_real_boxes: dict[str, Tensor] | None = None,
 ) -> list[dict[str, Tensor]]:
-    """Return a dict for each of N images, of views. `of_boxes`: (N, M, ...), padded; `of_images`: (N, ...)."""
+    """Return a dict for each of N images, of views.
+
+    `of_boxes`: (N, M, ...), padded; `of_images`: (N, ...); `of_real_boxes`: (B, ...), concatenated.
+    """
+    split = {name: each.split_with_sizes(list(counts)) for name, each in (of_real_boxes or {}).items()}
     return [
         {name: each[at, :count] for name, each in of_boxes.items()}
         | {name: each[at] for name, each in of_images.items()}
+        | {name: each[at] for name, each in split.items()}
         for at, count in enumerate(counts)
     ]
