@@ -13,7 +13,7 @@ from painted_files import Folder
 from properties import few_or_many
 
 import detaug as da
-from detaug.boxes.layers import Layers
+from detaug.boxes.layers import HOLE, Layers
 
 SIZE = (80, 100)
 ERASE = da.RandomErasing(p=0.8, value=NOWHERE, max_hidden=1)
@@ -75,8 +75,9 @@ def test_mixup_keeps_the_weights_of_both(device: str) -> None:
     share = samples.params[-1]["share"]
     used = (layers.rectangle[..., :2] < layers.rectangle[..., 2:]).all(2)
     assert (np.where(used[:, :4], layers.share[:, :4], share[:, None]) == share[:, None]).all()
+    assert (layers.image[:, [4, 9]] == HOLE).all()  # the fill around the second mosaic
     np.testing.assert_allclose(
-        np.where(used[:, 4:], layers.share[:, 4:], 1 - share[:, None]), 1 - share[:, None] + np.zeros(4)
+        np.where(used[:, 4:9], layers.share[:, 4:9], 1 - share[:, None]), 1 - share[:, None] + np.zeros(5)
     )
     assert used[:, 4:].any(1).tolist() == (share < 1).tolist()
     assert layers.mixed[share < 1].all()
@@ -87,7 +88,7 @@ def test_objects_of_one_copy_know_its_first_layer(device: str) -> None:
     layers = layers_of(samples)
     assert layers.copy.tolist() == [[0, 1, 1, 1, 1]] * 8
     twice = coded_batch(1, 8).then(da.Resize(SIZE), da.CopyPaste(p=1, max_boxes=2), da.CutMix())
-    assert layers_of(twice).copy.tolist() == [[0, 1, 1, 3, 4, 4]] * 8
+    assert layers_of(twice).copy.tolist() == [[0, 1, 1, 3, 4, 5, 5, 7]] * 8
 
 
 CHAINS: list[list[da.Op]] = [

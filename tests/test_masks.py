@@ -40,8 +40,8 @@ CHAIN: list[da.Op] = [
     da.RandomRotation(40, fill=BLACK),
     da.RandomAffine(degrees=20, scale=(0.7, 1.4), translate=(0.1, 0.1), shear=10, fill=BLACK),
     da.RandomPerspective(distortion_scale=0.4, p=1, fill=BLACK),
-    da.RandomIoUCrop(),
-    da.RandomCrop((120, 150), fill=BLACK),
+    da.RandomIoUCrop(scaling=(0.7, 1)),  # a part of a pixel in the source is then at most one in the output
+    da.RandomCrop((160, 210), fill=BLACK),
     da.RandomZoomOut(max_ratio=2, fill=BLACK),
 ]
 AFTER: list[da.Op] = [
@@ -389,3 +389,76 @@ def test_sources_with_masks_and_without_are_not_joined(tmp_path: Path) -> None:
 def test_wrong_segmentations_are_named(segmentation: Any) -> None:
     with pytest.raises(da.InputError, match=r"segmentations\[1\]: "):
         da.Shapes.of_segmentations([[[0, 0, 5, 0, 5, 5]], segmentation])
+
+
+# ------------------------------------------------------------------------------- boxes that show nothing
+
+
+@pytest.mark.parametrize("least", [1, 60, 900])
+def test_boxes_stay_if_their_masks_show_enough(least: int) -> None:
+    recipe = [
+        da.RandomRotation(30),
+        da.RandomCrop((70, 80)),
+        RESIZE,
+        da.Mosaic(min_visibility=0),
+        da.RandomErasing(p=1, max_hidden=1),
+    ]
+    kept, dropped = 0, 0
+    for seed in range(25):
+        both = [painted(seed).then(*recipe, da.SanitizeBoundingBoxes(min_mask_area=area)) for area in (0, least)]
+        for image in range(CODES):
+            areas = masks_of(both[0], image).sum((1, 2))
+            assert both[0].labels[image][areas >= least].tolist() == both[1].labels[image].tolist()
+            kept, dropped = kept + len(both[1].labels[image]), dropped + int((areas < least).sum())
+    assert kept > 300
+    assert dropped >= (3 if least == 1 else 20)
+
+
+def test_a_box_without_a_visible_mask_is_dropped(tmp_path: Path, device: str) -> None:
+    Image.fromarray(np.zeros((100, 100, 3), np.uint8)).save(tmp_path / "1.png")
+    corner = [10, 10, 90, 10, 90, 20, 20, 20, 20, 90, 10, 90]
+    entry = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 10, 80, 80], "segmentation": [corner]}
+    document = {
+        "images": [{"id": 1, "file_name": "1.png", "width": 100, "height": 100}],
+        "categories": [{"id": 1, "name": "a"}],
+        "annotations": [entry],
+    }
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(document))
+    recipe: list[da.Op] = [da.CenterCrop((50, 50)), da.Resize((50, 50))]
+    for masks, further, boxes in (
+        (False, [], 1),
+        (True, [], 0),
+        (True, [da.SanitizeBoundingBoxes(min_mask_area=0)], 1),
+    ):
+        reader = da.CocoReader(tmp_path, path, masks=masks)
+        (batch,) = da.Loader(reader, [*recipe, *further], 1, device=device, train=False)
+        assert batch.counts == (boxes,)
+        assert batch.boxes.shape == (1, boxes, 4)
+    assert not batch.masks().any()
+
+
+def test_clips_have_masks(tmp_path: Path, device: str) -> None:
+    path = write_blobs(tmp_path)
+    document = json.loads(path.read_text())
+    document["videos"] = [{"id": 1, "name": "v"}]
+    for frame, image in enumerate(document["images"]):
+        image.update(video_id=1, frame_id=frame)
+    for number, entry in enumerate(document["annotations"]):
+        entry["track_id"] = number % 3 + 1
+    path.write_text(json.dumps(document))
+    reader = da.ClipReader(tmp_path, path, frames=3, masks=True)
+    loader = da.Loader(reader, RECIPE, 2, device=device)
+    batch = next(iter(loader))
+    assert isinstance(batch, da.ClipBatch)
+    masks, images = batch.masks(), batch.as_images()
+    assert len(masks) == int(batch.valid.sum())
+    assert torch.equal(images.masks(), masks)
+    padded = batch.masks(padded=True)
+    assert padded.shape == (*batch.labels.shape, 96, 132)
+    assert torch.equal(padded[batch.valid], masks)
+    places = batch.instance_map()
+    assert places.shape == (2, 3, 96, 132)
+    shown = batch.labels.gather(2, places.clamp(min=0).flatten(2)).view(places.shape).where(places >= 0, 0)
+    assert torch.equal(shown, batch.semantic_map())
+    assert torch.equal(images.semantic_map(), batch.semantic_map().flatten(0, 1))

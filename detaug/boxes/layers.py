@@ -64,9 +64,11 @@ class Layers:
         `images` (N, T): the image of each tile. `source` (N, T, 4) XYXY: its rectangle in that image; `target`
         (N, T, 2) (x, y): where the rectangle goes. `share` (N, T): the weight of each tile, by default 1. `copy` (T,):
         the first tile that shows the same image in the same place, by default the tile itself.
-        The layer l of the image of tile t becomes layer t * L + l.
+        The layer l of the image of tile t becomes layer t * `room` + l. Between tiles of several layers there is a
+        hole, since the fill around these hides what is below, too.
         """
         (n, tiles), count = images.shape, self.image.shape[1]
+        share = np.ones((n, tiles)) if share is None else share
         steps = images - np.arange(n)[:, None]
         shift = target - source[..., :2]
         window = np.concatenate([target, target + source[..., 2:] - source[..., :2]], axis=2)
@@ -79,19 +81,22 @@ class Layers:
             parts,
             image=np.where(parts.image != HOLE, parts.image + steps.reshape(-1, 1), HOLE),
             rectangle=rectangle,
-            share=parts.share * (1.0 if share is None else share.reshape(-1, 1)),
-            copy=parts.copy + np.tile(copies, n)[:, None] * count,
+            share=parts.share * share.reshape(-1, 1),
         )
-        joined = {name: each.reshape(n, tiles * count, *each.shape[2:]) for name, each in parts._of_layers().items()}
+        if count > 1:
+            after = np.append(window[:, 1:], np.zeros((n, 1, 4)), axis=1).reshape(-1, 1, 4)
+            parts = parts.with_holes(after, np.roll(share, -1, axis=1).reshape(-1, 1))
+        parts = replace(parts, copy=parts.copy + np.tile(copies, n)[:, None] * room(count))
+        joined = {name: each.reshape(n, -1, *each.shape[2:]) for name, each in parts._of_layers().items()}
         shown = used.reshape(n, tiles, count).any(2)
         mixed = self.mixed | (shown & (steps != 0)).any(1) | (shown.sum(1) > 1)
         return replace(self, **joined, mixed=mixed)
 
-    def with_holes(self, rectangles: Floats) -> Layers:
-        """Return these layers under holes, `rectangles` (N, K, 4) XYXY in output pixels."""
-        (n, holes), count = rectangles.shape[:2], self.image.shape[1]
+    def with_holes(self, rectangles: Floats, share: Floats | None = None) -> Layers:
+        """Return these layers under holes, `rectangles` (N, K, 4) XYXY in output pixels, of weights `share` (N, K)."""
+        (n, count), holes = self.image.shape, rectangles.shape[1]
         copies = np.tile(np.arange(count, count + holes), (n, 1))
-        ones = np.ones((n, holes))
+        ones = np.ones((n, holes)) if share is None else share
         whole = np.tile(np.eye(3), (n, holes, 1, 1))
         nowhere = np.zeros((n, holes, 2, 2))
         above = Layers(np.full((n, holes), HOLE), whole, rectangles, nowhere, ones, copies, self.mixed)
@@ -137,6 +142,11 @@ class Layers:
         return {name: each for name, each in vars(self).items() if each is not None and name != "mixed"}
 
 
+def room(count: int) -> int:
+    """Return how many layers an image of `count` takes when it is pasted."""
+    return count if count == 1 else count + 1
+
+
 class Drawing:
     """The layers of N images, `count` each, worked out when they are asked for."""
 
@@ -159,7 +169,9 @@ class Drawing:
         self, images: Ints, source: Floats, target: Floats, share: Floats | None = None, copy: Ints | None = None
     ) -> Drawing:
         """Return the drawing after `Layers.paste`."""
-        return Drawing(self.count * images.shape[1], lambda: self.layers.paste(images, source, target, share, copy))
+        return Drawing(
+            room(self.count) * images.shape[1], lambda: self.layers.paste(images, source, target, share, copy)
+        )
 
     def with_holes(self, rectangles: Floats) -> Drawing:
         """Return the drawing after `Layers.with_holes`."""

@@ -180,15 +180,13 @@ def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
     if not masks.size:
         return masks
     vertices = place_vertices(table, objects)
-    _fill_rings(masks, vertices, grid)
-    rows, columns = (_windows(points, vertices.hull[:, side::2]) for points, side in ((grid.y, 1), (grid.x, 0)))
-    in_source = np.flatnonzero(vertices.behind | table.has_runs[objects.rows])
-    cut = _reaches_out(objects, grid, rows, columns)
-    cut[in_source] = True
-    for at in np.flatnonzero(cut).tolist():
-        window = slice(*rows[at].tolist()), slice(*columns[at].tolist())
+    windows = _windows(objects, vertices, grid)
+    _fill_rings(masks, vertices, grid, windows)
+    in_source = vertices.behind | table.has_runs[objects.rows]
+    for at in np.flatnonzero(in_source | _may_be_hidden(objects, grid, windows)).tolist():
+        window = slice(*windows.rows[at].tolist()), slice(*windows.columns[at].tolist())
         view = _View.of(objects, grid, at, window)
-        if vertices.behind[at] or table.has_runs[objects.rows[at]]:
+        if in_source[at]:
             masks[at][window] = _in_source(table, vertices, objects, at, view)
         masks[at][window] &= view.shown(objects, at)
     return masks
@@ -228,13 +226,13 @@ def placed_outlines(table: MaskTable, placement: Placement) -> tuple[NDArray[np.
     return np.stack([x, y], axis=1).astype(np.float32), first_point, first_ring
 
 
-def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid) -> None:
-    """Fill the spans of points between the crossings of rings with the rows of the grid."""
+def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid, windows: Windows) -> None:
+    """Fill the spans of points between the crossings of rings with the rows of the grid, in the windows."""
     (height, width), chosen = grid.shape, ~vertices.behind[vertices.of_object]
     x, y, ring, of_object = (each[chosen] for each in vertices[:4])
     after = _next_of_ring(ring)
     low, high = np.where(y <= y[after], np.arange(len(y)), after), np.where(y <= y[after], after, np.arange(len(y)))
-    first, end = (_index(grid.y, of_object, y[each]) for each in (low, high))
+    first, end = (_index(grid.y, of_object, y[each]).clip(*windows.rows[of_object].T) for each in (low, high))
     rows = end - first
     edge = np.repeat(np.arange(len(rows)), rows)
     row = np.arange(len(edge)) - start_offsets(rows)[edge] + first[edge]
@@ -243,6 +241,7 @@ def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid) -> None:
     owner = of_object[edge]
     at_y = grid.y[owner if len(grid.y) > 1 else 0, row]
     column = _index(grid.x, owner, x0 - (y0 - at_y) * dx // dy)  # the smallest whole x that is not left of the edge
+    column = column.clip(*windows.columns[owner].T)
     start, stop = np.sort((ring[edge] * height + row) * (width + 1) + column).reshape(-1, 2).T
     line, length = start // (width + 1), stop - start
     object_of_ring = np.zeros(int(ring.max(initial=-1)) + 1, np.int64)
@@ -268,31 +267,58 @@ def _index(points: Ints, owner: Ints, values: Ints) -> Ints:
     return np.asarray(np.searchsorted(keys, values.clip(-FAR, FAR) + owner * (4 * FAR)) - owner * points.shape[1])
 
 
-def _windows(points: Ints, spans: Ints) -> Ints:
-    """Return (B, 2): which of the points (B or 1, R) are in spans (B, 2), both ends included: first and end."""
-    owner = np.arange(len(spans))
-    first, end = _index(points, owner, spans[:, 0]), _index(points, owner, spans[:, 1] + 1)
-    return np.stack([first, np.maximum(first, end)], axis=1)
+class Windows(NamedTuple):
+    """The parts of the grid outside of which nothing of an object is shown."""
+
+    rows: Ints
+    columns: Ints
+    """(B, 2) each: the first and the end."""
 
 
-def _reaches_out(objects: Objects, grid: Grid, rows: Ints, columns: Ints) -> Bools:
-    """Return (B,): whether a part of each object's window of the grid may not show it."""
+def _windows(objects: Objects, vertices: Vertices, grid: Grid) -> Windows:
+    """Return the windows: the boxes around objects, cut to the rectangles of their layers."""
+    alone = ~_has_copies(objects)
+    rectangle = np.ceil(objects.of_layer(RECTANGLE, COVERS) * ONE).clip(-FAR, FAR).astype(np.int64)
+    rectangle = np.where(alone[:, None], rectangle, [-FAR, -FAR, FAR, FAR])
+    owner, spans = np.arange(len(objects)), []
+    for points, side in ((grid.y, 1), (grid.x, 0)):
+        low = np.maximum(vertices.hull[:, side], rectangle[:, side])
+        high = np.minimum(vertices.hull[:, side + 2] + 1, rectangle[:, side + 2])
+        first, end = _index(points, owner, low), _index(points, owner, high)
+        spans.append(np.stack([first, np.maximum(first, end)], axis=1))
+    return Windows(*spans)
+
+
+def _has_copies(objects: Objects) -> Bools:
+    """Return (B,): whether other layers show the same copy of the image of each object, in other rectangles."""
+    copies = objects.layers[..., COPY]
+    sides = objects.layers[..., RECTANGLE:COVERS]
+    used = np.asarray((sides[..., :2] < sides[..., 2:]).all(2))
+    times = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2)
+    return np.asarray(times.ravel()[objects.layer] > 1)
+
+
+def _may_be_hidden(objects: Objects, grid: Grid, windows: Windows) -> Bools:
+    """Return (B,): whether a part of each window may not show its object: fill, or what a later layer covers."""
+    rows, columns = windows
     empty = (rows[:, 0] == rows[:, 1]) | (columns[:, 0] == columns[:, 1])
-    if objects.layers.shape[1] > 1 or objects.borders.shape[1]:
-        return np.asarray(~empty)
-    own = np.arange(len(objects)) * (len(grid.x) > 1)
+    own = np.arange(len(objects))[:, None] * (len(grid.x) > 1)
     (y0, y1), (x0, x1) = (
-        points[own[:, None], (ends - [0, 1]).clip(0, points.shape[1] - 1)].T.astype(np.float32) / np.float32(ONE)
+        points[own, (ends - [0, 1]).clip(0, points.shape[1] - 1)].T.astype(np.float32) / np.float32(ONE)
         for points, ends in ((grid.y, rows), (grid.x, columns))
     )
-    left, top, right, bottom = objects.of_layer(RECTANGLE, COVERS).T
-    reaches_out = (x0 < left) | (y0 < top) | (x1 >= right) | (y1 >= bottom)
+    hidden = np.ones(len(objects), bool) if objects.borders.shape[1] else _has_copies(objects)
+    image, number = np.divmod(objects.layer, objects.layers.shape[1])
+    for at in range(1, objects.layers.shape[1]):
+        left, top, right, bottom, covers, _ = objects.layers[image, at, RECTANGLE:].T
+        meets = (x0 < right) & (x1 >= left) & (y0 < bottom) & (y1 >= top)
+        hidden |= (number < at) & (covers > 0) & meets
     matrix, bounds = (
-        each.astype(np.float32).T for each in (objects.of_layer(TO_SOURCE, BOUNDS), objects.of_layer(BOUNDS, RECTANGLE))
+        objects.of_layer(*part).astype(np.float32).T for part in ((TO_SOURCE, BOUNDS), (BOUNDS, RECTANGLE))
     )
     for x, y in ((x0, y0), (x1, y0), (x0, y1), (x1, y1)):
-        reaches_out |= ~_in_bounds(bounds, *project(matrix, x, y))
-    return np.asarray(reaches_out & ~empty)
+        hidden |= ~_in_bounds(bounds, *project(matrix, x, y))
+    return np.asarray(hidden & ~empty)
 
 
 def _in_bounds(bounds: Coordinates, x: Coordinates, y: Coordinates, w: Coordinates) -> Bools:

@@ -90,6 +90,8 @@ class Views:
     """(N, M): the layer that each box is of; None: the first one."""
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
+    min_mask_area: float = 1.0
+    """Output pixels: boxes whose masks show fewer are dropped at the end, for a source with masks."""
 
     def __len__(self) -> int:
         return len(self.boxes)

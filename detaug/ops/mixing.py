@@ -18,6 +18,7 @@ from nvidia.dali import fn
 from detaug.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
 from detaug.arrays import Bools, Floats, Ints, pairs
 from detaug.boxes import polygons
+from detaug.boxes.layers import room
 from detaug.boxes.views import Fill, Views, inverse, part_matrix
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
@@ -242,7 +243,7 @@ def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_
     place, counts = place[stays], np.bincount(image[stays], minlength=len(views))
     layers = tile[stays] % images.shape[1]
     if views.drawing is not None:
-        layers = layers * views.drawing.count + views.layer_of_box_or_first().ravel()[place]
+        layers = layers * room(views.drawing.count) + views.layer_of_box_or_first().ravel()[place]
     matrix = part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0])
     left = replace(views, matrix=matrix, fill=None, outlines=None)
     visible = views.visible.ravel()[place] * share
@@ -281,7 +282,7 @@ def _with_added(
     `share`, `copy`: see `Layers.paste`.
     """
     drawing = views.drawing_or_whole()
-    ours, theirs = own.layer_of_box_or_first(), added.layer_of_box_or_first() + drawing.count
+    ours, theirs = own.layer_of_box_or_first(), added.layer_of_box_or_first() + room(drawing.count)
     joined = replace(own, layer_of_box=ours).with_boxes_of(replace(added, layer_of_box=theirs))
     return replace(joined, drawing=drawing.paste(images, source, source[..., :2], share, copy))
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from detaug.arguments import check, is_whole
 from detaug.arrays import Floats, Ints
+from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.placement import Placement
 from detaug.boxes.rotated import Angle
 from detaug.boxes.shape_group import ShapeGroup
@@ -206,7 +207,7 @@ class Samples:
 
     @cached_property
     def _views(self) -> Views:
-        return tighten(self.plan.views, self.shapes)
+        return tighten(drop_hidden(self.plan.views, self.shapes), self.shapes)
 
     @cached_property
     def _moved(self) -> ShapeGroup:
