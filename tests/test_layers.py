@@ -13,7 +13,7 @@ from painted_files import Folder
 from properties import few_or_many
 
 import detaug as da
-from detaug.boxes.layers import HOLE, Layers
+from detaug.boxes.layers import Layers
 
 SIZE = (80, 100)
 ERASE = da.RandomErasing(p=0.8, value=NOWHERE, max_hidden=1)
@@ -75,7 +75,7 @@ def test_mixup_keeps_the_weights_of_both(device: str) -> None:
     share = samples.params[-1]["share"]
     used = (layers.rectangle[..., :2] < layers.rectangle[..., 2:]).all(2)
     assert (np.where(used[:, :4], layers.share[:, :4], share[:, None]) == share[:, None]).all()
-    assert (layers.image[:, [4, 9]] == HOLE).all()  # the fill around the second mosaic
+    assert (layers.image[:, [4, 9]] == -1).all()  # the fill around the second mosaic
     np.testing.assert_allclose(
         np.where(used[:, 4:9], layers.share[:, 4:9], 1 - share[:, None]), 1 - share[:, None] + np.zeros(5)
     )

@@ -289,6 +289,17 @@ def _windows(objects: Objects, vertices: Vertices, grid: Grid) -> Windows:
     return Windows(*spans)
 
 
+def covered(objects: Objects, x0: Coordinates, y0: Coordinates, x1: Coordinates, y1: Coordinates) -> Bools:
+    """Return (B,): whether a later layer meets boxes of objects, given by their sides, (B,) each in output pixels."""
+    image, number = np.divmod(objects.layer, objects.layers.shape[1])
+    found = np.zeros(len(objects), bool)
+    for at in range(1, objects.layers.shape[1]):
+        left, top, right, bottom, covers, _ = objects.layers[image, at, RECTANGLE:].T
+        meets = (x0 < right) & (x1 >= left) & (y0 < bottom) & (y1 >= top)
+        found |= (number < at) & (covers > 0) & meets
+    return found
+
+
 def _has_copies(objects: Objects) -> Bools:
     """Return (B,): whether other layers show the same copy of the image of each object, in other rectangles."""
     copies = objects.layers[..., COPY]
@@ -308,11 +319,7 @@ def _may_be_hidden(objects: Objects, grid: Grid, windows: Windows) -> Bools:
         for points, ends in ((grid.y, rows), (grid.x, columns))
     )
     hidden = np.ones(len(objects), bool) if objects.borders.shape[1] else _has_copies(objects)
-    image, number = np.divmod(objects.layer, objects.layers.shape[1])
-    for at in range(1, objects.layers.shape[1]):
-        left, top, right, bottom, covers, _ = objects.layers[image, at, RECTANGLE:].T
-        meets = (x0 < right) & (x1 >= left) & (y0 < bottom) & (y1 >= top)
-        hidden |= (number < at) & (covers > 0) & meets
+    hidden |= covered(objects, x0, y0, x1, y1)
     matrix, bounds = (
         objects.of_layer(*part).astype(np.float32).T for part in ((TO_SOURCE, BOUNDS), (BOUNDS, RECTANGLE))
     )
