@@ -403,7 +403,8 @@ def test_wrong_images_are_refused(image: Any, message: str) -> None:
         ),
         ({**GOOD, "boxes": torch.tensor([[20.0, 10, 10, 20]])}, "x0 <= x1"),
         ({**GOOD, "boxes": torch.full((1, 4), torch.nan)}, "must be finite numbers"),
-        ({**GOOD, "masks": torch.zeros(1, 60, 80)}, r"target\['masks'\] .* Compose moves boxes and key points only"),
+        ({**GOOD, "masks": torch.zeros(1, 9, 80)}, r"target\['masks'\] must be \(1, 60, 80\), .* got \(1, 9, 80\)"),
+        ({**GOOD, "masks": "all"}, r"target\['masks'\] must be \(1, 60, 80\), .* got str"),
         ({**GOOD, "keypoints": torch.zeros(1, 17, 3)}, r"target\['keypoints'\]: which of them change places"),
     ],
 )

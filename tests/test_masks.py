@@ -462,3 +462,51 @@ def test_clips_have_masks(tmp_path: Path, device: str) -> None:
     shown = batch.labels.gather(2, places.clamp(min=0).flatten(2)).view(places.shape).where(places >= 0, 0)
     assert torch.equal(shown, batch.semantic_map())
     assert torch.equal(images.semantic_map(), batch.semantic_map().flatten(0, 1))
+
+
+# ------------------------------------------------------------------------------------------- Compose
+
+
+def random_masks(seed: int) -> tuple[Array, dict[str, Any]]:
+    """Return an image and a target whose masks are blocks of random pixels."""
+    rng = np.random.default_rng(seed)
+    masks = np.zeros((3, *SIZE), np.uint8)
+    boxes = [(10, 20, 90, 100), (100, 30, 250, 180), (0, 0, 260, 200)]
+    for mask, (x0, y0, x1, y1) in zip(masks, boxes, strict=True):
+        mask[y0:y1, x0:x1] = rng.random((y1 - y0, x1 - x0)) < 0.6
+    target = {"boxes": torch.tensor(boxes).float(), "labels": torch.tensor([1, 2, 3]), "masks": torch.from_numpy(masks)}
+    return rng.integers(0, 256, (*SIZE, 3), np.uint8), target
+
+
+def test_compose_moves_masks_as_torchvision_does() -> None:
+    tv_tensors = pytest.importorskip("torchvision.tv_tensors")
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    image, target = random_masks(0)
+    given = {**target, "masks": tv_tensors.Mask(target["masks"])}
+    flips = da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)
+    _, moved = da.Compose([*flips, da.Pad(9), da.CenterCrop((150, 170))])(image, given)
+    theirs = v2.Compose([v2.RandomHorizontalFlip(1), v2.RandomVerticalFlip(1), v2.Pad(9), v2.CenterCrop((150, 170))])
+    expected = theirs(given["masks"])
+    assert type(moved["masks"]) is tv_tensors.Mask
+    assert torch.equal(moved["masks"], expected)
+    assert moved["masks"].dtype == torch.uint8
+
+
+def test_compose_drops_boxes_with_their_masks() -> None:
+    image, target = random_masks(1)
+    changed = {**target, "masks": target["masks"].bool().numpy(), "area": [1, 2, 3]}
+    _, moved = da.Compose([da.CenterCrop((60, 40))])(image, changed)
+    assert moved["labels"].tolist() == [2, 3]
+    assert moved["area"] == [2, 3]
+    assert moved["masks"].dtype == np.bool_
+    assert np.array_equal(moved["masks"], changed["masks"][1:, 70:130, 110:150])
+
+
+def test_compose_and_batches_give_the_same_masks() -> None:
+    image, target = random_masks(2)
+    recipe: list[da.Op] = [da.RandomRotation(30), da.RandomIoUCrop(), da.Resize((200, 200))]
+    _, moved = da.Compose(recipe, seed=3)(image, target)
+    runs = [coco_masks.encode(np.asfortranarray(mask))["counts"].decode() for mask in target["masks"].numpy()]
+    shapes = da.Shapes.of_segmentations([{"size": list(SIZE), "counts": each} for each in runs])
+    samples = da.batch([image], [target["boxes"]], [target["labels"]], shapes=shapes, seed=3).then(*recipe)
+    assert np.array_equal(moved["masks"].numpy() > 0, masks_of(samples, 0))

@@ -58,6 +58,24 @@ class OutlineColumns(NamedTuple):
         return self._replace(points=points, first_point=_starts(length), first_ring=_starts(number))
 
 
+def outlines_of_masks(masks: NDArray[np.bool_]) -> OutlineColumns:
+    """Return the outlines of A masks (A, H, W) as runs."""
+    ends = [ends_of_runs(mask) for mask in masks]
+    count, starts = len(masks), _starts(len(each) for each in ends)
+    nothing = np.zeros(count + 1, np.int64)
+    runs = np.concatenate([np.zeros(0, np.int64), *ends]).astype(np.int32)
+    return OutlineColumns(
+        np.zeros((0, 2), np.float32), np.zeros(1, np.int64), nothing, runs, starts, np.full((count, 4, 2), np.nan)
+    )
+
+
+def ends_of_runs(mask: NDArray[np.bool_]) -> Ints:
+    """Return where runs of pixels of a mask (H, W) end, down its columns, first one outside of the object."""
+    flat = mask.ravel(order="F")
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    return np.concatenate([[0] if flat.size and flat[0] else [], changes, [flat.size]]).astype(np.int64)
+
+
 def next_points(first_point: Ints) -> Ints:
     """Return (P,) the position of the point after each one of its ring, of (R + 1,) starts of rings."""
     after = np.arange(1, int(first_point[-1]) + 1)

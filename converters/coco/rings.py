@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.coco.boxes import DECIMALS
-from detaug.converters.coco.outlines import Ints, encode_counts
+from detaug.converters.coco.outlines import Ints, encode_counts, ends_of_runs
 from detaug.converters.coco.table import Floats
 from detaug.converters.coco.writer import whole
 
@@ -39,10 +39,7 @@ def keys_of_corners(numbers: Points) -> dict[str, Any]:
 
 def keys_of_mask(mask: NDArray[np.bool_]) -> dict[str, Any]:
     """Return the keys of an annotation with a mask (H, W)."""
-    flat = mask.ravel(order="F")
-    changes = np.flatnonzero(np.diff(flat)) + 1
-    ends = np.concatenate([[0] if flat[0] else [], changes, [flat.size]]).astype(np.int64)
-    counts = encode_counts(np.diff(ends, prepend=0))
+    counts = encode_counts(np.diff(ends_of_runs(mask), prepend=0))
     return {"area": int(mask.sum()), "segmentation": {"size": [*mask.shape], "counts": counts}}
 
 

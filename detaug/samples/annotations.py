@@ -18,7 +18,14 @@ from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
-from detaug.samples.target_shapes import corners_of_rotated, is_rotated, like_key_points, like_rotated, read_shapes
+from detaug.samples.target_shapes import (
+    corners_of_rotated,
+    is_rotated,
+    like_key_points,
+    like_masks,
+    like_rotated,
+    read_shapes,
+)
 
 Target = dict[str, Any]
 
@@ -66,7 +73,7 @@ def read_target(
             got = f"{len(rows)} rows" if hasattr(rows, "__len__") else type(rows).__name__
             raise InputError(f"target[{name!r}] must have a row for each of {len(xyxy)} boxes, got {got}")
     labels = _labels(target["labels"])
-    return xyxy, labels, read_shapes(target.get("keypoints"), corners, len(labels), size[0], flip_pairs)
+    return xyxy, labels, read_shapes(target, corners, len(labels), size, flip_pairs)
 
 
 def _read_boxes(boxes: Any) -> Floats:
@@ -87,6 +94,8 @@ def like_target(target: Target, views: Views, shapes: Shapes, size: tuple[int, i
     entries = {name: _select(target[name], rows) for name in columns if target.get(name) is not None}
     if shapes.keypoints is not None:
         entries["keypoints"] = like_key_points(target["keypoints"], shapes, placement, size)
+    if shapes.outlines is not None:
+        entries["masks"] = like_masks(target["masks"], shapes, placement, size)
     if shapes.corners is not None:
         boxes = like_rotated(target["boxes"], placement, shapes.corners[rows], size)
     else:
@@ -105,9 +114,9 @@ def _check_entries(target: Any) -> None:
     if not isinstance(labels, Tensor | np.ndarray | list | tuple) or (hasattr(labels, "ndim") and labels.ndim == 0):
         raise InputError(f"target['labels'] must be a tensor, an array or a list, got {type(labels).__name__}")
     for name, entry in target.items():
-        if name == "masks" or (name not in ("boxes", "keypoints") and is_tv_tensor(entry)):
+        if name not in ("boxes", "keypoints", "masks") and is_tv_tensor(entry):
             raise InputError(
-                f"target[{name!r}] would stay behind: Compose moves boxes and key points only, so leave it out"
+                f"target[{name!r}] would stay behind: Compose moves boxes, keypoints and masks only, so leave it out"
             )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from detaug.arguments import check, is_whole
+from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.keypoints import Pairs
 from detaug.errors import InputError
 from detaug.ops.op import Op
@@ -37,8 +38,9 @@ class Compose:
     `track_id`, `track_ids` and `scores` have a row for each box, and lose those of dropped boxes; their values stay.
     `keypoints` are (M, K, 3) x, y, visibility, of which those out of view become zeros, or (M, K, 2) or KeyPoints, of
     which all are moved; continuous pixels. Rotated BoundingBoxes stay rotated: the smallest rectangles around them.
-    All other entries stay whole. Raises InputError for images and targets of another shape or type, for boxes outside
-    of the image, and for masks.
+    `masks` are (M, H, W), or a tv_tensors.Mask, 0 where an object is not; a box whose mask is out of view is dropped.
+    All other entries stay whole. Raises InputError for images and targets of another shape or type, and for boxes
+    outside of the image.
 
     >>> transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((300, 300))])
     >>> image = np.zeros((100, 200, 3), np.uint8)
@@ -74,7 +76,7 @@ class Compose:
         plan = self._recipe.plan(source_views([size], [boxes], [labels], ["target['boxes']"]), draws)
         (rendered,) = self._renderer.render([pixels], plan)
         height, width = rendered.shape[1:]
-        changed = like_target(target, plan.views, shapes, (height, width), columns)
+        changed = like_target(target, drop_hidden(plan.views, shapes), shapes, (height, width), columns)
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Key points and rotated boxes in the targets of `Compose`, in and out."""
+"""Key points, rotated boxes and masks in the targets of `Compose`, in and out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arrays import Floats
+from detaug.arrays import Bools, Floats
 from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
+from detaug.boxes.masks import objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement, in_their_places, place_key_points
 from detaug.boxes.rotated import rotated_boxes
 from detaug.boxes.shapes import Shapes
+from detaug.converters.coco.outlines import outlines_of_masks
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
 
@@ -21,10 +23,36 @@ ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
 """torchvision's formats of rotated boxes: degrees, counter-clockwise; or the corners."""
 
 
-def read_shapes(keypoints: Any, corners: Floats | None, count: int, height: int, flip_pairs: Pairs | None) -> Shapes:
-    """Return the shapes of a target of `count` boxes. Raises InputError for key points of another shape."""
+def read_shapes(
+    target: dict[str, Any], corners: Floats | None, count: int, size: tuple[int, int], flip_pairs: Pairs | None
+) -> Shapes:
+    """Return the shapes of a target of `count` boxes in an image of `size` (height, width).
+
+    Raises InputError for key points or masks of another shape.
+    """
+    keypoints, masks = target.get("keypoints"), target.get("masks")
     key_points = None if keypoints is None else _read_key_points(keypoints, count, flip_pairs)
-    return Shapes(key_points, corners).of(np.zeros(count, np.int64), np.full(count, height), "target")
+    outlines = None if masks is None else outlines_of_masks(_read_masks(masks, count, size))
+    return Shapes(key_points, corners, outlines).of(np.zeros(count, np.int64), np.full(count, size[0]), "target")
+
+
+def _read_masks(masks: Any, boxes: int, size: tuple[int, int]) -> Bools:
+    array = _as_array(masks) if isinstance(masks, Tensor | np.ndarray) else None
+    if array is None or array.shape != (boxes, *size):
+        got = tuple(masks.shape) if hasattr(masks, "shape") else type(masks).__name__
+        raise InputError(
+            f"target['masks'] must be {(boxes, *size)}, a mask of the image's size for each box, got {got}"
+        )
+    return array > 0
+
+
+def like_masks(given: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
+    """Return the masks of the boxes that are left, (M, H, W), as those given are: sampled where pixels come from."""
+    masks = rasterise(shapes.mask_table, objects_of(placement), pixel_grid(*size, 1))
+    if isinstance(given, np.ndarray):
+        return masks.astype(given.dtype)
+    tensor = torch.from_numpy(masks).to(given.dtype)
+    return wrap_like(given, tensor) if is_tv_tensor(given) else tensor
 
 
 def _read_key_points(points: Any, boxes: int, flip_pairs: Pairs | None) -> KeyPoints:
