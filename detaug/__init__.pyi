@@ -15,6 +15,7 @@ from detaug.errors import OpError as OpError
 from detaug.evaluation.boxes import Metrics as Metrics
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
 from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
+from detaug.evaluation.masks import MaskMetrics as MaskMetrics
 from detaug.evaluation.rotated import RotatedMetrics as RotatedMetrics
 from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
 from detaug.importing.import_recipe import import_recipe as import_recipe

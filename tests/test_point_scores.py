@@ -362,7 +362,7 @@ def test_rotated_ap_is_that_of_a_second_implementation(seed: int, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "boxes"}, "kind must be one of 'bbox', 'keypoints', 'rotated', got 'boxes'"),
+        ({"kind": "boxes"}, "kind must be one of 'bbox', 'segm', 'keypoints', 'rotated', got 'boxes'"),
         ({"sigmas": [0.1]}, "sigmas are for kind='keypoints', got kind='bbox'"),
         ({"kind": "keypoints", "sigmas": [0.1]}, "sigmas must be 3 numbers above 0, one for each key point"),
         ({"kind": "keypoints", "sigmas": [0.1, 0, 0.1]}, "sigmas must be 3 numbers above 0"),

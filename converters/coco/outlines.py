@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -232,14 +232,23 @@ def decode_counts(text: str | bytes) -> Ints:
 
 def encode_counts(lengths: Ints) -> str:
     """Return run lengths as COCO's compressed text, which `decode_counts` reads."""
-    differences = lengths.astype(np.int64).copy()
-    differences[3:] -= lengths[1:-2]
-    letters = []
-    for value in differences.tolist():
-        while True:
-            bits, value = value & 31, value >> 5
-            more = value != (-1 if bits & 16 else 0)
-            letters.append(chr((bits | 32 if more else bits) + 48))
-            if not more:
-                break
-    return "".join(letters)
+    (text,) = encode_many_counts(lengths, np.array([0, len(lengths)]))
+    return text
+
+
+def encode_many_counts(lengths: Ints, first: Ints) -> list[str]:
+    """Return the run lengths of M masks as COCO's compressed texts. Mask m has those from first[m] to first[m + 1]."""
+    place = np.arange(len(lengths)) - np.repeat(first[:-1], np.diff(first))
+    values = lengths.astype(np.int64)
+    later = np.flatnonzero(place > 2)
+    values[later] -= lengths[later - 2]
+    letters, more = list[NDArray[np.uint8]](), np.ones(len(values), np.bool_)
+    while more.any():
+        bits, values = values & 31, values >> 5
+        another = values != np.where(bits & 16, -1, 0)
+        letters.append(np.where(more, (bits | 32 * another) + 48, 0).astype(np.uint8))  # 0: no letter
+        more &= another
+    table = np.stack(letters, axis=1) if letters else np.zeros((0, 1), np.uint8)
+    text = table[table > 0].tobytes().decode("ascii")
+    ends = _starts((table > 0).sum(1))[first].tolist()
+    return [text[start:end] for start, end in pairwise(ends)]

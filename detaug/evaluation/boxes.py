@@ -13,7 +13,7 @@ from detaug.arrays import Floats
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
-from detaug.evaluation.pycoco import coco_stats
+from detaug.evaluation.pycoco import coco_scores
 from detaug.evaluation.voc_ap import average_precisions, iou_of_boxes, match, mean_of_classes
 from detaug.loading.batch import Batch
 
@@ -86,7 +86,7 @@ class BoxKind(Kind[Metrics]):
         by_class = average_precisions(self.truth, matches, eleven_points=voc2007)
         detections = [{**row, "area": row["bbox"][2] * row["bbox"][3]} for row in self.rows(found)]
         return Metrics(
-            **dict(zip(NAMES, coco_stats(self.truth, detections, found, "bbox"), strict=True)),
+            **dict(zip(NAMES, coco_scores(self.truth, detections, found, "bbox").stats, strict=True)),
             VOC_AP50=mean_of_classes(by_class),
             VOC_AP50_by_class=by_class,
             images=len(found),

@@ -21,6 +21,7 @@ from detaug.errors import InputError
 from detaug.evaluation.boxes import BoxKind, Metrics
 from detaug.evaluation.keypoints import KeypointKind, KeypointMetrics
 from detaug.evaluation.kind import Kind
+from detaug.evaluation.masks import MaskKind, MaskMetrics
 from detaug.evaluation.predictions import ImageDetections, read_predictions
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
 from detaug.loading.batch import Batch
@@ -30,20 +31,21 @@ from detaug.sources.source import Source
 
 M = TypeVar("M")
 
-_KINDS: dict[str, Any] = {"bbox": BoxKind, "keypoints": KeypointKind, "rotated": RotatedKind}
+_KINDS: dict[str, Any] = {"bbox": BoxKind, "segm": MaskKind, "keypoints": KeypointKind, "rotated": RotatedKind}
 
 
 class CocoEvaluator(Generic[M]):
     """Collects detections batch by batch and scores them against a COCO json.
 
-    `annotations`: the json, or a `CocoReader` with that json. `kind`: what is compared, "bbox", "keypoints" or
-    "rotated". `sigmas`: for key points, K numbers, how far from a point annotators put it, as a share of the root of
-    the object's area; by default COCO's for 17 points, and 0.05 for each of another number of points.
+    `annotations`: the json, or a `CocoReader` with that json. `kind`: what is compared, "bbox", "segm" (masks),
+    "keypoints" or "rotated". `sigmas`: for key points, K numbers, how far from a point annotators put it, as a share of
+    the root of the object's area; by default COCO's for 17 points, and 0.05 for each of another number of points.
     Raises InputError for mistakes in the json or in `sigmas`.
 
-    COCO's rules, for boxes and key points, are pycocotools' own: a crowd region is ignored, `difficult` has no effect.
-    VOC's, for boxes, are the devkit's, and DOTA's, for rotated boxes, follow them: a difficult object or a crowd is not
-    counted, and a detection of it is neither right nor wrong. Detections in images without objects are wrong.
+    COCO's rules, for boxes, masks and key points, are pycocotools' own: a crowd region is ignored, `difficult` has no
+    effect. VOC's, for boxes, are the devkit's, and DOTA's, for rotated boxes, follow them: a difficult object or a
+    crowd is not counted, and a detection of it is neither right nor wrong. Detections in images without objects are
+    wrong.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> evaluator = da.CocoEvaluator(reader)
@@ -59,6 +61,12 @@ class CocoEvaluator(Generic[M]):
         self: CocoEvaluator[Metrics],
         annotations: str | os.PathLike[str] | CocoReader,
         kind: Literal["bbox"] = "bbox",
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: CocoEvaluator[MaskMetrics],
+        annotations: str | os.PathLike[str] | CocoReader,
+        kind: Literal["segm"],
     ) -> None: ...
     @overload
     def __init__(
@@ -100,7 +108,8 @@ class CocoEvaluator(Generic[M]):
         """Add the detections in a batch.
 
         `predictions`: N dicts, as torchvision's detectors return them: boxes (K, 4) XYXY in pixels of `batch.images`,
-        scores (K,), labels (K,) in 1..the number of classes. For key points, instead of boxes, keypoints (K, P, 2) or
+        scores (K,), labels (K,) in 1..the number of classes. For masks, instead of boxes, masks (K, H, W) bool, or
+        (K, 1, H, W) probabilities, see `Batch.masks_to_source`. For key points, keypoints (K, P, 2) or
         (K, P, 3), of which x and y count, in continuous pixels, as those of `batch.keypoints`; in mirrored images, left
         is what looks left. For rotated boxes, corners (K, 4, 2) x, y.
 

@@ -20,6 +20,8 @@ class GroundTruth(NamedTuple):
     """N images in the json's order, and G objects grouped by image."""
 
     image_ids: list[int]
+    sizes: Ints
+    """(N, 2): (height, width) of the images in pixels."""
     categories: dict[int, str]
     rows: list[dict[str, Any]]
     """G, as pycocotools reads them."""
@@ -45,6 +47,7 @@ def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any
     boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
     return GroundTruth(
         image_ids=list(position),
+        sizes=checked.sizes,
         categories=checked.categories,
         rows=rows,
         first=checked.first,

@@ -20,7 +20,7 @@ from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
-from detaug.evaluation.pycoco import coco_stats
+from detaug.evaluation.pycoco import coco_scores
 from detaug.loading.batch import Batch
 from detaug.sources.coco_shapes import key_points_of
 
@@ -93,7 +93,7 @@ class KeypointKind(Kind[KeypointMetrics]):
         if voc2007:
             raise InputError("voc2007 is for boxes and rotated boxes, not for key points")
         detections = [row | _extent(row["keypoints"]) for row in self.rows(found)]
-        stats = coco_stats(self.truth, detections, found, "keypoints", self._sigmas)
+        stats = coco_scores(self.truth, detections, found, "keypoints", self._sigmas).stats
         return KeypointMetrics(**dict(zip(NAMES, stats, strict=True)), images=len(found), repeated=repeated)
 
     def _read_sigmas(self, sigmas: Sequence[float] | None) -> Floats | None:

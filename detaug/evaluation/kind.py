@@ -1,4 +1,4 @@
-"""What the kinds of evaluation have in common: one for boxes, key points and rotated boxes each."""
+"""What the kinds of evaluation have in common: one for boxes, masks, key points and rotated boxes each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from detaug.arrays import Floats
+from numpy.typing import NDArray
+
 from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
 from detaug.loading.batch import Batch
@@ -26,11 +27,11 @@ class Kind(ABC, Generic[M_co]):
         """Read the ground truth of a json."""
 
     @abstractmethod
-    def in_source(self, batch: Batch, columns: Columns) -> Iterable[Floats]:
+    def in_source(self, batch: Batch, columns: Columns) -> Iterable[NDArray[Any]]:
         """Return the shapes of each image in source pixels."""
 
     @abstractmethod
-    def result(self, shape: list[Any]) -> dict[str, Any]:
+    def result(self, shape: Any) -> dict[str, Any]:
         """Return what an entry of COCO's results has for a shape."""
 
     @abstractmethod

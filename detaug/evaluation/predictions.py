@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.errors import InputError
@@ -15,14 +16,15 @@ from detaug.evaluation.ground_truth import Floats, Ints
 class ImageDetections(NamedTuple):
     """The detections in one image."""
 
-    shapes: Floats
-    """(D, ...) what is compared with the objects, in source pixels: boxes, key points or corners."""
+    shapes: NDArray[Any]
+    """(D, ...) what is compared with the objects, in source pixels: boxes, key points or corners; of masks, (D,) run
+    lengths as COCO has them."""
     scores: Floats
     category_ids: Ints
 
 
 class Columns(NamedTuple):
-    """Shapes (D, ...), scores (D,) and labels (D,) of each of N images, on the CPU."""
+    """Shapes (D, ...), scores (D,) and labels (D,) of each of N images, on the CPU. Masks stay on their device."""
 
     shapes: list[Tensor]
     scores: list[Tensor]
@@ -33,8 +35,17 @@ class Key(NamedTuple):
     """The key of predictions that has the shapes of detections."""
 
     name: str
-    shapes: tuple[tuple[int, ...], ...]
-    """What one detection may have: (4,) of a box."""
+    shapes: tuple[tuple[int | str, ...], ...]
+    """What one detection may have: (4,) of a box. Names are sides of any length, which are checked later."""
+    is_large: bool = False
+    """Whether they stay on their device, and their values are checked later."""
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether one detection may have this shape."""
+        return any(
+            len(each) == len(shape) and all(a == b or isinstance(a, str) for a, b in zip(each, shape, strict=True))
+            for each in self.shapes
+        )
 
     def text(self) -> str:
         """Return the name with its shapes: boxes (K, 4)."""
@@ -52,9 +63,17 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
         )
     for at, each in enumerate(predictions):
         _check_shapes(at, each, key)
-    shapes, scores, labels = (_on_cpu(predictions, name) for name in (key.name, "scores", "labels"))
-    shapes, labels = (shapes, labels) if len(labels) else (shapes.reshape(-1, *key.shapes[0]), labels.long())
-    if not (shapes.isfinite().all() and scores.isfinite().all()):
+    scores, labels = (_on_cpu(predictions, name) for name in ("scores", "labels"))
+    labels = labels if len(labels) else labels.long()
+    counts = [len(each["scores"]) for each in predictions]
+    if key.is_large:
+        shapes, are_finite = [each[key.name].detach() for each in predictions], True
+    else:
+        together = _on_cpu(predictions, key.name)
+        if not len(labels):
+            together = together.reshape(-1, *(side for side in key.shapes[0] if isinstance(side, int)))
+        shapes, are_finite = list(torch.split(together, counts)), bool(together.isfinite().all())
+    if not (are_finite and scores.isfinite().all()):
         raise InputError(
             f"predictions must hold finite {key.name} and scores, got NaN or infinity; has the training diverged?"
         )
@@ -63,8 +82,7 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
             f"labels of predictions must be 1..{classes}, the json's classes, got {labels.min()}..{labels.max()}; "
             "0 is the background"
         )
-    counts = [len(each["scores"]) for each in predictions]
-    return Columns(*(list(torch.split(column, counts)) for column in (shapes, scores, labels)))
+    return Columns(shapes, *(list(torch.split(column, counts)) for column in (scores, labels)))
 
 
 def _on_cpu(predictions: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
@@ -84,6 +102,6 @@ def _check_shapes(at: int, prediction: Mapping[str, Tensor], key: Key) -> None:
     shapes = {name: tuple(prediction[name].shape) for name in names}
     if not k and all(shape[0] == 0 for shape in shapes.values()):  # a model that found nothing may return (0,)
         return
-    fits = any(shapes[key.name] == (k, *shape) for shape in key.shapes)
+    fits = shapes[key.name][:1] == (k,) and key.fits(shapes[key.name][1:])
     if not fits or shapes["scores"] != (k,) or shapes["labels"] != (k,):
         raise InputError(f"predictions[{at}] must have {key.text()}, scores (K,) and labels (K,), got {shapes}")

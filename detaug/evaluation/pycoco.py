@@ -9,7 +9,10 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from detaug.evaluation.ground_truth import Floats, GroundTruth
 
@@ -17,14 +20,24 @@ SLOW_SECONDS = 5.0
 """An evaluation by pycocotools that takes longer ends with a line about the faster engine."""
 
 
-def coco_stats(
+class CocoScores(NamedTuple):
+    """What pycocotools computes."""
+
+    stats: list[float]
+    """The numbers of its `summarize`."""
+    AP_by_class: dict[str, float]
+    """The mean of the precisions of each class, which `stats` has the means of."""
+    AP50_by_class: dict[str, float]
+
+
+def coco_scores(
     truth: GroundTruth,
     detections: list[dict[str, Any]],
     image_ids: Iterable[int],
-    kind: Literal["bbox", "keypoints"],
+    kind: Literal["bbox", "segm", "keypoints"],
     sigmas: Floats | None = None,
-) -> list[float]:
-    """Return the numbers of pycocotools' `summarize`.
+) -> CocoScores:
+    """Return the numbers of pycocotools' `summarize`, and the AP of each class.
 
     `detections`: COCO's results with the "bbox" and "area" that pycocotools' `loadRes` gives them; `image_ids`: the
     images to evaluate; `sigmas`: (K,) of key points.
@@ -51,7 +64,19 @@ def coco_stats(
             len(detections),
             seconds,
         )
-    return [float(each) for each in scoring.stats]
+    precision = scoring.eval["precision"][:, :, :, 0, -1]  # IoU thresholds, recalls, classes in the order of ids
+    names = [truth.categories[each] for each in sorted(truth.categories)]
+    by_class = [_means_by_class(names, each) for each in (precision, precision[:1])]
+    return CocoScores([float(each) for each in scoring.stats], *by_class)
+
+
+def _means_by_class(names: list[str], precision: NDArray[Any]) -> dict[str, float]:
+    """Return the mean precision of each class; -1 for one without an object to find."""
+    means = {}
+    for name, of_class in zip(names, np.moveaxis(precision, 2, 0), strict=True):
+        real = of_class[of_class > -1]
+        means[name] = float(real.mean()) if real.size else -1.0
+    return means
 
 
 def _module(name: str) -> Any:
@@ -62,8 +87,9 @@ def _module(name: str) -> Any:
 
 
 def _data_set(coco: Any, truth: GroundTruth, rows: list[dict[str, Any]]) -> Any:
+    sizes = truth.sizes.tolist()
     coco.dataset = {
-        "images": [{"id": image_id} for image_id in truth.image_ids],
+        "images": [{"id": at, "height": h, "width": w} for at, (h, w) in zip(truth.image_ids, sizes, strict=True)],
         "annotations": rows,
         "categories": [{"id": at, "name": name} for at, name in truth.categories.items()],
     }

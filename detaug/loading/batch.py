@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_args
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import grid_sample
 
 from detaug.arguments import check
 from detaug.boxes.layers import Drawing
@@ -30,7 +31,10 @@ from detaug.loading.trainer_formats import (
 YoloTask = Literal["detect", "segment", "pose", "obb"]
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 Columns: TypeAlias = Tensor | NDArray[Any]
-_ONE = {"boxes": "box", "points": "point"}
+_ONE = {"boxes": "box", "points": "point", "masks": "mask"}
+
+PIXELS_AT_ONCE = 1 << 24
+"""Pixels of masks that are moved to the source at once: about 64 MB for each of a few arrays."""
 
 
 class OldNames:
@@ -256,7 +260,37 @@ class Batch(OldNames, MasksOfBoxes):
         """
         return self._each_to_source("points", points, move_points)
 
+    def masks_to_source(self, masks: Sequence[Tensor]) -> list[Tensor]:
+        """Return masks given in output pixels in source pixels: N tensors (K_i, height, width) bool, on their device.
+
+        `masks`: N tensors (K_i, H, W) or (K_i, 1, H, W), of the size of `images`: bool or whole numbers, or
+        probabilities, as Mask R-CNN returns them. A source pixel is in a mask if, where its centre lies in the output,
+        the mask is above 0.5, interpolated between four pixels. What the output does not show is False. Raises InputError for a batch of mixed images, as `to_source` does, for
+        masks of another size, and for floats outside 0..1.
+
+        >>> reader = da.CocoReader("demo/ships", "demo/ships.json", masks=True)
+        >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=2, train=False)))
+        >>> (first, _) = batch.masks_to_source([each["masks"] for each in batch.targets(masks=True)])
+        >>> print(batch.source_size[0].tolist(), tuple(first.shape[1:]))
+        [375, 500] (375, 500)
+        """
+        return [torch.cat([*parts]) for parts in self.masks_to_source_in_parts(masks)]
+
+    def masks_to_source_in_parts(self, masks: Sequence[Tensor]) -> Iterator[Iterator[Tensor]]:
+        """Yield for each image what `masks_to_source` returns, as parts (K', height, width) that take less memory."""
+        self._check_each_to_source("masks", masks)
+        checked = [_as_masks(at, each, self.images) for at, each in enumerate(masks)]
+        for of_image, matrix, size in zip(checked, self.matrix, self.source_size.tolist(), strict=True):
+            yield _masks_in_source(of_image, matrix, *size)
+
     def _each_to_source(self, name: str, values: Boxes, move: Callable[[Tensor, Tensor], Tensor]) -> Boxes:
+        self._check_each_to_source(name, values)
+        if isinstance(values, Tensor):
+            return move(values, self._to_source())
+        return [move(each[None], matrix[None])[0] for each, matrix in zip(values, self._to_source(), strict=True)]
+
+    def _check_each_to_source(self, name: str, values: Sequence[Tensor] | Tensor) -> None:
+        """Raise InputError if values of N images cannot be moved to their sources."""
         if self.matrix is None:
             raise InputError(
                 "the batch has no matrix: give da.fn.augment return_matrix=True, return the matrix from the pipeline, "
@@ -270,9 +304,6 @@ class Batch(OldNames, MasksOfBoxes):
             )
         if len(values) != len(self):
             raise InputError(f"{name} must hold one entry for each of the {len(self)} images, got {len(values)}")
-        if isinstance(values, Tensor):
-            return move(values, self._to_source())
-        return [move(each[None], matrix[None])[0] for each, matrix in zip(values, self._to_source(), strict=True)]
 
     def boxes_in_source(self) -> Tensor:
         """Return the batch's boxes in pixels of the photographs that they are of, (N, M, 4) XYXY; zeros where padded.
@@ -371,3 +402,38 @@ def move_points(points: Tensor, matrix: Tensor) -> Tensor:
         moved = [each / moved[2] for each in moved[:2]]
     together = torch.stack(moved, -1)
     return together.to(torch.promote_types(points.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
+
+
+def _as_masks(at: int, masks: Tensor, images: Tensor) -> Tensor:
+    """Return (K, H, W) bool or floats of the masks of image `at`. Raises InputError for what is none."""
+    height, width = images.shape[-2:]
+    if not len(masks):  # a model that found nothing may return (0,)
+        return masks.new_zeros(0, height, width)
+    if masks.shape not in ((len(masks), height, width), (len(masks), 1, height, width)):
+        raise InputError(
+            f"masks[{at}] must be (K, {height}, {width}) or (K, 1, {height}, {width}), in pixels of batch.images, got "
+            f"{tuple(masks.shape)}"
+        )
+    masks = masks.detach().reshape(-1, height, width)
+    if not masks.is_floating_point():
+        return masks if masks.dtype == torch.bool else masks != 0
+    lowest, highest = (float(each) for each in masks.aminmax())
+    if not (lowest >= 0 and highest <= 1):  # nor NaN
+        raise InputError(
+            f"masks[{at}] must be bool or probabilities in 0..1, got {lowest:g}..{highest:g}; give logits as "
+            "logits.sigmoid()"
+        )
+    return masks
+
+
+def _masks_in_source(masks: Tensor, to_output: Tensor, height: int, width: int) -> Iterator[Tensor]:
+    """Yield the masks (K, H, W) of an image in parts, in pixels of its source: (K', height, width) bool."""
+    axes = [torch.arange(side, dtype=torch.float64, device=masks.device) + 0.5 for side in (height, width)]
+    centers = torch.stack([*torch.meshgrid(*axes, indexing="ij")][::-1], -1)
+    size = centers.new_tensor([masks.shape[2], masks.shape[1]])
+    relative = move_points(centers[None], to_output[None]) / size * 2 - 1  # of the output: -1 to 1
+    seen = (relative.abs() < 1).all(-1)
+    most = max(height * width, masks.shape[1] * masks.shape[2])
+    for part in torch.split(masks, max(1, PIXELS_AT_ONCE // most)):
+        sampled = grid_sample(part[None].float(), relative.float(), padding_mode="border", align_corners=False)
+        yield (sampled[0] > 0.5) & seen

@@ -1,0 +1,147 @@
+"""Score masks by COCO's rule, the IoU of their pixels."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from detaug.arrays import start_offsets
+from detaug.converters.coco.annotations import read_annotations
+from detaug.converters.coco.outlines import encode_many_counts
+from detaug.errors import InputError
+from detaug.evaluation.boxes import NAMES
+from detaug.evaluation.ground_truth import read_ground_truth
+from detaug.evaluation.kind import Kind
+from detaug.evaluation.predictions import Columns, ImageDetections, Key
+from detaug.evaluation.pycoco import coco_scores
+from detaug.loading.batch import Batch
+
+
+@dataclass(frozen=True)
+class MaskMetrics:
+    """The scores of a detector of masks, 0..1, by the IoU of masks; -1 where there is no object to find.
+
+    >>> reader = da.CocoReader("demo/people", "demo/people.json", masks=True)
+    >>> evaluator = da.CocoEvaluator(reader, kind="segm")
+    >>> for batch in da.Loader(reader, da.presets.evaluation(480), batch_size=4, train=False):
+    ...     found = [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets(masks=True)]
+    ...     evaluator.update(batch, found)  # your model's
+    >>> metrics = evaluator.compute()  # MaskMetrics
+    >>> print(f"{metrics.AP:.3f} {metrics.AP50_by_class['person']:.3f}")
+    1.000 1.000
+    """
+
+    AP: float
+    """The mean over the IoU thresholds 0.50, 0.55, ..., 0.95 and the classes."""
+    AP50: float
+    AP75: float
+    APs: float
+    """For objects whose `area` is less than 32 x 32 source pixels; m: up to 96 x 96; l: larger."""
+    APm: float
+    APl: float
+    AR1: float
+    """Recall with at most 1 detection for each image and class."""
+    AR10: float
+    AR100: float
+    ARs: float
+    ARm: float
+    ARl: float
+    AP_by_class: dict[str, float]
+    """The mean over the IoU thresholds, of each class."""
+    AP50_by_class: dict[str, float]
+    images: int
+    """The number of images evaluated."""
+    repeated: int
+    """The number of images that were updated again; they count once."""
+
+    def __str__(self) -> str:
+        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in NAMES)
+
+
+class MaskKind(Kind[MaskMetrics]):
+    """Masks in source pixels, as run lengths: {"size": [height, width], "counts": text}."""
+
+    key = Key("masks", (("H", "W"), (1, "H", "W")), is_large=True)
+
+    def __init__(self, path: Path) -> None:
+        data = read_annotations(path, outlines=True)  # raises AnnotationError for wrong ones
+        sizes = dict(zip(data.image_ids.tolist(), data.sizes.tolist(), strict=True))
+        self.truth = read_ground_truth(path, partial(_row_of, sizes=sizes))
+        self._sizes: dict[int, list[int]] = sizes
+
+    def in_source(self, batch: Batch, columns: Columns) -> Iterator[NDArray[Any]]:
+        """Yield the run lengths of the masks of each image in source pixels."""
+        rows = zip(batch.image_id.tolist(), batch.source_size.tolist(), strict=True)
+        for (image_id, size), parts in zip(rows, batch.masks_to_source_in_parts(columns.shapes), strict=True):
+            if self._sizes.get(image_id, size) != size:
+                raise InputError(
+                    f"the image with image_id {image_id} is {size[1]} x {size[0]} pixels, and "
+                    f"{self._sizes[image_id][1]} x {self._sizes[image_id][0]} in the json that it is compared with"
+                )
+            counts = [text for part in parts for text in run_lengths(part)]
+            yield np.array([{"size": size, "counts": text} for text in counts], object)
+
+    def result(self, shape: Any) -> dict[str, Any]:
+        """Return the run lengths."""
+        return {"segmentation": shape}
+
+    def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> MaskMetrics:
+        """Return pycocotools' metrics."""
+        if voc2007:
+            raise InputError("voc2007 is for boxes and rotated boxes, not for masks")
+        rows = [*self.rows(found)]
+        areas = _pycocotools_mask().area([row["segmentation"] for row in rows])
+        detections = [{**row, "area": float(area)} for row, area in zip(rows, areas, strict=True)]
+        scores = coco_scores(self.truth, detections, found, "segm")
+        return MaskMetrics(
+            **dict(zip(NAMES, scores.stats, strict=True)),
+            AP_by_class=scores.AP_by_class,
+            AP50_by_class=scores.AP50_by_class,
+            images=len(found),
+            repeated=repeated,
+        )
+
+
+def run_lengths(masks: Tensor) -> list[str]:
+    """Return the run lengths of masks (K, H, W) bool as COCO's compressed texts. Only the ends of runs are copied."""
+    flat = masks.transpose(1, 2).flatten(1)  # down the columns
+    starts = flat.clone()
+    starts[:, 1:] ^= flat[:, :-1]
+    number, place = torch.nonzero(starts, as_tuple=False).cpu().numpy().T
+    first = start_offsets(np.bincount(number, minlength=len(masks)) + 1)
+    first = np.append(first, len(number) + len(masks))
+    ends = np.insert(place, np.searchsorted(number, np.arange(len(masks)), side="right"), flat.shape[1])
+    before = np.append(0, ends[:-1])
+    before[first[:-1]] = 0
+    return encode_many_counts(ends - before, first)
+
+
+def _row_of(entry: dict[str, Any], sizes: Mapping[int, list[int]]) -> dict[str, Any]:
+    """Return what pycocotools needs of an entry of the json: its mask as run lengths, and their area if it has none.
+
+    As in training, an object without an outline has the mask of its `corners`, or of its box.
+    """
+    mask, size, outline = _pycocotools_mask(), sizes[entry["image_id"]], entry.get("segmentation")
+    if isinstance(outline, dict):
+        runs = mask.frPyObjects(outline, *size) if isinstance(outline["counts"], list) else outline
+    else:
+        rings = [ring for ring in outline or [] if len(ring) >= 6]
+        x, y, width, height = entry["bbox"]
+        box = [x, y, x + width, y, x + width, y + height, x, y + height]
+        rings = rings or [np.ravel(entry.get("corners") or box).tolist()]
+        runs = mask.merge(mask.frPyObjects(rings, *size))
+    area = entry.get("area")
+    return {"segmentation": runs, "area": area if isinstance(area, int | float) else float(mask.area(runs))}
+
+
+def _pycocotools_mask() -> Any:
+    return importlib.import_module("pycocotools.mask")
