@@ -26,27 +26,36 @@ pytest.importorskip("torchvision")
 pytestmark = pytest.mark.slow
 
 
-def tiny_keypoint_rcnn(_name: str, num_classes: int, num_keypoints: int) -> Detector:
-    """Return a Keypoint R-CNN with the layers of torchvision's, all of them narrow."""
-    from torchvision.models.detection import KeypointRCNN
+def tiny_parts(num_classes: int) -> dict[str, Any]:
+    """Return a narrow backbone, and the parts of a detector with two stages that find boxes."""
     from torchvision.models.detection.anchor_utils import AnchorGenerator
     from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
-    from torchvision.models.detection.keypoint_rcnn import KeypointRCNNHeads, KeypointRCNNPredictor
     from torchvision.ops import MultiScaleRoIAlign
 
     layers = [(3, 16, 4), (16, 32, 2), (32, 32, 2)]
     parts = [torch.nn.Sequential(torch.nn.Conv2d(a, b, 5, s, 2), torch.nn.ReLU()) for a, b, s in layers]
     backbone: Any = torch.nn.Sequential(*parts)
     backbone.out_channels = 32
+    return {
+        "backbone": backbone,
+        "rpn_anchor_generator": AnchorGenerator(((32, 64, 112),), ((1.0, 2.0),)),
+        "rpn_post_nms_top_n_train": 100,
+        "rpn_post_nms_top_n_test": 30,
+        "box_roi_pool": MultiScaleRoIAlign(["0"], 7, 2),
+        "box_head": TwoMLPHead(32 * 49, 64),
+        "box_predictor": FastRCNNPredictor(64, num_classes),
+        "box_batch_size_per_image": 32,
+    }
+
+
+def tiny_keypoint_rcnn(_name: str, num_classes: int, num_keypoints: int) -> Detector:
+    """Return a Keypoint R-CNN with the layers of torchvision's, all of them narrow."""
+    from torchvision.models.detection import KeypointRCNN
+    from torchvision.models.detection.keypoint_rcnn import KeypointRCNNHeads, KeypointRCNNPredictor
+    from torchvision.ops import MultiScaleRoIAlign
+
     model = KeypointRCNN(
-        backbone,
-        rpn_anchor_generator=AnchorGenerator(((32, 64, 112),), ((1.0, 2.0),)),
-        rpn_post_nms_top_n_train=100,
-        rpn_post_nms_top_n_test=30,
-        box_roi_pool=MultiScaleRoIAlign(["0"], 7, 2),
-        box_head=TwoMLPHead(32 * 49, 64),
-        box_predictor=FastRCNNPredictor(64, num_classes),
-        box_batch_size_per_image=32,
+        **tiny_parts(num_classes),
         keypoint_roi_pool=MultiScaleRoIAlign(["0"], 14, 2),
         keypoint_head=KeypointRCNNHeads(32, (32, 32)),
         keypoint_predictor=KeypointRCNNPredictor(32, num_keypoints),

@@ -20,6 +20,7 @@ MODELS = (
     "ssdlite320_mobilenet_v3_large",
     "retinanet_resnet50_fpn_v2",
     "fcos_resnet50_fpn",
+    "maskrcnn_resnet50_fpn_v2",
     "keypointrcnn_resnet50_fpn",
 )
 """The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""

@@ -265,8 +265,9 @@ class Batch(OldNames, MasksOfBoxes):
 
         `masks`: N tensors (K_i, H, W) or (K_i, 1, H, W), of the size of `images`: bool or whole numbers, or
         probabilities, as Mask R-CNN returns them. A source pixel is in a mask if, where its centre lies in the output,
-        the mask is above 0.5, interpolated between four pixels. What the output does not show is False. Raises InputError for a batch of mixed images, as `to_source` does, for
-        masks of another size, and for floats outside 0..1.
+        the mask is above 0.5, interpolated between four pixels. What the output does not show is False. Raises
+        InputError for a batch of mixed images, as `to_source` does, for masks of another size, and for floats outside
+        0..1.
 
         >>> reader = da.CocoReader("demo/ships", "demo/ships.json", masks=True)
         >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=2, train=False)))
@@ -281,7 +282,7 @@ class Batch(OldNames, MasksOfBoxes):
         self._check_each_to_source("masks", masks)
         checked = [_as_masks(at, each, self.images) for at, each in enumerate(masks)]
         for of_image, matrix, size in zip(checked, self.matrix, self.source_size.tolist(), strict=True):
-            yield _masks_in_source(of_image, matrix, *size)
+            yield move_masks(of_image, matrix, *size)
 
     def _each_to_source(self, name: str, values: Boxes, move: Callable[[Tensor, Tensor], Tensor]) -> Boxes:
         self._check_each_to_source(name, values)
@@ -426,8 +427,11 @@ def _as_masks(at: int, masks: Tensor, images: Tensor) -> Tensor:
     return masks
 
 
-def _masks_in_source(masks: Tensor, to_output: Tensor, height: int, width: int) -> Iterator[Tensor]:
-    """Yield the masks (K, H, W) of an image in parts, in pixels of its source: (K', height, width) bool."""
+def move_masks(masks: Tensor, to_output: Tensor, height: int, width: int) -> Iterator[Tensor]:
+    """Yield the masks (K, H, W) of an image in parts, in pixels of its source: (K', height, width) bool.
+
+    `to_output`: the map of the image, (2, 3) or (3, 3).
+    """
     axes = [torch.arange(side, dtype=torch.float64, device=masks.device) + 0.5 for side in (height, width)]
     centers = torch.stack([*torch.meshgrid(*axes, indexing="ij")][::-1], -1)
     size = centers.new_tensor([masks.shape[2], masks.shape[1]])

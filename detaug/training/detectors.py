@@ -11,10 +11,13 @@ from torch import Tensor, nn
 from detaug.errors import InputError
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
-Finds = Literal["bbox", "keypoints"]
+Finds = Literal["bbox", "segm", "keypoints"]
 
-READS: dict[Finds, dict[str, Any]] = {"bbox": {}, "keypoints": {"keypoints": True}}
+READS: dict[Finds, dict[str, Any]] = {"bbox": {}, "segm": {"masks": True}, "keypoints": {"keypoints": True}}
 """The arguments of `CocoReader` for what a model finds: "bbox", or beside boxes a kind of `CocoEvaluator`."""
+
+TARGETS: dict[Finds, dict[str, Any]] = {"bbox": {}, "segm": {"masks": True}, "keypoints": {}}
+"""The arguments of `Batch.targets` for what a model finds. Key points are in the targets of a reader that has them."""
 
 
 class Defaults(NamedTuple):
@@ -34,12 +37,15 @@ DETECTORS = {
     "ssdlite320_mobilenet_v3_large": Defaults((320, 320), 0.15, 192, 0.00002),
     "retinanet_resnet50_fpn_v2": Defaults(800, 0.01, 16, 0.0001),
     "fcos_resnet50_fpn": Defaults(800, 0.01, 16, 0.0001),
+    "maskrcnn_resnet50_fpn_v2": Defaults(800, 0.02, 16, 0.0001, "segm"),
     "keypointrcnn_resnet50_fpn": Defaults(800, 0.02, 16, 0.0001, "keypoints"),
 }
 """torchvision/references/detection/README.md: batch sizes and learning rates of all its GPUs together."""
 
 
-HEADS = ("head", "rpn.head", "roi_heads.box_predictor", "roi_heads.keypoint_predictor")
+HEADS = (
+    "head", "rpn.head", "roi_heads.box_predictor", "roi_heads.mask_predictor", "roi_heads.keypoint_predictor"
+)  # fmt: skip
 """The last layers of the models; each has some of them."""
 
 
@@ -112,7 +118,13 @@ class PassThrough(nn.Module):
         height, width = images.shape[-2:]
         return ImageList(images, [(height, width)] * len(images)), targets
 
-    def postprocess(self, result: Any, _image_sizes: Any, _original_sizes: Any) -> Any:
+    def postprocess(self, result: Any, image_sizes: Any, _original_sizes: Any) -> Any:
+        """Return the detections of each image; their masks, if they have any, as (K, 1, H, W) in its pixels."""
+        from torchvision.models.detection.roi_heads import paste_masks_in_image
+
+        for found, size in zip(result, image_sizes, strict=False):  # in training there are no detections
+            if "masks" in found:
+                found["masks"] = paste_masks_in_image(found["masks"], found["boxes"], size)
         return result
 
 

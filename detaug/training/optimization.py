@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from detaug.loading.devices import rank_and_world
-from detaug.training.detectors import DETECTORS
+from detaug.training.detectors import DETECTORS, TARGETS
 from detaug.training.options import TrainOptions
 
 
@@ -35,6 +35,7 @@ class Optimization:
         self.amp_dtype = choose_amp_dtype(device) if options.amp else None
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype == torch.float16)
         self._parallel = _in_parallel(model, device)
+        self._targets = TARGETS[DETECTORS[options.model].finds]
 
     def step(self, batch: Any, number: int) -> StepLosses:
         """Train on a batch: losses, gradients, one step of the optimiser. `number`: the step, from 0."""
@@ -43,7 +44,7 @@ class Optimization:
             group["lr"] = lr
         self.model.train()
         with torch.autocast(self.device.type, self.amp_dtype) if self.amp_dtype else nullcontext():
-            losses: dict[str, Tensor] = self._parallel(batch.images, batch.targets())
+            losses: dict[str, Tensor] = self._parallel(batch.images, batch.targets(**self._targets))
             loss = torch.stack(list(losses.values())).sum()
         self._update(loss)
         return StepLosses(lr, {"loss": loss.detach(), **{name: each.detach() for name, each in losses.items()}})

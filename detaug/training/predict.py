@@ -19,7 +19,7 @@ from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.drawing import class_colors, draw_boxes, draw_key_points
 from detaug.errors import InputError
-from detaug.loading.batch import move_boxes, move_points
+from detaug.loading.batch import move_boxes, move_masks, move_points
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device
 from detaug.ops.normalize import Normalize
@@ -51,7 +51,8 @@ class TrainedModel:
     def predict(self, images: OneImage | Iterable[OneImage], *, min_score: float = SCORE) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
 
-        A model of key points also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them.
+        A model of key points also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them;
+        a model of masks also finds masks (K, H, W) bool.
 
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels.
@@ -85,6 +86,10 @@ class TrainedModel:
         inside = boxes.clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))
         high = scores >= min_score
         detections = {"boxes": inside[high], "scores": scores[high], "labels": labels[high]}
+        if "masks" in found:
+            to_output = torch.from_numpy(samples.matrix[0])
+            parts = move_masks(found["masks"][high.to(self.device), 0], to_output, height, width)
+            detections["masks"] = torch.cat([part.cpu() for part in parts])
         if self.keypoints is not None:
             points = found["keypoints"].cpu()[high]
             moved = move_points(points[None, ..., :2], to_source)[0]
