@@ -24,7 +24,7 @@ from test_evaluator import NAMES, blank_batch
 import detaug as da
 from detaug.converters.coco.outlines import encode_many_counts
 from detaug.evaluation.masks import run_lengths
-from detaug.loading import batch as batch_module
+from detaug.loading import source_pixels
 
 Masks = NDArray[np.bool_]
 SIZE = 120
@@ -259,7 +259,7 @@ def test_masks_to_source_interpolates_probabilities(
             sure = abs(value - 0.5) > 1e-3
             assert (moved[at][:, y, x].cpu().numpy() == (value > 0.5))[sure].all()
     assert 0.1 < float(torch.cat(moved).float().mean()) < 0.9
-    monkeypatch.setattr(batch_module, "PIXELS_AT_ONCE", 1)
+    monkeypatch.setattr(source_pixels, "PIXELS_AT_ONCE", 1)
     again = batch.masks_to_source([each.to(device) for each in masks])
     assert all(torch.equal(a, b) for a, b in zip(moved, again, strict=True))
 

@@ -78,7 +78,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for image_id in range(1, 9):
         picture = Image.fromarray(rng.integers(0, 90, (128, 160, 3), np.uint8))
         for at, (corners, color) in enumerate(((24, (240, 90, 60)), (3, (90, 190, 250)))):
-            center, radius = rng.uniform((80 * at + 30, 35), (80 * at + 50, 93)), rng.uniform(24, 34)
+            center, radius = rng.uniform((80 * at + 31, 32), (80 * at + 49, 96)), rng.uniform(22, 30)
             angle = rng.uniform(0, 7) + np.arange(corners) / corners * 2 * np.pi
             ring = (center + radius * np.stack([np.cos(angle), np.sin(angle)], 1)).round(1)
             ImageDraw.Draw(picture).polygon(ring.ravel().tolist(), fill=color)
@@ -100,8 +100,7 @@ def test_it_learns_masks(painted: Path, tmp_path: Path) -> None:
     result = train(settings, make_model=tiny_mask_rcnn, say=lambda _: None)
     assert result["evaluation"]["AP50"] > 0.8
     assert result["evaluation"]["segm"]["AP50"] > 0.8
-    assert result["evaluation"]["segm"]["AP75"] > 0.3
-    print(result["evaluation"])
+    assert result["evaluation"]["segm"]["AP75"] > 0.5
 
 
 def test_the_model_predicts_what_was_evaluated(trained: Trained, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:

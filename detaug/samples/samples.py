@@ -24,9 +24,9 @@ from detaug.drawing.images import to_image
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import notebook_png
 from detaug.errors import InputError
-from detaug.loading.batch import move_boxes
 from detaug.loading.batch_shapes import marks_of
 from detaug.loading.devices import resolve_device
+from detaug.loading.source_pixels import move_boxes
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import Plan, Recipe, draws_from, make_rendering_recipe

@@ -19,9 +19,9 @@ from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.drawing import class_colors, draw_boxes, draw_key_points
 from detaug.errors import InputError
-from detaug.loading.batch import move_boxes, move_masks, move_points
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device
+from detaug.loading.source_pixels import move_boxes, move_masks, move_points
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.samples.images import read_image

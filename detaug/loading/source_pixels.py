@@ -1,0 +1,183 @@
+"""Move boxes, points and masks from the pixels of a batch to those of its source images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from detaug.boxes.layers import Drawing
+from detaug.boxes.views import invert
+from detaug.errors import InputError
+
+Boxes = TypeVar("Boxes", Tensor, list[Tensor])
+_ONE = {"boxes": "box", "points": "point", "masks": "mask"}
+
+PIXELS_AT_ONCE = 1 << 24
+"""Pixels of masks that are moved to the source at once: about 64 MB for each of a few arrays."""
+
+
+class InSourcePixels:
+    """What a batch of N images shows, in pixels of their sources."""
+
+    images: Tensor
+    boxes: Tensor
+    valid: Tensor
+    source_size: Tensor
+    matrix: Tensor
+    drawing: Drawing | None
+    layer_of_box: Tensor | None
+
+    def to_source(self, boxes: Boxes) -> Boxes:
+        """Return boxes given in output pixels in source pixels, without clipping.
+
+        `boxes`: (N, K, 4) XYXY, or a list of N tensors (K_i, 4), as detectors return them. Raises InputError for a
+        batch of mixed images, in which a box may lie on any of several images; `boxes_in_source` knows for the batch's.
+        """
+        return self._each_to_source("boxes", boxes, move_boxes)
+
+    def points_to_source(self, points: Boxes) -> Boxes:
+        """Return points given in output pixels in source pixels: key points, or corners of rotated boxes.
+
+        `points`: (N, ..., 2) x, y, or a list of N tensors (..., 2). Raises InputError for a batch of mixed images, as
+        `to_source` does.
+
+        >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+        >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=2, train=False)))
+        >>> print(batch.source_size[0], batch.points_to_source(torch.tensor([[[300.0, 150.0]]] * 2))[0, 0])
+        tensor([375, 500]) tensor([500.0000, 187.5000])
+        """
+        return self._each_to_source("points", points, move_points)
+
+    def masks_to_source(self, masks: Sequence[Tensor]) -> list[Tensor]:
+        """Return masks given in output pixels in source pixels: N tensors (K_i, height, width) bool, on their device.
+
+        `masks`: N tensors (K_i, H, W) or (K_i, 1, H, W), of the size of `images`: bool or whole numbers, or
+        probabilities, as Mask R-CNN returns them. A source pixel is in a mask if, where its centre lies in the output,
+        the mask is above 0.5, interpolated between four pixels. What the output does not show is False. Raises
+        InputError for a batch of mixed images, as `to_source` does, for masks of another size, and for floats outside
+        0..1.
+
+        >>> reader = da.CocoReader("demo/ships", "demo/ships.json", masks=True)
+        >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=2, train=False)))
+        >>> (first, _) = batch.masks_to_source([each["masks"] for each in batch.targets(masks=True)])
+        >>> print(batch.source_size[0].tolist(), tuple(first.shape[1:]))
+        [375, 500] (375, 500)
+        """
+        return [torch.cat([*parts]) for parts in self.masks_to_source_in_parts(masks)]
+
+    def masks_to_source_in_parts(self, masks: Sequence[Tensor]) -> Iterator[Iterator[Tensor]]:
+        """Yield for each image what `masks_to_source` returns, as parts (K', height, width) that take less memory."""
+        self._check_each_to_source("masks", masks)
+        checked = [_as_masks(at, each, self.images) for at, each in enumerate(masks)]
+        for of_image, matrix, size in zip(checked, self.matrix, self.source_size.tolist(), strict=True):
+            yield move_masks(of_image, matrix, *size)
+
+    def _each_to_source(self, name: str, values: Boxes, move: Callable[[Tensor, Tensor], Tensor]) -> Boxes:
+        self._check_each_to_source(name, values)
+        if isinstance(values, Tensor):
+            return move(values, self._to_source())
+        return [move(each[None], matrix[None])[0] for each, matrix in zip(values, self._to_source(), strict=True)]
+
+    def _check_each_to_source(self, name: str, values: Sequence[Tensor] | Tensor) -> None:
+        """Raise InputError if values of N images cannot be moved to their sources."""
+        if self.matrix is None:
+            raise InputError(
+                "the batch has no matrix: give da.fn.augment return_matrix=True, return the matrix from the pipeline, "
+                "and name it in output_map"
+            )
+        if self.drawing is not None and (mixed := self.drawing.layers.mixed).any():
+            raise InputError(
+                f"{mixed.sum()} images of this batch are mixed of several, so where a {_ONE[name]} lies in its "
+                "source is not known: evaluate without Mosaic, MixUp, CutMix and CopyPaste; batch.boxes_in_source() "
+                "returns the batch's own boxes"
+            )
+        if len(values) != len(self.images):
+            raise InputError(f"{name} must hold one entry for each of the {len(self.images)} images, got {len(values)}")
+
+    def boxes_in_source(self) -> Tensor:
+        """Return the batch's boxes in pixels of the photographs that they are of, (N, M, 4) XYXY; zeros where padded.
+
+        `image_id_of_box` has the ids of these photographs. They are not clipped; a box that an op clipped in the output
+        stays so.
+
+        >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+        >>> batch = next(iter(da.Loader(reader, [da.Resize((300, 300)), da.Mosaic()], batch_size=8)))
+        >>> print(batch.image_id_of_box[1, 0], batch.boxes_in_source()[1, 0].round())
+        tensor(44) tensor([ 14.,   0., 174.,  87.])
+        """
+        if self.drawing is None or self.layer_of_box is None:
+            return self.to_source(self.boxes).where(self.valid[..., None], 0)
+        images = np.arange(len(self.images))[:, None]
+        matrix = torch.from_numpy(self.drawing.layers.matrix[images, self.layer_of_box.cpu().numpy()])  # (N, M, 3, 3)
+        moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3)).reshape(self.boxes.shape)
+        return moved.where(self.valid[..., None], 0)
+
+    def _to_source(self) -> Tensor:
+        return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
+
+
+def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:
+    """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3)."""
+    x0, y0, x1, y1 = boxes.double().unbind(-1)  # autocast does not stack float16
+    corners = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], -1)  # (N, K, 4, 2)
+    moved = move_points(corners, matrix)
+    return torch.cat([moved.amin(-2), moved.amax(-2)], -1).to(torch.promote_types(boxes.dtype, torch.float32))
+
+
+def move_points(points: Tensor, matrix: Tensor) -> Tensor:
+    """Return (N, ..., 2), float32 at least: points x, y after the maps, (N, 2, 3) or (N, 3, 3).
+
+    It adds and multiplies element by element in double precision: autocast and TF32 round products of matrices, by
+    several pixels.
+    """
+    matrix = matrix.to(points.device, torch.float64)
+    x, y = points.double().unbind(-1)  # (N, ...)
+    rows = [[entry.reshape(-1, *[1] * (x.ndim - 1)) for entry in row.unbind(1)] for row in matrix.unbind(1)]
+    moved = [a * x + b * y + c for a, b, c in rows]
+    if len(moved) == 3:
+        moved = [each / moved[2] for each in moved[:2]]
+    together = torch.stack(moved, -1)
+    return together.to(torch.promote_types(points.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
+
+
+def _as_masks(at: int, masks: Tensor, images: Tensor) -> Tensor:
+    """Return (K, H, W) bool or floats of the masks of image `at`. Raises InputError for what is none."""
+    height, width = images.shape[-2:]
+    if not len(masks):  # a model that found nothing may return (0,)
+        return masks.new_zeros(0, height, width)
+    if masks.shape not in ((len(masks), height, width), (len(masks), 1, height, width)):
+        raise InputError(
+            f"masks[{at}] must be (K, {height}, {width}) or (K, 1, {height}, {width}), in pixels of batch.images, got "
+            f"{tuple(masks.shape)}"
+        )
+    masks = masks.detach().reshape(-1, height, width)
+    if not masks.is_floating_point():
+        return masks if masks.dtype == torch.bool else masks != 0
+    lowest, highest = (float(each) for each in masks.aminmax())
+    if not (lowest >= 0 and highest <= 1):  # nor NaN
+        raise InputError(
+            f"masks[{at}] must be bool or probabilities in 0..1, got {lowest:g}..{highest:g}; give logits as "
+            "logits.sigmoid()"
+        )
+    return masks
+
+
+def move_masks(masks: Tensor, to_output: Tensor, height: int, width: int) -> Iterator[Tensor]:
+    """Yield the masks (K, H, W) of an image in parts, in pixels of its source: (K', height, width) bool.
+
+    `to_output`: the map of the image, (2, 3) or (3, 3).
+    """
+    axes = [torch.arange(side, dtype=torch.float64, device=masks.device) + 0.5 for side in (height, width)]
+    centers = torch.stack([*torch.meshgrid(*axes, indexing="ij")][::-1], -1)
+    size = centers.new_tensor([masks.shape[2], masks.shape[1]])
+    relative = move_points(centers[None], to_output[None]) / size * 2 - 1  # of the output: -1 to 1
+    seen = (relative.abs() < 1).all(-1)
+    most = max(height * width, masks.shape[1] * masks.shape[2])
+    for part in torch.split(masks, max(1, PIXELS_AT_ONCE // most)):
+        sampled = grid_sample(part[None].float(), relative.float(), padding_mode="border", align_corners=False)
+        yield (sampled[0] > 0.5) & seen
