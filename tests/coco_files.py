@@ -31,6 +31,13 @@ def document() -> Document:
     }
 
 
+def add_outlines(content: Document) -> None:
+    """Give each annotation the outline of its box."""
+    for each in content["annotations"]:
+        x, y, width, height = each["bbox"]
+        each["segmentation"] = [[x, y, x + width, y, x + width, y + height, x, y + height]]
+
+
 def write_images(folder: Path) -> Path:
     """Write the images of `document`, each with other bytes; return the folder."""
     (folder / "sub").mkdir(parents=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_files import Document, document, write, write_images
+from coco_files import Document, add_outlines, document, write, write_images
 from command import detaug, usage_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +48,12 @@ def image(at: int = 0, **changes: object) -> Change:
 
 
 def annotation(at: int = 0, **changes: object) -> Change:
-    return lambda content, _: content["annotations"][at].update(changes)
+    def change(content: Document, _: Path) -> None:
+        if "segmentation" in changes:
+            add_outlines(content)
+        content["annotations"][at].update(changes)
+
+    return change
 
 
 def category(at: int = 0, **changes: object) -> Change:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_files import Document, document, write, write_images
+from coco_files import Document, add_outlines, document, write, write_images
 from command import detaug
 from PIL import Image, ImageDraw
 from pycocotools import mask as coco_mask
@@ -35,8 +35,13 @@ def checked(content: Document, folder: Path, **options: Any) -> CheckSummary:
 
 
 def first_annotation(**keys: Any) -> Document:
-    """Return a json whose first annotation, with the box [10, 10, 20, 30] of the class dog, has these keys too."""
+    """Return a json whose first annotation, with the box [10, 10, 20, 30] of the class dog, has these keys too.
+
+    With a segmentation, the others have the outlines of their boxes.
+    """
     content = document()
+    if "segmentation" in keys:
+        add_outlines(content)
     content["annotations"][0] |= keys
     return content
 
@@ -128,7 +133,24 @@ REFUSED: list[tuple[str, Document, str, dict[str, bool]]] = [
 ]
 """Kind, json, message, and the arguments of CocoReader that refuse it."""
 
+
+def twins(box: list[float]) -> Document:
+    """Return a json whose second annotation, of the first one's image and class, has its outline and another box."""
+    content = first_annotation(segmentation=[RING])
+    first, second = content["annotations"][:2]
+    moved = [number + 0.2 for number in RING]
+    content["annotations"][1] = second | {"bbox": box, "segmentation": [moved], "category_id": first["category_id"]}
+    return content
+
+
+def without_outline(at: int = 3) -> Document:
+    content = first_annotation(segmentation=[RING])
+    content["annotations"][at]["segmentation"] = []
+    return content
+
+
 NOTED: list[tuple[str, Document, str]] = [
+    ("segmentation-missing", without_outline(), "annotations[3] (id 4, b.jpg): there is no segmentation"),
     ("segmentation-short", first_annotation(segmentation=[RING, [1, 2, 3, 4]]), "left out: [1, 2, 3, 4]"),
     (
         "segmentation-crossed",
@@ -198,7 +220,7 @@ def test_what_a_reader_refuses_is_a_warning_and_cleaned(
     assert message.removeprefix("categories[1] (id 2): ") in str(raised.value)
     assert f"detaug check {summary.annotations} IMAGES lists them all; --clean NEW.json" in str(raised.value)
     assert " lost " in str(summary.cleaned)
-    assert set(check_coco(clean, folder).kind_counts) <= {"not-json"}
+    assert set(check_coco(clean, folder).kind_counts) <= {"not-json", "segmentation-missing"}
     if kind.startswith("keypoints") and "keypoints" not in json.loads(clean.read_text())["annotations"][0]:
         with pytest.raises(da.AnnotationError, match="no annotation has 'keypoints'"):  # it was the only one
             da.CocoReader(folder, clean, **wanted)
@@ -230,7 +252,49 @@ def test_what_a_person_should_look_at(folder: Path, kind: str, content: Document
 
 def test_every_kind_has_a_test() -> None:
     kinds = {kind for kind in CHECK_KINDS if kind.startswith(("segmentation-", "corners-", "keypoints-"))}
-    assert {case[0] for case in [*REFUSED, *NOTED]} == kinds
+    assert {case[0] for case in [*REFUSED, *NOTED]} | {"segmentation-repeated"} == kinds
+
+
+def test_annotations_with_one_mask_and_two_boxes(folder: Path) -> None:
+    found = checked(twins([10, 10, 24, 30]), folder)
+    assert set(found.kind_counts) == {"segmentation-repeated", "segmentation-box"}
+    assert "annotations[1] (id 2, a.jpg): 'dog' with the mask of annotations[0], IoU 1.00" in str(found)
+    (twin,) = [each for each in found.findings if each.kind == "segmentation-repeated"]
+    assert twin.like == "annotations[0]"
+    assert set(checked(twins([10, 10, 20.2, 30.2]), folder).kind_counts) == {"box-nearly-repeated"}  # the boxes tell
+
+
+@pytest.mark.parametrize("change", [{"category_id": 1}, {"image_id": 2}, {"iscrowd": 1}, {"segmentation": [RING[2:]]}])
+def test_annotations_that_are_no_twins(folder: Path, change: Document) -> None:
+    content = twins([10, 10, 24, 30])
+    content["annotations"][1] |= change
+    assert "segmentation-repeated" not in checked(content, folder).kind_counts
+
+
+def test_twins_of_run_lengths(folder: Path) -> None:
+    content = twins([10, 10, 24, 30])
+    mask = np.zeros((80, 100), np.uint8)
+    mask[10:40, 10:30] = 1
+    runs = coco_mask.encode(np.asfortranarray(mask))
+    content["annotations"][1]["segmentation"] = {"size": [80, 100], "counts": runs["counts"].decode()}
+    assert checked(content, folder).kind_counts["segmentation-repeated"] == 1
+    mask[10:12] = 0
+    runs = coco_mask.encode(np.asfortranarray(mask))
+    content["annotations"][1]["segmentation"] = {"size": [80, 100], "counts": runs["counts"].decode()}
+    assert "segmentation-repeated" not in checked(content, folder).kind_counts
+
+
+def test_crowds_and_rotated_boxes_need_no_outline(folder: Path) -> None:
+    content = without_outline()
+    content["annotations"][3]["iscrowd"] = 1
+    assert "segmentation-missing" not in checked(content, folder).kind_counts
+    content = without_outline(4)
+    content["annotations"][4]["corners"] = [[60, 50], [100, 50], [100, 80], [60, 80]]
+    assert "segmentation-missing" not in checked(content, folder).kind_counts
+    content = document()
+    assert not checked(content, folder).kind_counts  # none has one
+    content["annotations"][0] |= {"iscrowd": 1, "segmentation": [RING]}
+    assert not checked(content, folder).kind_counts
 
 
 def test_num_keypoints_is_counted_again(folder: Path) -> None:

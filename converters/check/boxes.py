@@ -72,7 +72,7 @@ def _tiny(table: Table, rows: Ints, size: tuple[int, int] | None) -> Iterator[Fi
 
 
 def _repeated(table: Table, rows: Ints) -> Iterator[Findings]:
-    first, second = _close_pairs(table.boxes[rows], table.image_index[rows])
+    first, second = close_pairs(table.boxes[rows], table.image_index[rows])
     earlier, later = rows[np.minimum(first, second)], rows[np.maximum(first, second)]
     one_class = table.category_ids[earlier] == table.category_ids[later]
     equal = np.all(table.boxes[earlier] == table.boxes[later], axis=1)
@@ -93,12 +93,12 @@ def _pair_findings(table: Table, kind: str, later: Ints, earlier: Ints) -> Itera
 
     if len(later):
         like = dict(zip(later.tolist(), earlier.tolist(), strict=True))
-        iou = dict(zip(later.tolist(), _iou(table.boxes[later], table.boxes[earlier]).tolist(), strict=True))
+        iou = dict(zip(later.tolist(), box_iou(table.boxes[later], table.boxes[earlier]).tolist(), strict=True))
         messages = {row: describe(row, other) for row, other in like.items()}
         yield from_messages(kind, "annotations", messages, badness=iou, like=like)
 
 
-def _close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
+def close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
     """Return the positions of each two boxes of one image whose IoU is at least SAME_IOU.
 
     The boxes are sorted by their left edges. Step k compares every box with the k-th after it, until all left edges are
@@ -113,13 +113,13 @@ def _close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
         at = at[(image[at + step] == image[at]) & (boxes[at + step, 0] <= last_left[at])]
         if not len(at):
             break
-        close = at[_iou(boxes[at], boxes[at + step]) >= SAME_IOU]
+        close = at[box_iou(boxes[at], boxes[at + step]) >= SAME_IOU]
         found.append(order[np.stack([close, close + step], axis=1)])
     pairs = np.concatenate(found)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _iou(first: Floats, second: Floats) -> Floats:
+def box_iou(first: Floats, second: Floats) -> Floats:
     """Return (n,) the IoU of (n, 4) and (n, 4) XYXY boxes."""
     sides = np.minimum(first[:, 2:], second[:, 2:]) - np.maximum(first[:, :2], second[:, :2])
     overlap = np.clip(sides, 0, None).prod(axis=1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from detaug.converters.check.mask_twins import mask_twins
 from detaug.converters.coco.examine import TOLERANCE
 from detaug.converters.coco.key_points import (
     Fault,
@@ -78,16 +79,19 @@ class _Outlines:
         yield from self._short_rings()
         crossed = np.zeros(len(self.rows), bool)
         crossed[self.ring_row[crossing_rings(self.points, self.read.first_point)]] = True
-        yield from self._crossed("segmentation-crossed", crossed & self.sound, "the edges of a ring cross each other")
+        yield from self._those("segmentation-crossed", crossed & self.sound, "the edges of a ring cross each other")
         rotated = np.flatnonzero(self.has_corners)
         turned = np.zeros(len(self.rows), bool)
         turned[rotated] = crossing_rings(self.corners[rotated].reshape(-1, 2), np.arange(len(rotated) + 1) * 4)
-        yield from self._crossed("corners-crossed", turned & self.sound, "the edges between the corners cross")
+        yield from self._those("corners-crossed", turned & self.sound, "the edges between the corners cross")
         yield from self._outside()
         yield from self._areas(crossed)
-        yield from self._boxes()
+        yield from self._missing()
+        around, known = self._around()
+        yield from self._boxes(around, known)
+        yield from self._twins(around, known)
 
-    def _crossed(self, kind: str, wrong: Mask, text: str) -> Iterator[Findings]:
+    def _those(self, kind: str, wrong: Mask, text: str) -> Iterator[Findings]:
         if wrong.any():
             yield Findings(kind, "annotations", self.rows[wrong], lambda _: text)
 
@@ -136,8 +140,16 @@ class _Outlines:
                 lambda row: text.format(float(area[at[row]]), float(most[at[row]])),
             )
 
-    def _boxes(self) -> Iterator[Findings]:
-        """Compare each box with the one around its outline, or else around its corners, cut at the image's edges."""
+    def _missing(self) -> Iterator[Findings]:
+        """Find objects without an outline where others have one."""
+        there, crowd = self.read.are_there(np.arange(len(self.rows))), self.table.crowd[self.rows]
+        given = np.array([bool(entry.get("segmentation")) for entry in self.entries])
+        if (there & ~crowd).any():
+            text = "there is no segmentation, and others have one: its mask would be its box"
+            yield from self._those("segmentation-missing", ~given & ~crowd & ~self.has_corners, text)
+
+    def _around(self) -> tuple[Floats, Mask]:
+        """Return (A, 4) XYXY: the box around each outline, or else around the corners; and which of them are known."""
         low, high = (np.full((len(self.rows), 2), limit) for limit in (np.inf, -np.inf))
         for points, row in ((self.points, self.point_row), _corners_of_runs(self.read, self.sizes[:, 0])):
             np.minimum.at(low, row, points)
@@ -145,7 +157,10 @@ class _Outlines:
         only = self.has_corners & ~np.isfinite(low).all(1)
         low[only], high[only] = self.corners[only].min(1), self.corners[only].max(1)
         known = self.sound & np.isfinite(low).all(1) & self.table.has_box[self.rows]
-        around = np.concatenate([low, high], axis=1)
+        return np.concatenate([low, high], axis=1), known
+
+    def _boxes(self, around: Floats, known: Mask) -> Iterator[Findings]:
+        """Compare each box with the one around its outline, or else around its corners, cut at the image's edges."""
         boxes = self.table.boxes[self.rows]
         limits = np.tile(self.sizes[:, ::-1], 2)
         gap = np.where(known, np.abs(around.clip(0, limits) - boxes).max(1, initial=0), 0)
@@ -154,6 +169,22 @@ class _Outlines:
             gap[n] = min(gap[n], self._gap_of_cut(n, boxes[n]))
         text = "a side of bbox is {:.4g} pixels from that of the box around its segmentation, or its corners"
         yield from _worst_first("segmentation-box", self.rows, gap, LARGEST_GAP, text)
+
+    def _twins(self, around: Floats, known: Mask) -> Iterator[Findings]:
+        own = known & self.read.are_there(np.arange(len(self.rows))) & ~self.table.crowd[self.rows]
+        kept = np.flatnonzero(own & self.table.has_category[self.rows])
+        rows = self.rows[kept]
+        columns = self.table.boxes[rows], self.table.image_index[rows], self.table.category_ids[rows]
+        twins = mask_twins(self.read.of(kept), around[kept], *columns, self.sizes[kept])
+        if not twins:
+            return
+        messages, badness, like = dict[int, str](), dict[int, float](), dict[int, int]()
+        for later, (earlier, iou) in twins.items():
+            row, other = int(rows[later]), int(rows[earlier])
+            name = shown(self.table.categories[int(self.table.category_ids[row])])
+            messages[row] = f"{name} with the mask of annotations[{other}], IoU {iou:.2f}, and another bbox"
+            badness[row], like[row] = iou, other
+        yield from_messages("segmentation-repeated", "annotations", messages, badness=badness, like=like)
 
     def _gap_of_cut(self, n: int, box: Floats) -> float:
         """Return how far a box is from the one around the outline that was cut first, as some programs do."""

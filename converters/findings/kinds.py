@@ -223,6 +223,12 @@ CHECK_KINDS: dict[str, Kind] = {
     "segmentation-area": Kind(
         "warning", "for outlines: area differs from the outline's by over 1 % and half a pixel along its edges"
     ),
+    "segmentation-missing": Kind(
+        "warning", "for outlines: an annotation has no segmentation and others have one, so its mask would be its box"
+    ),
+    "segmentation-repeated": Kind(
+        "warning", "for outlines: two annotations of a class have one mask (IoU 0.95 or more) and different boxes"
+    ),
     "corners-invalid": Kind(
         "warning", "for rotated boxes: corners are not four pairs of finite numbers; --clean leaves them out"
     ),

@@ -13,7 +13,7 @@ floating point in the same order and without fused products.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -106,6 +106,30 @@ def pixel_grid(height: int, width: int, stride: int) -> Grid:
     """Return the centres of pixels of `stride` x `stride` pixels, as many as fit into (height, width)."""
     y, x = ((np.arange(side // stride)[None] * 2 + 1) * (stride * ONE // 2) for side in (height, width))
     return Grid(y, x)
+
+
+def cell_grid(box: Sequence[float], height: int, width: int) -> Grid:
+    """Return the centres of `height` x `width` cells of a box, XYXY in pixels."""
+    y, x = (
+        to_units(start + (end - start) * (np.arange(cells)[None] + 0.5) / cells)
+        for start, end, cells in ((box[1], box[3], height), (box[0], box[2], width))
+    )
+    return Grid(y, x)
+
+
+def whole_objects(rows: Ints, height: int, width: int) -> Objects:
+    """Return the objects of annotations `rows` of one image, (height, width) pixels, which is the output as it is."""
+    identity, bounds = np.eye(3).ravel(), (0, 0, width, height)
+    layer = np.array([*identity, *identity, *bounds, *bounds, 1, 0])
+    return Objects(rows, np.zeros(len(rows), np.int64), layer.reshape(1, 1, NUMBERS), np.zeros((1, 0, 3)))
+
+
+def masks_within(table: MaskTable, objects: Objects, box: Sequence[float]) -> Callable[[int, int], Bools]:
+    """Return what rasterises the part of the output in `box`, XYXY pixels, at any size of a picture.
+
+    It takes height and width, and returns (B, height, width).
+    """
+    return lambda height, width: rasterise(table, objects, cell_grid(box, height, width))
 
 
 class Vertices(NamedTuple):

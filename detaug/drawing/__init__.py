@@ -1,4 +1,4 @@
-"""Draw boxes and key points on images, and contact sheets. Needs neither torch nor DALI."""
+"""Draw boxes, masks and key points on images, and contact sheets. Needs neither torch nor DALI."""
 
 from detaug.drawing.boxes import draw_boxes as draw_boxes
 from detaug.drawing.boxes import hatch as hatch
@@ -6,6 +6,7 @@ from detaug.drawing.colors import class_color as class_color
 from detaug.drawing.colors import class_colors as class_colors
 from detaug.drawing.images import save_picture as save_picture
 from detaug.drawing.images import to_image as to_image
+from detaug.drawing.masks import draw_masks as draw_masks
 from detaug.drawing.points import Marks as Marks
 from detaug.drawing.points import draw_key_points as draw_key_points
 from detaug.drawing.sheet import Tile as Tile
@@ -18,6 +19,7 @@ __all__ = [
     "class_colors",
     "draw_boxes",
     "draw_key_points",
+    "draw_masks",
     "hatch",
     "make_sheet",
     "save_picture",

@@ -35,6 +35,8 @@ class Marks(NamedTuple):
     """M lists of K sides; without them, "" for all."""
     corners: Any = None
     """(M, 4, 2): rotated boxes, drawn instead of boxes."""
+    masks: Any = None
+    """(M, H, W) bool, or a function that takes the height and width of a picture and returns masks of this size."""
 
     def scaled(self, factors: Floats) -> Marks:
         """Return the marks in an image `factors` (2,) times as large: of x and y."""

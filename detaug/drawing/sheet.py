@@ -12,6 +12,7 @@ from detaug.drawing.boxes import draw_boxes, hatch, resize, usual_text_height
 from detaug.drawing.colors import PALETTE, Color, class_colors
 from detaug.drawing.images import to_image, to_images
 from detaug.drawing.labels import Boxes, as_boxes, share_of_labels
+from detaug.drawing.masks import draw_masks
 from detaug.drawing.page import lay_out
 from detaug.drawing.points import Marks, draw_key_points
 from detaug.errors import InputError
@@ -29,7 +30,7 @@ class Tile(NamedTuple):
     boxes: (M, 4) XYXY pixels of `image`; names: M class names; difficult: M flags, drawn dashed.
     hatched: (R, 4) XYXY pixels, areas that are padding or are ignored. caption: text below the image; lines are
         broken at "\\n" and where they are too long, six lines at most. scores: M numbers in 0..1, for predictions,
-        written beside the names. marks: key points, and rotated boxes, which are drawn instead of boxes.
+        written beside the names. marks: masks, key points, and rotated boxes, which are drawn instead of boxes.
     """
 
     image: Any
@@ -87,7 +88,7 @@ def notebook_png(
     """Return a PNG of bounded size: the first 8 images, PIL or arrays as a loader yields them, with their boxes.
 
     labels: N lists of M numbers, written as numbers. sizes: N (H, W) of the images without padding, which is hatched.
-    marks: N, of the key points and rotated boxes.
+    marks: N, of the masks, key points and rotated boxes.
     """
     pictures, note = to_images(images[:NOTEBOOK_IMAGES])
     nothing = [None] * len(images)
@@ -140,6 +141,8 @@ def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _
     by_legend = _needs_legend(boxes, tile.names, canvas.size, colors)
     labels = _labels(tile, by_legend=by_legend)
     marks = Marks() if tile.marks is None else tile.marks.scaled(factors[:2])
+    if marks.masks is not None:
+        canvas = draw_masks(canvas, marks.masks, [colors[name] for name in tile.names])
     if marks.keypoints is not None:
         canvas = draw_key_points(canvas, marks)
     drawn = draw_boxes(

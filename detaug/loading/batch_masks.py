@@ -11,7 +11,18 @@ from torch import Tensor
 from detaug.arguments import check, is_whole
 from detaug.arrays import Bools
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import FAR, ONE, Grid, Objects, label_map, pixel_grid, placed_outlines, rasterise
+from detaug.boxes.masks import (
+    FAR,
+    ONE,
+    Grid,
+    Objects,
+    label_map,
+    masks_within,
+    pixel_grid,
+    placed_outlines,
+    rasterise,
+)
+from detaug.drawing.points import Marks
 from detaug.gpu.masks import GridOnGpu, ObjectsOnGpu, pixel_grid_on_gpu
 from detaug.gpu.streams import to_device
 from detaug.loading.batch_shapes import ShapesOfBoxes
@@ -126,6 +137,21 @@ class MasksOfBoxes(ShapesOfBoxes):
         assert self.moved is not None
         placement = self._group.placement.some(np.arange(self.moved.boxes.start, self.moved.boxes.stop))
         return Polygons(*(torch.from_numpy(each) for each in placed_outlines(table, placement)))
+
+    def marks(self) -> list[Marks | None]:
+        """Return what pictures show of the objects of each image or frame, beside boxes."""
+        marks = super().marks()
+        if not self.shapes.has_masks or self.rows is None:
+            return marks
+        table, objects = self._objects()
+        ends = np.cumsum(self._is_real.sum(1)).tolist()
+        height, width = self._size
+        return [
+            (each or Marks())._replace(
+                masks=masks_within(table, objects.part(slice(start, end)), (0, 0, width, height))
+            )
+            for each, start, end in zip(marks, [0, *ends], ends, strict=False)
+        ]
 
     @property
     def _is_real(self) -> Bools:

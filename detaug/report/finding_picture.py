@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from detaug.arrays import Bools
+from detaug.boxes.mask_table import MaskTable
+from detaug.boxes.masks import masks_within, whole_objects
 from detaug.converters.check.summary import CheckFinding, CheckSummary
 from detaug.converters.coco.key_points import names_of_points, side_of
+from detaug.converters.coco.outlines import read_outlines
 from detaug.converters.coco.table import Table
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
+from detaug.drawing.masks import draw_masks
 from detaug.drawing.points import SIDES, Marks, draw_key_points, paint_quadrangle
 from detaug.errors import InputError
 from detaug.report.charts import shorten
@@ -44,7 +50,8 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     """Draw the finding's image with its boxes, or the surroundings of a small box; the longer side has 240 pixels.
 
     A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the json.
-    A finding of key points has them and their skeleton; one of corners has these beside the box.
+    A finding of boxes has their outlines, too, one of key points has them and their skeleton, and one of corners has
+    these beside the box.
     Raises OSError or InputError where the image cannot be opened or the finding names none.
     """
     picture = _open_upright(_file_of(summary, finding))
@@ -58,6 +65,9 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
     drawn = [f"{name} {row}" for name, row in zip(objects.names, objects.rows, strict=True)]
     labels = drawn if finding.like else None
+    if finding.kind.startswith(("box-", "segmentation-")):
+        masks = _masks(summary.table, objects.rows, (left, top, right, bottom))
+        picture = draw_masks(picture, masks, [colors[name] for name in objects.names])
     drawing = draw_boxes(picture, moved, objects.names, difficult=objects.dashed, labels=labels, colors=colors)
     return _with_marks(drawing, summary.table, finding, (left, top), zoom)
 
@@ -104,6 +114,16 @@ def _objects(table: Table, finding: CheckFinding) -> Objects:
     difficult = [bool(table.row("annotations", row).get("difficult")) for row in numbers]
     dashed = [False, True][: len(found)] if finding.like else difficult
     return Objects(np.array([box for box, _ in found]).reshape(-1, 4), names, dashed, numbers)
+
+
+def _masks(table: Table, rows: list[int], window: tuple[int, int, int, int]) -> Callable[[int, int], Bools]:
+    """Return what makes masks of the outlines of annotations of one image, in a window of it, XYXY pixels."""
+    segmentations = [table.row("annotations", row).get("segmentation") for row in rows]
+    sizes = table.sizes[table.image_index[rows]] if rows else np.ones((0, 2), np.int64)
+    outlines, _ = read_outlines(segmentations, [None] * len(rows), *sizes.T)
+    height, width = sizes[0].tolist() if rows else (1, 1)
+    objects = whole_objects(np.arange(len(rows)), height, width)
+    return masks_within(MaskTable.of(outlines, sizes[:, 0]), objects, window)
 
 
 def _with_marks(

@@ -75,6 +75,8 @@ REMEDIES = {
     "box-tiny": "delete what is no object, or train at a larger size; --size HxW checks one.",
     "box-repeated": _DELETE,
     "box-nearly-repeated": _DELETE,
+    "segmentation-repeated": "delete one of the two where they are one object, or correct the segmentation.",
+    "segmentation-missing": "outline it, or train without masks.",
     "box-two-classes": "decide which class it is, and delete the other box.",
     "box-unusual": "look whether the box fits its object and has the right class.",
     "class-empty": "annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",

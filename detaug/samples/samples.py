@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from detaug.arguments import check, is_whole
 from detaug.arrays import Floats, Ints
 from detaug.boxes.hidden import drop_hidden
+from detaug.boxes.masks import Objects, masks_within, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.rotated import Angle
 from detaug.boxes.shape_group import ShapeGroup
@@ -158,6 +159,20 @@ class Samples:
         """Return N arrays (M, 4, 2): the corners of rotated boxes in pixels of `images`."""
         return self._by_image(self._moved.corners)
 
+    @property
+    def masks(self) -> list[Array]:
+        """Return N arrays (M, H, W) bool: which pixels of `images` show each object. See `Batch.masks`.
+
+        >>> outline = [[[20, 10, 60, 10, 60, 50, 40, 50, 40, 30, 20, 30]]]
+        >>> shapes = da.Shapes.of_segmentations(outline)
+        >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], [[[20, 10, 60, 50]]], shapes=shapes)
+        >>> (masks,) = da.RandomHorizontalFlip(p=1)(samples).masks
+        >>> print(masks.shape, masks.sum(), masks[0, 29, 179], masks[0, 30, 179])
+        (1, 100, 200) 1200 True False
+        """
+        table = self.shapes.mask_table
+        return [rasterise(table, objects, pixel_grid(*size, 1)) for objects, size in self._objects()]
+
     def rotated_boxes(self, angle: Angle = "le90", *, border: Literal["visible", "whole"] = "visible") -> list[Array]:
         """Return N arrays (M, 5): centre x, y, width, height, angle. See `Batch.rotated_boxes`."""
         return self._by_image(self._moved.rotated_boxes(angle, visible=border == "visible"))
@@ -168,7 +183,21 @@ class Samples:
         keypoints = nothing if self.shapes.keypoints is None else self.keypoints
         corners = nothing if self.shapes.corners is None else self.corners
         rows = self._by_image(rows_left(self._views))
-        return [marks_of(self.shapes, *own) for own in zip(rows, keypoints, corners, strict=True)]
+        marks = [marks_of(self.shapes, *own) for own in zip(rows, keypoints, corners, strict=True)]
+        if not self.shapes.has_masks:
+            return marks
+        table = self.shapes.mask_table
+        return [
+            (each or Marks())._replace(masks=masks_within(table, objects, (0, 0, width, height)))
+            for each, (objects, (height, width)) in zip(marks, self._objects(), strict=True)
+        ]
+
+    def _objects(self) -> list[tuple[Objects, tuple[int, int]]]:
+        """Return the objects of each of N images, and its size (H, W)."""
+        channels_first = self._channels_first
+        sizes = [image.shape[1:] if channels_first else image.shape[:2] for image in self.images]
+        numbers = self._by_image(np.arange(len(self._moved.objects)))
+        return [(self._moved.objects.part(own), size) for own, size in zip(numbers, sizes, strict=True)]
 
     def _by_image(self, values: Array) -> list[Array]:
         """Split values (B, ...) of all boxes."""
@@ -196,9 +225,13 @@ class Samples:
         renderer = Renderer(self._recipe, len(self), self.device)
         images = renderer.render(self.source_images, self.plan)
         renderer.close()
-        steps = self._recipe.pixel_steps
-        channels_first = bool(steps) and steps[-1].op.output_layout == "CHW"
+        channels_first = self._channels_first
         return [np.ascontiguousarray(image if channels_first else image.permute(1, 2, 0)) for image in images]
+
+    @property
+    def _channels_first(self) -> bool:
+        steps = self._recipe.pixel_steps
+        return bool(steps) and steps[-1].op.output_layout == "CHW"
 
     @cached_property
     def plan(self) -> Plan:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from detaug.boxes.masks import masks_within, whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
 from detaug.drawing.points import Marks
@@ -200,7 +201,7 @@ def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = 
 def _photo(reader: CocoReader, row: int, note: str, flags: Flags) -> Photo:
     boxes, labels = objects_of(reader, row)
     rows = rows_left(reader.views(np.array([row])))
-    height, width = reader.sizes[row]
+    height, width = reader.sizes[row].tolist()
     name = Path(reader.file_names[row]).name
     return Photo(
         f"{note}, {name}" if note else f"{name}, {width} x {height}",
@@ -210,13 +211,17 @@ def _photo(reader: CocoReader, row: int, note: str, flags: Flags) -> Photo:
         flags.difficult,
         np.array(flags.crowds).reshape(-1, 4) @ XYWH_TO_XYXY,
         rows,
-        _marks(reader.shapes, rows),
+        _marks(reader.shapes, rows, height, width),
     )
 
 
-def _marks(shapes: Shapes, rows: Array) -> Marks | None:
+def _marks(shapes: Shapes, rows: Array, height: int, width: int) -> Marks | None:
     keypoints = None if shapes.keypoints is None else shapes.keypoints.points[rows]
-    return marks_of(shapes, rows, keypoints, None if shapes.corners is None else shapes.corners[rows])
+    marks = marks_of(shapes, rows, keypoints, None if shapes.corners is None else shapes.corners[rows])
+    if not shapes.has_masks:
+        return marks
+    objects = whole_objects(rows, height, width)
+    return (marks or Marks())._replace(masks=masks_within(shapes.mask_table, objects, (0, 0, width, height)))
 
 
 def _flags(path: Path) -> dict[int, Flags]:

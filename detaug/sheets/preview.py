@@ -75,20 +75,24 @@ def preview_file(
 
 
 def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike, **more: Any) -> R:
-    """Make a reader of the key points and rotated boxes that a json has.
+    """Make a reader of the key points, rotated boxes and masks that a json has. Outlines of four points are no masks.
 
     Where the pairs of sides are not known, mirrored images keep the names of their points: the picture is of use.
     """
     check_json_and_folder(Path(annotations), Path(images), IMAGES_ORDER)
     objects = [each for each in load_coco(Path(annotations)).document["annotations"] if isinstance(each, dict)]
-    rotated = any("corners" in each for each in objects) or (bool(objects) and all(map(_is_quadrangle, objects)))
-    keypoints = any(each.get("keypoints") for each in objects)
+    quadrangles = bool(objects) and all(map(_is_quadrangle, objects))
+    more |= {
+        "rotated": quadrangles or any("corners" in each for each in objects),
+        "masks": not quadrangles and any(each.get("segmentation") for each in objects),
+        "keypoints": any(each.get("keypoints") for each in objects),
+    }
     try:
-        return make(images, annotations, keypoints=keypoints, rotated=rotated, **more)
+        return make(images, annotations, **more)
     except AnnotationError:
         raise
     except InputError:
-        return make(images, annotations, keypoints=keypoints, flip_pairs=(), rotated=rotated, **more)
+        return make(images, annotations, flip_pairs=(), **more)
 
 
 def _is_quadrangle(entry: dict[str, Any]) -> bool:
