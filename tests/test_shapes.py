@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from detaug.converters import check_coco, voc_to_coco
 from detaug.demo import shapes
 from detaug.demo.shapes import compose, make_voc
 from detaug.demo.textures import photograph
@@ -119,6 +121,19 @@ def test_boxes_are_counted_from_one_and_end_in_the_picture(voc: Path) -> None:
     assert (first <= last).all()
 
 
+def test_masks_are_those_of_the_boxes_and_in_the_colours_of_voc(voc: Path, tmp_path: Path) -> None:
+    summary = voc_to_coco(voc, tmp_path / "objects.json", masks=True)
+    assert set(summary.kind_counts) <= {"coordinate-zero"}
+    found = check_coco(tmp_path / "objects.json", voc / "JPEGImages")
+    assert not [kind for kind in found.kind_counts if kind.startswith("segmentation")]
+    rows = json.loads((tmp_path / "objects.json").read_text())["annotations"]
+    assert all(row["segmentation"]["counts"] for row in rows)
+    with Image.open(voc / "SegmentationObject/000001.png") as picture:
+        colors = {color for _, color in picture.convert("RGB").getcolors() or []}
+        assert colors <= {(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0), (0, 0, 128), (128, 0, 128)}
+        assert len(colors) == len(read_xml(voc)["000001"].findall("object")) + 1
+
+
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "paint", shapes.paint.__wrapped__)  # type: ignore[attr-defined]
@@ -174,7 +189,7 @@ def test_decimals_are_the_covered_part_of_a_pixel() -> None:
 
 
 def test_voc_counts_the_first_pixel_as_one_and_keeps_the_last() -> None:
-    thing = shapes.Thing("ball", (0, 10, 500, 20.5), False, False, False)
+    thing = shapes.Thing("ball", (0, 10, 500, 20.5), False, False, False, np.ones((1, 1), bool))
     element = shapes._annotation("a.jpg", (500, 375), [thing]).getroot()
     assert [corners(found) for found in element.iter("object")] == [[1, 11, 500, 20.5]]
 

@@ -30,13 +30,14 @@ SIZES = ((500, 375), (500, 333), (375, 500), (500, 375), (480, 360), (500, 400),
 
 
 class Thing(NamedTuple):
-    """An object in a picture: its class, its box, XYXY pixels in continuous coordinates, VOC's flags."""
+    """An object in a picture: its class, its box, XYXY pixels in continuous coordinates, VOC's flags, (H, W) mask."""
 
     name: str
     box: Box
     truncated: bool
     occluded: bool
     difficult: bool
+    seen: Mask
 
 
 class Sprite(NamedTuple):
@@ -59,8 +60,9 @@ class View(NamedTuple):
 
 
 def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
-    """Draw a Pascal VOC data set into the folder `root` (Annotations, JPEGImages, ImageSets/Main); return it.
+    """Draw a Pascal VOC data set into the folder `root`; return it.
 
+    It has Annotations, JPEGImages, ImageSets/Main, and SegmentationObject, the visible pixels of each object.
     images: their number; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
     seed: the same seed gives the same pictures and boxes; picture n does not depend on how many there are.
     Among five images or more, one has no objects, one has a difficult object, one has decimal coordinates.
@@ -69,17 +71,18 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     >>> import tempfile
     >>> root = make_voc(tempfile.mkdtemp(), images=2)
     >>> sorted(path.name for path in root.iterdir())
-    ['Annotations', 'ImageSets', 'JPEGImages']
+    ['Annotations', 'ImageSets', 'JPEGImages', 'SegmentationObject']
     """
     if images < 1:
         raise InputError(f"images must be at least 1, got {images}; the demo has 60")
     root, names = Path(root), [f"{n:06d}" for n in range(1, images + 1)]
-    for folder in ("Annotations", "JPEGImages", "ImageSets/Main"):
+    for folder in ("Annotations", "JPEGImages", "SegmentationObject", "ImageSets/Main"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for n, name in enumerate(names):
         picture, things = paint(n, seed)
         picture.save(root / "JPEGImages" / f"{name}.jpg", quality=90)
         _annotation(f"{name}.jpg", picture.size, things).write(root / "Annotations" / f"{name}.xml")
+        _masks(picture.size, things).save(root / "SegmentationObject" / f"{name}.png", optimize=True)
     _write_splits(root / "ImageSets" / "Main", names)
     return root
 
@@ -90,12 +93,24 @@ def _write_splits(folder: Path, names: Sequence[str]) -> None:
         (folder / f"{split}.txt").write_text("".join(f"{name}\n" for name in part), encoding="ascii")
 
 
+def _masks(size: tuple[int, int], things: Sequence[Thing]) -> Image.Image:
+    """Return VOC's picture of objects: the n-th of the XML has the number n, and the n-th colour of VOC's map."""
+    numbers = np.zeros(size[::-1], np.uint8)
+    for number, thing in enumerate(things, 1):
+        numbers[thing.seen] = number
+    picture = Image.fromarray(numbers)
+    # The lowest bits of a number are the highest of red, green and blue, the next three the next ones.
+    bits = [[sum((n >> 3 * k + channel & 1) << 7 - k for k in range(3)) for channel in range(3)] for n in range(256)]
+    picture.putpalette(np.ravel(bits).tolist())
+    return picture
+
+
 def _annotation(filename: str, size: tuple[int, int], things: Sequence[Thing]) -> ET.ElementTree[ET.Element]:
     root = ET.Element("annotation")
     _add(root, folder="demo", filename=filename)
     _add(ET.SubElement(root, "source"), database="detaug demo", annotation="drawn", image="drawn")
     _add(ET.SubElement(root, "size"), width=size[0], height=size[1], depth=3)
-    _add(root, segmented=0)
+    _add(root, segmented=1)
     for thing in things:
         _add_object(ET.SubElement(root, "object"), thing)
     ET.indent(root, "\t")
@@ -201,6 +216,7 @@ def _thing(view: View, decimals: bool) -> Thing:
         truncated=bool(mask.sum() < 0.99 * pixels_of(sprite)),
         occluded=bool(seen.sum() < 0.95 * mask.sum()),
         difficult=bool(share < 0.45 or max(box[2] - box[0], box[3] - box[1]) < 20),
+        seen=seen,
     )
 
 
