@@ -47,7 +47,9 @@ README = ROOT / "README.md"
 COMMANDS = ROOT / "docs/commands.md"
 ACCURACY = ROOT / "docs/accuracy.md"
 FINDINGS = ROOT / "docs/findings.md"
-PICTURES = {README: ROOT / "docs/sheet.jpg", ROOT / "docs/points.md": ROOT / "docs/points.jpg"}
+PICTURES = {README: ROOT / "docs/sheet.jpg"} | {
+    ROOT / f"docs/{name}.md": ROOT / f"docs/{name}.jpg" for name in ("masks", "points")
+}
 """The picture that a command of each document draws."""
 
 GUIDES = [README, *sorted(ROOT.glob("docs/*.md"))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +88,11 @@ GROUPS: dict[str, list[str]] = {
 """The examples, each the last op of its recipe."""
 
 RECIPES = {
+    "objects": "[da.RandomAffine(10), da.Resize((300, 300)), da.Mosaic(), da.RandomErasing(p=1)]",
     "people": "[da.RandomRotation(15), da.RandomHorizontalFlip(), da.Resize((300, 300), letterbox='center')]",
     "ships": "[da.RandomRotation(180), da.Resize((300, 300), letterbox='center'), da.RandomHSV()]",
 }
-"""Recipes for the demo's people with key points and ships with rotated boxes."""
+"""Recipes for the demo's objects with masks, people with key points and ships with rotated boxes."""
 
 DRAWS = 3
 IMAGES = 8
@@ -143,7 +144,7 @@ def write_gallery(page: Path) -> None:
     for title, examples in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [entry(example, photos, pictures, names) for example in examples]
-    parts.append("## Key points and rotated boxes\n")
+    parts.append("## Masks, key points and rotated boxes\n")
     parts += [shapes_entry(name, recipe, pictures) for name, recipe in RECIPES.items()]
     page.write_text("\n".join(parts), encoding="utf-8")
 
@@ -191,15 +192,27 @@ def entry(example: str, photos: list[Photo], pictures: Path, class_names: list[s
     return f"### {name}\n\n{summary} {link}\n\n```python\n{example}\n```\n\n::::{{container}} draws\n{rows}\n::::\n"
 
 
+def objects_with_masks(folder: str) -> da.CocoReader:
+    root, annotations = make_voc(Path(folder, "VOC"), images=IMAGES), Path(folder, "objects.json")
+    voc_to_coco(root, annotations, masks=True)
+    return da.CocoReader(root / "JPEGImages", annotations, masks=True)
+
+
+SHAPES: dict[str, Callable[[str], da.CocoReader]] = {
+    "objects": objects_with_masks,
+    "people": lambda folder: da.CocoReader(f"{folder}/people", make_people(folder, images=2), keypoints=True),
+    "ships": lambda folder: da.CocoReader(f"{folder}/ships", make_ships(folder, images=2), rotated=True),
+}
+"""The readers of `RECIPES`."""
+
+
 def shapes_entry(name: str, recipe: str, pictures: Path) -> str:
     """Save a sheet of a recipe on the demo's `name` and return its section of the page."""
     with tempfile.TemporaryDirectory() as folder:
-        annotations = (make_people if name == "people" else make_ships)(folder, images=2)
-        shapes = {"keypoints": name == "people", "rotated": name == "ships"}
-        reader = da.CocoReader(Path(folder, name), annotations, **shapes)
+        reader = SHAPES[name](folder)
         sheet = draws_sheet(reader, eval(recipe, {"da": da}), [0, 1], columns=DRAWS, seed=SEED, size=CELL)
     sheet.save(pictures / f"{name}.webp", "WEBP", quality=80)
-    alt = f"{name}, sources and draws with their key points or rotated boxes"
+    alt = f"{name}, sources and draws with their masks, key points or rotated boxes"
     return f"```python\n{recipe}\n```\n\n:::{{figure}} gallery/{name}.webp\n:alt: {alt}\n:loading: lazy\n:::\n"
 
 
