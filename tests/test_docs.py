@@ -24,6 +24,7 @@ from alike import alike
 from click.testing import CliRunner
 from documents import (
     anchors,
+    block_commands,
     blocks,
     commands,
     is_training,
@@ -164,8 +165,9 @@ def test_the_torchrun_command_runs() -> None:
 @pytest.mark.parametrize("path", PICTURES, ids=name_of)
 def test_a_documents_picture_is_what_its_command_draws(path: Path) -> None:
     picture = PICTURES[path]
-    (command,) = [each for each in commands(path.read_text()) if f"-o {picture.name}" in each]
-    assert main(shlex.split(command)[1:]) == 0
+    (block,) = [each for each in blocks(path.read_text()) if each.kind == "sh" and f"-o {picture.name}" in each.text]
+    for command in block_commands(block):
+        assert main(shlex.split(command)[1:]) == 0
     assert is_drawn(picture), "python tests/test_docs.py draws it again"
 
 
