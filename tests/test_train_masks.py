@@ -16,6 +16,7 @@ from test_train_points import tiny_parts
 
 import detaug as da
 from detaug.errors import InputError
+from detaug.sheets import Detections, detections_sheet
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training import predict as predict_module
 from detaug.training.detectors import make_detector, without_transform
@@ -117,8 +118,28 @@ def test_the_model_predicts_what_was_evaluated(trained: Trained, people: Path, m
     assert found["masks"].any()
     assert (found["masks"] != masks).float().mean() < 0.001
     assert found["masks"].shape == (len(masks), *batch.source_size[0].tolist())
+    drawn = np.asarray(model.draw(reader.path(0), min_score=0)).astype(int)
+    with Image.open(reader.path(0)) as image:
+        changed = abs(drawn - np.asarray(image)).max(2) > 10
+    assert changed[found["masks"].any(0).numpy()].mean() > 0.9
     (none,) = model.predict(reader.path(0), min_score=1)
     assert none["masks"].shape == (0, *batch.source_size[0].tolist())
+
+
+def test_predictions_png_shows_masks(painted: Path) -> None:
+    reader = da.CocoReader(painted.parent / "people", painted, masks=True)
+    batch = next(iter(da.Loader(reader, da.presets.evaluation((256, 320)), 2, train=False, device="cpu")))
+    found = [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets(masks=True)]
+    detections = Detections.of(batch, found)
+    assert [each.masks.shape for each in detections if each.masks is not None] == [(2, 128, 160)] * 2
+    assert detections[0].masks is not None
+    sheets = [
+        np.asarray(detections_sheet(reader, each)).astype(int)
+        for each in (detections, [one._replace(masks=None) for one in detections])
+    ]
+    shown = abs(sheets[0] - sheets[1]).max(2) > 5
+    assert shown[:, : shown.shape[1] // 4].sum() == 0  # annotated
+    assert shown.mean() > 0.05
 
 
 def test_heads_are_float32_under_autocast() -> None:

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from detaug.converters.findings.finding import counted
+from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.loading.batch import Batch
 from detaug.loading.batch_shapes import marks_of_classes
@@ -31,17 +32,19 @@ class Detections(NamedTuple):
     scores: list[float]
     keypoints: NDArray[np.float64] | None = None
     """(K, P, 2) x, y in source pixels."""
+    masks: NDArray[np.bool_] | None = None
+    """(K, H, W), in source pixels."""
 
     @staticmethod
     def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> list[Detections]:
         """Return the detections of at least `SCORE` in each image of a batch.
 
-        predictions: N dicts with boxes, scores and labels, and with key points or not, as torchvision's detectors
-        return them.
+        predictions: N dicts with boxes, scores and labels, and with key points, masks or neither, as torchvision's
+        detectors return them.
         """
         drawn = []
         for prediction in predictions:
-            high, names = prediction["scores"] >= SCORE, ("boxes", "labels", "scores", "keypoints")
+            high, names = prediction["scores"] >= SCORE, ("boxes", "labels", "scores", "keypoints", "masks")
             drawn.append({name: prediction[name][high] for name in names if name in prediction})
         boxes = [of_image.double().cpu().numpy() for of_image in batch.to_source([one["boxes"] for one in drawn])]
         labels, scores = [one["labels"].tolist() for one in drawn], [one["scores"].tolist() for one in drawn]
@@ -49,15 +52,18 @@ class Detections(NamedTuple):
         if drawn and "keypoints" in drawn[0]:
             moved = batch.points_to_source([one["keypoints"][..., :2] for one in drawn])
             keypoints = [of_image.double().cpu().numpy() for of_image in moved]
-        rows = zip(batch.image_id.tolist(), boxes, labels, scores, keypoints, strict=True)
+        masks: list[NDArray[np.bool_] | None] = [None] * len(drawn)
+        if drawn and "masks" in drawn[0]:
+            masks = [of_image.cpu().numpy() for of_image in batch.masks_to_source([one["masks"] for one in drawn])]
+        rows = zip(batch.image_id.tolist(), boxes, labels, scores, keypoints, masks, strict=True)
         return [Detections(*row) for row in rows]
 
 
 def detections_sheet(reader: CocoReader, detections: Sequence[Detections], title: str = "") -> Image.Image:
     """Draw two images a row, each with its annotated boxes on the left and its detections on the right.
 
-    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Key points are drawn if
-    the reader has them.
+    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Key points and masks are
+    drawn if the reader has them.
     """
     rows = [np.flatnonzero(reader.image_ids == each.image_id).item() for each in detections]
     photos = read_photos(reader, rows)
@@ -70,8 +76,10 @@ def detections_sheet(reader: CocoReader, detections: Sequence[Detections], title
 def _pair(photo: Photo, detections: Detections, reader: CocoReader) -> list[Tile]:
     names = [reader.class_names[label] for label in detections.labels]
     height, width = photo.pixels.shape[:2]
-    found = Tile(photo.pixels, detections.boxes, names, caption=f"{len(names)} detected", scores=detections.scores)
+    marks = Marks(masks=detections.masks if reader.shapes.has_masks else None)
     if reader.shapes.keypoints is not None and detections.keypoints is not None:
         classes = np.array(detections.labels, np.int64) - 1
-        found = found._replace(marks=marks_of_classes(reader.shapes.keypoints, classes, detections.keypoints))
+        marks = marks_of_classes(reader.shapes.keypoints, classes, detections.keypoints)._replace(masks=marks.masks)
+    caption = f"{len(names)} detected"
+    found = Tile(photo.pixels, detections.boxes, names, caption=caption, scores=detections.scores, marks=marks)
     return [photo.tile()._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"), found]

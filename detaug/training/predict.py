@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from detaug.arguments import check, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
-from detaug.drawing import class_colors, draw_boxes, draw_key_points
+from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device
@@ -64,12 +64,14 @@ class TrainedModel:
         return [self._predict(_pixels(image), min_score) for image in several]
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
-        """Return a picture of the image with its detections, their scores and skeletons. Arguments as in `predict`."""
+        """Return a picture of the image with its detections: scores, masks, skeletons. Arguments as in `predict`."""
         pixels = _pixels(image)
         found = self._predict(pixels, min_score)
         names = [self.class_names[label] for label in found["labels"].tolist()]
         texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
-        picture = draw_boxes(pixels, found["boxes"], names, labels=texts, colors=class_colors(self.class_names))
+        colors = class_colors(self.class_names)
+        below = draw_masks(pixels, found["masks"], [colors[name] for name in names]) if "masks" in found else pixels
+        picture = draw_boxes(below, found["boxes"], names, labels=texts, colors=colors)
         if self.keypoints is None:
             return picture
         points = found["keypoints"][..., :2].numpy()
