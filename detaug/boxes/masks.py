@@ -329,8 +329,8 @@ def _has_copies(objects: Objects) -> Bools:
     copies = objects.layers[..., COPY]
     sides = objects.layers[..., RECTANGLE:COVERS]
     used = np.asarray((sides[..., :2] < sides[..., 2:]).all(2))
-    times = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2)
-    return np.asarray(times.ravel()[objects.layer] > 1)
+    others = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2) - used
+    return np.asarray(others.ravel()[objects.layer] > 0)
 
 
 def _may_be_hidden(objects: Objects, grid: Grid, windows: Windows) -> Bools:
