@@ -421,7 +421,7 @@ def test_bounding_boxes_of_another_image_and_rotated_ones_are_refused(tv_tensors
         da.InputError, match=r"canvas_size .* must be the size of the image, \(60, 80\), got \(80, 60\)"
     ):
         transform(IMAGE, {**GOOD, "boxes": wrong})
-    with pytest.raises(da.InputError, match=r"target\['regions'\] .* Compose moves boxes and key points only"):
+    with pytest.raises(da.InputError, match=r"target\['regions'\] .* Compose moves boxes, keypoints and masks only"):
         transform(IMAGE, {**GOOD, "regions": tv_tensors.Mask(torch.zeros(1, 60, 80))})
 
 
