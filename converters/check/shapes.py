@@ -20,7 +20,7 @@ from detaug.converters.coco.key_points import (
     places_in_mirror,
     read_key_points,
 )
-from detaug.converters.coco.outlines import OutlineColumns, next_points, read_outlines
+from detaug.converters.coco.outlines import next_points, read_outlines
 from detaug.converters.coco.rings import cut_ring
 from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, from_messages
@@ -123,7 +123,7 @@ class _Outlines:
         Rings of an object may overlap; half a pixel along the outline is what methods of counting differ by.
         """
         least, most, around = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
-        runs = _pixels_of_runs(self.read)
+        runs = self.read.pixels_of_runs()
         least, most = np.maximum(least, runs), np.maximum(most, runs)
         area = np.array([_number(entry.get("area")) for entry in self.entries])
         off = np.maximum(least - area, area - most)
@@ -151,7 +151,7 @@ class _Outlines:
     def _around(self) -> tuple[Floats, Mask]:
         """Return (A, 4) XYXY: the box around each outline, or else around the corners; and which of them are known."""
         low, high = (np.full((len(self.rows), 2), limit) for limit in (np.inf, -np.inf))
-        for points, row in ((self.points, self.point_row), _corners_of_runs(self.read, self.sizes[:, 0])):
+        for points, row in ((self.points, self.point_row), self.read.corners_of_runs(self.sizes[:, 0])):
             np.minimum.at(low, row, points)
             np.maximum.at(high, row, points)
         only = self.has_corners & ~np.isfinite(low).all(1)
@@ -220,32 +220,6 @@ def _areas_of_rings(points: Floats, first_point: Ints, ring_row: Ints, rows: int
 
 def _sums(at: Ints, values: Floats, length: int) -> Floats:
     return np.bincount(at, values, length).astype(np.float64)
-
-
-def _object_runs(read: OutlineColumns) -> tuple[Ints, Ints, Ints]:
-    """Return the annotation, the start and the end of each run of pixels of an object."""
-    row = np.repeat(np.arange(len(read.first_run) - 1), np.diff(read.first_run))
-    number = np.arange(len(read.runs)) - read.first_run[row]
-    end = read.runs.astype(np.int64)
-    start = np.where(number > 0, np.roll(end, 1), 0)
-    inside = (number % 2 == 1) & (end > start)
-    return row[inside], start[inside], end[inside]
-
-
-def _pixels_of_runs(read: OutlineColumns) -> Floats:
-    row, start, end = _object_runs(read)
-    return _sums(row, (end - start).astype(np.float64), len(read.first_run) - 1)
-
-
-def _corners_of_runs(read: OutlineColumns, heights: Ints) -> tuple[Floats, Ints]:
-    """Return the first and last corner (2 Q, 2) of the box around each run of pixels, and their annotations."""
-    row, start, end = _object_runs(read)
-    height = heights[row]
-    left, right = start // height, (end - 1) // height + 1
-    in_one = right - left == 1
-    top, bottom = np.where(in_one, start % height, 0), np.where(in_one, (end - 1) % height + 1, height)
-    points = np.concatenate([np.stack([left, top], axis=1), np.stack([right, bottom], axis=1)])
-    return points.astype(np.float64), np.tile(row, 2)
 
 
 def crossing_rings(points: Floats, first_point: Ints) -> Mask:

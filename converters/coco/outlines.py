@@ -46,6 +46,33 @@ class OutlineColumns(NamedTuple):
         runs_and_corners = self.runs[runs], run_starts, self.corners[rows]
         return OutlineColumns(self.points[points], point_starts, ring_starts, *runs_and_corners)
 
+    def object_runs(self) -> tuple[Ints, Ints, Ints]:
+        """Return the annotation, the start and the end of each run of pixels of an object."""
+        row = np.repeat(np.arange(len(self.first_run) - 1), np.diff(self.first_run))
+        number = np.arange(len(self.runs)) - self.first_run[row]
+        end = self.runs.astype(np.int64)
+        start = np.where(number > 0, np.roll(end, 1), 0)
+        inside = (number % 2 == 1) & (end > start)
+        return row[inside], start[inside], end[inside]
+
+    def pixels_of_runs(self) -> NDArray[np.float64]:
+        """Return (A,): how many pixels masks of run lengths have."""
+        row, start, end = self.object_runs()
+        return np.bincount(row, end - start, len(self.first_run) - 1).astype(np.float64)
+
+    def corners_of_runs(self, heights: Ints) -> tuple[NDArray[np.float64], Ints]:
+        """Return the first and last corner (2 Q, 2) of the box around each run of pixels, and their annotations.
+
+        `heights`: (A,) of the images.
+        """
+        row, start, end = self.object_runs()
+        height = heights[row]
+        left, right = start // height, (end - 1) // height + 1
+        in_one = right - left == 1
+        top, bottom = np.where(in_one, start % height, 0), np.where(in_one, (end - 1) % height + 1, height)
+        points = np.concatenate([np.stack([left, top], axis=1), np.stack([right, bottom], axis=1)])
+        return points.astype(np.float64), np.tile(row, 2)
+
     def with_rings(self, rows: Ints, rings: NDArray[np.float64]) -> OutlineColumns:
         """Return these outlines with a ring (R, V, 2) for each of the annotations `rows`, ascending, that have none."""
         if not len(rows):

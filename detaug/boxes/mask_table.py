@@ -34,7 +34,7 @@ class MaskTable:
 
     @cached_property
     def cores(self) -> Cores:
-        """Return a part of each mask, by which is known how much of it a crop leaves at least."""
+        """Return the largest part of each mask. How much a crop leaves of it at least is computed from these."""
         outlines, count = self.outlines, len(self.heights)
         of_rings = [_moments(outlines.points, part) for part in _parts(outlines.first_point)]
         moments = np.concatenate([np.zeros((0, 7), np.float32), *of_rings])
@@ -43,19 +43,10 @@ class MaskTable:
         result = np.zeros((count, 7), np.float32)
         result[np.diff(outlines.first_ring) > 0] = moments[order[last]]
         rows = np.flatnonzero(self.has_runs)
-        result[rows, 0] = self._pixels_of_runs()[rows]
+        result[rows, 0] = outlines.pixels_of_runs()[rows]
         result[rows, 1:3] = np.nan
         result[rows, 3:] = self.run_boxes[rows]
         return Cores(result[:, 0], result[:, 1:3], result[:, 3:])
-
-    def _pixels_of_runs(self) -> NDArray[np.float32]:
-        """Return (A,): how many pixels masks of run lengths have."""
-        outlines = self.outlines
-        owner = np.repeat(np.arange(len(self.heights)), np.diff(outlines.first_run))
-        place = np.arange(len(owner)) - outlines.first_run[owner]
-        lengths = np.diff(outlines.runs, prepend=0)
-        lengths[place == 0] = 0
-        return np.bincount(owner, np.where(place % 2 == 1, lengths, 0), len(self.heights)).astype(np.float32)
 
     @cached_property
     def has_runs(self) -> Bools:
@@ -94,33 +85,15 @@ def _moments(points: NDArray[np.float32], first: Ints) -> NDArray[np.float32]:
     result[real, 0] = np.abs(twice) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         result[real, 1:3] = np.stack(moments, axis=1) / (3 * twice)[:, None]
-    for side, (reduce, along) in enumerate(((np.minimum, x), (np.minimum, y), (np.maximum, x), (np.maximum, y))):
-        result[real, 3 + side] = reduce.reduceat(along, begin)
+    sides = [reduce.reduceat(each, begin) for reduce in (np.minimum, np.maximum) for each in (x, y)]
+    result[real, 3:] = np.stack(sides, axis=1)
     return result.astype(np.float32)
 
 
 def boxes_of_runs(outlines: OutlineColumns, heights: Ints) -> NDArray[np.float32]:
     """Return (A, 4) XYXY: the boxes around masks of run lengths; zeros where there is none."""
-    boxes = np.zeros((len(heights), 4), np.float32)
-    owner = np.repeat(np.arange(len(heights)), np.diff(outlines.first_run))
-    place = np.arange(len(owner)) - outlines.first_run[owner]
-    starts = np.concatenate([[0], outlines.runs[:-1]]).astype(np.int64)
-    inside = (place % 2 == 1) & (outlines.runs > starts)
-    owner, start, last = owner[inside], starts[inside], outlines.runs[inside].astype(np.int64) - 1
-    if not len(owner):
-        return boxes
-    height = heights[owner]
-    wraps = start // height != last // height
-    top, bottom = np.where(wraps, 0, start % height), np.where(wraps, height, last % height + 1)
-    first = np.flatnonzero(np.diff(owner, prepend=-1))
-    sides = [
-        reduce.reduceat(each, first)
-        for reduce, each in (
-            (np.minimum, start // height),
-            (np.minimum, top),
-            (np.maximum, last // height + 1),
-            (np.maximum, bottom),
-        )
-    ]
-    boxes[owner[first]] = np.stack(sides, axis=1)
-    return boxes
+    low, high = (np.full((len(heights), 2), limit) for limit in (np.inf, -np.inf))
+    points, row = outlines.corners_of_runs(heights)
+    np.minimum.at(low, row, points)
+    np.maximum.at(high, row, points)
+    return np.where(np.isfinite(low).all(1)[:, None], np.concatenate([low, high], axis=1), 0).astype(np.float32)

@@ -25,6 +25,7 @@ from detaug.boxes import polygons
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
 from detaug.boxes.visible_part import NEAREST
+from detaug.converters.coco.outlines import next_points
 from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
 
 ONE = 256
@@ -173,12 +174,15 @@ def place_vertices(table: MaskTable, objects: Objects) -> Vertices:
 
 
 def _hulls(x: Ints, y: Ints, owner: Ints, count: int) -> Ints:
-    """Return (count, 4) XYXY: the boxes around the points of each owner; FAR, FAR, -FAR, -FAR around none."""
+    """Return (count, 4) XYXY: the boxes around points, those of an owner one after the other.
+
+    Around none it is FAR, FAR, -FAR, -FAR.
+    """
     hull = np.tile([FAR, FAR, -FAR, -FAR], (count, 1))
     first = np.flatnonzero(np.diff(owner, prepend=-1))
-    for side, (reduce, along) in enumerate(((np.minimum, x), (np.minimum, y), (np.maximum, x), (np.maximum, y))):
-        if len(first):
-            reduce.at(hull[:, side], owner[first], reduce.reduceat(along, first))
+    if len(first):
+        sides = [reduce.reduceat(each, first) for reduce in (np.minimum, np.maximum) for each in (x, y)]
+        hull[owner[first]] = np.stack(sides, axis=1)
     return hull
 
 
@@ -254,7 +258,7 @@ def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid, windows: Windows) 
     """Fill the spans of points between the crossings of rings with the rows of the grid, in the windows."""
     (height, width), chosen = grid.shape, ~vertices.behind[vertices.of_object]
     x, y, ring, of_object = (each[chosen] for each in vertices[:4])
-    after = _next_of_ring(ring)
+    after = next_points(np.append(np.flatnonzero(np.diff(ring, prepend=-1)), len(ring)))
     low, high = np.where(y <= y[after], np.arange(len(y)), after), np.where(y <= y[after], after, np.arange(len(y)))
     first, end = (_index(grid.y, of_object, y[each]).clip(*windows.rows[of_object].T) for each in (low, high))
     rows = end - first
@@ -273,14 +277,6 @@ def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid, windows: Windows) 
     begin = (object_of_ring[line // height] * height + line % height) * width + start % (width + 1)
     span = np.repeat(np.arange(len(length)), length)
     masks.reshape(-1)[np.arange(len(span)) + (begin - start_offsets(length))[span]] = True
-
-
-def _next_of_ring(ring: Ints) -> Ints:
-    """Return (Q,): the position of the vertex after each one in its ring."""
-    after = np.arange(1, len(ring) + 1)
-    first = np.flatnonzero(np.diff(ring, prepend=-1))
-    after[np.append(first[1:], len(ring))[: len(first)] - 1] = first
-    return after
 
 
 def _index(points: Ints, owner: Ints, values: Ints) -> Ints:
@@ -376,7 +372,7 @@ class _View(NamedTuple):
         return cls(y, x, *project(to_source, x[None, :], y[:, None]))
 
     def shown(self, objects: Objects, at: int) -> Bools:
-        """Return (R, C): whether the points would show an object without holes."""
+        """Return (R, C): where the source of the object is shown: not fill, and not below a later layer."""
         image, own = divmod(int(objects.layer[at]), objects.layers.shape[1])
         layers = objects.layers[image]
         shown = _in_bounds(layers[own, BOUNDS:RECTANGLE].astype(np.float32), self.source_x, self.source_y, self.depth)
