@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from detaug.gpu import clahe_kernels, pixel_kernels, triton_kernel
+from detaug.gpu import clahe_kernels, mask_kernels, masks, pixel_kernels, triton_kernel
 from detaug.gpu.streams import BLOCK, OPTIONS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
@@ -28,6 +28,15 @@ POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": 
     "green": "fp32",
     "blue": "fp32",
 }
+WHOLE = "annotations layer_of placed hulls starts first_point first_ring runs first_run heights"
+WHOLE += " objects grid_y grid_x ranks first_object labels"
+POINTERS_OF_MASKS = dict.fromkeys(WHOLE.split(), "*i32") | {
+    "layers": "*fp64",
+    "borders": "*fp64",
+    "points": "*fp32",
+    "run_boxes": "*fp32",
+}
+IN_BLOCKS_OF_MASKS = {"ROWS": masks.ROWS, "COLUMNS": masks.COLUMNS}
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
 VIEWS = triton_kernel.STRAIGHT, triton_kernel.TURNED, triton_kernel.READY
@@ -47,16 +56,21 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     (clahe_kernels.make_tables, {"PIXELS": clahe_kernels.PIXELS}, ""),
     (clahe_kernels.equalize, IN_BLOCKS, "*u8"),
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),
+    (mask_kernels.place, {"VERTICES": masks.VERTICES}, ""),
+    *((mask_kernels.sample, {**IN_BLOCKS_OF_MASKS, "COUNT": count}, out) for count, out in ((0, "*i1"), (1, "*i32"))),
+    (mask_kernels.label, IN_BLOCKS_OF_MASKS, "*i32"),
 ]
 """Each kernel, its constants, and the type of `out`."""
 
 
 def compile_kernel(kernel: Any, constants: dict[str, Any], out: str, generation: int) -> None:
     """Compile a kernel to machine code. Other arguments than pointers and constants are numbers of 4 bytes."""
-    types = POINTERS | {"out": out} | dict.fromkeys(constants, "constexpr")
+    of_masks = kernel.fn.__module__ == mask_kernels.__name__
+    options = OPTIONS | (masks.OPTIONS | {"num_warps": masks.WARPS} if of_masks else {})
+    types = (POINTERS_OF_MASKS if of_masks else POINTERS) | {"out": out} | dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    compiled = triton.compile(source, target=GPUTarget("cuda", generation, 32), options=OPTIONS)
+    compiled = triton.compile(source, target=GPUTarget("cuda", generation, 32), options=options)
     print(kernel.__name__, out, generation, f"{len(compiled.asm['cubin'])} bytes")
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.placement import Placement
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views
@@ -13,6 +14,11 @@ from detaug.boxes.visible_part import seen_boxes, vertices_of, vertices_of_polyg
 
 MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
+
+
+def fit_to_shapes(views: Views, shapes: Shapes) -> Views:
+    """Return the views, after all ops, with the boxes that the shapes leave: masks that are seen, tight boxes."""
+    return tighten(drop_hidden(views, shapes), shapes)
 
 
 def tighten(views: Views, shapes: Shapes) -> Views:

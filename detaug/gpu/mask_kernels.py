@@ -20,11 +20,11 @@ NUMBERS = tl.constexpr(masks.NUMBERS)
 
 SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
 PARTS = ["annotations", "layer_of", "layers", "borders", "starts", "objects", "ranks", "first_object", "labels", "out"]
-batch_kernel = triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=[*PARTS, "grid_y", "grid_x"])
-"""For kernels of a batch: else Triton compiles them again for other numbers of objects."""
+mask_kernel = triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=[*PARTS, "grid_y", "grid_x"])
+"""Else Triton compiles the kernels again for other numbers of objects, and for parts of arrays."""
 
 
-@batch_kernel
+@mask_kernel
 def place(
     annotations, layer_of, layers, points, first_point, first_ring, first_run, run_boxes, starts, placed, hulls,
     VERTICES: tl.constexpr,
@@ -102,7 +102,7 @@ def _units(pixels):
     return tl.floor(pixels * ONE + 0.5).to(tl.int32)
 
 
-@batch_kernel
+@mask_kernel
 def sample(
     annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, heights,
     objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, y_step, x_step, cell, programs,
@@ -138,7 +138,7 @@ def sample(
                 tl.store(to, shown.to(out.dtype.element_ty), in_grid)
 
 
-@batch_kernel
+@mask_kernel
 def label(
     annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, heights,
     objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -153,7 +153,7 @@ def grid_on_gpu(grid: Grid, device: torch.device) -> GridOnGpu:
     return GridOnGpu(y[0], x[0]) if len(y) == 1 else GridOnGpu(y, x)
 
 
-@cache
+@lru_cache(maxsize=64)
 def pixel_grid_on_gpu(height: int, width: int, stride: int, device: torch.device) -> GridOnGpu:
     """Copy the grid of pixels to a device, once."""
     return grid_on_gpu(pixel_grid(height, width, stride), device)._replace(cell=stride * ONE)

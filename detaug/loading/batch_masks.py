@@ -17,7 +17,6 @@ from detaug.boxes.masks import (
     Grid,
     Objects,
     label_map,
-    masks_within,
     pixel_grid,
     placed_outlines,
     rasterise,
@@ -25,7 +24,7 @@ from detaug.boxes.masks import (
 from detaug.drawing.points import Marks
 from detaug.gpu.masks import GridOnGpu, ObjectsOnGpu, pixel_grid_on_gpu
 from detaug.gpu.streams import to_device
-from detaug.loading.batch_shapes import ShapesOfBoxes
+from detaug.loading.batch_shapes import ShapesOfBoxes, with_masks
 
 
 class Polygons(NamedTuple):
@@ -145,11 +144,8 @@ class MasksOfBoxes(ShapesOfBoxes):
             return marks
         table, objects = self._objects()
         ends = np.cumsum(self._is_real.sum(1)).tolist()
-        height, width = self._size
         return [
-            (each or Marks())._replace(
-                masks=masks_within(table, objects.part(slice(start, end)), (0, 0, width, height))
-            )
+            with_masks(each, table, objects.part(slice(start, end)), self._size)
             for each, start, end in zip(marks, [0, *ends], ends, strict=False)
         ]
 

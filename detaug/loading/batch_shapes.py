@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
+from detaug.boxes.mask_table import MaskTable
+from detaug.boxes.masks import Objects, masks_within
 from detaug.boxes.rotated import Angle
 from detaug.boxes.shape_group import NO_SHAPES, PartOfGroup, ShapeGroup
 from detaug.boxes.shapes import Shapes
@@ -25,6 +28,12 @@ def marks_of(shapes: Shapes, rows: Ints, keypoints: Any, corners: Any) -> Marks 
     if shapes.keypoints is None or keypoints is None:
         return Marks(corners=corners)
     return marks_of_classes(shapes.keypoints, shapes.classes[rows], keypoints)._replace(corners=corners)
+
+
+def with_masks(marks: Marks | None, table: MaskTable, objects: Objects, size: Sequence[int]) -> Marks:
+    """Return what pictures show of objects, with their masks. `size`: (H, W) of the image, any of the picture."""
+    height, width = size
+    return (marks or Marks())._replace(masks=masks_within(table, objects, (0, 0, width, height)))
 
 
 def marks_of_classes(names: KeyPoints, classes: Ints, keypoints: Any) -> Marks:

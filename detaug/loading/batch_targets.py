@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.arrays import Floats, Ints, Number, start_offsets
-from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement
 from detaug.boxes.shape_group import PartOfGroup, ShapeGroup
 from detaug.boxes.shapes import Shapes
-from detaug.boxes.tight import tighten
+from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views
 from detaug.converters.coco.values import Column
 from detaug.gpu.streams import StreamGuard, to_device
@@ -79,7 +78,7 @@ def build_targets(
     `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each; `shapes`: the source's.
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
-    views = tighten(drop_hidden(views, shapes), shapes)
+    views = fit_to_shapes(views, shapes)
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])

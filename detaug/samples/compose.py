@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from detaug.arguments import check, is_whole
-from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.keypoints import Pairs
+from detaug.boxes.tight import fit_to_shapes
 from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, draws_from, listed, make_rendering_recipe
@@ -76,7 +76,7 @@ class Compose:
         plan = self._recipe.plan(source_views([size], [boxes], [labels], ["target['boxes']"]), draws)
         (rendered,) = self._renderer.render([pixels], plan)
         height, width = rendered.shape[1:]
-        changed = like_target(target, drop_hidden(plan.views, shapes), shapes, (height, width), columns)
+        changed = like_target(target, fit_to_shapes(plan.views, shapes), shapes, (height, width), columns)
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:

@@ -13,19 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from detaug.arguments import check, is_whole
 from detaug.arrays import Floats, Ints
-from detaug.boxes.hidden import drop_hidden
-from detaug.boxes.masks import Objects, masks_within, pixel_grid, rasterise
+from detaug.boxes.masks import Objects, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.rotated import Angle
 from detaug.boxes.shape_group import ShapeGroup
 from detaug.boxes.shapes import Shapes
-from detaug.boxes.tight import tighten
+from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views, rows_left, whole_where_close
 from detaug.drawing.images import to_image
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import notebook_png
 from detaug.errors import InputError
-from detaug.loading.batch_shapes import marks_of
+from detaug.loading.batch_shapes import marks_of, with_masks
 from detaug.loading.devices import resolve_device
 from detaug.loading.source_pixels import move_boxes
 from detaug.ops.normalize import Normalize
@@ -187,10 +186,7 @@ class Samples:
         if not self.shapes.has_masks:
             return marks
         table = self.shapes.mask_table
-        return [
-            (each or Marks())._replace(masks=masks_within(table, objects, (0, 0, width, height)))
-            for each, (objects, (height, width)) in zip(marks, self._objects(), strict=True)
-        ]
+        return [with_masks(each, table, *own) for each, own in zip(marks, self._objects(), strict=True)]
 
     def _objects(self) -> list[tuple[Objects, tuple[int, int]]]:
         """Return the objects of each of N images, and its size (H, W)."""
@@ -240,7 +236,7 @@ class Samples:
 
     @cached_property
     def _views(self) -> Views:
-        return tighten(drop_hidden(self.plan.views, self.shapes), self.shapes)
+        return fit_to_shapes(self.plan.views, self.shapes)
 
     @cached_property
     def _moved(self) -> ShapeGroup:

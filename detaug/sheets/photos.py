@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from detaug.boxes.masks import masks_within, whole_objects
+from detaug.boxes.masks import whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
-from detaug.loading.batch_shapes import marks_of
+from detaug.loading.batch_shapes import marks_of, with_masks
 from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]
@@ -220,8 +220,7 @@ def _marks(shapes: Shapes, rows: Array, height: int, width: int) -> Marks | None
     marks = marks_of(shapes, rows, keypoints, None if shapes.corners is None else shapes.corners[rows])
     if not shapes.has_masks:
         return marks
-    objects = whole_objects(rows, height, width)
-    return (marks or Marks())._replace(masks=masks_within(shapes.mask_table, objects, (0, 0, width, height)))
+    return with_masks(marks, shapes.mask_table, whole_objects(rows, height, width), (height, width))
 
 
 def _flags(path: Path) -> dict[int, Flags]:
