@@ -93,7 +93,7 @@ def smallest_rectangle(points: Floats) -> Floats:
     One of its sides lies along an edge of the hull: Freeman and Shapira, "Determining the minimum-area encasing
     rectangle for an arbitrary closed curve", 1975.
     """
-    around = _hull(points)
+    around = convex_hull(points)
     edges = np.roll(around, -1, 0) - around
     length = np.hypot(*edges.T)
     if not length.any():
@@ -106,7 +106,7 @@ def smallest_rectangle(points: Floats) -> Floats:
     return np.asarray([a * along[best] + b * across[best] for a, b in ((a0, b0), (a1, b0), (a1, b1), (a0, b1))])
 
 
-def _hull(points: Floats) -> Floats:
+def convex_hull(points: Floats) -> Floats:
     """Return the convex hull of points, in order: Andrew's monotone chains."""
     ordered = np.unique(points, axis=0).tolist()
     if len(ordered) < 3:

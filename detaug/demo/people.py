@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from PIL import Image
 
-from detaug.converters.coco.rings import keys_of_mask
+from detaug.converters.coco.rings import convex_hull, keys_of_mask
 from detaug.converters.coco.writer import whole
 from detaug.demo.coco import Drawn, write_pictures
 from detaug.demo.scenes import SCENES, Role
@@ -68,8 +68,8 @@ def paint_people(n: int, seed: int = 0) -> Drawn:
     rng, size = np.random.default_rng([4, seed, n]), SIZES[n % len(SIZES)]
     scene, roles = SCENES[STAGES[n % len(STAGES)]]
     picture, horizon = scene(rng, *size)
-    cast = [role for role in (*roles, PERSON) for _ in range(rng.integers(*role.number))]
-    plan = sorted((rng.uniform(*role.depth), role) for role in cast)
+    things = [role for role in (*roles, PERSON) for _ in range(rng.integers(*role.number))]
+    plan = sorted((rng.uniform(*role.depth), role) for role in things)
     sprites, points = list[Sprite](), dict[int, Array]()
     for depth, role in plan:
         if role is PERSON:
@@ -177,7 +177,7 @@ class Body:
         circles = [oval(x, y, r * self.scale, r * self.scale) for (x, y, _), r in zip(ends, radii, strict=True)]
         depth = float(np.mean([z for *_, z in ends])) + nearer * self.scale
         joints = tuple(NAMES.index(name) for name in names.split() if name in NAMES)
-        self.parts.append(Part(depth, joints, _hull(np.concatenate(circles)), color))
+        self.parts.append(Part(depth, joints, convex_hull(np.concatenate(circles)), color))
 
 
 def dress(rng: Random, joints: Array, scale: float) -> list[Part]:
@@ -210,18 +210,3 @@ def dress(rng: Random, joints: Array, scale: float) -> list[Part]:
         body.add(f"{side}_knee {side}_ankle", (0.04, 0.027), leg)
         body.add(f"{side}_ankle {toe}", (0.026, 0.022), shoes, 0.001)
     return sorted(body.parts, key=lambda each: each.depth)
-
-
-def _hull(points: Array) -> Array:
-    """Return the corners of the convex hull: Andrew's monotone chain."""
-    ring: list[list[float]] = []
-    for half in (sorted(points.tolist()), sorted(points.tolist(), reverse=True)):
-        start = len(ring)
-        for x, y in half:
-            while len(ring) > start + 1:
-                (x0, y0), (x1, y1) = ring[-2:]
-                if (x1 - x0) * (y - y0) > (y1 - y0) * (x - x0):
-                    break
-                ring.pop()
-            ring.append([x, y])
-    return np.array(ring)
