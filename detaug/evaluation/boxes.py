@@ -13,16 +13,13 @@ from detaug.arrays import Floats
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
-from detaug.evaluation.pycoco import coco_scores
+from detaug.evaluation.pycoco import NAMES, CocoMetrics, coco_scores
 from detaug.evaluation.voc_ap import average_precisions, iou_of_boxes, match, mean_of_classes
 from detaug.loading.batch import Batch
 
-NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
-"""In the order of pycocotools' stats."""
-
 
 @dataclass(frozen=True)
-class Metrics:
+class Metrics(CocoMetrics):
     """The scores of a detector, 0..1; -1 where there is no object to find, as in pycocotools.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
@@ -34,21 +31,6 @@ class Metrics:
     1.0 1.0 48
     """
 
-    AP: float
-    """The mean over the IoU thresholds 0.50, 0.55, ..., 0.95 and the classes."""
-    AP50: float
-    AP75: float
-    APs: float
-    """For objects of less than 32 x 32 source pixels; m: up to 96 x 96; l: larger."""
-    APm: float
-    APl: float
-    AR1: float
-    """Recall with at most 1 detection for each image and class."""
-    AR10: float
-    AR100: float
-    ARs: float
-    ARm: float
-    ARl: float
     VOC_AP50: float
     """Pascal VOC's mAP at IoU 0.5: the mean over the classes that have objects to find."""
     VOC_AP50_by_class: dict[str, float]
@@ -58,7 +40,7 @@ class Metrics:
     """The number of images that were updated again; they count once."""
 
     def __str__(self) -> str:
-        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in (*NAMES, "VOC_AP50"))
+        return f"{super().__str__()}  VOC_AP50 {self.VOC_AP50:.3f}"
 
 
 class BoxKind(Kind[Metrics]):

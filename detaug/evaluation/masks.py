@@ -18,16 +18,15 @@ from detaug.arrays import start_offsets
 from detaug.converters.coco.annotations import read_annotations
 from detaug.converters.coco.outlines import encode_many_counts
 from detaug.errors import InputError
-from detaug.evaluation.boxes import NAMES
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
-from detaug.evaluation.pycoco import coco_scores
+from detaug.evaluation.pycoco import NAMES, CocoMetrics, coco_scores
 from detaug.loading.batch import Batch
 
 
 @dataclass(frozen=True)
-class MaskMetrics:
+class MaskMetrics(CocoMetrics):
     """The scores of a detector of masks, 0..1, by the IoU of masks; -1 where there is no object to find.
 
     >>> reader = da.CocoReader("demo/people", "demo/people.json", masks=True)
@@ -40,21 +39,6 @@ class MaskMetrics:
     1.000 1.000
     """
 
-    AP: float
-    """The mean over the IoU thresholds 0.50, 0.55, ..., 0.95 and the classes."""
-    AP50: float
-    AP75: float
-    APs: float
-    """For objects whose `area` is less than 32 x 32 source pixels; m: up to 96 x 96; l: larger."""
-    APm: float
-    APl: float
-    AR1: float
-    """Recall with at most 1 detection for each image and class."""
-    AR10: float
-    AR100: float
-    ARs: float
-    ARm: float
-    ARl: float
     AP_by_class: dict[str, float]
     """The mean over the IoU thresholds, of each class."""
     AP50_by_class: dict[str, float]
@@ -62,9 +46,6 @@ class MaskMetrics:
     """The number of images evaluated."""
     repeated: int
     """The number of images that were updated again; they count once."""
-
-    def __str__(self) -> str:
-        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in NAMES)
 
 
 class MaskKind(Kind[MaskMetrics]):

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +19,34 @@ from detaug.evaluation.ground_truth import Floats, GroundTruth
 
 SLOW_SECONDS = 5.0
 """An evaluation by pycocotools that takes longer ends with a line about the faster engine."""
+
+
+NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
+"""The numbers of boxes and masks, in the order of pycocotools' stats."""
+
+
+@dataclass(frozen=True)
+class CocoMetrics:
+    """COCO's numbers of a detector of boxes or masks, 0..1; -1 where there is no object to find."""
+
+    AP: float
+    """The mean over the IoU thresholds 0.50, 0.55, ..., 0.95 and the classes."""
+    AP50: float
+    AP75: float
+    APs: float
+    """For objects whose `area` is less than 32 x 32 source pixels; m: up to 96 x 96; l: larger."""
+    APm: float
+    APl: float
+    AR1: float
+    """Recall with at most 1 detection for each image and class."""
+    AR10: float
+    AR100: float
+    ARs: float
+    ARm: float
+    ARl: float
+
+    def __str__(self) -> str:
+        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in NAMES)
 
 
 class CocoScores(NamedTuple):
