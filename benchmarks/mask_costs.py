@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from compare_versions import SIZE, write_data
-from point_costs import endless, rate
+from point_costs import Way, compare
 
 import detaug as da
 
@@ -84,12 +84,6 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--objects", type=int, nargs="+", default=[7, 20], help="for the calls; the loader has 7")
     options = parser.parse_args()
-    ways: dict[str, Callable[[da.Batch], object]] = {
-        "without": lambda batch: batch.boxes,
-        "stride 4": lambda batch: batch.masks(4),
-        "whole": lambda batch: batch.masks(),
-        "instance_map, stride 4": lambda batch: batch.instance_map(4),
-    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_data(folder, options.images)
@@ -98,18 +92,14 @@ def main() -> None:
             time_calls(folder, options.device, objects)
         add_outlines(folder / "train.json", 7)
         for case in options.cases:
-            preset, batch_size = case.split(":")
-            recipe = getattr(da.presets, preset)()
-            rates: dict[str, list[float]] = {name: [] for name in ways}
-            for turn in range(options.turns):
-                for name in list(ways)[:: 1 if turn % 2 == 0 else -1]:
-                    reader = da.CocoReader(folder, folder / "train.json", masks=name != "without")
-                    with da.Loader(reader, recipe, int(batch_size), device=options.device) as loader:
-                        rates[name].append(rate(endless(loader), ways[name], options.seconds, options.device))
-            base = statistics.median(rates["without"])
-            for name, each in rates.items():
-                median, low, high = statistics.median(each), min(each), max(each)
-                print(f"{case} {name}: {median:,.0f} ({low:,.0f} to {high:,.0f}), {median / base:.3f}", flush=True)
+            recipe, masks = getattr(da.presets, case.split(":")[0])(), {"masks": True}
+            ways = {
+                "without": Way(recipe, {}, lambda batch: batch.boxes),
+                "stride 4": Way(recipe, masks, lambda batch: batch.masks(4)),
+                "whole": Way(recipe, masks, lambda batch: batch.masks()),
+                "instance_map, stride 4": Way(recipe, masks, lambda batch: batch.instance_map(4)),
+            }
+            compare(case, ways, lambda _: "without", folder, options)
 
 
 if __name__ == "__main__":

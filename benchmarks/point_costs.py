@@ -14,9 +14,9 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -68,6 +68,31 @@ def rate(batches: Iterator[da.Batch], use: Callable[[da.Batch], object], seconds
     return images / (time.perf_counter() - start)
 
 
+class Way(NamedTuple):
+    """A loader to measure: its recipe, the arguments of its reader, and what is asked of each batch."""
+
+    recipe: Sequence[da.Op]
+    read: dict[str, bool]
+    use: Callable[[da.Batch], object]
+
+
+def compare(
+    case: str, ways: dict[str, Way], base_of: Callable[[str], str], folder: Path, options: argparse.Namespace
+) -> None:
+    """Measure loaders on `folder`/train.json, interleaved; print images/s and the ratio to the one `base_of` names."""
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(options.turns):
+        for name in list(ways)[:: 1 if turn % 2 == 0 else -1]:
+            reader = da.CocoReader(folder, folder / "train.json", **ways[name].read)
+            batch_size = int(case.split(":")[1])
+            with da.Loader(reader, ways[name].recipe, batch_size, device=options.device) as loader:
+                rates[name].append(rate(endless(loader), ways[name].use, options.seconds, options.device))
+    medians = {name: statistics.median(each) for name, each in rates.items()}
+    for name, each in rates.items():
+        ratio, low, high = medians[name] / medians[base_of(name)], min(each), max(each)
+        print(f"{case} {name}: {medians[name]:,.0f} ({low:,.0f} to {high:,.0f}), {ratio:.3f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", default=["ssd300:32"], metavar="PRESET:BATCH_SIZE")
@@ -76,34 +101,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--images", type=int, default=2000)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "train.json")
-        write_data(Path(folder), options.images)
-        add_shapes(path)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_data(folder, options.images)
+        add_shapes(folder / "train.json")
         for case in options.cases:
-            preset, batch_size = case.split(":")
-            recipe = getattr(da.presets, preset)()
+            recipe = getattr(da.presets, case.split(":")[0])()
             turned = [da.RandomRotation(20, expand=True), *recipe]
-            ways: dict[str, tuple[list[da.Op], dict[str, bool], Callable[[da.Batch], object]]] = {
-                "boxes": (recipe, {}, lambda batch: batch.boxes),
-                "key points": (recipe, {"keypoints": True}, lambda batch: batch.keypoints),
-                "rotated boxes": (recipe, {"rotated": True}, lambda batch: batch.rotated_boxes()),
-                "tight": (recipe, {"tight": True}, lambda batch: batch.boxes),
-                "turned": (turned, {}, lambda batch: batch.boxes),
-                "turned, tight": (turned, {"tight": True}, lambda batch: batch.boxes),
+            ways = {
+                "boxes": Way(recipe, {}, lambda batch: batch.boxes),
+                "key points": Way(recipe, {"keypoints": True}, lambda batch: batch.keypoints),
+                "rotated boxes": Way(recipe, {"rotated": True}, lambda batch: batch.rotated_boxes()),
+                "tight": Way(recipe, {"tight": True}, lambda batch: batch.boxes),
+                "turned": Way(turned, {}, lambda batch: batch.boxes),
+                "turned, tight": Way(turned, {"tight": True}, lambda batch: batch.boxes),
             }
-            rates: dict[str, list[float]] = {name: [] for name in ways}
-            for turn in range(options.turns):
-                for name in list(ways)[:: 1 if turn % 2 == 0 else -1]:
-                    ops, read, use = ways[name]
-                    reader = da.CocoReader(folder, path, **read)
-                    with da.Loader(reader, ops, int(batch_size), device=options.device) as loader:
-                        rates[name].append(rate(endless(loader), use, options.seconds, options.device))
-            medians = {name: statistics.median(each) for name, each in rates.items()}
-            for name, each in rates.items():
-                base = medians["turned" if name.startswith("turned") else "boxes"]
-                ratio, low, high = medians[name] / base, min(each), max(each)
-                print(f"{case} {name}: {medians[name]:,.0f} ({low:,.0f} to {high:,.0f}), {ratio:.3f}", flush=True)
+            compare(case, ways, lambda way: "turned" if way.startswith("turned") else "boxes", folder, options)
 
 
 if __name__ == "__main__":

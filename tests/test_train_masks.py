@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageDraw
+from test_train_points import Trained, tiny_parts
+from test_train_points import options as options_of_model
 from test_train_points import people as people  # the fixture
-from test_train_points import tiny_parts
 
 import detaug as da
 from detaug.errors import InputError
@@ -41,14 +43,7 @@ def tiny_mask_rcnn(_name: str, num_classes: int) -> Detector:
     return Detector(without_transform(model))
 
 
-def options(people: Path, output: Path, **others: Any) -> TrainOptions:
-    settings: dict[str, Any] = {"val": people, "epochs": 2, "batch_size": 3, "size": (128, 160), "device": "cpu"}
-    settings |= {"model": "maskrcnn_resnet50_fpn_v2", "optimizer": "adamw", "lr": 0.001} | others
-    return TrainOptions(people, people.parent / "people", output, **settings)
-
-
-class Trained(tuple[Path, dict[str, Any], list[str]]):
-    """The output folder, the result and the lines of a training."""
+options = partial(options_of_model, model="maskrcnn_resnet50_fpn_v2")
 
 
 @pytest.fixture(scope="module")
