@@ -54,7 +54,7 @@ def _pixels_at_least(table: MaskTable, objects: Objects, boxes: Floats, visible:
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = 1 / np.abs(a * e - b * d)
         whole_box = (boxes[:, 2:] - boxes[:, :2]).prod(1) / visible
-        least = area * scale - (1 - visible) * whole_box  # as if all that is not seen were of the object
+        least = area * scale - (1 - visible) * whole_box  # if all that is cut off belonged to the object
         share = area / (width * height)
         lost = _most_outside((a * boxes[:, [0, 2]].T + c - left) / width, share, (middle_x - left) / width)
         lost += _most_outside((e * boxes[:, [1, 3]].T + f - top) / height, share, (middle_y - top) / height)

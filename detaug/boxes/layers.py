@@ -64,8 +64,8 @@ class Layers:
         `images` (N, T): the image of each tile. `source` (N, T, 4) XYXY: its rectangle in that image; `target`
         (N, T, 2) (x, y): where the rectangle goes. `share` (N, T): the weight of each tile, by default 1. `copy` (T,):
         the first tile that shows the same image in the same place, by default the tile itself.
-        The layer l of the image of tile t becomes layer t * `room` + l. Between tiles of several layers there is a
-        hole, since the fill around these hides what is below, too.
+        The layer l of the image of tile t becomes layer t * `room` + l. If images have several layers, there is a hole
+        below each tile but the first, because the fill of a pasted image also covers what lies below it.
         """
         (n, tiles), count = images.shape, self.image.shape[1]
         share = np.ones((n, tiles)) if share is None else share

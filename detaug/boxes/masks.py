@@ -126,9 +126,9 @@ def whole_objects(rows: Ints, height: int, width: int) -> Objects:
 
 
 def masks_within(table: MaskTable, objects: Objects, box: Sequence[float]) -> Callable[[int, int], Bools]:
-    """Return what rasterises the part of the output in `box`, XYXY pixels, at any size of a picture.
+    """Return a function that takes the height and width of a picture of a part of the output, `box` XYXY in pixels.
 
-    It takes height and width, and returns (B, height, width).
+    It returns the masks in that part, (B, height, width).
     """
     return lambda height, width: rasterise(table, objects, cell_grid(box, height, width))
 

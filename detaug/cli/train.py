@@ -108,10 +108,11 @@ def _terminal() -> Iterator[_Output]:
 def train(annotations: Path, images: Path, device: str | None, **more: Any) -> None:
     """Train a detector of torchvision.
 
-    The models are SSD300, SSDlite, RetinaNet and FCOS, and Keypoint R-CNN for key points. FILE.json is a COCO json,
-    IMAGES the folder that its file names are relative to. Nothing is downloaded: the model starts from random weights,
-    or from --weights. The output folder gets metrics.jsonl, checkpoint.pt, predictions.png and model.pt. Ctrl-C stops
-    after the step and saves a checkpoint; the same command with --resume continues. On several GPUs:
+    The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for key points.
+    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. Nothing is downloaded: the model
+    starts from random weights, or from --weights. The output folder gets metrics.jsonl, checkpoint.pt, predictions.png
+    and model.pt. Ctrl-C stops after the step and saves a checkpoint; the same command with --resume continues. On
+    several GPUs:
 
     \b
     torchrun --nproc-per-node 4 -m detaug train \\

@@ -38,8 +38,8 @@ class CocoReader(FolderSource):
     `keypoints`: read the key points of objects, for `Batch.keypoints`. In mirrored images those that have sides change
     places: left_eye and right_eye, l_eye and r_eye, eye-L and eye-R. `flip_pairs`: these pairs, where names do not tell
     them: of names, or of positions from 0; [] if none change places.
-    `masks`: read the outlines of objects, `segmentation`, for `Batch.masks`: polygons and run lengths. Of an annotation
-    without one its corners count, else its box.
+    `masks`: read the outlines of objects, `segmentation`, for `Batch.masks`: polygons and run lengths. An annotation
+    without one has the mask of its `corners`, else of its box.
     `rotated`: read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the annotations, their
     `segmentation` where it has four points, else the box.
     `tight`: let each box be that of what is seen of its object's outline, where an op turned or cut it.

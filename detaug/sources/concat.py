@@ -163,8 +163,8 @@ def join_shapes(sources: Sequence[Source], names: list[str]) -> Shapes:
     """Return the shapes of concatenated annotations. `names`: of the classes, in their order.
 
     Annotations of a source without key points have none that are labelled, those without corners those of their boxes.
-    Raises InputError for sources whose key points of a class have other names, or of which only some are
-    tight or have masks.
+    Raises InputError for sources whose key points of a class have other names, or of which only some are tight or have
+    masks.
     """
     shapes = [source.shapes for source in sources]
     masks, tight = {each.has_masks for each in shapes}, {each.tight for each in shapes}
