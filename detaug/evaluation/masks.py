@@ -79,9 +79,8 @@ class MaskKind(Kind[MaskMetrics]):
         """Return pycocotools' metrics."""
         if voc2007:
             raise InputError("voc2007 is for boxes and rotated boxes, not for masks")
-        rows = [*self.rows(found)]
-        areas = _pycocotools_mask().area([row["segmentation"] for row in rows])
-        detections = [{**row, "area": float(area)} for row, area in zip(rows, areas, strict=True)]
+        area = _pycocotools_mask().area  # of one each: with NumPy 2 it raises an OverflowError for more than 255
+        detections = [{**row, "area": float(area(row["segmentation"]))} for row in self.rows(found)]
         scores = coco_scores(self.truth, detections, found, "segm")
         return MaskMetrics(
             **dict(zip(NAMES, scores.stats, strict=True)),
