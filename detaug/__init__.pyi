@@ -39,6 +39,7 @@ from detaug.ops.color_ops import RandomPhotometricDistort as RandomPhotometricDi
 from detaug.ops.containers import RandomApply as RandomApply
 from detaug.ops.containers import RandomChoice as RandomChoice
 from detaug.ops.containers import RandomOrder as RandomOrder
+from detaug.ops.copy_paste import CopyPaste as CopyPaste
 from detaug.ops.erasing import GridMask as GridMask
 from detaug.ops.erasing import RandomErasing as RandomErasing
 from detaug.ops.filters import CLAHE as CLAHE
@@ -61,7 +62,6 @@ from detaug.ops.flips_and_crops import RandomVerticalFlip as RandomVerticalFlip
 from detaug.ops.flips_and_crops import RandomZoomOut as RandomZoomOut
 from detaug.ops.flips_and_crops import ScaleJitter as ScaleJitter
 from detaug.ops.iou_crop import RandomIoUCrop as RandomIoUCrop
-from detaug.ops.mixing import CopyPaste as CopyPaste
 from detaug.ops.mixing import CutMix as CutMix
 from detaug.ops.mixing import MixUp as MixUp
 from detaug.ops.mixing import Mosaic as Mosaic

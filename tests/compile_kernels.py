@@ -33,6 +33,7 @@ WHOLE += " objects grid_y grid_x ranks first_object labels"
 POINTERS_OF_MASKS = dict.fromkeys(WHOLE.split(), "*i32") | {
     "layers": "*fp64",
     "borders": "*fp64",
+    "stencils": "*u8",
     "points": "*fp32",
     "run_boxes": "*fp32",
 }

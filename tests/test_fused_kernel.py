@@ -191,6 +191,18 @@ PASSES = {
 """Recipes with ops that the fused kernel does not know."""
 
 
+def test_masks_are_pasted_as_on_the_cpu() -> None:
+    rings = [[[8, 5, 40, 9, 30, 38]], [[3, 3, 50, 3, 50, 40]], [[2, 20, 30, 2, 28, 40]]]
+    images, shapes = [photograph(at, 44, 70) for at in range(3)], da.Shapes.of_segmentations(rings)
+    samples = da.batch(images, [[[2, 2, 60, 42]]] * 3, shapes=shapes)
+    paste = da.CopyPaste(p=1, masks=True, max_hidden=1)
+    for ops in ([da.Resize((50, 65)), paste], [da.Resize((30, 32)), da.RandomInvert(), paste, da.ColorJitter(0.5)]):
+        after = samples.then(*ops)
+        found, expected = samples_by_kernel(after), np.stack(after.images).transpose(0, 3, 1, 2).astype(float)
+        assert np.abs(found - expected).mean() < 0.5, ops
+        assert np.abs(expected - np.stack(samples.then(*ops[:-1]).images).transpose(0, 3, 1, 2)).mean() > 5
+
+
 @pytest.mark.parametrize("name", PASSES)
 def test_passes_paint_what_the_cpu_paints(name: str) -> None:
     """Where views are turned or resized, a few pixels round to the other side of a threshold."""

@@ -23,6 +23,7 @@ from detaug.boxes.placement import Placement
 
 Array = NDArray[Any]
 CODES = 7
+SHAPES = da.CopyPaste(p=1, masks=True)
 FURTHER: dict[str, list[da.Op]] = {
     "flips": [da.RandomHorizontalFlip(), da.RandomVerticalFlip(), da.RandomRotate90(), RESIZE],
     "letterbox": [da.Resize((300, 300), letterbox="center", fill=BLACK)],
@@ -30,6 +31,8 @@ FURTHER: dict[str, list[da.Op]] = {
     "jitter and pad": [da.Pad(20, fill=BLACK), da.ScaleJitter((200, 200), fill=BLACK)],
     "cut and mixed": [RESIZE, da.CutMix(p=1)],
     "pasted": [RESIZE, da.CopyPaste(p=1)],
+    "pasted shapes": [RESIZE, SHAPES],
+    "mixed shapes": [da.RandomRotation(30, fill=BLACK), RESIZE, da.Mosaic(p=1), SHAPES, da.CutMix(p=1), SHAPES],
     "erased": [RESIZE, da.RandomErasing(p=1, value=BLACK)],
     "grid": [RESIZE, da.GridMask(p=1, value=BLACK)],
     "mixed": [da.RandomRotation(30, fill=BLACK), RESIZE, da.Mosaic(p=1), da.CopyPaste(p=1), da.CutMix(p=1)],
@@ -48,6 +51,7 @@ AFTER: list[da.Op] = [
     da.Mosaic(),
     da.CutMix(),
     da.CopyPaste(),
+    da.CopyPaste(masks=True),
     da.RandomErasing(value=BLACK),
     da.GridMask(value=BLACK),
 ]

@@ -13,20 +13,19 @@ import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import BOUNDS, ONE, TO_SOURCE, Grid, Objects, covered, objects_of, rasterise
+from detaug.boxes.masks import BOUNDS, ONE, STENCIL, TO_SOURCE, Grid, Objects, covered, objects_of, rasterise
 from detaug.boxes.placement import Placement
-from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views
 
 SAMPLES = (4, 16)
 """Points along each side of a box that are sampled, at first and then."""
 
 
-def drop_hidden(views: Views, shapes: Shapes) -> Views:
+def drop_hidden(views: Views) -> Views:
     """Return the views, after all ops, without boxes of which fewer than `views.min_mask_area` mask pixels are seen."""
-    if not shapes.has_masks or views.min_mask_area <= 0:
+    if not views.shapes.has_masks or views.min_mask_area <= 0:
         return views
-    table, (image, place) = shapes.mask_table, np.nonzero(views.labels >= 0)
+    table, (image, place) = views.shapes.mask_table, np.nonzero(views.labels >= 0)
     if not len(image):
         return views
     placement, (boxes, _, _) = Placement.of_views(views), views.unpadded()
@@ -61,9 +60,15 @@ def _pixels_at_least(table: MaskTable, objects: Objects, boxes: Floats, visible:
         better = (share - lost) * width * height * scale
     straight = (b == 0) & (d == 0) & ~covered(objects, *boxes.T)
     least = np.where(straight & (better > least), better, least)
-    known = (g == 0) & (h == 0) & (i == 1) & np.isfinite(least)
+    known = (g == 0) & (h == 0) & (i == 1) & np.isfinite(least) & ~_near_stencils(objects)
     thin = np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) < 2
     return np.where(known & ~thin, least, -1)
+
+
+def _near_stencils(objects: Objects) -> Bools:
+    """Return (B,): whether the image of each object has stencils, which hide what boxes do not tell."""
+    image = objects.layer // objects.layers.shape[1]
+    return np.asarray((objects.layers[image, :, STENCIL] >= 0).any(1))
 
 
 def _most_outside(seen: Floats, share: Floats, middle: Floats) -> Floats:

@@ -19,6 +19,7 @@ import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
+from detaug.boxes.stencils import Stencils, no_stencils, places_of
 
 HOLE = np.iinfo(np.int64).min
 """The image of a layer that has none."""
@@ -48,6 +49,8 @@ class Layers:
     """(N,): whether it shows more than the image itself."""
     clip_region: Floats | None = None
     """(N, L, V, 2): a convex polygon in output pixels, outside of which is fill too."""
+    stencil: Stencils | None = None
+    """(N, L): which pixels of its rectangle each shows, where that is not all of them."""
 
     def __getitem__(self, images: slice | Ints) -> Layers:
         """Return the layers of some images."""
@@ -57,13 +60,20 @@ class Layers:
         return len(self.image)
 
     def paste(
-        self, images: Ints, source: Floats, target: Floats, share: Floats | None = None, copy: Ints | None = None
+        self,
+        images: Ints,
+        source: Floats,
+        target: Floats,
+        share: Floats | None = None,
+        copy: Ints | None = None,
+        stencil: Stencils | None = None,
     ) -> Layers:
         """Return the layers of images that are made of rectangles of these ones, T tiles each, in drawing order.
 
         `images` (N, T): the image of each tile. `source` (N, T, 4) XYXY: its rectangle in that image; `target`
         (N, T, 2) (x, y): where the rectangle goes. `share` (N, T): the weight of each tile, by default 1. `copy` (T,):
-        the first tile that shows the same image in the same place, by default the tile itself.
+        the first tile that shows the same image in the same place, by default the tile itself. `stencil` (N, T): which
+        pixels of each tile are pasted, by default all.
         The layer l of the image of tile t becomes layer t * `room` + l. If images have several layers, there is a hole
         below each tile but the first, because the fill of a pasted image also covers what lies below it.
         """
@@ -83,24 +93,29 @@ class Layers:
             rectangle=rectangle,
             share=parts.share * share.reshape(-1, 1),
         )
+        parts = parts if stencil is None else parts._cut_out(stencil.reshape(-1, 1))
         if count > 1:
             after = np.append(window[:, 1:], np.zeros((n, 1, 4)), axis=1).reshape(-1, 1, 4)
-            parts = parts.with_holes(after, np.roll(share, -1, axis=1).reshape(-1, 1))
+            own = None if stencil is None else np.roll(stencil, -1, axis=1).reshape(-1, 1)
+            parts = parts.with_holes(after, np.roll(share, -1, axis=1).reshape(-1, 1), own)
         parts = replace(parts, copy=parts.copy + np.tile(copies, n)[:, None] * room(count))
         joined = {name: each.reshape(n, -1, *each.shape[2:]) for name, each in parts._of_layers().items()}
         shown = used.reshape(n, tiles, count).any(2)
         mixed = self.mixed | (shown & (steps != 0)).any(1) | (shown.sum(1) > 1)
         return replace(self, **joined, mixed=mixed)
 
-    def with_holes(self, rectangles: Floats, share: Floats | None = None) -> Layers:
-        """Return these layers under holes, `rectangles` (N, K, 4) XYXY in output pixels, of weights `share` (N, K)."""
+    def with_holes(self, rectangles: Floats, share: Floats | None = None, stencil: Stencils | None = None) -> Layers:
+        """Return these layers under holes, `rectangles` (N, K, 4) XYXY in output pixels.
+
+        `share` (N, K): their weights; `stencil` (N, K): which pixels of each they cover; by default 1, and all.
+        """
         (n, count), holes = self.image.shape, rectangles.shape[1]
         copies = np.tile(np.arange(count, count + holes), (n, 1))
         ones = np.ones((n, holes)) if share is None else share
         whole = np.tile(np.eye(3), (n, holes, 1, 1))
         nowhere = np.zeros((n, holes, 2, 2))
-        above = Layers(np.full((n, holes), HOLE), whole, rectangles, nowhere, ones, copies, self.mixed)
-        below, above = _with_regions_alike(self, above)
+        above = Layers(np.full((n, holes), HOLE), whole, rectangles, nowhere, ones, copies, self.mixed, stencil=stencil)
+        below, above = _alike(self, above)
         ours, theirs = below._of_layers(), above._of_layers()
         joined: dict[str, Any] = {name: np.concatenate([ours[name], theirs[name]], axis=1) for name in ours}
         return replace(self, **joined)
@@ -108,7 +123,7 @@ class Layers:
     def replace_at(self, images: Ints, other: Layers) -> Layers:
         """Return these layers with those at the indices `images` replaced by `other`, in order."""
         ours, theirs = self.padded_to(other.image.shape[1]), other.padded_to(self.image.shape[1])
-        ours, theirs = _with_regions_alike(ours, theirs)
+        ours, theirs = _alike(ours, theirs)
         values = {name: each.copy() for name, each in vars(ours).items() if each is not None}
         for name, array in values.items():
             array[images] = getattr(theirs, name)[: len(images)]
@@ -130,12 +145,30 @@ class Layers:
         everything = np.tile((polygons.UNIT_SQUARE - 0.5) * 1e7, (*self.image.shape, 1, 1))
         return everything if self.clip_region is None else self.clip_region
 
+    def stencil_or_none(self) -> Stencils:
+        """Return (N, L): the stencils, None where there is none."""
+        return no_stencils(self.image.shape) if self.stencil is None else self.stencil
+
     def _moved(self, shift: Floats) -> Layers:
         """Return these layers moved by `shift`, (N, L, 2) (x, y) output pixels."""
         matrix = self.matrix.copy()
         matrix[..., 2] -= matrix[..., 0] * shift[..., :1] + matrix[..., 1] * shift[..., 1:]
         region = None if self.clip_region is None else self.clip_region + shift[:, :, None]
-        return replace(self, matrix=matrix, rectangle=self.rectangle + np.tile(shift, 2), clip_region=region)
+        stencil = self.stencil
+        if stencil is not None:
+            stencil = stencil.copy()
+            for at in places_of(stencil):
+                stencil[at] = stencil[at].moved(*shift[at])
+        rectangle = self.rectangle + np.tile(shift, 2)
+        return replace(self, matrix=matrix, rectangle=rectangle, clip_region=region, stencil=stencil)
+
+    def _cut_out(self, stencil: Stencils) -> Layers:
+        """Return these layers with all of each image's cut to its stencil, `stencil` (N, 1)."""
+        own = self.stencil_or_none()
+        cut = own.copy()
+        for image, _ in places_of(stencil):
+            cut[image] = [stencil[image, 0].within(each) for each in own[image]]
+        return replace(self, stencil=cut)
 
     def _of_layers(self) -> dict[str, Any]:
         """Return the arrays (N, L, ...), by name."""
@@ -165,13 +198,10 @@ class Drawing:
     def __reduce__(self) -> Any:
         return _drawing_of, (self.layers,)
 
-    def paste(
-        self, images: Ints, source: Floats, target: Floats, share: Floats | None = None, copy: Ints | None = None
-    ) -> Drawing:
+    def paste(self, images: Ints, source: Floats, target: Floats, **more: Any) -> Drawing:
         """Return the drawing after `Layers.paste`."""
-        return Drawing(
-            room(self.count) * images.shape[1], lambda: self.layers.paste(images, source, target, share, copy)
-        )
+        count = room(self.count) * images.shape[1]
+        return Drawing(count, lambda: self.layers.paste(images, source, target, **more))
 
     def with_holes(self, rectangles: Floats) -> Drawing:
         """Return the drawing after `Layers.with_holes`."""
@@ -209,12 +239,14 @@ def single_layer(matrix: Floats, size: Floats, source_bounds: Floats, clip_regio
     )
 
 
-def _with_regions_alike(a: Layers, b: Layers) -> tuple[Layers, Layers]:
-    """Return both with clip regions of as many points, if one of them has clip regions."""
-    if a.clip_region is None and b.clip_region is None:
-        return a, b
-    ours, theirs = polygons.pad_to_same_length(a.clip_region_or_all(), b.clip_region_or_all())
-    return replace(a, clip_region=ours), replace(b, clip_region=theirs)
+def _alike(a: Layers, b: Layers) -> tuple[Layers, Layers]:
+    """Return both with what only one of them has: stencils, and clip regions, of as many points."""
+    if a.clip_region is not None or b.clip_region is not None:
+        ours, theirs = polygons.pad_to_same_length(a.clip_region_or_all(), b.clip_region_or_all())
+        a, b = replace(a, clip_region=ours), replace(b, clip_region=theirs)
+    if a.stencil is not None or b.stencil is not None:
+        a, b = (replace(each, stencil=each.stencil_or_none()) for each in (a, b))
+    return a, b
 
 
 def _take(array: Any, images: slice | Ints) -> Any:

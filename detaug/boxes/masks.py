@@ -24,6 +24,7 @@ from detaug.arrays import Bools, Floats, Ints, start_offsets
 from detaug.boxes import polygons
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
+from detaug.boxes.stencils import in_bits, joined_bits
 from detaug.boxes.visible_part import NEAREST
 from detaug.converters.coco.outlines import next_points
 from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
@@ -37,9 +38,9 @@ FARTHEST = 1e6
 FAR = 2**30
 """Units: farther away than all that is placed."""
 
-TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, COVERS, COPY, NUMBERS = 0, 9, 18, 22, 26, 27, 28
-"""Where the numbers of a layer start: maps, bounds, rectangle, whether it covers what is below, its copy; and how many
-they are."""
+TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, COVERS, COPY, STENCIL, NUMBERS = 0, 9, 18, 22, 26, 27, 28, 32
+"""Where the numbers of a layer start: maps, bounds, rectangle, whether it covers what is below, its copy, its stencil
+(where that begins, -1 without one, its x, y and bytes a row); and how many they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +52,11 @@ class Objects:
     layer: Ints
     """(B,): the number of its layer, among those of all images."""
     layers: Floats
-    """(N, L, 28): see `TO_OUTPUT`."""
+    """(N, L, 32): see `TO_OUTPUT`."""
     borders: Floats
     """(N * L, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that a layer is seen within; V may be 0."""
+    stencils: NDArray[np.uint8]
+    """The bits of all stencils."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,17 +67,18 @@ class Objects:
 
     def part(self, objects: slice | Ints) -> Objects:
         """Return some of the objects, of the same images."""
-        return Objects(self.rows[objects], self.layer[objects], self.layers, self.borders)
+        return Objects(self.rows[objects], self.layer[objects], self.layers, self.borders, self.stencils)
 
 
 def objects_of(placement: Placement) -> Objects:
     """Return the objects that are placed."""
     layers, (n, count) = placement.layers, placement.layers.image.shape
+    stencils, bits = joined_bits(layers.stencil, (n, count))
     parts = placement.inverse, layers.matrix, layers.source_bounds, layers.rectangle, layers.share >= 1, layers.copy
-    numbers = np.concatenate([each.reshape(n, count, -1) for each in parts], axis=2)
+    numbers = np.concatenate([each.reshape(n, count, -1) for each in (*parts, stencils)], axis=2)
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
     borders = _borders(region.reshape(n * count, -1, 2))
-    return Objects(placement.rows, placement.image * count + placement.layer, numbers, borders)
+    return Objects(placement.rows, placement.image * count + placement.layer, numbers, borders, bits)
 
 
 def _borders(region: Floats) -> Floats:
@@ -121,8 +125,8 @@ def cell_grid(box: Sequence[float], height: int, width: int) -> Grid:
 def whole_objects(rows: Ints, height: int, width: int) -> Objects:
     """Return the objects of annotations `rows` of one image, (height, width) pixels, which is the output as it is."""
     identity, bounds = np.eye(3).ravel(), (0, 0, width, height)
-    layer = np.array([*identity, *identity, *bounds, *bounds, 1, 0])
-    return Objects(rows, np.zeros(len(rows), np.int64), layer.reshape(1, 1, NUMBERS), np.zeros((1, 0, 3)))
+    layer, no_bits = np.array([*identity, *identity, *bounds, *bounds, 1, 0, -1, 0, 0, 0]), np.zeros(0, np.uint8)
+    return Objects(rows, np.zeros(len(rows), np.int64), layer.reshape(1, 1, NUMBERS), np.zeros((1, 0, 3)), no_bits)
 
 
 def masks_within(table: MaskTable, objects: Objects, box: Sequence[float]) -> Callable[[int, int], Bools]:
@@ -314,7 +318,7 @@ def covered(objects: Objects, x0: Coordinates, y0: Coordinates, x1: Coordinates,
     image, number = np.divmod(objects.layer, objects.layers.shape[1])
     found = np.zeros(len(objects), bool)
     for at in range(1, objects.layers.shape[1]):
-        left, top, right, bottom, covers, _ = objects.layers[image, at, RECTANGLE:].T
+        left, top, right, bottom, covers = objects.layers[image, at, RECTANGLE:COPY].T
         meets = (x0 < right) & (x1 >= left) & (y0 < bottom) & (y1 >= top)
         found |= (number < at) & (covers > 0) & meets
     return found
@@ -339,7 +343,7 @@ def _may_be_hidden(objects: Objects, grid: Grid, windows: Windows) -> Bools:
         for points, ends in ((grid.y, rows), (grid.x, columns))
     )
     hidden = np.ones(len(objects), bool) if objects.borders.shape[1] else _has_copies(objects)
-    hidden |= covered(objects, x0, y0, x1, y1)
+    hidden |= covered(objects, x0, y0, x1, y1) | (objects.of_layer(STENCIL, NUMBERS)[:, 0] >= 0)
     matrix, bounds = (
         objects.of_layer(*part).astype(np.float32).T for part in ((TO_SOURCE, BOUNDS), (BOUNDS, RECTANGLE))
     )
@@ -379,10 +383,11 @@ class _View(NamedTuple):
         for a, b, c in objects.borders[objects.layer[at]].astype(np.float32):
             shown &= (a * self.x[None, :] + b * self.y[:, None]) + c >= 0
         on_top = np.zeros_like(shown)
-        for x0, y0, x1, y1, covers, copy in layers[:, RECTANGLE:]:
+        for x0, y0, x1, y1, covers, copy, *stencil in layers[:, RECTANGLE:]:
             if copy == layers[own, COPY] or covers:
-                rows, columns = np.searchsorted(self.y, [y0, y1]), np.searchsorted(self.x, [x0, x1])
-                on_top[slice(*rows), slice(*columns)] = copy == layers[own, COPY]
+                rows, columns = slice(*np.searchsorted(self.y, [y0, y1])), slice(*np.searchsorted(self.x, [x0, x1]))
+                pasted = in_bits(objects.stencils, stencil, self.x[None, columns], self.y[rows, None])
+                on_top[rows, columns] = np.where(pasted, copy == layers[own, COPY], on_top[rows, columns])
         return shown & on_top
 
 

@@ -15,6 +15,7 @@ from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.layers import Layers
 from detaug.boxes.polygons import inside_convex
+from detaug.boxes.stencils import places_of
 from detaug.boxes.views import Views, invert, mirrors
 
 
@@ -81,6 +82,9 @@ class Placement:
         if layers.image.shape[1] == 1:
             return shown & _inside(moved, layers.rectangle[image])[..., 0], np.zeros_like(shown)
         inside = _inside(moved, layers.rectangle[image])
+        for at, pasted in places_of(layers.stencil):
+            here = np.flatnonzero(image == at)
+            inside[here, :, pasted] &= layers.stencil_or_none()[at, pasted].shows(moved[here, :, 0], moved[here, :, 1])
         same = (layers.copy[image] == layers.copy[image, own][:, None])[:, None]
         covers = (layers.share[image] >= 1)[:, None] & ~same
         number = np.arange(1, layers.image.shape[1] + 1)

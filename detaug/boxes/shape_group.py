@@ -12,7 +12,7 @@ from detaug.arrays import Floats
 from detaug.boxes.masks import Objects, objects_of
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.rotated import Angle, rotated_boxes
-from detaug.boxes.shapes import Shapes
+from detaug.boxes.shapes import NO_SHAPES, Shapes
 from detaug.errors import InputError
 
 
@@ -89,8 +89,8 @@ def _nowhere() -> Placement:
     raise InputError("there are no shapes")
 
 
-NO_SHAPES = ShapeGroup(Shapes(), _nowhere)
-"""The shapes of boxes that have none."""
+NOTHING = ShapeGroup(NO_SHAPES, _nowhere)
+"""The group of boxes without shapes."""
 
 
 def _group_of(shapes: Shapes, placement: Placement) -> ShapeGroup:

@@ -94,6 +94,10 @@ class Shapes:
             raise InputError(f"{origin}: corners must be (A, 4, 2) finite numbers, got {self.corners.shape}")
 
 
+NO_SHAPES = Shapes()
+"""The shapes of boxes that have none."""
+
+
 def corners_of_boxes(boxes: Floats) -> Floats:
     """Return (A, 4, 2): the corners of boxes (A, 4) XYXY, clockwise on the screen from the top left."""
     return np.asarray(boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2))

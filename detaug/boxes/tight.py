@@ -8,7 +8,6 @@ import numpy as np
 
 from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.placement import Placement
-from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views
 from detaug.boxes.visible_part import seen_boxes, vertices_of, vertices_of_polygons
 
@@ -16,17 +15,18 @@ MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
 
 
-def fit_to_shapes(views: Views, shapes: Shapes) -> Views:
-    """Return the views, after all ops, with the boxes that the shapes leave: masks that are seen, tight boxes."""
-    return tighten(drop_hidden(views, shapes), shapes)
+def fit_to_shapes(views: Views) -> Views:
+    """Return the views, after all ops, with the boxes that their shapes leave: masks that are seen, tight boxes."""
+    return tighten(drop_hidden(views))
 
 
-def tighten(views: Views, shapes: Shapes) -> Views:
+def tighten(views: Views) -> Views:
     """Return the views, after all ops, with boxes around what is seen of the outlines of their objects.
 
     Boxes of objects that no op has turned or cut stay, and those without an outline. A box of which nothing is seen is
     dropped.
     """
+    shapes = views.shapes
     outlines, corners = shapes.outlines, shapes.corners
     if not shapes.tight or (outlines is None and corners is None):
         return views

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from detaug.arrays import Bools, Floats, Ints, padded
 from detaug.boxes import polygons
 from detaug.boxes.layers import Drawing, single_layer
+from detaug.boxes.shapes import NO_SHAPES, Shapes
 from detaug.errors import InputError
 
 Fill: TypeAlias = tuple[float, ...]
@@ -92,6 +93,8 @@ class Views:
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
     min_mask_area: float = 1.0
     """Output pixels: boxes whose masks show fewer are dropped at the end, for a source with masks."""
+    shapes: Shapes = NO_SHAPES
+    """What the boxes have beside, by `rows`: no op moves it."""
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -307,10 +310,13 @@ _BOX_PADDING: dict[str, float] = {
 """The fields of `Views` with a row for each box, and what pads them."""
 
 
-def whole_images(boxes: Floats, labels: Ints, size: Floats, rows: Ints | None = None) -> Views:
+def whole_images(
+    boxes: Floats, labels: Ints, size: Floats, rows: Ints | None = None, shapes: Shapes = NO_SHAPES
+) -> Views:
     """Return views of whole images, as one batch.
 
     `boxes`: (N, M, 4) XYXY, relative. `size`: (N, 2). `rows`: (N, M), by default the boxes are numbered in order.
+    `shapes`: what belongs to these rows.
     """
     if rows is None:
         rows = np.cumsum(labels >= 0).reshape(labels.shape) - 1
@@ -318,7 +324,7 @@ def whole_images(boxes: Floats, labels: Ints, size: Floats, rows: Ints | None = 
     bounds = np.stack([np.zeros_like(size).T, size[:, ::-1].T]).transpose(2, 0, 1)
     matrix = view_matrix(bounds[:, 0], bounds[:, 1])
     batch, slot = np.zeros(len(boxes), np.int64), np.arange(len(boxes))
-    return Views(boxes, labels, np.ones(labels.shape), rows, matrix, size, bounds, batch, slot)
+    return Views(boxes, labels, np.ones(labels.shape), rows, matrix, size, bounds, batch, slot, shapes=shapes)
 
 
 def replace_at(views: Views, images: Ints, other: Views) -> Views:

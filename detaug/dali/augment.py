@@ -173,6 +173,7 @@ def checked_recipe(ops: Iterable[Op], seed: int, units: Units) -> Recipe:
     check("seed", seed, is_whole(seed, 0, 2**63 - 1), "a whole number of at least 0, below 2**63")
     check("units", units, units in ("relative", "pixels"), "'relative' or 'pixels'")
     recipe = make_rendering_recipe(ops)
+    recipe.check_masks(False, "use a Loader")
     for op in recipe.ops:
         if (until := getattr(op, "until_epoch", None)) is not None:
             raise InputError(

@@ -150,7 +150,7 @@ def fuse(steps: Sequence[PixelStep], normalize: Normalize, device: torch.device)
 
     `normalize`: for steps without a Normalize.
     """
-    by_kind: dict[Any, Any] = {known_kind(step.op): step for step in steps}
+    by_kind: dict[Any, Any] = {known_kind(step): step for step in steps}
     render, tiles, color, last = (by_kind.get(kind) for kind in KNOWN_OPS)
     return FusedKernel(
         region=render.inputs["region"] if render else None,
@@ -170,9 +170,14 @@ KNOWN_OPS: tuple[type[Op], ...] = (Render, PasteTiles, ColorOp, Normalize)
 """The ops that the kernel renders, in this order."""
 
 
-def known_kind(op: Op) -> type[Op] | None:
-    """Return the op's class among the known ones; None for a subclass with a `dali_graph` of its own."""
-    return next((kind for kind in KNOWN_OPS if type(op).dali_graph is kind.dali_graph), None)
+def known_kind(step: PixelStep) -> type[Op] | None:
+    """Return the class of the op among the known ones; None for a subclass with a `dali_graph` of its own.
+
+    Also None where only some pixels of tiles are pasted.
+    """
+    if "pixels" in step.inputs:
+        return None
+    return next((kind for kind in KNOWN_OPS if type(step.op).dali_graph is kind.dali_graph), None)
 
 
 def _pasted_tiles(parameters: NDArray[Any], slots: Ints, tiles: NDArray[Any]) -> NDArray[Any]:

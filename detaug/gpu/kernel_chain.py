@@ -20,7 +20,7 @@ from detaug.ops.color_ops import ColorOp
 from detaug.ops.containers import Container, values_of_step
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Arrays, Op
+from detaug.ops.op import Arrays
 from detaug.ops.recipe import PixelStep, Plan, Recipe, draws_from, example_view
 from detaug.ops.resize import Render
 
@@ -126,13 +126,13 @@ def chain_for(recipe: Recipe, device: torch.device) -> KernelChain | None:
 def chain_of(recipe: Recipe, device: torch.device) -> KernelChain | None:
     """Return the kernels that render all of the recipe, if they can, whatever the device."""
     first, *others = _segments(recipe.pixel_steps) or [()]
-    if not first or known_kind(first[0].op) is not Render:
+    if not first or known_kind(first[0]) is not Render:
         return None
     if not others:
         return KernelChain(fuse(first, _PLAIN, device), ())
-    *before_last, last = others if known_kind(others[-1][0].op) else [*others, ()]
+    *before_last, last = others if known_kind(others[-1][0]) else [*others, ()]
     passes = _passes(before_last, device)
-    if passes is None or (last and known_kind(last[0].op) is PasteTiles):
+    if passes is None or (last and known_kind(last[0]) is PasteTiles):
         return None
     return KernelChain(fuse(first, _TO_NEXT, device), (*passes, _FusedPass(fuse(last, _PLAIN, device))))
 
@@ -141,16 +141,16 @@ def _segments(steps: Sequence[PixelStep]) -> list[tuple[PixelStep, ...]]:
     """Split steps into runs that the fused kernel renders at once, and single steps of other ops."""
     segments: list[tuple[PixelStep, ...]] = []
     for step in steps:
-        if segments and _continues(segments[-1][-1].op, step.op):
+        if segments and _continues(segments[-1][-1], step):
             segments[-1] = (*segments[-1], step)
         else:
             segments.append((step,))
     return segments
 
 
-def _continues(before: Op, op: Op) -> bool:
-    """Return whether the fused kernel renders an op directly after the one before."""
-    kinds = [known_kind(before), known_kind(op)]
+def _continues(before: PixelStep, step: PixelStep) -> bool:
+    """Return whether the fused kernel renders a step directly after the one before."""
+    kinds = [known_kind(before), known_kind(step)]
     places = [KNOWN_OPS.index(kind) for kind in kinds if kind]
     return len(places) == 2 and places[0] < places[1]
 
@@ -162,7 +162,7 @@ def _passes(segments: Sequence[tuple[PixelStep, ...]], device: torch.device) -> 
 
 
 def _passes_of(segment: tuple[PixelStep, ...], device: torch.device) -> tuple[Pass, ...] | None:
-    step, kind = segment[0], known_kind(segment[0].op)
+    step, kind = segment[0], known_kind(segment[0])
     if kind:
         return (_FusedPass(fuse(segment, _TO_NEXT, device)),) if kind is ColorOp else None
     if isinstance(step.op, Container) and type(step.op).dali_graph is Container.dali_graph:

@@ -16,10 +16,11 @@ ONE, FAR = tl.constexpr(masks.ONE), tl.constexpr(masks.FAR)
 FARTHEST, NEAREST = tl.constexpr(masks.FARTHEST), tl.constexpr(NEAREST_DEPTH)
 TO_OUTPUT, TO_SOURCE, BOUNDS = (tl.constexpr(each) for each in (masks.TO_OUTPUT, masks.TO_SOURCE, masks.BOUNDS))
 RECTANGLE, COVERS, COPY = (tl.constexpr(each) for each in (masks.RECTANGLE, masks.COVERS, masks.COPY))
-NUMBERS = tl.constexpr(masks.NUMBERS)
+STENCIL, NUMBERS = tl.constexpr(masks.STENCIL), tl.constexpr(masks.NUMBERS)
 
 SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
-PARTS = ["annotations", "layer_of", "layers", "borders", "starts", "objects", "ranks", "first_object", "labels", "out"]
+PARTS = ["annotations", "layer_of", "layers", "borders", "stencils", "starts"]
+PARTS += ["objects", "ranks", "first_object", "labels", "out"]
 mask_kernel = triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=[*PARTS, "grid_y", "grid_x"])
 """Else Triton compiles the kernels again for other numbers of objects, and for parts of arrays."""
 
@@ -104,8 +105,9 @@ def _units(pixels):
 
 @mask_kernel
 def sample(
-    annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, heights,
-    objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, y_step, x_step, cell, programs,
+    annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs, first_run,
+    heights, objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, y_step, x_step, cell,
+    programs,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
     """Set the points of masks in `out`, (R, height, width), that show `objects` (R,); or COUNT them in `out` (R,).
@@ -126,8 +128,8 @@ def sample(
         if _touches(hull, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
             rows, columns = row + tl.arange(0, ROWS), column + tl.arange(0, COLUMNS)
             shown = _shown(
-                which, annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs,
-                first_run, heights, layers_of_image, sides, vertices,
+                which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point,
+                first_ring, runs, first_run, heights, layers_of_image, sides, vertices,
                 tl.load(grid_y + tl.minimum(rows, height - 1)), tl.load(grid_x + tl.minimum(columns, width - 1)),
             )  # fmt: skip
             in_grid = (rows < height)[:, None] & (columns < width)[None, :]
@@ -140,8 +142,8 @@ def sample(
 
 @mask_kernel
 def label(
-    annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run, heights,
-    objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
+    annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs, first_run,
+    heights, objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write to `out`, (N, height, width), the label of the object that each point shows, -1 for none.
@@ -160,8 +162,8 @@ def label(
         which = tl.load(objects + at)
         if _touches(hulls + which * 5, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
             shown = _shown(
-                which, annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs,
-                first_run, heights, layers_of_image, sides, vertices, y, x,
+                which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point,
+                first_ring, runs, first_run, heights, layers_of_image, sides, vertices, y, x,
             )  # fmt: skip
             rank = tl.load(ranks + at)
             above = (shown > 0) & (rank > best)
@@ -193,8 +195,8 @@ def _touches(
 
 @triton.jit
 def _shown(
-    which, annotations, layer_of, layers, borders, placed, hulls, starts, first_point, first_ring, runs, first_run,
-    heights, layers_of_image, sides, vertices, y, x,
+    which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs,
+    first_run, heights, layers_of_image, sides, vertices, y, x,
 ):  # fmt: skip
     """Return where points, in rows `y` and columns `x`, show an object, as 1."""
     annotation, own = tl.load(annotations + which), tl.load(layer_of + which)
@@ -219,7 +221,7 @@ def _shown(
             border = borders + (own * sides + side) * 3
             distance = (_single(border) * output_x + _single(border + 1) * output_y) + _single(border + 2)
             seen = seen & (distance >= 0)
-        on_top = _on_top(first_layer, layers_of_image, tl.load(layer + COPY), output_y, output_x, seen)
+        on_top = _on_top(first_layer, layers_of_image, stencils, tl.load(layer + COPY), output_y, output_x, seen)
         shown = shown & seen.to(tl.int32) & on_top
     return shown
 
@@ -310,7 +312,7 @@ def _in_runs(ends, count, x, y, height):
 
 
 @triton.jit
-def _on_top(layer, count, copy, y, x, shape):
+def _on_top(layer, count, stencils, copy, y, x, shape):
     """Return where no later layer covers the own ones, as 1."""
     on_top = tl.zeros(shape.shape, tl.int32)
     for _ in range(count):
@@ -318,6 +320,18 @@ def _on_top(layer, count, copy, y, x, shape):
         if own | (tl.load(layer + COVERS) > 0):
             inside = (x >= tl.load(rectangle)) & (y >= tl.load(rectangle + 1))
             inside = inside & (x < tl.load(rectangle + 2)) & (y < tl.load(rectangle + 3))
+            if tl.load(layer + STENCIL) >= 0:
+                inside = inside & _in_stencil(layer + STENCIL, stencils, y, x, inside)
             on_top = tl.where(inside, own.to(tl.int32), on_top)
         layer += NUMBERS
     return on_top
+
+
+@triton.jit
+def _in_stencil(stencil, bits, y, x, inside):
+    """Return whether pixels `inside` the rectangle of a stencil are shown."""
+    start, step = tl.load(stencil).to(tl.int64), tl.load(stencil + 3).to(tl.int64)
+    column = tl.floor(x).to(tl.int64) - tl.load(stencil + 1).to(tl.int64)
+    row = tl.floor(y).to(tl.int64) - tl.load(stencil + 2).to(tl.int64)
+    eight = tl.load(bits + start + row * step + column // 8, inside, 0).to(tl.int64)
+    return ((eight >> (column % 8)) & 1) > 0

@@ -71,8 +71,9 @@ class ObjectsOnGpu:
         whole = objects.rows, objects.layer, np.append(start_offsets(lengths), vertices)
         parts = [each.ravel().view(np.uint8) for each in (objects.layers, objects.borders)]
         parts += [each.astype(np.int32).view(np.uint8) for each in whole]
+        parts += [np.append(objects.stencils, np.uint8(0))]
         together = to_device(np.concatenate(parts), device)  # a copy costs more than its bytes
-        layers, borders, *on_device = together.split_with_sizes([each.size for each in parts])
+        layers, borders, *on_device, stencils = together.split_with_sizes([each.size for each in parts])
         annotations, layer_of, starts = (each.view(torch.int32) for each in on_device)
         layers, borders = layers.view(torch.float64), borders.view(torch.float64)
         placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
@@ -83,7 +84,7 @@ class ObjectsOnGpu:
                 own.first_run, own.run_boxes, starts, placed, hulls, VERTICES=VERTICES, **OPTIONS,
             )  # fmt: skip
         outlines = own.first_point, own.first_ring, own.runs, own.first_run, own.heights
-        self._inputs = annotations, layer_of, layers, borders, placed, hulls, starts, *outlines
+        self._inputs = annotations, layer_of, layers, borders, stencils, placed, hulls, starts, *outlines
         self._sizes = objects.layers.shape[1], objects.borders.shape[1], vertices
         self.all = torch.arange(count, dtype=torch.int32, device=device)
         """(B,): the numbers of the objects."""

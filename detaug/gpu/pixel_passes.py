@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
@@ -22,6 +23,7 @@ from detaug.gpu.cielab_tables import color_tables_on
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes
 from detaug.gpu.streams import launch, launch_programs
 from detaug.ops.auto_augment import ColorSteps
+from detaug.ops.copy_paste import CopyPaste
 from detaug.ops.erasing import GridMask, RandomErasing
 from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize
 from detaug.ops.mixing import MixUp
@@ -212,6 +214,24 @@ class _MixUp:
         return mixed.contiguous(memory_format=torch.channels_last)
 
 
+@dataclass(frozen=True)
+class _PastePixels:
+    """Pastes some pixels of another image."""
+
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own = _own(self.step, inputs)
+        return {"away": own["tiles"][:, 0, 1, 0].astype(np.int64) - views.slot, "pixels": own["pixels"].view(np.int32)}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        partner = torch.arange(len(images), device=images.device) + parameters["away"]
+        bits = torch.arange(32, dtype=torch.int32, device=images.device)
+        shown = (parameters["pixels"][..., None] >> bits & 1).flatten(2)[:, None, : images.shape[2], : images.shape[3]]
+        shown = pad(shown, (0, images.shape[3] - shown.shape[3], 0, images.shape[2] - shown.shape[2]))
+        return torch.where(shown > 0, images[partner], images).contiguous(memory_format=torch.channels_last)
+
+
 # ------------------------------------------------------------------------------------------ which pass
 
 
@@ -224,6 +244,7 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     RandomErasing: _FillRectangles,
     GridMask: _FillRectangles,
     MixUp: _MixUp,
+    CopyPaste: _PastePixels,
 }
 
 

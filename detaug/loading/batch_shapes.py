@@ -14,7 +14,7 @@ from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import Objects, masks_within
 from detaug.boxes.rotated import Angle
-from detaug.boxes.shape_group import NO_SHAPES, PartOfGroup, ShapeGroup
+from detaug.boxes.shape_group import NOTHING, PartOfGroup, ShapeGroup
 from detaug.boxes.shapes import Shapes
 from detaug.drawing.points import Marks
 from detaug.errors import InputError
@@ -118,7 +118,7 @@ class ShapesOfBoxes:
 
     @property
     def _group(self) -> ShapeGroup:
-        return NO_SHAPES if self.moved is None else self.moved.group
+        return NOTHING if self.moved is None else self.moved.group
 
     def _padded(self, values: Floats) -> Tensor:
         """Return (N, M, ...) float32 of the values of the real boxes, which are a part of those of the group."""

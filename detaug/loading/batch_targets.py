@@ -16,7 +16,6 @@ from detaug.arrays import Floats, Ints, Number, start_offsets
 from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement
 from detaug.boxes.shape_group import PartOfGroup, ShapeGroup
-from detaug.boxes.shapes import Shapes
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views
 from detaug.converters.coco.values import Column
@@ -71,14 +70,14 @@ class BatchTargets:
 
 
 def build_targets(
-    views: Views, images: Ints, batches: list[slice], device: torch.device, classes: Ints | None, shapes: Shapes
+    views: Views, images: Ints, batches: list[slice], device: torch.device, classes: Ints | None
 ) -> list[BatchTargets]:
     """Return the targets of batches that were planned together, each a slice of the views.
 
-    `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each; `shapes`: the source's.
+    `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each.
     All boxes go to the device in one copy: a copy costs more than its bytes.
     """
-    views = fit_to_shapes(views, shapes)
+    views = fit_to_shapes(views)
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
@@ -92,7 +91,7 @@ def build_targets(
     nothing = [None] * len(batches)
     split_layer_of_box = nothing if layer_of_box is None else _split_on_host(_pad(layer_of_box, 0, counts, room), sides)
     drawing = None if views.drawing is None else views.drawing.of_source(images)
-    moved = _grouped(views, shapes, batches, counts) if shapes else nothing
+    moved = _grouped(views, batches, counts) if views.shapes else nothing
     split_classes = nothing if classes is None else _split(to_device(classes, device), [*zip(lengths)])
     size = np.ascontiguousarray(views.size, np.int64)
     matrix = np.ascontiguousarray(views.to_output(), np.float32)
@@ -120,7 +119,7 @@ GROUP_IMAGES = 512
 """Images whose shapes are moved together, about: few enough that the first batch does not wait for them."""
 
 
-def _grouped(views: Views, shapes: Shapes, batches: list[slice], counts: Ints) -> list[PartOfGroup]:
+def _grouped(views: Views, batches: list[slice], counts: Ints) -> list[PartOfGroup]:
     """Return the shapes of each batch."""
     size = max(1, GROUP_IMAGES // (batches[0].stop - batches[0].start))
     first = np.concatenate([[0], np.cumsum(counts if views.frames == 1 else (views.labels >= 0).sum(1))])
@@ -128,7 +127,7 @@ def _grouped(views: Views, shapes: Shapes, batches: list[slice], counts: Ints) -
     for at in range(0, len(batches), size):
         together = batches[at : at + size]
         images = slice(together[0].start, together[-1].stop)
-        group = ShapeGroup(shapes, partial(Placement.of_views, views[images]))
+        group = ShapeGroup(views.shapes, partial(Placement.of_views, views[images]))
         starts = first[images.start]
         parts += [PartOfGroup(group, slice(*(first[[each.start, each.stop]] - starts).tolist())) for each in together]
     return parts

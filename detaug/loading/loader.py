@@ -125,6 +125,7 @@ class Loader(NoDataLoader, Generic[T]):
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         if self.batch_size < 2 and self.recipe.mixing_op:
             raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
+        self.recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
         self.device = resolve_device(device)
         frames = _check_clips(reader, self.recipe, self.device)
         self._kernels = chain_for(self.recipe, self.device)

@@ -131,7 +131,7 @@ class Planner:
         inputs, params = self.renderer.planned_inputs(plan, sizes), plan.drawn if self.return_params else ()
         slices = consecutive_slices([len(batch) for batch in indices])
         largest = np.maximum.reduceat(plan.views.size, [images.start for images in slices]).astype(int).tolist()
-        targets = build_targets(plan.views, images, slices, self.device, classes, self.reader.shapes)
+        targets = build_targets(plan.views, images, slices, self.device, classes)
         return [
             BatchPlan(
                 epoch=batches.epoch,

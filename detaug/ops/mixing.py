@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from nvidia.dali import fn
+from nvidia.dali import fn, types
 
 from detaug.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
 from detaug.arrays import Bools, Floats, Ints, pairs
@@ -75,7 +75,10 @@ class PasteTiles(PixelOp):
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         tiles = planned["tiles"]  # all in one input: a feed costs DALI more than an index in its graph
+        below = image
         image = fn.multi_paste(image, in_ids=tiles[0, :, 0], in_anchors=tiles[1], out_anchors=tiles[2], shapes=tiles[3])
+        if "pixels" in planned:
+            return _only_pixels(planned["pixels"], image, below)
         if "gaps" not in planned:
             return image
         gaps = {"gaps": planned["gaps"]}
@@ -88,7 +91,16 @@ def _fill_gaps(image: Node, planned: Nodes, fill: Fill) -> Node:
     return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=value)
 
 
-def _tiles(views: Views, images: Ints, source: Floats, target: Floats) -> Arrays:
+def _only_pixels(packed: Node, image: Node, below: Node) -> Node:
+    """Return `image` where a packed pixel is set, and elsewhere what is `below`."""
+    bits = types.Constant(np.uint32(1) << np.arange(32, dtype=np.uint32), shape=[1, 1, 32])
+    packed = fn.expand_dims(packed.gpu() if image.device == "gpu" else packed, axes=2)
+    shown = fn.reshape(fn.cast_like((packed & bits) != 0, image), rel_shape=[1, 32, 1 / 32])
+    shown = fn.slice(shown, start=[0, 0], shape=image.shape(dtype=types.INT32)[:2], axes=[0, 1])
+    return image * shown + below * (1 - shown)
+
+
+def tiles_of(views: Views, images: Ints, source: Floats, target: Floats) -> Arrays:
     """Return the input of `PasteTiles`: T tiles an image.
 
     `images` (N, T): the image that each tile shows; `source` (N, T, 4) XYXY: its rectangle of that image; `target`
@@ -102,7 +114,7 @@ def _tiles(views: Views, images: Ints, source: Floats, target: Floats) -> Arrays
     return {"tiles": tiles[np.arange(len(views))[:, None], empty_first].swapaxes(1, 2)}
 
 
-def _whole_rectangles(views: Views) -> Floats:
+def whole_rectangles(views: Views) -> Floats:
     """Return (N, 4): the rectangles of the whole images, XYXY pixels."""
     return np.concatenate([np.zeros((len(views), 2)), views.size[:, ::-1]], axis=1)
 
@@ -171,7 +183,7 @@ class Mosaic(PasteTiles):
         planned = {} if views.fill is None else {"gaps": gaps, "has_gaps": _any_area(gaps)}
         source = np.where(mosaic, source, _only_own(views))
         target = np.where(mosaic, target, 0)
-        planned |= _tiles(views, images, source, target)
+        planned |= tiles_of(views, images, source, target)
         moved = _move_boxes(views, images, source, target, self.min_visibility)
         return replace(moved, drawing=views.drawing_or_whole().paste(images, source, target)), planned
 
@@ -179,7 +191,7 @@ class Mosaic(PasteTiles):
 def _without_fill(views: Views) -> Floats:
     """Return (N, 4) XYXY whole pixels: the rectangle of each image inside the fill around it."""
     if views.fill is None:
-        return _whole_rectangles(views)
+        return whole_rectangles(views)
     source = polygons.from_boxes(views.source_bounds.reshape(-1, 1, 4))
     shown = polygons.hull(polygons.transform(inverse(views.matrix), source))[:, 0].clip(0, 1)
     if views.clip_region is not None:
@@ -223,7 +235,7 @@ def _any_area(gaps: Floats) -> Bools:
 
 def _only_own(views: Views) -> Floats:
     """Return (N, 4, 4): the whole image, and empty rectangles of three others."""
-    return np.stack([_whole_rectangles(views), *np.zeros((3, len(views), 4))], axis=1)
+    return np.stack([whole_rectangles(views), *np.zeros((3, len(views), 4))], axis=1)
 
 
 def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_visibility: float) -> Views:
@@ -266,16 +278,7 @@ def _clip_to_windows(
     return np.concatenate([low, high]), area[stays] / whole_area[stays], stays
 
 
-def _with_added(
-    views: Views,
-    own: Views,
-    added: Views,
-    images: Ints,
-    source: Floats,
-    *,
-    share: Floats | None = None,
-    copy: Ints | None = None,
-) -> Views:
+def with_added(views: Views, own: Views, added: Views, images: Ints, source: Floats, **more: Any) -> Views:
     """Return views of tiles that stay where they are in their image: the image's own first, then its partner's.
 
     `own`: `views` with the boxes that are left; `added`: the partners with theirs. `images`, `source`: see `_tiles`;
@@ -284,7 +287,7 @@ def _with_added(
     drawing = views.drawing_or_whole()
     ours, theirs = own.layer_of_box_or_first(), added.layer_of_box_or_first() + room(drawing.count)
     joined = replace(own, layer_of_box=ours).with_boxes_of(replace(added, layer_of_box=theirs))
-    return replace(joined, drawing=drawing.paste(images, source, source[..., :2], share, copy))
+    return replace(joined, drawing=drawing.paste(images, source, source[..., :2], **more))
 
 
 # ------------------------------------------------------------------------------------------------ mixup
@@ -326,10 +329,10 @@ class MixUp(PixelOp):
         other = views[images]
         planned = {"partner": views.slot[images], "share": drawn["share"]}
         added = other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))
-        whole = _whole_rectangles(views)
+        whole = whole_rectangles(views)
         source = np.stack([whole, np.where(mixed[:, None], whole, 0)], axis=1)
         share = np.where(mixed, drawn["share"], 1)
-        return _with_added(
+        return with_added(
             views, views, added, np.stack([own, images], axis=1), source, share=np.stack([share, 1 - share], axis=1)
         ), planned
 
@@ -345,7 +348,7 @@ def check_alpha(alpha: float) -> None:
 # ------------------------------------------------------------------------- rectangles of another image
 
 
-class _Overlay(PasteTiles):
+class Overlay(PasteTiles):
     """Pastes rectangles of one other image at the same position. A subclass chooses them."""
 
     min_visibility: float
@@ -361,17 +364,17 @@ class _Overlay(PasteTiles):
         alone = partner_index == np.arange(len(views))
         pasted = np.where(alone[:, None, None], 0, self.rectangles(views, partner, drawn))
         added = partner.shrink_boxes(*covered_parts(partner, pasted, inside=True), self.min_visibility)
-        source = np.concatenate([_whole_rectangles(views)[:, None], pasted], axis=1)
+        source = np.concatenate([whole_rectangles(views)[:, None], pasted], axis=1)
         own, other = np.arange(len(views))[:, None], np.tile(partner_index[:, None], (1, pasted.shape[1]))
         images = np.concatenate([own, other], axis=1)
         covered = cover(views, pasted, self.max_hidden)
         copy = np.minimum(np.arange(images.shape[1]), 1)  # all rectangles show one copy of the partner
-        joined = _with_added(views, covered, added, images, source, copy=copy)
-        return joined, _tiles(views, images, source, source[..., :2])
+        joined = with_added(views, covered, added, images, source, copy=copy)
+        return joined, tiles_of(views, images, source, source[..., :2])
 
 
 @dataclass(frozen=True)
-class CutMix(_Overlay):
+class CutMix(Overlay):
     """Paste a random rectangle of another image of its group, with probability `p` (Yun et al. 2019).
 
     The draw is torchvision's: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its centre
@@ -411,48 +414,3 @@ class CutMix(_Overlay):
         center = np.floor(drawn["center"] * size)
         corners = [(center - half).clip(0, size), (center + half).clip(0, size)]
         return np.concatenate(corners, axis=1)[:, None]
-
-
-@dataclass(frozen=True)
-class CopyPaste(_Overlay):
-    """Paste objects of another image of its group as rectangles, with probability `p`.
-
-    After Ghiasi et al. 2021 (Simple Copy-Paste), who paste masks; here the whole box is pasted, enlarged to whole
-    pixels, at the same position. `max_boxes` boxes are drawn from those of the other image, with repetition, so one to
-    `max_boxes` of them are pasted.
-
-    Other objects of that image are added, clipped, if at least `min_visibility` of their area is in the pasted
-    rectangles. Covered boxes of the image itself shrink or are dropped as in `CutMix`. The matrix is the image's own.
-
-    >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
-    >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
-    >>> after = samples.then(da.Resize((100, 100)), da.CopyPaste(p=1))
-    >>> for labels, boxes in zip(after.labels, after.boxes):
-    ...     print(labels, boxes.round().tolist())
-    [1 2] [[10.0, 10.0, 40.0, 40.0], [50.0, 60.0, 90.0, 90.0]]
-    [2 1] [[50.0, 60.0, 90.0, 90.0], [10.0, 10.0, 40.0, 40.0]]
-    """
-
-    p: float = 0.5
-    max_boxes: int = 3
-    min_visibility: float = 0.5
-    max_hidden: float = 0.7
-
-    def check_arguments(self) -> None:
-        check_p(self.p)
-        check("max_boxes", self.max_boxes, is_whole(self.max_boxes, 1), "a whole number from 1")
-        check_share("min_visibility", self.min_visibility)
-        check_share("max_hidden", self.max_hidden)
-
-    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
-        chosen = rng.random((n, self.max_boxes))
-        return {"paste": rng.random(n) < self.p, "chosen": chosen, "partner": rng.random(n)}
-
-    def rectangles(self, views: Views, partner: Views, drawn: Arrays) -> Floats:
-        boxes, _, counts = partner.packed()
-        boxes = np.concatenate([boxes, np.zeros((len(views), 1, 4))], axis=1)  # an empty one where there is none
-        chosen = np.floor(drawn["chosen"] * counts[:, None]).astype(np.int64)
-        boxes = np.take_along_axis(boxes, chosen[..., None], 1)
-        around = np.concatenate([np.floor(boxes[..., :2] + 1e-6), np.ceil(boxes[..., 2:] - 1e-6)], axis=2)
-        pasted = drawn["paste"] & (counts > 0)
-        return np.where(pasted[:, None, None], around.clip(0, np.tile(views.size[:, ::-1], 2)[:, None]), 0)

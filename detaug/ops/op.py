@@ -154,6 +154,11 @@ class Op:
         """Return the colours that it puts around images, RGB 0..255."""
         return ()
 
+    @property
+    def uses_masks(self) -> bool:
+        """Return whether it needs a source with masks."""
+        return False
+
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         """Draw the random numbers for n images of one or several batches, by name.
 

@@ -129,6 +129,12 @@ class Recipe:
         """Return the first op that combines images of a batch, or None. Its batches need at least 2 images."""
         return next((op for op in self.ops if op.mixes), None)
 
+    def check_masks(self, there: bool, remedy: str) -> None:
+        """Raise InputError if an op needs masks, and they are not `there`."""
+        for index, op in enumerate(self.ops):
+            if op.uses_masks and not there:
+                raise InputError(f"{name_and_place(self.ops, index)} needs masks: {remedy}")
+
     @property
     def optical_flow(self) -> OpticalFlow | None:
         """Return the op that asks for the motion of clips, or None."""

@@ -85,12 +85,12 @@ def _read_boxes(boxes: Any) -> Floats:
     return _to_xyxy(array.reshape(-1, 4), form)
 
 
-def like_target(target: Target, views: Views, shapes: Shapes, size: tuple[int, int], columns: Sequence[str]) -> Target:
+def like_target(target: Target, views: Views, size: tuple[int, int], columns: Sequence[str]) -> Target:
     """Return the target with the boxes and shapes of `views`, one image of `size`.
 
     The entries named in `columns` lose the rows of dropped boxes; all others are the same objects.
     """
-    rows, placement = rows_left(views), Placement.of_views(views)
+    rows, placement, shapes = rows_left(views), Placement.of_views(views), views.shapes
     entries = {name: _select(target[name], rows) for name in columns if target.get(name) is not None}
     if shapes.keypoints is not None:
         entries["keypoints"] = like_key_points(target["keypoints"], shapes, placement, size)

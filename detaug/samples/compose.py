@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -73,10 +73,11 @@ class Compose:
         draws = draws_from(np.random.default_rng(self._next_seed()))
         columns = (*COLUMNS, *self.columns)
         boxes, labels, shapes = read_target(target, size, columns, self.flip_pairs)
-        plan = self._recipe.plan(source_views([size], [boxes], [labels], ["target['boxes']"]), draws)
+        views = replace(source_views([size], [boxes], [labels], ["target['boxes']"]), shapes=shapes)
+        plan = self._recipe.plan(views, draws)
         (rendered,) = self._renderer.render([pixels], plan)
         height, width = rendered.shape[1:]
-        changed = like_target(target, fit_to_shapes(plan.views, shapes), shapes, (height, width), columns)
+        changed = like_target(target, fit_to_shapes(plan.views), (height, width), columns)
         return like_image(image, rendered, normalized="output" in self._recipe.stages), changed
 
     def __getstate__(self) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def batch(
     names = [f"boxes[{at}]" for at in range(len(arrays))]
     views = source_views([(image.shape[0], image.shape[1]) for image in arrays], pixels, numbers, names)
     shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, np.repeat([len(each) for each in arrays], counts))
-    return Samples(tuple(arrays), views, rows, shapes, (), int(seed), resolve_device(device))
+    return Samples(tuple(arrays), replace(views, shapes=shapes), rows, (), int(seed), resolve_device(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,6 @@ class Samples:
     source_views: Views
     """The whole images with their boxes."""
     source_columns: Mapping[str, Array]
-    shapes: Shapes
     ops: tuple[Op, ...]
     seed: int
     device: torch.device
@@ -101,6 +100,7 @@ class Samples:
     def then(self, *ops: Op) -> Samples:
         """Return these samples after more ops. Raises InputError for an op that cannot come here."""
         recipe = make_rendering_recipe((*self.ops, *ops))
+        recipe.check_masks(self.shapes.has_masks, "give da.batch shapes=da.Shapes.of_segmentations(...)")
         op = recipe.mixing_op
         if op and len(self) < 2:
             raise InputError(f"{type(op).__name__} combines images of a batch: give it at least 2, got {len(self)}")
@@ -112,6 +112,11 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.source_images)
+
+    @property
+    def shapes(self) -> Shapes:
+        """Return key points, corners and outlines of all boxes, in source pixels."""
+        return self.source_views.shapes
 
     def __repr__(self) -> str:
         return f"<{len(self)} samples after {list(self.ops)}>"
@@ -236,7 +241,7 @@ class Samples:
 
     @cached_property
     def _views(self) -> Views:
-        return fit_to_shapes(self.plan.views, self.shapes)
+        return fit_to_shapes(self.plan.views)
 
     @cached_property
     def _moved(self) -> ShapeGroup:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from detaug.arrays import padded
-from detaug.boxes.shapes import Shapes
+from detaug.boxes.shapes import NO_SHAPES, Shapes
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.errors import InputError
@@ -135,8 +135,8 @@ def augment(photos: Sequence[Photo], ops: Sequence[Op], seed: int, shapes: Shape
     labels = [start + np.arange(len(photo.boxes)) for start, photo in zip(starts, photos, strict=False)]
     samples = batch([photo.pixels for photo in photos], [photo.boxes for photo in photos], labels, seed=seed)
     rows = padded(np.concatenate([photo.rows for photo in photos]), np.array([len(photo.rows) for photo in photos]), -1)
-    views = replace(samples.source_views, rows=rows)
-    return Augmented(photos, replace(samples, source_views=views, shapes=shapes or Shapes()).then(*ops))
+    views = replace(samples.source_views, rows=rows, shapes=shapes or NO_SHAPES)
+    return Augmented(photos, replace(samples, source_views=views).then(*ops))
 
 
 def step_tile(results: Sequence[Augmented], at: int, step: int) -> Tile:

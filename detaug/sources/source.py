@@ -146,7 +146,7 @@ class Source:
         """Return the whole images at these positions, with their boxes."""
         count, (_, at) = self._box_offsets[indices + 1] - self._box_offsets[indices], pairs(self._box_offsets, indices)
         boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
-        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64), padded(at, count, -1))
+        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64), padded(at, count, -1), self.shapes)
 
     def clip_views(self, indices: Ints) -> Views:
         """Return the whole images of items, F consecutive `indices` each: of clips, with one row for each object."""
@@ -158,7 +158,8 @@ class Source:
         shape = len(indices), rows
         boxes, labels, at = np.zeros((*shape, 4)), np.full(shape, -1), np.full(shape, -1)
         boxes[image, row], labels[image, row], at[image, row] = self._boxes[box], self._labels[box], box
-        return replace(whole_images(boxes, labels, self.sizes[indices].astype(np.float64), at), frames=frames)
+        views = whole_images(boxes, labels, self.sizes[indices].astype(np.float64), at, self.shapes)
+        return replace(views, frames=frames)
 
     def image_ids_of_rows(self, rows: Ints) -> Ints:
         """Return (N, M) the ids of the images that have the boxes `rows`, (N, M), see `Views.rows`; -1 where -1."""
