@@ -78,6 +78,36 @@ def video_reader(files: Files, **options: Any) -> da.VideoReader:
     return da.VideoReader(files.videos, annotations=files.json, **{"frames": 4, "step": 1, "cache": False, **options})
 
 
+def add_shapes(document: Any) -> None:
+    """Give annotations a triangle, two key points and a column."""
+    for number, each in enumerate(document["annotations"]):
+        x, y, width, height = each["bbox"]
+        each["segmentation"] = [[x, y, x + width, y, x, y + height]]
+        each["keypoints"] = [x + 1, y + 1, 2, x + width - 1, y + 1, 2]
+        each["number"] = number
+    for category in document["categories"]:
+        category["keypoints"] = ["left", "right"]
+
+
+def test_shapes_and_columns_are_the_same(files: Files) -> None:
+    frames = Files(files.frames, files.videos, files.frames / "videos.json")
+    frames.change(add_shapes)
+    files.change(add_shapes)
+    wanted: Any = {"masks": True, "keypoints": True, "rotated": True, "tight": True, "columns": ["number"]}
+    found = batches(video_reader(files, **wanted), train=False)
+    clips: Any = {"frames": 4, "step": 1, "cache": False}
+    expected = batches(da.ClipReader(frames.frames, frames.json, **clips, **wanted), train=False)
+    for one, two in zip(found, expected, strict=True):
+        assert torch.equal(one.masks(2), two.masks(2))
+        assert torch.equal(one.keypoints, two.keypoints)
+        assert torch.equal(one.corners, two.corners)
+        assert torch.equal(one.boxes, two.boxes)
+        assert torch.equal(torch.as_tensor(one.columns["number"]), torch.as_tensor(two.columns["number"]))
+    assert sum(int(each.masks().sum()) for each in found) > 1000
+    with pytest.raises(da.InputError, match="are read of annotations: give a CocoVID json"):
+        da.VideoReader(files.videos / "sub", masks=True)
+
+
 @pytest.mark.parametrize("clips", [(4, 2, 1, "drop"), (3, 1, 3, "pad"), (12, 1, 1, "shift")])
 def test_frames_of_files_and_of_videos_are_the_same(
     files: Files, clips: tuple[int, int, int, Any], device: str

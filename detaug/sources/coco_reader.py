@@ -91,11 +91,9 @@ class CocoReader(FolderSource):
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
-        if not (isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)):
-            raise InputError(f"columns must be a list of keys of the json's annotations, got {columns!r}")
         if crowds not in ("drop", "keep"):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
-        names = dict.fromkeys([*columns, *(["iscrowd"] if crowds == "keep" else [])])
+        names = dict.fromkeys([*column_names(columns), *(["iscrowd"] if crowds == "keep" else [])])
         wanted = WantedShapes(keypoints, flip_pairs, rotated, tight, masks)
         read = tuple(dict.fromkeys([*names, *wanted.columns]))
         data = open_annotations(self.annotations, cache_folder, columns=read, outlines=wanted.outlines, cache=cache)
@@ -172,6 +170,13 @@ class CocoReader(FolderSource):
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
         return short_digest(self._storage.version)
+
+
+def column_names(columns: Sequence[str]) -> list[str]:
+    """Return the keys of annotations that are columns. Raises InputError for what is no list of them."""
+    if not (isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)):
+        raise InputError(f"columns must be a list of keys of the json's annotations, got {columns!r}")
+    return list(columns)
 
 
 def source_columns(data: Annotations, keep: Bools, columns: Iterable[str] = ()) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks, rows_of
 from detaug.sources.coco_reader import source_columns, tracks_of
+from detaug.sources.coco_shapes import WantedShapes
 from detaug.storage.folder import file_status
 from detaug.video import files as video_files
 from detaug.video.files import Coding, VideoIndex, import_av, read_index
@@ -69,9 +70,20 @@ def _columns(index: VideoIndex | str) -> tuple[int, tuple[int, int], Floats]:
     return len(index.stamps), index.size, index.times
 
 
-def frames_of_annotations(videos: PathLike | Sequence[PathLike], annotations: PathLike, *, cache: bool) -> VideoFrames:
-    """Return the frames that a CocoVID json has rows of. Raises AnnotationError where it does not fit the files."""
-    folder, data = _folder(videos, annotations), read_annotations(Path(annotations), cache=cache)
+def frames_of_annotations(
+    videos: PathLike | Sequence[PathLike],
+    annotations: PathLike,
+    keys: Sequence[str],
+    wanted: WantedShapes,
+    *,
+    cache: bool,
+) -> VideoFrames:
+    """Return the frames that a CocoVID json has rows of. Raises AnnotationError where it does not fit the files.
+
+    `keys`: of its annotations, which are columns; `wanted`: the shapes that are read.
+    """
+    folder, read = _folder(videos, annotations), tuple(dict.fromkeys([*keys, *wanted.columns]))
+    data = read_annotations(Path(annotations), columns=read, outlines=wanted.outlines, cache=cache)
     _check_named(data)
     names = sorted({data.video_files[number] for number in data.video_ids.tolist()})
     position = {name: at for at, name in enumerate(names)}
@@ -80,7 +92,8 @@ def frames_of_annotations(videos: PathLike | Sequence[PathLike], annotations: Pa
     indexes = read_indexes(files, cache=cache)
     times = _times(data, indexes, video_of)
     columns = FrameColumns(data.video_ids, data.frame_ids, times)
-    return VideoFrames(source_columns(data, ~data.crowd), columns, tracks_of(data), files, indexes, video_of)
+    arguments = source_columns(data, ~data.crowd, keys) | {"shapes": wanted.of(data, ~data.crowd)}
+    return VideoFrames(arguments, columns, tracks_of(data), files, indexes, video_of)
 
 
 def _folder(videos: PathLike | Sequence[PathLike], annotations: PathLike) -> Path:

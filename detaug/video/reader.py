@@ -15,6 +15,8 @@ from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import counted
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Last, check_clips, check_counts, clips_of_videos
+from detaug.sources.coco_reader import column_names
+from detaug.sources.coco_shapes import FlipPairs, WantedShapes
 from detaug.sources.source import Source
 from detaug.storage.folder import file_sizes
 from detaug.storage.storage import Upcoming
@@ -35,7 +37,8 @@ class VideoReader(Source):
 
     `annotations`: a CocoVID json with boxes, whose `videos` have a `file_name` below the folder `videos`, and whose
     images are frames: `frame_id` is the number of a frame in its file, from 0. Clips are then made of the frames that
-    the json has, and classes, boxes and tracks are its own.
+    the json has, and classes, boxes and tracks are its own. `columns`, `keypoints`, `flip_pairs`, `masks`, `rotated`
+    and `tight` say what else is read of it: see `CocoReader`.
 
     A GPU decodes `stretch` frames of a video at once, or some more, up to a key frame, and several clips are cut from
     them; so in training, whatever decodes, the clips of a stretch come near each other: at any time from about 8
@@ -75,6 +78,12 @@ class VideoReader(Source):
         step: int | None = None,
         last: Last = "drop",
         annotations: PathLike | None = None,
+        columns: Sequence[str] = (),
+        keypoints: bool = False,
+        flip_pairs: FlipPairs = None,
+        masks: bool = False,
+        rotated: bool = False,
+        tight: bool = False,
         stretch: int = 128,
         nvdec: bool = True,
         cache: bool = True,
@@ -82,12 +91,17 @@ class VideoReader(Source):
         step = frames * stride if step is None else step
         check_clips(frames, stride, step, last)
         check_counts(stretch=stretch)
-        if annotations is None:
-            found = frames_of_files(videos, cache=cache)
+        wanted, names = WantedShapes(keypoints, flip_pairs, rotated, tight, masks), column_names(columns)
+        if annotations is not None:
+            found = frames_of_annotations(videos, annotations, names, wanted, cache=cache)
+        elif names or wanted.outlines or keypoints:
+            raise InputError(
+                "columns, keypoints, masks, rotated and tight are read of annotations: give a CocoVID json"
+            )
         else:
-            found = frames_of_annotations(videos, annotations, cache=cache)
-        columns, self.frames, self.tracks, self.video_files, self._indexes, self._video_of = found
-        super().__init__(**columns)
+            found = frames_of_files(videos, cache=cache)
+        arguments, self.frames, self.tracks, self.video_files, self._indexes, self._video_of = found
+        super().__init__(**arguments)
         self.columns["track_id"] = self.tracks.ids
         self.remedy = "remove it, or write it again: ffmpeg -i IN OUT.mp4"
         unusable = np.flatnonzero([isinstance(each, str) for each in self._indexes])
