@@ -17,7 +17,7 @@ CONVERTERS = REPOSITORY / "converters"
 CONTENTLESS = {"base", "common", "core", "helper", "helpers", "misc", "tools", "util", "utils"}
 
 
-FACE = {"__init__", "__main__", "presets", "targets", "testing"}
+FACE = {"__init__", "__main__", "presets", "targets"}
 """What users import."""
 
 GROUND_FLOOR = {"arguments", "arrays", "errors"}

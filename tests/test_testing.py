@@ -11,11 +11,11 @@ from nvidia.dali import fn
 from PIL import Image
 
 import detaug as da
-from detaug import testing
-from detaug.boxes import shape_group
+from detaug.boxes import masks, shape_group
+from detaug.boxes.masks import to_units
 from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Node, Nodes
-from detaug.testing import assert_boxes_follow_pixels, assert_points_follow_pixels
+from detaug.testing import assert_boxes_follow_pixels, assert_masks_follow_pixels, assert_points_follow_pixels, painted
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def test_points_that_are_off_by_half_a_pixel_are_found(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("flip", [da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)])
 def test_sides_that_do_not_change_places_are_found(flip: da.Op, monkeypatch: pytest.MonkeyPatch) -> None:
     assert assert_points_follow_pixels(flip) == 48
-    monkeypatch.setattr(testing, "SIDES", ("first", "second"))
+    monkeypatch.setattr(painted, "SIDES", ("first", "second"))
     with pytest.raises(AssertionError, match="48 of 48 key points"):
         assert_points_follow_pixels(flip)
     assert assert_points_follow_pixels(da.CenterCrop((150, 150))) > 10
@@ -191,6 +191,44 @@ def test_points_follow_pixels_through_turns(device: str, pipeline: bool) -> None
     turns = [da.RandomAffine(20, shear=15, scale=(0.6, 1.5), fill=black), da.RandomPerspective(p=1, fill=black)]
     ops = [da.RandomRotate90(), *turns, da.RandomHorizontalFlip(), da.Resize((300, 260), fill=black), da.RandomHSV()]
     assert assert_points_follow_pixels(ops, images=16, device=device, pipeline=pipeline) > 30
+
+
+def test_masks_that_are_off_are_found_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resize, picture = da.Resize((192, 256)), tmp_path / "wrong.png"
+    assert assert_masks_follow_pixels(resize) == 24
+    monkeypatch.setattr(masks, "to_units", lambda pixels: to_units(pixels + 3.1))
+    with pytest.raises(AssertionError, match="24 of 24 masks are not where their pixels are") as raised:
+        assert_masks_follow_pixels(resize, picture=picture)
+    assert "image 0, label 1: mask of the box [" in str(raised.value)
+    assert {(0, 255, 0), (255, 0, 0)} <= {color for _, color in Image.open(picture).getcolors(1 << 16)}
+    monkeypatch.setattr(masks, "to_units", lambda pixels: to_units(pixels + 0.5))
+    assert assert_masks_follow_pixels(resize) == 24
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_masks_of_another_object_are_found(pipeline: bool) -> None:
+    with pytest.raises(AssertionError, match="16 of 24 masks"):
+        assert_masks_follow_pixels([Exchanged(), da.Resize((192, 256))], pipeline=pipeline)
+
+
+def test_too_few_masks_and_pixels_that_move_are_found() -> None:
+    resize = da.Resize((192, 256))
+    with pytest.raises(AssertionError, match=r"^none of the 24 painted masks .* smaller min_masks, such"):
+        assert_masks_follow_pixels([Dropping(1), resize])
+    assert assert_masks_follow_pixels([Dropping(1), resize], min_masks=0) == 0
+    with pytest.raises(AssertionError, match="rectangles are not where they were"):
+        assert_masks_follow_pixels([resize, Mirror()])
+    with pytest.raises(ValueError, match="min_masks must be a whole number"):
+        assert_masks_follow_pixels(resize, min_masks=25)
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_masks_follow_pixels_through_turns(device: str, pipeline: bool) -> None:
+    black = (0, 0, 0)
+    turns = [da.RandomAffine(20, shear=15, scale=(0.6, 1.5), fill=black), da.RandomPerspective(p=1, fill=black)]
+    ops = [da.RandomRotate90(), *turns, da.RandomHorizontalFlip(), da.Resize((300, 260), fill=black), da.RandomHSV()]
+    erased = [*ops, da.RandomErasing(value=black), da.GridMask(value=black)]
+    assert assert_masks_follow_pixels(erased, images=16, device=device, pipeline=pipeline) > 15
 
 
 def test_a_smallest_side_that_does_not_fit_is_refused() -> None:

@@ -1,0 +1,161 @@
+"""Read boxes, discs and shapes in the pixels, and compare them with what ops say."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.testing.painted import RADIUS, Result
+
+Array = NDArray[Any]
+
+
+class Misplaced(NamedTuple):
+    """A box that is not where its rectangle is, or a point that is not where its disc is."""
+
+    image: int
+    label: int
+    box: Array
+    """XYXY, the op's box, or that around its mask; or x, y of a point."""
+    seen: Array | None
+    """The same in the pixels; None if no pixel of it is left."""
+
+
+def read_box(channel: Array, brightness: float = 0.5) -> Array:
+    """Return the XYXY box of the bright pixels, to a fraction of a pixel: it ends at `brightness` times the maximum.
+
+    >>> channel = np.zeros((100, 200))
+    >>> channel[10:50, 20:60] = 255
+    >>> print(da.testing.read_box(channel))
+    [20. 10. 60. 50.]
+    """
+    x0, x1 = _edges(channel.max(axis=0), brightness)
+    y0, y1 = _edges(channel.max(axis=1), brightness)
+    return np.array([x0, y0, x1, y1])
+
+
+def _edges(profile: Array, brightness: float) -> tuple[float, float]:
+    bright = profile / profile.max() - brightness
+    inside = np.flatnonzero(bright >= 0)
+    return _crossing(bright, inside[0]), len(bright) - _crossing(bright[::-1], len(bright) - 1 - inside[-1])
+
+
+def _crossing(bright: Array, first: int) -> float:
+    """Return where the profile first rises through zero; pixel i has its centre at i + 0.5; a border is an edge."""
+    if first == 0:
+        return 0.0
+    before, at = bright[first - 1], bright[first]
+    return float(first - 0.5 + before / (before - at))
+
+
+class Comparison(NamedTuple):
+    """The number of compared boxes, and the misplaced ones."""
+
+    boxes: int
+    misplaced: list[Misplaced]
+
+
+def compare_boxes(result: Result, tolerance: float | None) -> Comparison:
+    """Compare every box with its rectangle in the pixels."""
+    compared, wrong = 0, []
+    for at, (image, boxes, labels) in enumerate(zip(result.images, result.boxes, result.labels, strict=True)):
+        for box, label in zip(boxes, labels, strict=True):
+            channel = np.asarray(image[:, :, label - 1], np.float64)
+            seen = read_box(channel) if channel.max() > 100 else None
+            if seen is None or not _agree(box, seen, channel, result.matrix[at], tolerance):
+                wrong.append(Misplaced(at, int(label), box, seen))
+            compared += 1
+    return Comparison(compared, wrong)
+
+
+def _agree(box: Array, seen: Array, channel: Array, matrix: Array, tolerance: float | None) -> bool:
+    """Compare a box with its rectangle; the sharp tip of a turned one ends between its half bright and faint pixels."""
+    turned = abs(matrix[[0, 1], [1, 0]]).max() > 1e-6 or len(matrix) == 3
+    magnification = max(1.0, _magnification(matrix, box))
+    if not turned:
+        allowed = max(0.5, magnification / 8) if tolerance is None else tolerance
+        return bool(np.abs(seen - box).max() <= allowed)
+    allowed = (1.0 if tolerance is None else tolerance) * magnification
+    faint = read_box(channel, 0.02)
+    low, high = np.minimum(seen, faint) - allowed, np.maximum(seen, faint) + allowed
+    return bool(((box >= low) & (box <= high)).all())
+
+
+def compare_points(results: list[Result], tolerance: float | None) -> Comparison:
+    """Compare the key points with discs. `results`: with the discs of left points and with those of right points."""
+    compared, wrong = 0, []
+    assert results[0].keypoints is not None
+    for at, (keypoints, labels) in enumerate(zip(results[0].keypoints, results[0].labels, strict=True)):
+        mirrored = np.linalg.det(_square(results[0].matrix[at])[:2, :2]) < 0
+        for row, side in np.ndindex(len(labels), 2):
+            point, label = keypoints[row][side], labels[row]
+            pixels = np.asarray(results[side ^ int(mirrored)].images[at][:, :, label - 1], np.float64)
+            seen = _read_disc(pixels, results[0].matrix[at])
+            magnification = max(1.0, _magnification(results[0].matrix[at], np.tile(seen, 2))) if seen is not None else 1
+            allowed = 0.5 * magnification if tolerance is None else tolerance
+            if seen is None:
+                misplaced = point[2] == 2 and pixels.max() < 100
+            else:
+                misplaced = point[2] == 0 or (point[2] == 2 and np.abs(point[:2] - seen).max() > allowed)
+            compared += bool(misplaced or (seen is not None and point[2] == 2))
+            if misplaced:
+                wrong.append(Misplaced(at, int(label), point[:2], seen))
+    return Comparison(compared, wrong)
+
+
+def _read_disc(channel: Array, matrix: Array) -> Array | None:
+    """Return x, y of the centre of the only disc, None if it is cut off or not there."""
+    mass = channel.sum()
+    if channel.max() < 100:
+        return None
+    y, x = np.indices(channel.shape) + 0.5
+    center = np.array(((x * channel).sum(), (y * channel).sum())) / mass
+    expected = 255 * np.pi * (RADIUS * _magnification(matrix, np.tile(center, 2))) ** 2
+    return center if mass > 0.97 * expected else None
+
+
+def _square(matrix: Array) -> Array:
+    """Return (3, 3) of a matrix (2, 3) or (3, 3)."""
+    square = np.eye(3)
+    square[: len(matrix)] = matrix
+    return square
+
+
+def _magnification(matrix: Array, box: Array) -> float:
+    """Return the size of a source pixel at the box, in output pixels."""
+    square = _square(matrix)
+    inverse = np.linalg.inv(square)
+    depth = inverse[2] @ [*(box[:2] + box[2:]) / 2, 1]
+    return float(np.sqrt(abs(np.linalg.det(square) * depth**3)))
+
+
+def compare_masks(result: Result, tolerance: float | None) -> Comparison:
+    """Compare the masks with the bright pixels of their objects."""
+    compared, wrong = 0, []
+    assert result.masks is not None
+    for at, (image, masks, labels) in enumerate(zip(result.images, result.masks, result.labels, strict=True)):
+        for mask, label, box in zip(masks, labels, result.boxes[at], strict=True):
+            bright = np.asarray(image[:, :, label - 1], np.float64) > 127.5
+            allowed = max(1.0, _magnification(result.matrix[at], box)) if tolerance is None else tolerance
+            if _is_deeper(bright ^ mask, allowed):
+                wrong.append(Misplaced(at, int(label), box, _extent(bright)))
+            compared += 1
+    return Comparison(compared, wrong)
+
+
+def _is_deeper(pixels: Array, depth: float) -> bool:
+    """Return whether some of the pixels lie more than `depth` pixels, in whole steps, from all others."""
+    for _ in range(max(1, round(depth))):
+        around = np.pad(pixels, 1, mode="edge")
+        pixels = pixels & around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
+    return bool(pixels.any())
+
+
+def _extent(mask: Array) -> Array | None:
+    """Return XYXY around the pixels, None without one."""
+    if not mask.any():
+        return None
+    (y0, y1), (x0, x1) = (np.flatnonzero(mask.any(axis))[[0, -1]] for axis in (1, 0))
+    return np.array([x0, y0, x1 + 1, y1 + 1])
