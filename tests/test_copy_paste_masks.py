@@ -48,6 +48,31 @@ def scene(seed: int, images: int = 6) -> tuple[list[Array], list[Array], list[Ar
     return pictures, boxes, labels, runs
 
 
+def write_scene(folder: Path, seed: int, images: int) -> Path:
+    """Write PNG files and their json; return the json."""
+    pictures, _, labels, runs = scene(seed, images)
+    annotations = [
+        {
+            "id": label,
+            "image_id": at,
+            "category_id": label,
+            "bbox": coco_masks.toBbox(each).tolist(),
+            "segmentation": {**each, "counts": each["counts"].decode()},
+            "area": int(coco_masks.area(each)),
+            "iscrowd": 0,
+        }
+        for at in range(images)
+        for label, each in zip(labels[at].tolist(), runs[at], strict=True)
+    ]
+    for at, picture in enumerate(pictures):
+        Image.fromarray(picture).save(folder / f"{at}.png")
+    rows = [{"id": at, "file_name": f"{at}.png", "height": SIZE[0], "width": SIZE[1]} for at in range(images)]
+    categories = [{"id": label, "name": str(label)} for label in range(1, 100)]
+    document = {"images": rows, "annotations": annotations, "categories": categories}
+    (folder / "scene.json").write_text(json.dumps(document))
+    return folder / "scene.json"
+
+
 def samples(seed: int, **arguments: Any) -> da.Samples:
     pictures, boxes, labels, runs = scene(seed)
     shapes = da.Shapes.of_segmentations([{**each, "counts": each["counts"].decode()} for own in runs for each in own])
@@ -162,26 +187,7 @@ def test_a_key_point_is_hidden_by_the_mask_alone() -> None:
 
 
 def test_in_a_loader(tmp_path: Path, device: str) -> None:
-    pictures, _, labels, runs = scene(3, images=16)
-    annotations = [
-        {
-            "image_id": at,
-            "category_id": label,
-            "bbox": coco_masks.toBbox(each).tolist(),
-            "segmentation": {**each, "counts": each["counts"].decode()},
-            "area": int(coco_masks.area(each)),
-            "iscrowd": 0,
-        }
-        for at in range(16)
-        for label, each in zip(labels[at].tolist(), runs[at], strict=True)
-    ]
-    for at, picture in enumerate(pictures):
-        Image.fromarray(picture).save(tmp_path / f"{at}.png")
-    images = [{"id": at, "file_name": f"{at}.png", "height": SIZE[0], "width": SIZE[1]} for at in range(16)]
-    categories = [{"id": label, "name": str(label)} for label in range(1, 100)]
-    numbered = [{"id": number, **each} for number, each in enumerate(annotations)]
-    (tmp_path / "a.json").write_text(json.dumps({"images": images, "annotations": numbered, "categories": categories}))
-    reader = da.CocoReader(tmp_path, tmp_path / "a.json", masks=True)
+    reader = da.CocoReader(tmp_path, write_scene(tmp_path, 3, images=16), masks=True)
     seen = 0
     for batch in da.Loader(reader, [RESIZE, da.CopyPaste(p=1, masks=True)], 8, device=device):
         masks = batch.to("cpu").masks().numpy()

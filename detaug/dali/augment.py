@@ -34,10 +34,11 @@ def augment(
     columns: Sequence[Node] = (),
     keypoints: Node | None = None,
     flip_pairs: Pairs | None = None,
+    polygons: tuple[Node, Node] | None = None,
     shapes: Node | None = None,
     return_matrix: bool = False,
 ) -> tuple[Node, ...]:
-    """Run a recipe inside a DALI pipeline; return images, boxes, labels, then the matrix, key points, and columns.
+    """Run a recipe inside a DALI pipeline; return images, boxes, labels, then matrix, masks, key points, and columns.
 
     `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None is no
     boxes. `labels`: (M,) whole numbers; None is 1 for each box. `ops`: any recipe; without a `Resize`, images keep the
@@ -46,14 +47,18 @@ def augment(
     that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
     track ids: where a box is dropped, its row is too. `keypoints`: (M, K, 3) x, y in `units`, continuous, and
     visibility 0, 1 or 2; `flip_pairs`: their positions, from 0, that change places in a mirrored image, [] for none.
+    `polygons`: the outlines of objects, for masks: nodes (P, 3) whole numbers, of which box each ring is and its first
+    vertex and the end, and (V, 2) vertices x, y in `units`, as `fn.readers.coco` with polygon_masks=True and
+    `da.fn.coco` with polygons=True return them; a box without a ring has the mask of the box.
     `shapes`: (2,) or more numbers, height and width of each image first, on the CPU, such as
     `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
     `return_matrix`: also return (2, 3), or (3, 3) for a recipe with perspective: source pixels -> output pixels, for
     points (x, y, 1). Not for recipes that mix images.
 
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
-    labels and columns in the types that they had; the matrix if it is wanted; key points (M, K, 3) float32 in pixels if
-    they are given, see `Batch.keypoints`.
+    labels and columns in the types that they had; the matrix if it is wanted; masks (M, H, W) uint8, 0 and 1, on the
+    CPU, if polygons are given, see `Batch.masks`; key points (M, K, 3) float32 in pixels if they are given, see
+    `Batch.keypoints`.
 
     Wrong boxes, labels and images end the pipeline with an error that names batch and sample. `DaliIterator` raises it
     as an InputError; DALI itself raises a RuntimeError that contains its text.
@@ -67,7 +72,7 @@ def augment(
     >>> print(images.shape()[0], [count for count, _ in boxes.shape()])
     (3, 300, 300) [4, 2, 2, 2]
     """
-    recipe = checked_recipe(ops, seed, units)
+    recipe = checked_recipe(ops, seed, units, masks=polygons is not None)
     if return_matrix and recipe.mixing_op:
         name = type(recipe.mixing_op).__name__
         raise InputError(
@@ -84,6 +89,7 @@ def augment(
         "shapes": shapes,
         "return_matrix": return_matrix,
         "flip_pairs": None if keypoints is None else flip_pairs,
+        "polygons": polygons,
     }
     return augment_to("pixels", images, boxes, labels, recipe, seed, units, further, **options)
 
@@ -101,19 +107,29 @@ def augment_to(
     shapes: Node | None = None,
     return_matrix: bool = False,
     flip_pairs: Pairs | None = None,
+    polygons: tuple[Node, Node] | None = None,
     name: str = "da.fn.augment",
 ) -> tuple[Node, ...]:
     """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors.
 
     `flip_pairs`: those of the first of the columns, which are key points; None: there are none.
     """
-    given = _given(boxes, labels, columns)
+    given = _given(boxes, labels, columns, polygons)
     _check_nodes(images, given if shapes is None else {**given, "shapes": shapes})
     _check_pipeline(images if shapes is None else shapes)
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
     images, shapes = (images, images.shape(dtype=types.INT32)) if shapes is None else _of_shapes(images, shapes)
     planner = BatchPlanner(
-        recipe, seed, units, output_units, labels is not None, len(columns), return_matrix, flip_pairs, name
+        recipe,
+        seed,
+        units,
+        output_units,
+        labels is not None,
+        len(columns),
+        return_matrix,
+        polygons is not None,
+        flip_pairs,
+        name,
     )
     planned: Any = fn.python_function(
         shapes,
@@ -150,10 +166,15 @@ def _check_pipeline(source_of_shapes: Node) -> None:
         )
 
 
-def _given(boxes: Node | None, labels: Node | None, columns: Sequence[Node]) -> dict[str, Node]:
-    """Return the nodes with a row for each box, by the names that errors have for them."""
+def _given(
+    boxes: Node | None, labels: Node | None, columns: Sequence[Node], polygons: tuple[Node, Node] | None
+) -> dict[str, Node]:
+    """Return the nodes that belong to boxes, polygons first, by the names that errors have for them."""
     check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
-    rows = {"boxes": boxes, "labels": labels, **{f"columns[{at}]": column for at, column in enumerate(columns)}}
+    pair = polygons is None or (isinstance(polygons, list | tuple) and len(polygons) == 2)
+    check("polygons", polygons, pair, "two nodes: rings (P, 3) and vertices (V, 2)")
+    rows = {f"polygons[{at}]": node for at, node in enumerate(polygons or ())}
+    rows |= {"boxes": boxes, "labels": labels, **{f"columns[{at}]": column for at, column in enumerate(columns)}}
     given = {name: node for name, node in rows.items() if node is not None}
     if boxes is None and given:
         raise InputError(f"{', '.join(given)} must come with boxes, got boxes=None")
@@ -168,12 +189,12 @@ def _check_nodes(images: Node, on_cpu: dict[str, Node]) -> None:
         check(name, f"a node on the {node.device.upper()}", node.device == "cpu", "on the CPU")
 
 
-def checked_recipe(ops: Iterable[Op], seed: int, units: Units) -> Recipe:
+def checked_recipe(ops: Iterable[Op], seed: int, units: Units, *, masks: bool = False) -> Recipe:
     """Return the recipe of `augment`. Raises InputError for arguments that it cannot have."""
     check("seed", seed, is_whole(seed, 0, 2**63 - 1), "a whole number of at least 0, below 2**63")
     check("units", units, units in ("relative", "pixels"), "'relative' or 'pixels'")
     recipe = make_rendering_recipe(ops)
-    recipe.check_masks(False, "use a Loader")
+    recipe.check_masks(masks, "give da.fn.augment polygons=...")
     for op in recipe.ops:
         if (until := getattr(op, "until_epoch", None)) is not None:
             raise InputError(

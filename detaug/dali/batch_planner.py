@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, count
 from typing import Any, Literal, NamedTuple
 from weakref import ReferenceType
@@ -16,7 +16,9 @@ from detaug.arrays import Floats, Ints, padded
 from detaug.boxes.checking import find_fault, to_relative
 from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
 from detaug.boxes.placement import Placement, place_key_points
+from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views, class_labels, rows_left, whole_images
+from detaug.dali.polygons import masks_of, outlines_of
 from detaug.errors import InputError, OpError
 from detaug.ops.python_functions import current_pipeline, running_in
 from detaug.ops.recipe import Recipe, draws_from
@@ -52,6 +54,8 @@ class BatchPlanner:
     columns: int
     """The number of columns, without labels."""
     return_matrix: bool
+    has_polygons: bool
+    """Whether the first two inputs are rings and vertices."""
     flip_pairs: Pairs | None
     """Of the first of the columns, which are key points; None: there are none."""
     name: str
@@ -63,7 +67,7 @@ class BatchPlanner:
     @property
     def box_outputs(self) -> int:
         """Return the number of outputs before the inputs of the recipe's graph."""
-        return 2 + self.return_matrix + self.columns
+        return 2 + self.return_matrix + self.has_polygons + self.columns
 
     @property
     def outputs(self) -> int:
@@ -71,10 +75,10 @@ class BatchPlanner:
         return self.box_outputs + len(self.recipe.input_names)
 
     def __call__(self, shapes: Samples, random: Samples, *given: Samples) -> tuple[Samples, ...]:
-        """Return boxes, labels, the matrix if wanted, other columns, and the inputs of the recipe's graph.
+        """Return boxes, labels, matrix and masks if wanted, other columns, and the inputs of the recipe's graph.
 
-        `shapes`: of the images. `random`: numbers that differ from batch to batch. `given`: boxes, labels, columns; or
-        nothing, for images without boxes.
+        `shapes`: of the images. `random`: numbers that differ from batch to batch. `given`: rings and vertices if there
+        are any, boxes, labels, columns; or nothing, for images without boxes.
         """
         number = next(self._numbers)
         with running_in(self._pipeline):
@@ -86,17 +90,23 @@ class BatchPlanner:
     def _plan(self, shapes: Samples, random: Samples, given: tuple[Samples, ...]) -> tuple[Samples, ...]:
         size = np.array([shape[:2] for shape in shapes], np.float64)
         _check_images(self.recipe, shapes)
+        polygons, given = (given[:2], given[2:]) if self.has_polygons else ((), given)
         if given and not self.has_labels:
             given = given[0], [np.ones(boxes.shape[:1], np.int32) for boxes in given[0]], *given[1:]
         rows = _rows(given) if given else _no_boxes(len(shapes))
         rows = rows._replace(boxes=_relative(rows, size, self.units))
         rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
-        plan = self.recipe.plan(_views(rows, size), draws_from(rng))
+        views = _views(rows, size)
+        if self.has_polygons:
+            relative = self.units == "relative"
+            outlines = outlines_of(polygons[0], polygons[1], rows.boxes, rows.counts, size, relative=relative)
+            views = replace(views, shapes=outlines)
+        plan = self.recipe.plan(views, draws_from(rng))
         inputs = [list(map(np.asarray, plan.inputs[name])) for name in self.recipe.input_names]  # a row may be a number
-        return (*self._outputs(plan.views, rows, size), *inputs)
+        return (*self._outputs(fit_to_shapes(plan.views), rows, size), *inputs)
 
     def _outputs(self, views: Views, rows: BatchBoxes, size: Floats) -> list[Samples]:
-        """Return boxes, labels, the matrix if wanted, and the other columns, of the boxes that are left."""
+        """Return boxes, labels, matrix and masks if wanted, and the other columns, of the boxes that are left."""
         boxes, _, counts = views.unpadded()
         boxes = boxes / np.tile(views.size[:, ::-1], 2).repeat(counts, 0) if self.output_units == "relative" else boxes
         columns = [column[rows_left(views)] for column in rows.columns]
@@ -104,7 +114,8 @@ class BatchPlanner:
             columns[1] = self._key_points(views, rows, size)
         matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
         first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
-        return [first, labels, *matrix, *others]
+        masks = [masks_of(views)] if self.has_polygons else []
+        return [first, labels, *matrix, *masks, *others]
 
     def _key_points(self, views: Views, rows: BatchBoxes, size: Floats) -> Array:
         """Return the moved key points of the boxes that are left, (B, K, 3) float32. `size`: (n, 2) of the images."""

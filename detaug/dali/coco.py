@@ -10,21 +10,28 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 from weakref import finalize
 
 import numpy as np
+from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.pipeline import do_not_convert
 
 from detaug.arguments import check, is_whole, is_wholes
-from detaug.arrays import Ints
+from detaug.arrays import Bools, Ints
+from detaug.boxes.masks import placed_outlines
+from detaug.boxes.placement import Placement
+from detaug.boxes.views import Views
+from detaug.converters.coco.rings import join_rings
 from detaug.errors import InputError
 from detaug.loading.decoding import of_size
 from detaug.ops.op import Node
 from detaug.sources.coco_reader import CocoReader
 
 _BLOCK = 2048  # images whose boxes are padded to one length at a time
-_ANNOTATION = '{"image_id":%d,"category_id":%d,"bbox":[%.9g,%.9g,%.9g,%.9g]}'  # 9 digits decide a float32
+_ANNOTATION = '{"image_id":%d,"category_id":%d,"bbox":[%.9g,%.9g,%.9g,%.9g]%s}'  # 9 digits decide a float32
 _INT32 = np.iinfo(np.int32)
 
 
@@ -36,8 +43,9 @@ def coco(
     shard: tuple[int, int] = (0, 1),
     shuffle: bool = True,
     seed: int = 0,
+    polygons: bool = False,
     name: str = "reader",
-) -> tuple[Node, Node, Node, Node]:
+) -> tuple[Node, ...]:
     """Read a COCO json with its image folder inside a DALI pipeline; return encoded, boxes, labels, image_ids.
 
     It is `fn.readers.coco`, with what `CocoReader` makes of the json: its checks, images in the json's order, no
@@ -47,7 +55,8 @@ def coco(
     `shard`: (rank, world size). `shuffle`: all images in another order in each epoch, before they are divided into
     shards, from `seed`, which must be equal on all ranks. In each epoch every image comes once, in one of the shards;
     shards that are shorter repeat their last image, and so does the last batch. `DaliIterator(reader_name=...)` leaves
-    these out. `name`: the reader's.
+    these out. `polygons`: also return the outlines, rings (P, 3) int32 and vertices (V, 2) float32, relative to the
+    image, for `da.fn.augment(polygons=...)`; those of run lengths go along the edges of pixels. `name`: the reader's.
 
     Raises AnnotationError for what `CocoReader` refuses and for missing files, and InputError for image ids that int32
     cannot hold. An image of another size than the json says is an error of the pipeline.
@@ -63,7 +72,7 @@ def coco(
     """
     check("shard", shard, is_wholes(shard, 2, 0) and shard[0] < shard[1], "(rank, world size), rank < world size")
     check("seed", seed, is_whole(seed, 0, 2**63 - 1), "a whole number of at least 0")
-    reader = CocoReader(images=images, annotations=annotations)
+    reader = CocoReader(images=images, annotations=annotations, masks=polygons)
     reader.check_files()
     _check_for_dali(reader, shard[1])
     outputs: Node = fn.readers.coco(
@@ -79,10 +88,18 @@ def coco(
         num_shards=shard[1],
         pad_last_batch=True,
         dont_use_mmap=True,
+        polygon_masks=polygons,
     )
-    encoded, rows, numbers = outputs
+    encoded, rows, numbers, *outlines = outputs
     size = fn.cast(rows[0, :2], dtype=types.INT32)
-    return of_size(encoded, size), rows[1:], numbers[1:], numbers[:1]
+    return of_size(encoded, size), rows[1:], numbers[1:], numbers[:1], *_of_boxes(*outlines)
+
+
+def _of_boxes(rings: Node | None = None, vertices: Node | None = None) -> tuple[Node, ...]:
+    """Return the rings and vertices of the boxes: the first annotation of an image is its size."""
+    if rings is None:
+        return ()
+    return rings - types.Constant(np.array([[1, 0, 0]], np.int32)), vertices
 
 
 def _check_for_dali(reader: CocoReader, shards: int) -> None:
@@ -125,5 +142,25 @@ def _annotations(reader: CocoReader, indices: Ints) -> str:
     sizes = np.concatenate([reader.sizes[indices], np.zeros((len(indices), 2))], 1)
     boxes = np.concatenate([sizes[:, None], views.boxes], 1).astype(np.float32)
     used = np.concatenate([np.ones((len(indices), 1), bool), views.labels >= 0], 1)
-    rows = np.column_stack([indices[np.nonzero(used)[0]], numbers[used], boxes[used]])
+    rows = np.column_stack([indices[np.nonzero(used)[0]], numbers[used], boxes[used]]).astype(object)
+    rows = np.column_stack([rows, _segmentations(reader, views, used)])
     return ",".join([_ANNOTATION] * len(rows)) % tuple(rows.ravel().tolist())  # one call: many are slow
+
+
+def _segmentations(reader: CocoReader, views: Views, used: Bools) -> NDArray[Any]:
+    """Return (R,) the outlines of the rows as text, relative to their images; of the first row of an image none."""
+    texts = np.full(used.shape, "", object)
+    if reader.shapes.has_masks:
+        texts[:, :1] = ',"segmentation":[]'
+        table, placement = views.shapes.mask_table, Placement.of_views(views.at_size(np.ones((len(views), 2))))
+        points, first_point, first_ring = placed_outlines(table, placement)
+        rings = np.split(points.astype(np.float64), first_point[1:-1])
+        has_runs = table.has_runs[placement.rows]  # which may have holes
+        whole = [
+            [join_rings(rings[start:end])] if runs else rings[start:end]
+            for (start, end), runs in zip(pairwise(first_ring), has_runs, strict=True)
+        ]
+        texts[:, 1:][views.labels >= 0] = [
+            f',"segmentation":{json.dumps([ring.ravel().tolist() for ring in own])}' for own in whole
+        ]
+    return texts[used]
