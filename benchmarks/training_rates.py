@@ -6,9 +6,9 @@ Each detector trains in bfloat16 from random weights, on batches that stay on th
 waiting is the time in `next`. "detr" is a ResNet-50 with a transformer of 6 + 6 layers and 100 queries; its loss takes
 the boxes in their order, since matching them on the CPU would wait for the GPU. Prints medians of the turns, in
 brackets their range, and the memory that was in use on the device at most, of all programs. With --compile the backbone
-is compiled. With --workers all but "detr" also train on torchvision's transforms (v2) in a DataLoader. Under torchrun
-each process trains on a GPU of its own, and the first one prints its numbers. The energy is what NVML reads, if
-`nvidia-ml-py` is installed.
+is compiled. With --workers all but "detr" and "maskrcnn" also train on torchvision's transforms (v2) in a DataLoader.
+Under torchrun each process trains on a GPU of its own, and the first one prints its numbers. The energy is what NVML
+reads, if `nvidia-ml-py` is installed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 from compare_versions import write_data
+from mask_costs import add_outlines
 from settings import text
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -72,6 +73,7 @@ class Setup(NamedTuple):
     make: Callable[[], nn.Module]
     recipe: Callable[[], list[da.Op]]
     batch_size: int
+    masks: bool = False
 
 
 CLASSES = 21
@@ -88,6 +90,7 @@ SETUPS = {
     "ssdlite": Setup(lambda: detection.ssdlite320_mobilenet_v3_large(**NO_WEIGHTS), da.presets.ssd300, 64),
     "retinanet": Setup(lambda: detection.retinanet_resnet50_fpn(**NO_WEIGHTS), da.presets.retinanet, 8),
     "fcos": Setup(lambda: detection.fcos_resnet50_fpn(**NO_WEIGHTS), da.presets.retinanet, 8),
+    "maskrcnn": Setup(lambda: detection.maskrcnn_resnet50_fpn_v2(**NO_WEIGHTS), da.presets.retinanet, 8, masks=True),
     "detr": Setup(lambda: Detr(CLASSES), detr_recipe, 16),
 }
 
@@ -154,11 +157,11 @@ def joules(device: torch.device) -> float:
     return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1000
 
 
-def loaded(loader: da.Loader) -> Batches:
+def loaded(loader: da.Loader, masks: bool) -> Batches:
     """Yield the loader's batches, epoch after epoch."""
     while True:
         for batch in loader:
-            yield batch.images, batch.targets()
+            yield batch.images, batch.targets(masks=masks)
 
 
 def of_torchvision(job: Job) -> Batches:
@@ -173,11 +176,12 @@ def compare(name: str, annotations: str, images: str, options: argparse.Namespac
     """Train one detector on each kind of batches in turns, and print a line for each."""
     setup, device = SETUPS[name], torch.device(options.device)
     batch_size = options.batch_size or setup.batch_size
-    loader = da.Loader(da.CocoReader(images, annotations), setup.recipe(), batch_size, device=device)
-    trainer, batches = Trainer(setup, device, options.compile), loaded(loader)
+    reader = da.CocoReader(images, annotations, masks=setup.masks)
+    loader = da.Loader(reader, setup.recipe(), batch_size, device=device)
+    trainer, batches = Trainer(setup, device, options.compile), loaded(loader, setup.masks)
     fixed = cycle([(images.clone(), targets) for images, targets in islice(batches, options.fixed)])
     sources = {"fixed batches": fixed, "loader": batches}
-    if options.workers and setup.recipe is not detr_recipe:
+    if options.workers and not setup.masks and setup.recipe is not detr_recipe:
         job = Job(annotations, images, setup.recipe.__name__, batch_size, options.device, workers=options.workers)
         sources["torchvision v2"] = of_torchvision(job)
     found: dict[str, list[Trained]] = {each: [] for each in sources}
@@ -223,6 +227,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         if not options.data:
             write_data(Path(folder), 2000)
+            add_outlines(Path(folder, "train.json"), 7)
         annotations, images = options.data or (f"{folder}/train.json", folder)
         for name in options.models:
             compare(name, annotations, images, options)
