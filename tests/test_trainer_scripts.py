@@ -22,6 +22,7 @@ from PIL import Image
 from reference import import_torchvision
 
 import detaug as da
+from detaug.converters import voc_to_coco
 
 TRAINERS = Path(__file__).parents[1] / "docs/trainers"
 SCRIPTS = sorted(TRAINERS.glob("*.py"))
@@ -96,6 +97,28 @@ def test_hugging_faces_trainer(
     if make is tiny_detectors.rt_detr_v2:
         found = script.evaluate(model, da.Loader(reader, da.presets.evaluation((96, 96)), 8, train=False, device="cpu"))
         assert 0 <= found.AP <= 1
+
+
+@pytest.fixture
+def with_masks(workplace: Path) -> da.CocoReader:
+    """The demo with the masks that its PNG files have."""
+    voc_to_coco("demo/VOC", "masks.json", split="train", masks=True)
+    return da.CocoReader("demo/VOC/JPEGImages", "masks.json", masks=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("ignore")  # of Hugging Face's and of torch's
+def test_mask2former(with_masks: da.CocoReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import_torchvision()
+    pytest.importorskip("transformers")
+    script, recipe = load("huggingface"), [da.RandomHorizontalFlip(), da.Resize((96, 96)), da.Normalize()]
+    loader = da.Loader(with_masks, recipe, 8, device="cpu", collate=da.Batch.as_mask2former)
+    options = {"use_cpu": True, "learning_rate": 1e-3, "max_grad_norm": 0.1, "disable_tqdm": True}
+    losses = script.train(tiny_detectors.made(tiny_detectors.mask2former, 6), loader, str(tmp_path), 20, **options)
+    assert len(losses) == 20
+    assert_falling(losses)
 
 
 @pytest.mark.slow
@@ -236,6 +259,28 @@ def test_rf_detr(rf_detr: Any, tmp_path: Path) -> None:
     assert_falling(losses)
     found = rf_detr.evaluate(model, da.Loader(reader, recipe, 8, train=False, device="cpu"))
     assert 0 <= found.AP <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.filterwarnings("ignore")  # of RF-DETR's and of Lightning's
+def test_rf_detr_seg(rf_detr: Any, with_masks: da.CocoReader, tmp_path: Path) -> None:
+    """It trains on masks: their loss moves the head that makes them."""
+    torch.manual_seed(0)
+    queries = {"num_queries": 20, "num_select": 20, "group_detr": 1, "dec_layers": 1}
+    size = {"resolution": 96, "positional_encoding_size": 8}
+    config = rf_detr.RFDETRSegNanoConfig(num_classes=6, pretrain_weights=None, **queries, **size)
+    model = rf_detr.make_model(config, str(tmp_path), batch_size=2, lr=1e-3, lr_encoder=1e-3, use_ema=False)
+    head = [each for name, each in model.model.named_parameters() if "segmentation_head" in name]
+    before = [each.detach().clone() for each in head]
+    collate = rf_detr.as_nested_with_masks
+    loader = da.Loader(with_masks, rf_detr.unchanged(96), 2, device="cpu", collate=collate)
+    images, targets = next(iter(loader))
+    assert [each["masks"].shape for each in targets] == [(len(each["boxes"]), 96, 96) for each in targets]
+    losses = rf_detr.train(model, loader, 3, accelerator="cpu", devices=1, enable_progress_bar=False)
+    assert np.isfinite(losses).all()
+    assert images.tensors.shape == (2, 3, 96, 96)
+    assert sum(not torch.equal(one, two) for one, two in zip(before, head, strict=True)) > len(head) / 2
 
 
 @pytest.mark.slow

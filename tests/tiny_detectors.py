@@ -58,6 +58,19 @@ def d_fine(classes: int) -> Any:
     )
 
 
+def mask2former(classes: int) -> Any:
+    from transformers import Mask2FormerConfig, Mask2FormerForUniversalSegmentation, SwinConfig
+
+    stages = {"depths": [1] * 4, "num_heads": [1, 1, 2, 2], "out_features": [f"stage{at}" for at in range(1, 5)]}
+    backbone = SwinConfig(image_size=96, embed_dim=8, window_size=3, **stages)
+    widths = ["feature_size", "mask_feature_size", "hidden_dim", "encoder_feedforward_dim", "dim_feedforward"]
+    small = dict.fromkeys(widths, 32) | {"encoder_layers": 1, "decoder_layers": 2, "num_attention_heads": 2}
+    config = Mask2FormerConfig(
+        backbone_config=backbone, **small, num_queries=20, num_labels=classes, train_num_points=512
+    )
+    return Mask2FormerForUniversalSegmentation(config)
+
+
 SMALL: dict[str, Any] = {
     "d_model": 32,
     "encoder_hidden_dim": 32,

@@ -6,6 +6,7 @@
     python docs/trainers/rf_detr.py train.json val.json demo/VOC/JPEGImages -o run --steps 200
 
 RF-DETR Nano with random weights. `pretrain_weights` of its config, with the path of a checkpoint, trains much faster.
+With --masks it is RF-DETR Seg Nano, and the json needs outlines: write them with `detaug convert-voc --masks`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from rfdetr.config import RFDETRNanoConfig, TrainConfig
+from rfdetr.config import RFDETRNanoConfig, RFDETRSegNanoConfig, SegmentationTrainConfig, TrainConfig
 from rfdetr.training import RFDETRDataModule, RFDETRModelModule, build_trainer
 from rfdetr.utilities.tensors import NestedTensor
 
@@ -34,6 +35,11 @@ def unchanged(size: int) -> list[da.Op]:
 
 def as_nested(batch: da.Batch) -> tuple[NestedTensor, list[dict[str, torch.Tensor]]]:
     images, targets = batch.as_detr(first_label=0)
+    return NestedTensor(*images), targets
+
+
+def as_nested_with_masks(batch: da.Batch) -> tuple[NestedTensor, list[dict[str, torch.Tensor]]]:
+    images, targets = batch.as_detr(first_label=0, masks=True)
     return NestedTensor(*images), targets
 
 
@@ -64,7 +70,8 @@ class Losses(Callback):
 def make_model(config: Any, output: str, **options: Any) -> RFDETRModelModule:
     """Return a model to train. Its data are not in `dataset_dir`, and batches keep the size of the recipe."""
     options |= {"dataset_dir": ".", "output_dir": output, "multi_scale": False, "tensorboard": False}
-    return RFDETRModelModule(config, TrainConfig(**options))
+    kind = SegmentationTrainConfig if config.segmentation_head else TrainConfig
+    return RFDETRModelModule(config, kind(**options))
 
 
 def train(model: RFDETRModelModule, loader: da.Loader, steps: int, **options: Any) -> list[float]:
@@ -101,11 +108,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--masks", action="store_true")
     options = parser.parse_args()
-    reader = da.CocoReader(options.images, options.train)
-    config = RFDETRNanoConfig(num_classes=len(reader.class_names) - 1, pretrain_weights=None)
+    reader = da.CocoReader(options.images, options.train, masks=options.masks)
+    kind, collate = (RFDETRSegNanoConfig, as_nested_with_masks) if options.masks else (RFDETRNanoConfig, as_nested)
+    config = kind(num_classes=len(reader.class_names) - 1, pretrain_weights=None)
     model = make_model(config, options.output, batch_size=options.batch_size)
-    loader = da.Loader(reader, training(config.resolution), options.batch_size, collate=as_nested)
+    loader = da.Loader(reader, training(config.resolution), options.batch_size, collate=collate)
     losses = train(model, loader, options.steps)
     print(f"loss {losses[0]:.2f} at first, {losses[-1]:.2f} at last")
     reader = da.CocoReader(options.images, options.val)
