@@ -42,7 +42,9 @@ class WantedShapes:
     def of(self, data: Annotations, keep: Bools) -> Shapes:
         """Return the shapes of the annotations to `keep`."""
         key_points = key_points_of(data, keep, self.flip_pairs) if self.keypoints else None
-        outlines = data.outlines.of(np.flatnonzero(keep)) if data.outlines and self.outlines else None
+        outlines = data.outlines if self.outlines else None
+        if outlines and not keep.all():
+            outlines = outlines.of(np.flatnonzero(keep))
         corners = corners_of(data, keep, outlines) if self.rotated and outlines else None
         if outlines and (self.tight or self.masks):
             return Shapes(key_points, corners, self._complete(data, keep, outlines), self.masks, self.tight)
