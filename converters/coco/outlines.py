@@ -131,6 +131,10 @@ def _take(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Return the starts of some pieces once they are concatenated, and the positions of what they have."""
     lengths = (starts[1:] - starts[:-1])[rows]
     new = np.concatenate([[0], np.cumsum(lengths)])
+    if (np.diff(rows) > 0).all():
+        chosen = np.zeros(len(starts) - 1, np.bool_)
+        chosen[rows] = True
+        return new, np.flatnonzero(np.repeat(chosen, np.diff(starts)))
     return new, np.arange(new[-1]) + np.repeat(starts[rows] - new[:-1], lengths)
 
 
@@ -149,31 +153,34 @@ def read_outlines(
     `segmentations`, `corners`: A values of a json each; None for none. `heights`, `widths`: (A,) of the images. Rings
     of fewer than three points are left out.
     """
-    rings, runs, faults = list[list[Sequence[float]]](), list[Ints](), OutlineFaults({}, {})
+    faults = OutlineFaults({}, {})
+    lists = [value if isinstance(value, list) else [] for value in segmentations]
+    if not _are_rings(lists):
+        faults.segmentation.update((row, fault) for row, each in enumerate(lists) if (fault := _fault_of_rings(each)))
+        lists = [[] if row in faults.segmentation else each for row, each in enumerate(lists)]
     nothing = np.zeros(0, np.int64)
+    runs = [nothing] * len(lists)
     for row, value in enumerate(segmentations):
-        rings.append([])
-        runs.append(nothing)
-        if not value:
-            continue
-        if isinstance(value, list):
-            fault = _fault_of_rings(value)
-            rings[row] = [] if fault else [ring for ring in value if len(ring) >= 6]
-        else:
-            ends, fault = _read_runs(value, int(heights[row]), int(widths[row]))
-            runs[row] = ends
-        if fault:
-            faults.segmentation[row] = fault
-    flat = [ring for each in rings for ring in each]
+        if value and not isinstance(value, list):
+            runs[row], fault = _read_runs(value, int(heights[row]), int(widths[row]))
+            if fault:
+                faults.segmentation[row] = fault
+    row_of = np.repeat(np.arange(len(lists)), np.fromiter(map(len, lists), np.int64, len(lists)))
+    flat = list(chain.from_iterable(lists))
     lengths = np.fromiter(map(len, flat), np.int64, len(flat))
-    points = np.fromiter(chain.from_iterable(flat), np.float32, int(lengths.sum())).reshape(-1, 2)
-    for ring in _rings_with_infinite(points, lengths // 2):
-        row = int(np.searchsorted(np.cumsum([len(each) for each in rings]), ring, side="right"))
-        faults.segmentation[row] = _NOT_FINITE
+    if (lengths < 6).any():
+        flat = [ring for ring in flat if len(ring) >= 6]
+        row_of, lengths = row_of[lengths >= 6], lengths[lengths >= 6]
+    with np.errstate(over="ignore"):
+        points = np.fromiter(chain.from_iterable(flat), np.float32, int(lengths.sum())).reshape(-1, 2)
+    far = np.flatnonzero(~(np.abs(points) <= LARGEST).all(1))
+    points[far] = 0
+    ring_of_far = np.unique(np.searchsorted(np.cumsum(lengths // 2), far, side="right"))
+    faults.segmentation.update(dict.fromkeys(row_of[ring_of_far].tolist(), _NOT_FINITE))
     return OutlineColumns(
         points,
         _starts(lengths // 2),
-        _starts([len(each) for each in rings]),
+        _starts(np.bincount(row_of, minlength=len(lists))),
         np.concatenate([*runs, nothing]).astype(np.int32),
         _starts([len(each) for each in runs]),
         _read_corners(corners, faults.corners),
@@ -201,19 +208,22 @@ def _starts(lengths: Iterable[int]) -> Ints:
 _NOT_FINITE = "a ring of the segmentation must be finite numbers"
 
 
-def _fault_of_rings(rings: list[Any]) -> str:
+def _are_rings(lists: Sequence[Sequence[Any]]) -> bool:
+    """Return whether all lists of rings are right: at once, which takes a third of the time."""
+    flat = list(chain.from_iterable(lists))
+    if not set(map(type, flat)) <= {list} or any(len(ring) % 2 for ring in flat):
+        return False
+    types = set(map(type, chain.from_iterable(flat)))
+    return types == {float} or (types <= {int, float} and not _fault_of_rings(flat))
+
+
+def _fault_of_rings(rings: Sequence[Any]) -> str:
     for ring in rings:
         if not isinstance(ring, list) or len(ring) % 2 or not set(map(type, ring)) <= {int, float}:
             return f"a ring of the segmentation must be a list of x, y, x, y, ..., got {shown(ring)}"
         if ring and (max(ring) > LARGEST or min(ring) < -LARGEST):
             return _NOT_FINITE
     return ""
-
-
-def _rings_with_infinite(points: NDArray[np.float32], lengths: Ints) -> list[int]:
-    wrong = np.flatnonzero(~np.isfinite(points).all(1))
-    rings: list[int] = np.unique(np.searchsorted(np.cumsum(lengths), wrong, side="right")).tolist()
-    return rings
 
 
 def _read_runs(value: Any, height: int, width: int) -> tuple[Ints, str]:

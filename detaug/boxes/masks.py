@@ -287,6 +287,9 @@ def _index(points: Ints, owner: Ints, values: Ints) -> Ints:
     """Return (E,): how many of the points (B or 1, R) of their owners are below the values."""
     if len(points) == 1:
         return np.asarray(np.searchsorted(points[0], values))
+    steps = np.diff(points, axis=1)
+    if steps.size and (steps == steps[:, :1]).all():  # an eighth of the time of a search
+        return np.asarray((-((points[owner, 0] - values) // steps[owner, 0])).clip(0, points.shape[1]))
     keys = (points + np.arange(len(points))[:, None] * (4 * FAR)).ravel()
     return np.asarray(np.searchsorted(keys, values.clip(-FAR, FAR) + owner * (4 * FAR)) - owner * points.shape[1])
 
@@ -327,6 +330,8 @@ def covered(objects: Objects, x0: Coordinates, y0: Coordinates, x1: Coordinates,
 def _has_copies(objects: Objects) -> Bools:
     """Return (B,): whether other layers show the same copy of the image of each object, in other rectangles."""
     copies = objects.layers[..., COPY]
+    if (np.diff(np.sort(copies, axis=1), axis=1) > 0).all():
+        return np.zeros(len(objects), np.bool_)
     sides = objects.layers[..., RECTANGLE:COVERS]
     used = np.asarray((sides[..., :2] < sides[..., 2:]).all(2))
     others = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2) - used
