@@ -158,7 +158,8 @@ def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> T
 
 def normalize(image: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype, canvas: Array | None = None) -> Tensor:
     """Return (image - mean) / std. `mean`, `std`: (3, 1, 1). `canvas`: (height, width) to pad it to with zeros."""
-    result = image.contiguous().float().sub_(mean).div_(std)
+    planes = torch.from_numpy(np.ascontiguousarray(image.numpy()))  # NumPy transposes twice as fast as torch
+    result = planes.to(torch.float32, copy=True).sub_(mean).div_(std)
     result = (round_to_bytes(result) if dtype == torch.uint8 else result).to(dtype)
     if canvas is None:
         return result
