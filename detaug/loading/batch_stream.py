@@ -52,6 +52,7 @@ class BatchStream:
     def __init__(self, planner: Planner, engine: Engine, flow: FlowPipeline | None = None) -> None:
         self._planner, self._engine, self._flow = planner, engine, flow
         self._jobs: Iterator[Job] = iter(())
+        self._parts: list[Tensor] = []  # of the batch that is being rendered
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
         self._is_claimed = False
@@ -102,19 +103,19 @@ class BatchStream:
 
     def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Batch | ClipBatch:
         """Return the batch of these images with the numbers that were drawn before."""
-        job = self._planner.replay(indices, params)
+        jobs = self._planner.replay(indices, params)
         try:
-            outputs = self._engine.run_alone(job)
+            parts = [part for job in jobs for part in job.images(self._engine.run_alone(job))]
         except BadFilesFound as found:
             raise bad_files_error(found.files, self._planner.reader) from None
-        (images,) = job.images(outputs)
-        batch = self._assemble(job.group.batches[0].plan, images)
+        batch = self._assemble(jobs[0].group.batches[0].plan, join(parts))
         assert batch is not None, "a replayed batch has no stand-ins"
         return batch
 
     def discard(self) -> None:
         """Drop all batches that are planned, in flight or rendered; the pipelines stay."""
         self._is_claimed = False
+        self._parts.clear()
         self._rendered.clear()
         self._jobs = iter(())
         self._planner.skipped.forget_refused()
@@ -158,9 +159,13 @@ class BatchStream:
             return
         images, guard = job.images(outputs), StreamGuard(self._engine.device)
         for batch, pixels in zip(job.group.batches, images, strict=True):
-            self._rendered.append(RenderedBatch(batch.plan, pixels, guard))
+            self._parts.append(pixels)
+            if sum(map(len, self._parts)) == len(batch.plan.indices):
+                self._rendered.append(RenderedBatch(batch.plan, join(self._parts), guard))
+                self._parts = []
 
     def _skip(self, bad: BadFiles, position: Position) -> None:
+        self._parts.clear()
         self._planner.skipped.add(bad)
         self._planner.check_batch(*position)
         self._engine.close()  # before the new pipelines: the device may not have room for both
@@ -204,8 +209,14 @@ class BatchStream:
         self._engine.close()
         if self._flow:
             self._flow.close()
+        self._parts.clear()
         self._rendered.clear()
         self._jobs = iter(())
+
+
+def join(parts: list[Tensor]) -> Tensor:
+    """Return the images of all parts of a batch."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 T = TypeVar("T")

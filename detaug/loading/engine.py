@@ -24,13 +24,13 @@ class InFlight(NamedTuple):
 
 
 class Engine:
-    """The pipelines, and the jobs that are in flight. `batch_size`: images of one batch."""
+    """The pipelines, and the jobs that are in flight. `most_images`: of one job."""
 
     def __init__(
-        self, renderer: Renderer, reader: Source, settings: Settings, batch_size: int, device: torch.device
+        self, renderer: Renderer, reader: Source, settings: Settings, most_images: int, device: torch.device
     ) -> None:
         self.renderer, self.reader, self.settings, self.device = renderer, reader, settings, device
-        self.group_size = batch_size * settings.batches_per_group
+        self._most_images = most_images
         self._free: deque[PipelineWorker] = deque()  # each worker once for every job that it can take
         self._in_flight: deque[InFlight] = deque()
 
@@ -48,7 +48,7 @@ class Engine:
         """Make the pipelines, unless they exist."""
         if not self._free and not self._in_flight:
             settings = self.settings
-            workers = [self._worker(self.group_size, settings.depth) for _ in range(settings.pipelines)]
+            workers = [self._worker(self._most_images, settings.depth) for _ in range(settings.pipelines)]
             self._free.extend(workers * settings.depth)
 
     def close(self) -> None:

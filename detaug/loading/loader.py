@@ -30,7 +30,7 @@ from detaug.loading.image_feeds import make_feed
 from detaug.loading.misuse import NoDataLoader, explain_other_names
 from detaug.loading.planner import Planner
 from detaug.loading.renderers import choose_renderer
-from detaug.loading.settings import settings_for
+from detaug.loading.settings import grouping_of, settings_for
 from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.mixing import GROUP
 from detaug.ops.op import Op
@@ -317,6 +317,7 @@ class Loader(NoDataLoader, Generic[T]):
         cache = make_cache(self.reader, every, self.cache, self.device) if cached else None
         feed = make_feed(self.reader, self.device, self.settings.hw_decoder_load, cache)
         renderer = choose_renderer(self.recipe, self._kernels, feed, self.device)
+        grouping = grouping_of(self.settings, self.recipe)
         planner = Planner(
             reader=self.reader,
             recipe=self.recipe,
@@ -324,12 +325,12 @@ class Loader(NoDataLoader, Generic[T]):
             renderer=renderer,
             device=self.device,
             skipped=self._skipped,
-            batches_per_group=self.settings.batches_per_group,
+            grouping=grouping,
             pad_multiple=1 if self.recipe.uniform else self.pad_to_multiple,
             return_params=self.return_params,
         )
         flow = make_flow(self.recipe, self.batch_size, self._order.frames, self.device)
-        images = self.batch_size * self._order.frames
+        images = grouping.most_images(self.batch_size * self._order.frames)
         return BatchStream(planner, Engine(renderer, self.reader, self.settings, images, self.device), flow)
 
     def _check_process(self) -> None:

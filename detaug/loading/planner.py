@@ -17,7 +17,7 @@ from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch_targets import build_targets
 from detaug.loading.draws import STEPS, PositionDraws
 from detaug.loading.epochs import EpochBatches, EpochOrder
-from detaug.loading.plans import BatchPlan, GroupPlan, consecutive_slices, group_of, pad_to
+from detaug.loading.plans import BatchPlan, Grouping, consecutive_slices, pad_to
 from detaug.loading.renderers import Job, Renderer
 from detaug.ops.op import Arrays, select
 from detaug.ops.recipe import Plan, Recipe, draws_from
@@ -37,8 +37,8 @@ class Planner:
     renderer: Renderer
     device: torch.device
     skipped: SkippedImages
-    batches_per_group: int
-    """Batches that a pipeline processes as one, within a block."""
+    grouping: Grouping
+    """Of the batches of a block."""
     pad_multiple: int
     """Batches are padded to a multiple of this many pixels."""
     return_params: bool
@@ -69,12 +69,12 @@ class Planner:
         upcoming = self.order.upcoming(epoch, step, self.skipped.mask())
         self.renderer.feed.prefetch(upcoming)
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Job:
-        """Return the job of one batch of these images, with the numbers that were drawn before."""
-        plan = self.recipe.plan(self.reader.clip_views(indices), draws_from(np.random.default_rng()), params)
-        (batch,) = self._split(EpochBatches(0, [indices], [np.ones(len(indices), bool)], [0]), range(1), plan)
-        (job,) = self.renderer.jobs([group_of([batch], 0)])
-        return job
+    def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> list[Job]:
+        """Return the jobs of one batch of these images, with the numbers that were drawn before."""
+        views = replace(self.reader.clip_views(indices), slot=self.grouping.slots([len(indices)]))
+        plan = self.recipe.plan(views, draws_from(np.random.default_rng()), params)
+        batches = self._split(EpochBatches(0, [indices], [np.ones(len(indices), bool)], [0]), range(1), plan)
+        return self.renderer.jobs(self.grouping.group(batches, 0))
 
     def check_batch(self, epoch: int, step: int) -> None:
         """Raise DataError if the batch has a file that cannot be used and may not be skipped."""
@@ -88,7 +88,7 @@ class Planner:
             batches, first_step = self._epoch(each), step if each == epoch else 0
             for start in range(first_step - first_step % block, len(batches.indices), block):
                 for plans in self._plan(batches, range(start, min(start + block, len(batches.indices)))):
-                    yield self.renderer.jobs(self._groups(plans, first_step))
+                    yield self.renderer.jobs(self.grouping.group(plans, first_step))
 
     def _epoch(self, epoch: int) -> EpochBatches:
         """Return the batches of an epoch, with stand-ins for the skipped images. Raises DataError if none is left."""
@@ -106,17 +106,9 @@ class Planner:
         positions = steps.start + batch[::frames], first_slots[batch[::frames]] + at[::frames] // frames
         draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)
         views = self.reader.clip_views(np.concatenate([batches.indices[step] for step in steps]))
-        views = replace(views, batch=batch, slot=self._starts_in_group(lengths)[batch] + at, epoch=batches.epoch)
+        views = replace(views, batch=batch, slot=self.grouping.slots(lengths), epoch=batches.epoch)
         for plan in self.recipe.plan_by_op(views, draws):
             yield self._split(batches, steps, plan) if plan else []
-
-    def _starts_in_group(self, lengths: list[int]) -> Ints:
-        """Return (batches,): the first slot of each batch among the images that are rendered with it."""
-        starts = [0] * len(lengths)
-        for at in range(len(lengths)):
-            if at % self.batches_per_group:
-                starts[at] = starts[at - 1] + lengths[at - 1]
-        return np.array(starts)
 
     def _block_batches(self) -> int:
         """Return how many batches are planned at once: a multiple of the steps that are drawn at once, or a part."""
@@ -145,9 +137,3 @@ class Planner:
             )
             for at, (step, images) in enumerate(zip(steps, slices, strict=True))
         ]
-
-    def _groups(self, plans: list[BatchPlan], first_step: int) -> list[GroupPlan]:
-        """Group consecutive batches, without the groups that end before `first_step`."""
-        size = self.batches_per_group
-        groups = [plans[start : start + size] for start in range(0, len(plans), size)]
-        return [group_of(group, first_step) for group in groups if group[-1].step >= first_step]

@@ -1,4 +1,4 @@
-"""Plans: what the recipe does to a batch, and to a group of batches that a pipeline processes as one."""
+"""Plans: what the recipe does to a batch, and to a group of batches, or part of one, that a pipeline gets at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BatchInGroup(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GroupPlan:
-    """Consecutive batches that a pipeline processes as one."""
+    """Consecutive batches that a pipeline processes as one, or part of a batch."""
 
     indices: Ints
     """The images of all batches, as positions in the source."""
@@ -50,6 +50,58 @@ class GroupPlan:
     """Those of the batches, concatenated."""
     batches: list[BatchInGroup]
     """Those that are yielded. A group that was cut by a resumed step also has images of earlier batches."""
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How batches go to the pipelines: several as one, or one in parts."""
+
+    batches: int
+    """Batches of a group; if more than 1, there are no parts."""
+    parts: int
+    """Parts of a batch at most."""
+    mixed: int
+    """Images that ops may mix with each other, from the start of a batch on. They are in one part."""
+
+    def most_images(self, batch_size: int) -> int:
+        """Return the number of images that a pipeline gets at once, at most, of batches up to this size."""
+        if self.batches > 1:
+            return self.batches * batch_size
+        groups = batch_size // self.mixed
+        return min(batch_size, self.mixed * -(-groups // self.parts) + self.mixed - 1)
+
+    def slots(self, lengths: Sequence[int]) -> Ints:
+        """Return (images,): the position of each image among those that the pipeline gets with it.
+
+        `lengths`: of consecutive batches, from the start of a group on.
+        """
+        if self.batches == 1:
+            sizes = [part.stop - part.start for length in lengths for part in self._parts(length)]
+        else:
+            sizes = [sum(lengths[start : start + self.batches]) for start in range(0, len(lengths), self.batches)]
+        return np.concatenate([np.arange(size) for size in sizes])
+
+    def group(self, plans: Sequence[BatchPlan], first_step: int) -> list[GroupPlan]:
+        """Return the groups, or parts, of consecutive batches, without those that end before `first_step`."""
+        if self.batches == 1:
+            plans = [plan for plan in plans if plan.step >= first_step]
+            return [part_of(plan, images) for plan in plans for images in self._parts(len(plan.indices))]
+        groups = [plans[start : start + self.batches] for start in range(0, len(plans), self.batches)]
+        return [group_of(group, first_step) for group in groups if group[-1].step >= first_step]
+
+    def _parts(self, images: int) -> list[slice]:
+        """Return the parts of a batch. Images that do not fill a mixed group belong to the last one, as in mixing."""
+        groups = max(1, images // self.mixed)
+        parts = min(self.parts, groups) if self.batches == 1 else 1
+        ends = [self.mixed * (groups * at // parts) for at in range(1, parts)]
+        return [slice(*each) for each in zip([0, *ends], [*ends, images], strict=True)]
+
+
+def part_of(plan: BatchPlan, images: slice) -> GroupPlan:
+    """Return part of a batch as a group."""
+    inputs = {name: each[images] for name, each in plan.inputs.items()}
+    indices = plan.indices[images]
+    return GroupPlan(indices, inputs, [BatchInGroup(slice(0, len(indices)), plan)])
 
 
 def group_of(plans: Sequence[BatchPlan], first_step: int) -> GroupPlan:

@@ -16,6 +16,8 @@ from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.gpu.kernel_chain import KernelChain
 from detaug.loading.devices import has_jpeg_engine
+from detaug.loading.plans import Grouping
+from detaug.ops.mixing import GROUP
 from detaug.ops.recipe import Recipe, draws_from
 from detaug.sources.source import Source
 
@@ -32,11 +34,14 @@ class Settings:
     """Groups that each pipeline processes at once: with one, it would stand still while its output is collected."""
     batches_per_group: int = 1
     """Batches that a pipeline processes as one, where it can: small batches share the fixed costs."""
+    parts_per_batch: int = 1
+    """Parts in which a batch is decoded and rendered, one after the other, if its images are too large for memory. Of
+    no effect with several batches in a group."""
     hw_decoder_load: float = 1.0
     """The share of a batch's JPEGs that the GPU's JPEG engine decodes; the GPU's other cores decode the rest."""
 
     def __post_init__(self) -> None:
-        for name in ("pipelines", "threads", "depth", "batches_per_group"):
+        for name in ("pipelines", "threads", "depth", "batches_per_group", "parts_per_batch"):
             value = getattr(self, name)
             check(name, value, is_whole(value) and value >= 1, "a whole number of at least 1")
         share = is_number(self.hw_decoder_load) and 0 <= self.hw_decoder_load <= 1
@@ -47,6 +52,9 @@ GROUP_IMAGES_ON_GPU = 256
 """Images of 300 x 300 in a group: its batches share the fixed cost of Python. A larger image counts for up to 2."""
 GROUP_IMAGES_ON_CPU = 128
 """The same on the CPU, where threads wait for each other at the end of a group. A larger image counts for up to 3."""
+DECODED_ON_CPU = 400_000_000
+"""Bytes of decoded source images on the CPU at most, 3 for each pixel; more only if an image for each thread has more.
+One group is decoded at a time. Photographs of 12 megapixels take 36 MB each."""
 IMAGES_IN_FLIGHT = 768
 """Images of 300 x 300 that a GPU gets at once in batches that cannot be grouped; with fewer it waits for Python. A
 larger image counts for up to 2."""
@@ -71,6 +79,7 @@ def settings_for(
         batch_size,
         pixels_in_flight(reader, recipe, kernels),
         file,
+        source_pixels=large_source(reader),
         can_group=can_group(recipe, kernels),
         pipelines=pipelines,
         threads=threads,
@@ -92,31 +101,46 @@ def pixels_in_flight(reader: Source, recipe: Recipe, kernels: KernelChain | None
     return max(rendered, int(reader.pixels.mean()) // 4) if kernels else rendered
 
 
+def large_source(reader: Source) -> int:
+    """Return the number of pixels of a large source image: the 95th percentile; or the mean, if a few have most."""
+    return int(max(np.percentile(reader.pixels, 95), reader.pixels.mean()))
+
+
+def grouping_of(settings: Settings, recipe: Recipe) -> Grouping:
+    """Return how batches go to the pipelines."""
+    return Grouping(settings.batches_per_group, settings.parts_per_batch, GROUP if recipe.mixing_op else 1)
+
+
 def choose_settings(
     device: torch.device,
     batch_size: int,
     pixels: int,
     file: str | os.PathLike[str] | None = None,
     *,
+    source_pixels: int = 1,
     can_group: bool = True,
     pipelines: int | None = None,
     threads: int | None = None,
 ) -> Settings:
     """Return the settings that are given, else those of a file that `detaug tune` wrote, else the device's defaults.
 
-    `pixels`: of an image after the recipe. `can_group`: whether a pipeline can process several batches as one.
+    `pixels`: of an image after the recipe; `source_pixels`: of a large one before it. `can_group`: whether a pipeline
+    can process several batches as one.
     """
-    engine = device.type == "cuda" and has_jpeg_engine(device)
-    defaults = _on_cpu(batch_size, pixels) if device.type == "cpu" else _on_gpu(batch_size, pixels, can_group, engine)
-    chosen = asdict(defaults)
+    if device.type == "cpu":
+        chosen = asdict(_on_cpu(batch_size, pixels, source_pixels))
+    else:
+        chosen = asdict(_on_gpu(batch_size, pixels, can_group, has_jpeg_engine(device)))
     chosen |= {"batches_per_group": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
     return Settings(**(chosen if can_group else chosen | {"batches_per_group": 1}))
 
 
-def _on_cpu(batch_size: int, pixels: int) -> Settings:
-    batches = _limited(GROUP_IMAGES_ON_CPU / (batch_size * _weight(pixels, 3)), least=1)
-    return Settings(1, threads=available_cores(), batches_per_group=batches)
+def _on_cpu(batch_size: int, pixels: int, source_pixels: int) -> Settings:
+    threads = available_cores()
+    in_memory = max(DECODED_ON_CPU // (3 * source_pixels), threads)
+    batches = _limited(min(GROUP_IMAGES_ON_CPU / _weight(pixels, 3), in_memory) / batch_size, least=1)
+    return Settings(1, threads, batches_per_group=batches, parts_per_batch=-(-batch_size // in_memory))
 
 
 def _on_gpu(batch_size: int, pixels: int, can_group: bool, jpeg_engine: bool) -> Settings:
