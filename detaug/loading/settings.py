@@ -52,7 +52,7 @@ GROUP_IMAGES_ON_GPU = 256
 """Images of 300 x 300 in a group: its batches share the fixed cost of Python. A larger image counts for up to 2."""
 GROUP_IMAGES_ON_CPU = 128
 """The same on the CPU, where threads wait for each other at the end of a group. A larger image counts for up to 3."""
-DECODED_ON_CPU = 400_000_000
+DECODED_ON_CPU = 200_000_000
 """Bytes of decoded source images on the CPU at most, 3 for each pixel; more only if an image for each thread has more.
 One group is decoded at a time. Photographs of 12 megapixels take 36 MB each."""
 IMAGES_IN_FLIGHT = 768
