@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megapixels", type=int, nargs="+", default=[3, 12, 48])
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--images", type=int, default=64)
+    parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--before", type=Path)
     options = parser.parse_args()
@@ -103,9 +103,8 @@ def main() -> None:
             )
         ratios = sorted(each[-1][1] / each[0][1] for each in turns)
         if options.before is not None:
-            print(
-                f"{megapixels} megapixels, CPU time, after / before: {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-            )
+            spread = f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            print(f"{megapixels} megapixels, CPU time, after / before: {spread}")
         sys.stdout.flush()
 
 
