@@ -14,13 +14,15 @@ from nvidia.dali import math as dali_math
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
+from detaug.arrays import Ints
 from detaug.bench.measure import Job, MadeBatch, new_images
 from detaug.converters.machine import available_cores
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.decoding import decoded, inputs
 from detaug.loading.devices import keep_freed_memory, resolve_device
 from detaug.loading.loader import Loader
-from detaug.loading.settings import Settings, settings_for
+from detaug.loading.plans import Grouping
+from detaug.loading.settings import Settings, grouping_of, settings_for
 from detaug.ops.op import Node
 from detaug.ops.pipeline_worker import PipelineWorker
 from detaug.ops.recipe import make_recipe
@@ -69,18 +71,28 @@ def decode(job: Job) -> Iterator[MadeBatch]:
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(job.recipe())
     settings = settings_for(reader, recipe, chain_for(recipe, device), device, job.batch_size, job.settings)
-    order = np.random.default_rng(0).permutation(len(reader))
-    steps = -(-len(order) // job.batch_size)
-    batches = cycle(enumerate(np.resize(order, (steps, job.batch_size))))
+    grouping = grouping_of(settings, recipe)
+    workers = decoding_workers(reader, grouping.most_images(job.batch_size), device, settings)
     running: deque[tuple[PipelineWorker, list[int]]] = deque()
-    for worker in cycle(decoding_workers(reader, job.batch_size * settings.batches_per_group, device, settings)):
+    for worker, (indices, new) in zip(cycle(workers), _decoding_jobs(len(reader), job.batch_size, grouping)):
         if len(running) == settings.pipelines * settings.depth:
             first, counts = running.popleft()
             first.finish()
-            yield from (MadeBatch(None, None, None, new) for new in counts)
-        group = [next(batches) for _ in range(settings.batches_per_group)]
-        worker.start(inputs(reader, np.concatenate([rows for _, rows in group])))
-        running.append((worker, [new_images(len(order), step, job.batch_size) for step, _ in group]))
+            yield from (MadeBatch(None, None, None, count) for count in counts)
+        worker.start(inputs(reader, indices))
+        running.append((worker, new))
+
+
+def _decoding_jobs(images: int, batch_size: int, grouping: Grouping) -> Iterator[tuple[Ints, list[int]]]:
+    """Yield the images that a pipeline gets at once, and the new images of each batch that is complete with them."""
+    order = np.random.default_rng(0).permutation(images)
+    batches = cycle(enumerate(np.resize(order, (-(-images // batch_size), batch_size))))
+    while True:
+        group = [next(batches) for _ in range(grouping.batches)]
+        *parts, last = grouping.parts_of(grouping.batches * batch_size)
+        indices = np.concatenate([rows for _, rows in group])
+        yield from ((indices[part], []) for part in parts)
+        yield indices[last], [new_images(images, step, batch_size) for step, _ in group]
 
 
 def by_hand(job: Job) -> Iterator[MadeBatch]:

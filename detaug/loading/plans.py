@@ -63,6 +63,13 @@ class Grouping:
     mixed: int
     """Images that ops may mix with each other, from the start of a batch on. They are in one part."""
 
+    def parts_of(self, images: int) -> list[slice]:
+        """Return the parts of a batch. Images that do not fill a mixed group belong to the last one, as in mixing."""
+        groups = max(1, images // self.mixed)
+        parts = min(self.parts, groups) if self.batches == 1 else 1
+        ends = [self.mixed * (groups * at // parts) for at in range(1, parts)]
+        return [slice(*each) for each in zip([0, *ends], [*ends, images], strict=True)]
+
     def most_images(self, batch_size: int) -> int:
         """Return the number of images that a pipeline gets at once, at most, of batches up to this size."""
         if self.batches > 1:
@@ -76,7 +83,7 @@ class Grouping:
         `lengths`: of consecutive batches, from the start of a group on.
         """
         if self.batches == 1:
-            sizes = [part.stop - part.start for length in lengths for part in self._parts(length)]
+            sizes = [part.stop - part.start for length in lengths for part in self.parts_of(length)]
         else:
             sizes = [sum(lengths[start : start + self.batches]) for start in range(0, len(lengths), self.batches)]
         return np.concatenate([np.arange(size) for size in sizes])
@@ -85,16 +92,9 @@ class Grouping:
         """Return the groups, or parts, of consecutive batches, without those that end before `first_step`."""
         if self.batches == 1:
             plans = [plan for plan in plans if plan.step >= first_step]
-            return [part_of(plan, images) for plan in plans for images in self._parts(len(plan.indices))]
+            return [part_of(plan, images) for plan in plans for images in self.parts_of(len(plan.indices))]
         groups = [plans[start : start + self.batches] for start in range(0, len(plans), self.batches)]
         return [group_of(group, first_step) for group in groups if group[-1].step >= first_step]
-
-    def _parts(self, images: int) -> list[slice]:
-        """Return the parts of a batch. Images that do not fill a mixed group belong to the last one, as in mixing."""
-        groups = max(1, images // self.mixed)
-        parts = min(self.parts, groups) if self.batches == 1 else 1
-        ends = [self.mixed * (groups * at // parts) for at in range(1, parts)]
-        return [slice(*each) for each in zip([0, *ends], [*ends, images], strict=True)]
 
 
 def part_of(plan: BatchPlan, images: slice) -> GroupPlan:
