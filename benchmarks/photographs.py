@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megapixels", type=int, nargs="+", default=[3, 12, 48])
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--images", type=int, default=512)
+    parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--before", type=Path)
     options = parser.parse_args()

@@ -80,8 +80,8 @@ class RandomPhotometricDistort(StepwiseColorOp):
     turns: 0.05 is 18 degrees; and after each step values are cut off to whole numbers in 0..255. The mean grey is that
     of the part of the picture which is shown.
 
-    `exact=False` is one linear map instead, which takes half as long on a CPU: contrast is about 128, hue turns in
-    YIQ, which keeps the luma, and the result is rounded and clipped once.
+    `exact=False` is one linear map instead, for DALI's operators on a GPU, which take 0.7 ms for the steps: contrast is
+    about 128, hue turns in YIQ, which keeps the luma, and the result is rounded and clipped once.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> after = samples.then(da.Resize((4, 4)), da.RandomPhotometricDistort())
