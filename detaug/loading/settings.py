@@ -34,11 +34,11 @@ class Settings:
     """Groups that each pipeline processes at once: with one, it would stand still while its output is collected."""
     batches_per_group: int = 1
     """Batches that a pipeline processes as one, where it can: small batches share the fixed costs."""
+    hw_decoder_load: float = 1.0
+    """The share of a batch's JPEGs that the GPU's JPEG engine decodes; the GPU's other cores decode the rest."""
     parts_per_batch: int = 1
     """Parts in which a batch is decoded and rendered, one after the other, if its images are too large for memory. Of
     no effect with several batches in a group."""
-    hw_decoder_load: float = 1.0
-    """The share of a batch's JPEGs that the GPU's JPEG engine decodes; the GPU's other cores decode the rest."""
 
     def __post_init__(self) -> None:
         for name in ("pipelines", "threads", "depth", "batches_per_group", "parts_per_batch"):
