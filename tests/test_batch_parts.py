@@ -100,6 +100,12 @@ def test_the_cpu_decodes_so_many_at_once_as_memory_has_room_for(
     assert chosen == Settings(1, 2, batches_per_group=batches, parts_per_batch=parts)
 
 
+def test_pipelines_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detaug.loading.settings.available_cores", lambda: 2)
+    chosen = choose_settings(torch.device("cpu"), 16, 300 * 300, source_pixels=4_000_000, pipelines=2)
+    assert chosen == Settings(2, 2, parts_per_batch=2)
+
+
 CHILD = """
 import sys
 from pathlib import Path

@@ -60,6 +60,7 @@ def write_images(path: Path) -> Folder:
 
 def settings(path: Path, rank: int) -> Path:
     """Write settings that differ from rank to rank; they change only the speed."""
-    chosen = Settings(pipelines=1 + rank % 2, threads=1 + rank % 3, depth=1 + rank % 2, batches_per_group=1 + rank % 3)
+    how = {"pipelines": 1 + rank % 2, "threads": 1 + rank % 3, "depth": 1 + rank % 2}
+    chosen = Settings(**how, batches_per_group=1 + rank % 3, parts_per_batch=1 + rank % 2)
     write_settings(path / "settings.json", chosen)
     return path / "settings.json"

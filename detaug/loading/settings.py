@@ -54,7 +54,7 @@ GROUP_IMAGES_ON_CPU = 128
 """The same on the CPU, where threads wait for each other at the end of a group. A larger image counts for up to 3."""
 DECODED_ON_CPU = 200_000_000
 """Bytes of decoded source images on the CPU at most, 3 for each pixel; more only if an image for each thread has more.
-One group is decoded at a time. Photographs of 12 megapixels take 36 MB each."""
+A pipeline decodes a group at a time. Photographs of 12 megapixels take 36 MB each."""
 IMAGES_IN_FLIGHT = 768
 """Images of 300 x 300 that a GPU gets at once in batches that cannot be grouped; with fewer it waits for Python. A
 larger image counts for up to 2."""
@@ -128,7 +128,7 @@ def choose_settings(
     can process several batches as one.
     """
     if device.type == "cpu":
-        chosen = asdict(_on_cpu(batch_size, pixels, source_pixels))
+        chosen = asdict(_on_cpu(batch_size, pixels, source_pixels, pipelines or 1))
     else:
         chosen = asdict(_on_gpu(batch_size, pixels, can_group, has_jpeg_engine(device)))
     chosen |= {"batches_per_group": 1, **read_settings(file)} if file is not None else {}
@@ -136,11 +136,11 @@ def choose_settings(
     return Settings(**(chosen if can_group else chosen | {"batches_per_group": 1}))
 
 
-def _on_cpu(batch_size: int, pixels: int, source_pixels: int) -> Settings:
+def _on_cpu(batch_size: int, pixels: int, source_pixels: int, pipelines: int) -> Settings:
     threads = available_cores()
-    in_memory = max(DECODED_ON_CPU // (3 * source_pixels), threads)
+    in_memory = max(DECODED_ON_CPU // (3 * source_pixels * pipelines), threads)  # images of a pipeline
     batches = _limited(min(GROUP_IMAGES_ON_CPU / _weight(pixels, 3), in_memory) / batch_size, least=1)
-    return Settings(1, threads, batches_per_group=batches, parts_per_batch=-(-batch_size // in_memory))
+    return Settings(pipelines, threads, batches_per_group=batches, parts_per_batch=-(-batch_size // in_memory))
 
 
 def _on_gpu(batch_size: int, pixels: int, can_group: bool, jpeg_engine: bool) -> Settings:
