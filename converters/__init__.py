@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from detaug.converters.dota.to_coco import dota_to_coco as dota_to_coco
     from detaug.converters.findings.finding import Finding as Finding
     from detaug.converters.findings.kinds import KINDS as KINDS
+    from detaug.converters.formats.convert import convert_to_coco as convert_to_coco
+    from detaug.converters.formats.table import FORMATS as FORMATS
     from detaug.converters.mot.to_coco import mot_to_coco as mot_to_coco
     from detaug.converters.shards.pack import pack_coco as pack_coco
     from detaug.converters.shards.to_coco import tfrecord_to_coco as tfrecord_to_coco
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "AnnotationError": "detaug.errors",
     "ConversionError": "detaug.errors",
+    "FORMATS": "detaug.converters.formats.table",
     "Finding": "detaug.converters.findings.finding",
     "InputError": "detaug.errors",
     "KINDS": "detaug.converters.findings.kinds",
@@ -42,6 +45,7 @@ _MODULE_OF = {
     "coco_to_dota": "detaug.converters.dota.from_coco",
     "coco_to_voc": "detaug.converters.voc.from_coco",
     "coco_to_yolo": "detaug.converters.yolo.from_coco",
+    "convert_to_coco": "detaug.converters.formats.convert",
     "dota_to_coco": "detaug.converters.dota.to_coco",
     "merge_coco": "detaug.converters.coco.merge",
     "mot_to_coco": "detaug.converters.mot.to_coco",

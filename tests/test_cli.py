@@ -228,8 +228,8 @@ def test_every_command_has_help_with_an_example_in_80_columns(name: str) -> None
 def test_the_help_is_in_the_order_of_use() -> None:
     listed = [line.split()[0] for line in detaug("--help").out.partition("Commands:\n")[2].splitlines()]
     assert listed == [
-        *("demo", "convert-voc", "convert-yolo", "convert-dota", "convert-mot", "convert-tfrecord"),
-        "convert-webdataset",
+        *("demo", "convert", "formats", "convert-voc", "convert-yolo", "convert-dota", "convert-mot"),
+        *("convert-tfrecord", "convert-webdataset"),
         *("merge", "split", "check", "preview", "import-recipe", "train", "bench", "tune"),
         *("convert-coco-to-voc", "convert-coco-to-yolo", "convert-coco-to-dota", "pack"),
     ]

@@ -314,7 +314,7 @@ FAULTS: list[tuple[Change, str, str, int]] = [
     (lambda v: write_info(v, imDir="/tmp"), "sequence-info", "imDir must be a folder below", 9),
     (lambda v: write_info(v, imDir="frames"), "frames-missing", "no images with numbers as names", 9),
     (lambda v: write_info(v, seqLength=8), "frame-gap", "2 frames have no image, the first is frame 7", 15),
-    (lambda v: write_info(v, imWidth=1, imHeight=2), "size-conflict", "in the XML or seqinfo.ini is not that", 15),
+    (lambda v: write_info(v, imWidth=1, imHeight=2), "size-conflict", "in the annotations is not that", 15),
     (lambda v: shutil.rmtree(v / "gt"), "ground-truth-missing", "no gt/gt.txt", 15),
     (lambda v: (v / "gt/gt.txt").write_bytes(b"\xff\xfe1"), "label-unreadable", "cannot be read", 9),
     (lambda v: (v / "img1/000003.png").write_bytes(b""), "image-unreadable", "is empty", 14),

@@ -21,13 +21,14 @@ from detaug.demo.videos import make_mot
 
 INPUTS = {
     "annotations", "images", "labels", "root", "data", "shards", "file", "against", "recipe", "val", "val_images",
-    "weights",
+    "weights", "path",
 }  # fmt: skip
 """Parameters that are files and folders to read."""
 
 # command -> its other arguments, and for each parameter that names a file or folder to write, the option
 OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
     "demo": ("", {"out": "--out"}),
+    "convert": ("voc --from voc", {"output": "-o", "report": "--report"}),
     "convert-voc": ("voc", {"output": "-o", "report": "--report"}),
     "convert-yolo": ("yolo/data.yaml", {"output": "-o", "report": "--report"}),
     "convert-dota": ("dota/labelTxt dota/images", {"output": "-o", "report": "--report"}),

@@ -116,6 +116,8 @@ class Form(NamedTuple):
     name: str
     fits: Callable[[Sample], bool]
     remedy: str
+    reader: str = ""
+    """The name of the format, of those that `detaug convert` reads."""
 
 
 def _are_numbers(words: Iterable[str]) -> bool:
@@ -134,8 +136,16 @@ def _is_dota(words: Sequence[str]) -> bool:
     return header or (len(words) in (9, 10) and _are_numbers(words[:8]) and not _are_numbers(words[8:9]))
 
 
+def _is_mot(it: Sample) -> bool:
+    if it.all_rows(lambda words: len(words) in (9, 10) and _are_numbers(words), ","):
+        return True
+    return it.name == "gt.txt" and it.all_rows(lambda words: 7 <= len(words) <= 10 and _are_numbers(words))
+
+
 _COCO_LISTS = ("images", "annotations", "categories")
 _SCRIPT = "write it as a COCO json: docs/own-data.md has a script to begin with"
+_CONVERT = "convert it: detaug convert FILE -o OUT.json"
+_CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
 _COCO_OR_VOC = "as COCO, which needs no conversion, or as Pascal VOC for detaug convert-voc"
 
 SHARD_FORMS = ("a TFRecord shard", "a tar")
@@ -151,11 +161,14 @@ FORMS = (
         "export from CVAT as COCO 1.0, which needs no conversion, or as Pascal VOC 1.1 for detaug convert-voc",
     ),
     Form("dlib's XML", lambda it: it.root == "dataset" and "<images" in it.text, _SCRIPT),
-    Form("a Pascal VOC XML", lambda it: it.root == "annotation", "convert its folder: detaug convert-voc FOLDER"),
+    Form(
+        "a Pascal VOC XML", lambda it: it.root == "annotation", "convert its folder: detaug convert-voc FOLDER", "voc"
+    ),
     Form(
         "a LabelMe json",
         lambda it: it.has("shapes") and bool({"imagePath", "imageHeight", "version"} & it.keys),
-        "one of LabelMe's examples, labelme2voc.py, makes Pascal VOC of its folder for detaug convert-voc",
+        _CONVERT_FOLDER,
+        "labelme",
     ),
     Form(
         "a VIA project",
@@ -195,13 +208,25 @@ FORMS = (
         "a COCO json",
         lambda it: it.has(*_COCO_LISTS) and all(map(it.is_list, _COCO_LISTS)),
         "it needs no conversion: detaug check FILE.json IMAGES",
+        "coco",
     ),
-    Form("a TFRecord shard", lambda it: ".tfrecord" in it.name or ".record" in it.name, "detaug convert-tfrecord"),
-    Form("a tar", lambda it: it.head[257:262] == b"ustar", "detaug convert-webdataset reads WebDataset shards"),
+    Form(
+        "a TFRecord shard",
+        lambda it: ".tfrecord" in it.name or ".record" in it.name,
+        "detaug convert-tfrecord",
+        "tfrecord",
+    ),
+    Form(
+        "a tar",
+        lambda it: it.head[257:262] == b"ustar",
+        "detaug convert-webdataset reads WebDataset shards",
+        "webdataset",
+    ),
     Form(
         "a data.yaml of YOLO",
         lambda it: it.name.endswith((".yaml", ".yml")) and re.search(r"(?m)^names:", it.text) is not None,
         "detaug convert-yolo FILE",
+        "yolo",
     ),
     Form(
         "a KITTI label file",
@@ -212,6 +237,7 @@ FORMS = (
         "a DOTA label file",
         lambda it: it.all_rows(_is_dota),
         "convert the folder: detaug convert-dota LABELS IMAGES -o OUT.json",
+        "dota",
     ),
     Form(
         "a VisDrone label file",
@@ -220,10 +246,17 @@ FORMS = (
     ),
     Form(
         "a MOTChallenge file of boxes",
-        lambda it: it.all_rows(lambda words: len(words) in (9, 10) and _are_numbers(words), ","),
+        _is_mot,
         "detaug convert-mot reads it as gt/gt.txt of a sequence",
+        "mot",
     ),
 )
+
+
+def form_of(name: str, head: bytes, document: Any = None, but: Sequence[str] = ()) -> Form | None:
+    """Return what kind of file this is; None where it is not known. Arguments: see `what_is`."""
+    sample = Sample(name, head[:_HEAD_BYTES], document)
+    return next((form for form in FORMS if form.name not in but and form.fits(sample)), None)
 
 
 def what_is(name: str, head: bytes, document: Any = None, but: Sequence[str] = ()) -> str:
@@ -232,13 +265,12 @@ def what_is(name: str, head: bytes, document: Any = None, but: Sequence[str] = (
     head: its first bytes, 64 KiB or all. document: the file as parsed, if it is a json. but: names of forms that the
     caller reads, and which the file therefore is not.
     """
-    sample = Sample(name, head[:_HEAD_BYTES], document)
-    forms = (form for form in FORMS if form.name not in but and form.fits(sample))
-    return next((f"is {form.name}; {form.remedy}" for form in forms), "")
+    form = form_of(name, head, document, but)
+    return f"is {form.name}; {form.remedy}" if form else ""
 
 
-def what_file_is(path: str | Path, but: Sequence[str] = ()) -> str:
-    """Return what a file is and what it needs; "" where it is not known, or cannot be read."""
+def form_of_file(path: str | Path, but: Sequence[str] = ()) -> Form | None:
+    """Return what kind of file this is; None where it is not known, or cannot be read."""
     with suppress(OSError):
         with open(path, "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES) or b""
@@ -248,8 +280,14 @@ def what_file_is(path: str | Path, but: Sequence[str] = ()) -> str:
         document = None
         with suppress(ValueError, RecursionError):
             document = json.loads(text) if text else None
-        return what_is(os.path.basename(path), head, document, but)
-    return ""
+        return form_of(os.path.basename(path), head, document, but)
+    return None
+
+
+def what_file_is(path: str | Path, but: Sequence[str] = ()) -> str:
+    """Return what a file is and what it needs; "" where it is not known, or cannot be read."""
+    form = form_of_file(path, but)
+    return f"is {form.name}; {form.remedy}" if form else ""
 
 
 def what_folder_has(folder: Path) -> str:

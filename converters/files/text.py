@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 from detaug.converters.files.known_files import LFS, what_is
 from detaug.converters.files.paths import require_file
@@ -28,6 +30,20 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
+
+
+def read_json(path: Path) -> Any:
+    """Parse a json file in UTF-8, UTF-16 or UTF-32, with or without BOM. Raises OSError and InputError."""
+    require_file(path)
+    data = path.read_bytes()
+    if data.startswith(LFS):
+        raise InputError(what_is(path.name, data))
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise InputError("is nested too deeply for a json of annotations") from None
+    except ValueError as error:
+        raise InputError(f"does not parse as json: {error}") from None
 
 
 def lines_of(text: str) -> list[str]:

@@ -30,10 +30,12 @@ KINDS: dict[str, Kind] = {
     "xml-doctype": Kind("error", "the XML has a DOCTYPE, which can define entities, so none is accepted"),
     "xml-not-voc": Kind("error", "the XML's root element is not <annotation>"),
     "child-repeated": Kind("error", "an element that may occur once occurs twice, so its meaning is unclear"),
-    "object-no-name": Kind("error", "an object has no <name>, or an empty one"),
+    "object-no-name": Kind("error", "an object has no name of a class, or an empty one"),
     "object-no-box": Kind("error", "an object has no <bndbox>, or one without all four corners"),
+    "object-invalid": Kind("error", "an object does not have the values that its format has"),
     "coordinate-invalid": Kind("error", "a coordinate is not a finite number"),
-    "image-missing": Kind("error", "no image has the XML's stem or its <filename>"),
+    "image-missing": Kind("error", "no image has the name that the annotations give, such as the XML's stem"),
+    "image-unclear": Kind("error", "several images in different folders have the name that the annotations give"),
     "image-shared": Kind("error", "the image found for an XML or label file already belongs to another one"),
     "label-shared": Kind("error", "a label file belongs to two images, which differ only in their extension or folder"),
     "label-similar": Kind("error", "a label file without image and an image without labels have nearly the same name"),
@@ -74,6 +76,9 @@ KINDS: dict[str, Kind] = {
     "mask-unusable": Kind("dropped", "the masks of an image cannot be read, or have another size than the image"),
     "mask-unmatched": Kind("dropped", "a number in the masks of an image is that of no object, by its position or box"),
     "label-unused": Kind("dropped", "a label file has no image"),
+    "file-unused": Kind("dropped", "a file is in no known format, and its folder has no annotations"),
+    "shape-unused": Kind("dropped", "a shape, such as a line or a lone point, has no place in the json"),
+    "image-unlisted": Kind("dropped", "images in the folder that the annotations do not name were left out"),
     "image-in-two-files": Kind("error", "an image is in two of the files that are merged"),
     "boxes-without-image": Kind("dropped", "boxes of an image that cannot be used were left out with it"),
     "key-dropped": Kind("dropped", "a key of the json has no place in the other format"),
@@ -99,6 +104,7 @@ KINDS: dict[str, Kind] = {
     "outline-missing": Kind("repaired", "an object without an outline got that of its box"),
     "outline-cut": Kind("repaired", "an outline reached past its image and was cut at the edge"),
     "mask-traced": Kind("repaired", "a mask (run lengths) became an outline along the edges of its pixels"),
+    "shapes-joined": Kind("repaired", "shapes with the same class and the same group became one object"),
     "rings-joined": Kind("repaired", "the rings of an outline became one, joined by bridges of no width"),
     "point-outside": Kind(
         "repaired", "a key point outside of its image became not labelled, since Ultralytics refuses such images"
@@ -136,18 +142,18 @@ KINDS: dict[str, Kind] = {
     "class-unused": Kind("noted", "a class that is listed has no object"),
     "class-alike": Kind("noted", "two class names differ only in case or Unicode form"),
     "size-missing": Kind("noted", "the XML has no usable <size>; the image file's size was used"),
-    "size-conflict": Kind("noted", "the size in the XML or seqinfo.ini is not that of the image file, which was used"),
+    "size-conflict": Kind("noted", "the size in the annotations is not that of the image file, which was used"),
     "size-unrotated": Kind(
-        "noted", "the XML's <size> is the image's before its EXIF rotation; check whether the boxes are too"
+        "noted", "the size in the annotations is the image's before its EXIF rotation; check whether the boxes are too"
     ),
     "size-recorded": Kind("noted", "the size in a shard is not that of the image, which was used"),
     "ids-changed": Kind("noted", "ids in the shards are missing, repeated or no whole numbers, so all are new"),
     "orientation-invalid": Kind("noted", "the image's EXIF orientation is not 1 to 8 and is ignored"),
-    "filename-differs": Kind("noted", "<filename> names another file than the image found by the stem"),
+    "filename-differs": Kind("noted", "a label file names another image than the one found by its stem"),
     "filename-used": Kind("noted", "the image was found by <filename>, not by the XML's stem"),
     "image-elsewhere": Kind("noted", "the image was found by its stem in another folder than expected"),
     "image-ambiguous": Kind(
-        "noted", "several images have the XML's stem or a frame's number; one was used, the others were left out"
+        "noted", "several images have the label file's stem or a frame's number; one was used, the others were left out"
     ),
     "image-extension": Kind("noted", "the image's format is not that of its extension"),
     "image-identical": Kind("noted", "the image has the same bytes as an earlier one"),

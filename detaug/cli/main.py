@@ -29,6 +29,7 @@ from detaug.cli.convert import (
     split,
 )
 from detaug.cli.dataset import check, demo, preview
+from detaug.cli.formats import convert, formats
 from detaug.cli.recipe import import_recipe
 from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
 from detaug.cli.train import train
@@ -70,7 +71,8 @@ def cli() -> None:
 # A new command is a function in a module of this folder, with a docstring (its help) that ends in an example.
 # This is the order of use, and that of the help.
 for command in (
-    *(demo, convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
+    *(demo, convert, formats),
+    *(convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
     *(merge, split, check, preview, import_recipe, train, bench, tune),
     *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota, pack),
 ):

@@ -1,0 +1,1 @@
+"""The formats that `detaug convert` reads: a table of them, and a module for each."""

@@ -1,0 +1,112 @@
+"""Convert annotations in any known format to COCO json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from detaug.converters.conversion.arguments import OnError
+from detaug.converters.conversion.summary import Summary
+from detaug.converters.files.parallel import Progress
+from detaug.converters.files.paths import PathLike
+from detaug.converters.findings.finding import Finding
+from detaug.converters.formats.recognise import Recognised, recognise
+from detaug.converters.records.record import Contents, Source
+from detaug.converters.records.to_coco import Options, records_to_coco
+from detaug.errors import ConversionError, InputError
+
+
+def convert_to_coco(
+    path: PathLike | Recognised,
+    output: PathLike,
+    *,
+    format: str | None = None,
+    images: PathLike | None = None,
+    split: str | None = None,
+    classes: Sequence[str] | None = None,
+    on_error: OnError = "stop",
+    report: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Convert annotations in any known format into one COCO json file.
+
+    path: a file or a folder; what it is, is found out. format: the name of its format, as `detaug formats` lists them,
+    where several are possible. images: the folder that has the images, at any depth; by default the path, or the folder
+    of the file. Images are found by the paths and names that the annotations give, and by the names of label files;
+    nothing outside the folder is opened. split: of formats that have some. classes: the class names in the order of
+    their category ids; objects of other classes are dropped and reported. Without it those that the format lists, then
+    all others, sorted.
+
+    on_error: "stop" at files, images and objects that cannot be used, after reading all of them, or "skip" these
+    images. report: a json file for every finding. progress: called with (images done, images in all).
+
+    Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, EXIF orientation applied, rounded to 3
+    decimals and cut at the image's edges; the image file decides the size. The same input gives the same bytes.
+
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    >>> from detaug.converters import convert_to_coco
+    >>> print(convert_to_coco("demo/VOC", "any.json").boxes)
+    203
+    """
+    found = path if isinstance(path, Recognised) else recognise(path, format)
+    given = {"split": split, "classes": classes, "images": images}
+    more = {"on_error": on_error, "report": report, "progress": progress}
+    if not found.format.reader:
+        return _convert_with_own(found, output, given, more)
+    _refuse(found, given, ("split",))
+    options = Options(classes, on_error, report, progress)
+    folder = found.folder if images is None else Path(images)
+    if not folder.is_dir():
+        raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
+    module = import_module(f"detaug.converters.formats.{found.format.name}")
+    read = getattr(module, found.format.reader)
+    contents: Contents = read(Source(found.folder, found.files, folder))
+    unused = [Finding(file, "file-unused") for file in found.unused]
+    contents = contents._replace(findings=[*unused, *contents.findings])
+    return records_to_coco(
+        contents, folder, output, [found.path], options, found.format.title, is_whole=found.path.is_dir()
+    )
+
+
+def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any], more: dict[str, Any]) -> Summary:
+    """Convert a format that has a converter of its own."""
+    from detaug import converters
+
+    path, folder, classes = found.path, found.folder, given["classes"]
+    if found.format.name == "coco":
+        file = found.folder / found.files[0]
+        raise ConversionError(f"{file} is a COCO json; it needs no conversion: detaug check {file} IMAGES")
+    convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
+    if found.format.name == "voc":
+        return convert(folder, output, **given, **more)
+    if found.format.name == "yolo":
+        _refuse(found, given, ("classes", "images"))
+        return convert(path, output, given["split"] or "train", **more)
+    _refuse(found, given, ("split",) if found.format.name == "dota" else ("split", "images"))
+    if found.format.name == "dota":
+        labels = folder / _common_folder(found.files)
+        return convert(labels, given["images"] or folder, output, classes=classes, **more)
+    if found.format.name == "mot":
+        return convert(_root_of_sequences(found), output, classes=classes, **more)
+    return convert([folder / file for file in found.files], output, classes=classes, **more)
+
+
+def _common_folder(files: Sequence[str]) -> str:
+    folders = {file.rpartition("/")[0] for file in files}
+    return folders.pop() if len(folders) == 1 else ""
+
+
+def _root_of_sequences(found: Recognised) -> Path:
+    """Return the folder of the sequences, or the sequence, of a gt.txt."""
+    return found.folder.parent if found.path.is_file() and found.folder.name == "gt" else found.folder
+
+
+def _refuse(found: Recognised, given: dict[str, Any], names: Sequence[str]) -> None:
+    """Raise InputError for an option that the format does not have."""
+    for name in names:
+        if given[name] is not None:
+            command = found.format.command and f"; detaug {found.format.command} has the options of this format"
+            raise InputError(f"{found.format.title} is converted without {name}; leave it out{command}")

@@ -1,0 +1,173 @@
+"""LabelMe: a json for each image, beside it. Also that of X-AnyLabeling, which has more kinds of shapes.
+
+Sources: labelme/_label_file.py and examples/instance_segmentation/labelme2coco.py of LabelMe 5; X-AnyLabeling 3.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import posixpath
+import warnings
+from typing import Any
+
+import numpy as np
+
+from detaug.converters.files.image_headers import PILLOW_ERRORS
+from detaug.converters.files.text import read_json
+from detaug.converters.findings.finding import Finding
+from detaug.converters.records.record import (
+    Contents,
+    Mask,
+    Object,
+    ObjectError,
+    Record,
+    Source,
+    edges_of,
+    ellipse,
+    object_of,
+    points_of,
+    read_objects,
+    records_of_files,
+    text_of,
+    unused_shape,
+)
+
+_ROTATED = ("oriented_rectangle", "rotation")
+"""A rotated box: of LabelMe, of X-AnyLabeling."""
+
+
+def read_labelme(source: Source) -> Contents:
+    """Read the json of each image.
+
+    Shapes with one label and one group_id are one object, as in labelme2coco.py. A point is a key point of the object
+    of its group_id; a `difficult` one is hidden. Lines, and points of no object, have no place.
+    """
+
+    def read(file: str, record: Record) -> None:
+        document = read_json(source.folder / file)
+        if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
+            raise ObjectError("is no json of LabelMe, which has a list of shapes; move it away")
+        path = document.get("imagePath")
+        if isinstance(path, str) and path:
+            path = path.replace("\\", "/")
+            record.names = (posixpath.normpath(posixpath.join(posixpath.dirname(file), path)), path)
+        width, height = document.get("imageWidth"), document.get("imageHeight")
+        record.size = (width, height) if type(width) is type(height) is int else None
+        record.columns = _flags(document)
+        _read_shapes(record, document["shapes"])
+
+    return Contents(records_of_files(source.files, read), len(source.files))
+
+
+def _flags(entry: dict[str, Any]) -> dict[str, Any]:
+    flags = entry.get("flags")
+    return {"flags": flags} if isinstance(flags, dict) and any(flags.values()) else {}
+
+
+def _read_shapes(record: Record, shapes: list[Any]) -> None:
+    groups: dict[str, list[Object]] = {}
+    points: list[tuple[int, dict[str, Any]]] = []
+
+    def parse(item: tuple[int, Any]) -> Object | None:
+        index, shape = item[0], object_of(item[1], "a shape")
+        kind = shape.get("shape_type") or "polygon"
+        if kind == "point":
+            points.append((index, shape))
+            return None
+        found = _object(shape, kind)
+        if found is None:
+            unused_shape(record, index, str(kind)[:40])
+            return None
+        if shape.get("group_id") is None:
+            return found
+        group = groups.setdefault(repr(shape["group_id"]), [])
+        same = next((other for other in group if _are_joined(found, other)), None)
+        if same:
+            _join(same, found)
+            record.findings.append(Finding(record.file, "shapes-joined", index, before=found.class_name))
+            return None
+        group.append(found)
+        return found
+
+    read_objects(record, enumerate(shapes), parse)
+    read_objects(record, points, lambda item: _add_point(record, item, groups))
+
+
+def _object(shape: dict[str, Any], kind: str) -> Object | None:
+    """Return a shape as an object; None for a kind that has no place."""
+    found = Object(text_of(shape.get("label"), "label"), columns=_columns(shape))
+    if kind in ("polygon", *_ROTATED):
+        numbers = points_of(shape.get("points"), "points", 3)
+        if kind in _ROTATED and len(numbers) == 8:
+            found.corners = numbers
+        else:
+            found.rings = [numbers]
+    elif kind == "rectangle":  # two corners in any order; of X-AnyLabeling four
+        found.edges = edges_of(points_of(shape.get("points"), "points", 2))
+    elif kind == "circle":  # its centre, and a point on it
+        x, y, *on_it = points_of(shape.get("points"), "points", 2)
+        radius = float(np.hypot(on_it[0] - x, on_it[1] - y))
+        found.edges, ring = ellipse(x, y, radius, radius)
+        found.rings = [ring]
+    elif kind == "mask":
+        left, top = points_of(shape.get("points"), "points")[:2]
+        found.masks = [Mask(_mask(shape.get("mask")), round(left), round(top))]
+    else:
+        return None
+    return found
+
+
+def _mask(text: object) -> Any:
+    from PIL import Image  # slow to import, and only masks need it
+
+    try:
+        data = base64.b64decode(text if isinstance(text, str) else "", validate=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+                return np.asarray(image.convert("L")) > 0
+    except (*PILLOW_ERRORS, binascii.Error, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ObjectError(f"mask must be a PNG as base64 text: {str(error)[:60]}") from None
+
+
+def _columns(shape: dict[str, Any]) -> dict[str, Any]:
+    attributes = shape.get("attributes")
+    columns = dict(attributes) if isinstance(attributes, dict) else {}
+    columns |= _flags(shape)
+    if shape.get("description"):
+        columns["description"] = shape["description"]
+    if isinstance(shape.get("difficult"), bool):
+        columns["difficult"] = int(shape["difficult"])
+    return columns
+
+
+def _are_joined(one: Object, other: Object) -> bool:
+    same_kind = bool(one.masks) == bool(other.masks) and not (one.corners or other.corners)
+    return same_kind and one.class_name == other.class_name
+
+
+def _join(one: Object, other: Object) -> None:
+    """Add an outline or a mask to an object, whose box is then that around all."""
+    if one.masks:
+        one.masks = [*one.masks, *other.masks]
+    else:
+        one.rings, one.edges = [*_rings(one), *_rings(other)], None
+
+
+def _rings(item: Object) -> list[Any]:
+    left, top, right, bottom = item.edges or (0, 0, 0, 0)
+    return list(item.rings) or [[left, top, right, top, right, bottom, left, bottom]]
+
+
+def _add_point(record: Record, item: tuple[int, dict[str, Any]], groups: dict[str, list[Object]]) -> None:
+    """Make a point a key point of the one object of its group."""
+    index, shape = item
+    x, y = points_of(shape.get("points"), "points")[:2]
+    name, group = text_of(shape.get("label"), "label"), shape.get("group_id")
+    owners = [] if group is None else groups.get(repr(group), [])
+    if len(owners) != 1 or name in owners[0].key_points:
+        unused_shape(record, index, "point")
+        return
+    owners[0].key_points = {**owners[0].key_points, name: (x, y, 1 if shape.get("difficult") is True else 2)}

@@ -1,0 +1,100 @@
+"""Find out which format a file or a folder is in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.known_files import Form, form_of_file
+from detaug.converters.files.paths import PathLike, list_files
+from detaug.converters.findings.finding import counted
+from detaug.converters.formats.table import BY_NAME, FORMATS, Format
+from detaug.errors import ConversionError, InputError
+
+_MOST_TRIED = 20
+"""Files of one extension that are looked into."""
+
+
+class Recognised(NamedTuple):
+    """The files of a data set, and their format."""
+
+    format: Format
+    path: Path
+    folder: Path
+    """The path, or the folder of the file."""
+    files: Sequence[str]
+    """Of the format, relative to the folder."""
+    unused: Sequence[str] = ()
+    """Files of the same extension in folders without such files, which are in no known format."""
+
+    def __str__(self) -> str:
+        if self.path.is_file():
+            return f"{self.format.title}: {self.path}"
+        return f"{self.format.title}: {counted(len(self.files), 'file')} in {self.path}"
+
+
+def recognise(path: PathLike, name: str | None = None) -> Recognised:
+    """Return the format of a file or of the files of a folder. name: of the format, where several are possible.
+
+    Raises ConversionError for what has none, or several, with the nearest way.
+    """
+    path = Path(path)
+    if name is not None and name not in BY_NAME:
+        raise InputError(f"from must be one of {', '.join(BY_NAME)}, got {name!r}")
+    if path.is_dir():
+        return _recognise_folder(path, name)
+    if not path.exists():
+        raise ConversionError(f"{path} does not exist; give a file or a folder of annotations")
+    form = form_of_file(path)
+    if name:
+        return Recognised(BY_NAME[name], path, path.parent, [path.name])
+    if form is None:
+        raise ConversionError(f"{path} is in no format that is known; detaug formats lists them, --from NAME names it")
+    if not form.reader:
+        raise ConversionError(f"{path} is {form.name}; {form.remedy}")
+    return Recognised(BY_NAME[form.reader], path, path.parent, [path.name])
+
+
+def _recognise_folder(folder: Path, name: str | None) -> Recognised:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for file in list_files(folder, ("",), regular=False):
+        if not file.lower().endswith(IMAGE_EXTENSIONS):
+            key = file.rpartition("/")[0], os.path.splitext(file)[1].lower()
+            groups.setdefault(key, []).append(file)
+    forms = {file: form_of_file(folder / file) for files in groups.values() for file in _some_of(files)}
+    found: dict[str, list[str]] = {}
+    for file, form in forms.items():
+        if form and form.reader:
+            found.setdefault(form.reader, []).append(file)
+    if name is None and len(found) != 1:
+        raise ConversionError(_why_unclear(folder, found, forms))
+    name = name or next(iter(found))
+    others = {file for file, form in forms.items() if form and form.reader != name}
+    keys = {(file.rpartition("/")[0], os.path.splitext(file)[1].lower()) for file in found.get(name, ())}
+    keys = keys or {key for key in groups if key[1] in BY_NAME[name].extensions}
+    files = sorted(file for key in keys for file in groups[key] if file not in others)
+    if not files:
+        raise ConversionError(f"{folder} has no file that may be {BY_NAME[name].title}; leave --from out")
+    unused = sorted(file for key in groups if key[1] in {key[1] for key in keys} for file in groups[key])
+    return Recognised(BY_NAME[name], folder, folder, files, sorted(set(unused) - set(files) - others))
+
+
+def _some_of(files: Sequence[str]) -> Iterable[str]:
+    """Return at most 20 of the files, evenly spaced."""
+    step = max(1, len(files) / _MOST_TRIED)
+    return (files[int(at * step)] for at in range(min(len(files), _MOST_TRIED)))
+
+
+def _why_unclear(folder: Path, found: dict[str, list[str]], forms: dict[str, Form | None]) -> str:
+    if found:
+        names = [each.name for each in FORMATS if each.name in found]
+        parts = " and ".join(f"{BY_NAME[name].title} ({found[name][0]})" for name in names)
+        choices = " or ".join(f"--from {name}" for name in names)
+        return f"{folder} has {parts}; choose one, {choices}, or give the file or folder of one"
+    for file, form in forms.items():
+        if form:
+            return f"{folder} has {file}, which is {form.name}; {form.remedy}"
+    return f"{folder} has no annotations in a format that is known; detaug formats lists them"

@@ -1,0 +1,54 @@
+"""The formats that `detaug convert` reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Format(NamedTuple):
+    """One format. `known_files.FORMS` has what its files look like."""
+
+    name: str
+    """As --from takes it."""
+    title: str
+    kept: str
+    """What becomes part of the json."""
+    extensions: tuple[str, ...]
+    """Of its annotation files, if they are not recognised and --from names the format."""
+    lost: str = ""
+    """What does not."""
+    reader: str = ""
+    """The function of `converters/formats/NAME.py` that returns its records; "" for a converter of its own."""
+    command: str = ""
+    """The command of that converter, which has more options."""
+
+
+FORMATS = (
+    Format("coco", "COCO json", "everything: it needs no conversion", (".json",), command="check"),
+    Format(
+        "voc", "Pascal VOC", "boxes, masks, roLabelImg's rotated boxes, flags", (".xml",), "parts of objects",
+        command="convert-voc",
+    ),
+    Format(
+        "yolo", "YOLO", "boxes, outlines, key points, rotated boxes", (".yaml", ".yml"), command="convert-yolo",
+    ),
+    Format(
+        "labelme", "LabelMe", "boxes, outlines, masks, circles, rotated boxes, points of a group as key points, flags",
+        (".json",), "lines, lone points", "read_labelme",
+    ),
+    Format("dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), command="convert-dota"),
+    Format(
+        "mot", "MOTChallenge", "boxes and tracks, visibility", (".txt",), "detections (det)", command="convert-mot",
+    ),
+    Format(
+        "tfrecord", "TFRecord", "boxes, flags; images stay in their shards", (".tfrecord", ".record"), "masks",
+        command="convert-tfrecord",
+    ),
+    Format(
+        "webdataset", "WebDataset", "boxes, outlines; images stay in their shards", (".tar",),
+        command="convert-webdataset",
+    ),
+)  # fmt: skip
+"""In the order of demand."""
+
+BY_NAME = {each.name: each for each in FORMATS}

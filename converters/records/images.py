@@ -1,0 +1,108 @@
+"""Find the image of each record: by the path or the name that the format gives, or by the stem of its label file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.matching import OTHER_CASE, OTHER_FOLDER, SAME_STEM, ImageNames
+from detaug.converters.files.paths import folded, last_part, list_files, stem_of
+from detaug.converters.findings.finding import Finding, has_error
+from detaug.converters.records.record import Record
+
+
+class Images:
+    """The images below a folder. No path of an annotation is ever opened: it is compared with their names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names = list_files(folder, IMAGE_EXTENSIONS)
+        self._found = ImageNames(self.names)
+        self._names = set(self.names)
+
+    @cached_property
+    def _by_last_part(self) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = {}
+        for name in self.names:
+            groups.setdefault(folded(stem_of(last_part(name))), []).append(name)
+        return groups
+
+    def find(self, record: Record) -> tuple[str | None, int]:
+        """Return the image of a record, and how well it fits: see matching. Appends findings to the record.
+
+        A label file's stem counts before the name in the file (decision 3). Of several images with the name in other
+        folders, the one with most of the path counts.
+        """
+        if record.stem:
+            same = self._found.by_stem.get(record.stem, ())
+            if same:
+                if len(same) > 1:
+                    self._note_several(record, same)
+                return self._of_stem(record, same), SAME_STEM
+        names = [name.strip().replace("\\", "/").removeprefix("./") for name in record.names if name.strip()]
+        for name in names:
+            if name in self._names:
+                return name, SAME_STEM
+        for name in [record.stem, *names] if record.stem else names:
+            if found := self._elsewhere(record, name):
+                return found, OTHER_CASE if folded(stem_of(found)) == folded(_stem(name)) else OTHER_FOLDER
+            if record.findings and record.findings[-1].kind == "image-unclear":
+                return None, OTHER_FOLDER
+        if has_error(record.findings):
+            pass
+        elif record.names:
+            note = f"no image in {self.folder} has the name {record.names[0]!r}"
+            record.findings.append(Finding(record.file, "image-missing", before=record.names[0], note=note))
+        else:
+            record.findings.append(Finding(record.file, "label-unused", before=record.file))
+        return None, OTHER_FOLDER
+
+    def _of_stem(self, record: Record, same: Sequence[str]) -> str:
+        """Return the image of a stem, that which the file names if there are several, and note another name."""
+        called = {folded(last_part(name)) for name in record.names}
+        found = next((image for image in same if folded(last_part(image)) in called), same[0])
+        if called and folded(stem_of(last_part(found))) not in map(stem_of, called):
+            record.findings.append(Finding(record.file, "filename-differs", before=record.names[0], after=found))
+        return found
+
+    def _elsewhere(self, record: Record, name: str) -> str | None:
+        """Return the image of a name in another case, form, extension or folder."""
+        alike = self._by_last_part.get(folded(last_part(_stem(name))), [])
+        exact = [image for image in alike if folded(last_part(image)) == folded(last_part(name))]
+        scores = {image: _common(stem_of(image), _stem(name)) for image in exact or alike}
+        best = [image for image, score in scores.items() if score == max(scores.values())]
+        if len(best) > 1 and len({stem_of(image) for image in best}) > 1:
+            note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: --images"
+            record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
+            return None
+        if len(best) > 1:
+            self._note_several(record, best)
+        return best[0] if best else None
+
+    def _note_several(self, record: Record, images: Sequence[str]) -> None:
+        record.findings.append(Finding(record.file, "image-ambiguous", before=list(images), after=images[0]))
+
+    def deepest_folder(self, names: Sequence[str]) -> str:
+        """Return the deepest folder that holds these images, relative to the folder: "" or with a slash at its end."""
+        common = os.path.commonpath([os.path.dirname(name) for name in names]) if names else ""
+        return f"{common}/" if common else ""
+
+
+def _stem(name: str) -> str:
+    """Return a path without the extension of an image: other dots belong to the name."""
+    return stem_of(name) if name.lower().endswith(IMAGE_EXTENSIONS) else name
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many parts two paths share at their ends and their beginnings."""
+    parts, others = folded(one).split("/"), folded(other).split("/")
+    count = 0
+    for pairs in (zip(parts, others, strict=False), zip(parts[::-1], others[::-1], strict=False)):
+        for part, another in pairs:
+            if part != another:
+                break
+            count += 1
+    return count

@@ -1,0 +1,124 @@
+"""From an object of a record to its row: the box inside the image, and the keys of its shape, in pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from detaug.converters.coco.boxes import DECIMALS, cut_to_image
+from detaug.converters.coco.rings import area_of, cut_ring, keys_of_corners, keys_of_mask, points_of
+from detaug.converters.coco.writer import Box, whole, whole_box
+from detaug.converters.findings.finding import Finding
+from detaug.converters.records.record import Edges, Object, edges_of
+
+_ROUNDING = 0.01  # pixels by which an outline may leave its image because of the decimals it is written with
+
+
+class Placed(NamedTuple):
+    """An object in the pixels of its image."""
+
+    class_name: str
+    box: Box
+    keys: dict[str, Any]
+    """Of its shape: `segmentation`, `corners`, `area`."""
+    key_points: Mapping[str, tuple[float, float, int]]
+    """By name: x, y and visibility as COCO has them."""
+    is_crowd: bool
+    track: int | None
+    columns: Mapping[str, Any]
+    line: int | None
+
+
+class Place(NamedTuple):
+    """Puts the objects of one record into its image."""
+
+    size: tuple[int, int]
+    """(H, W) of the image."""
+    scale: tuple[float, float]
+    """Pixels of the image for 1 of x and of y."""
+    file: str
+    findings: list[Finding]
+
+    def put(self, item: Object, index: int) -> Placed | None:
+        """Return the object in pixels of the image; None, with a finding, if nothing of it is inside."""
+        keys: dict[str, Any] = {}
+        edges = self._scaled(item.edges) if item.edges else None
+        if item.masks:
+            keys, around = self._mask_keys(item, index)
+            edges = edges or around
+        elif item.corners:
+            keys = keys_of_corners(points_of(item.corners) * self.scale)
+            edges = edges or edges_of([number for corner in keys["corners"] for number in corner])
+        elif item.rings:
+            keys, around = self._ring_keys(item, index)
+            edges = edges or around
+        key_points = {name: self._point(*point) for name, point in item.key_points.items()}
+        if edges is None:
+            seen = [number for x, y, visible in item.key_points.values() if visible for number in (x, y)]
+            edges = self._scaled(edges_of(seen)) if seen else None
+        box, kind = cut_to_image(edges, self.size) if edges else (None, "box-empty")
+        if kind and (box is None or not keys):  # the cut of an outline is its finding; corners may lie outside
+            self.note(kind, index, item, edges and [*edges], whole_box(box) if box else None)
+        if box is None:
+            return None
+        return Placed(item.class_name, box, keys, key_points, item.is_crowd, item.track, item.columns, item.line)
+
+    def note(self, kind: str, index: int, item: Object, before: object = None, after: object = None) -> None:
+        """Append a finding about an object."""
+        self.findings.append(Finding(self.file, kind, index, item.line, before, after))
+
+    def _scaled(self, edges: Edges) -> Edges:
+        x, y = self.scale
+        left, right = sorted((edges[0] * x, edges[2] * x))
+        top, bottom = sorted((edges[1] * y, edges[3] * y))
+        return left, top, right, bottom
+
+    def _point(self, x: float, y: float, visible: int) -> tuple[float, float, int]:
+        if not visible:
+            return 0, 0, 0
+        x, y = x * self.scale[0] - 0.5, y * self.scale[1] - 0.5  # COCO counts pixels from 0 at their centres
+        return whole(round(x, DECIMALS)), whole(round(y, DECIMALS)), visible
+
+    def _ring_keys(self, item: Object, index: int) -> tuple[dict[str, Any], Edges | None]:
+        height, width = self.size
+        rings, is_cut = [], False
+        for ring in item.rings:
+            points = points_of(ring) * self.scale
+            low, high = points.min(0), points.max(0)
+            if low.min() < 0 or high[0] > width or high[1] > height:
+                is_cut |= low.min() < -_ROUNDING or high[0] > width + _ROUNDING or high[1] > height + _ROUNDING
+                points = cut_ring(points, width, height)
+            if len(points) > 2:
+                rings.append(points.round(DECIMALS))
+        if not rings:
+            return {}, edges_of((points_of(item.rings[0]) * self.scale).ravel().tolist())
+        if is_cut:
+            self.note("outline-cut", index, item)
+        area = sum(map(area_of, rings))
+        segmentation = [[whole(number) for number in ring.ravel().tolist()] for ring in rings]
+        keys = {"area": whole(round(area, DECIMALS)), "segmentation": segmentation}
+        return keys, edges_of([number for ring in segmentation for number in ring])
+
+    def _mask_keys(self, item: Object, index: int) -> tuple[dict[str, Any], Edges | None]:
+        """Return the keys of masks, and the box around them; those of another size than the image are left out."""
+        if self.scale != (1, 1):
+            self.note("mask-unusable", index, item)
+            return {}, None
+        pixels = np.zeros(self.size, bool)
+        is_cut = False
+        for mask in item.masks:
+            top, left = (min(max(first, 0), side) for first, side in zip((mask.top, mask.left), self.size, strict=True))
+            part = mask.pixels[max(-mask.top, 0) :, max(-mask.left, 0) :][: self.size[0] - top, : self.size[1] - left]
+            if mask.top > self.size[0] or mask.left > self.size[1]:
+                part = part[:0, :0]
+            pixels[top : top + part.shape[0], left : left + part.shape[1]] |= part
+            is_cut |= bool(part.sum() < mask.pixels.sum())
+        if is_cut:
+            self.note("outline-cut", index, item)
+        rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
+        if not len(rows):
+            return {}, None
+        edges = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
+        return keys_of_mask(pixels), edges

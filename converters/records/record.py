@@ -1,0 +1,236 @@
+"""What the reader of a format yields: a record for each image, with its objects as the format has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.findings.finding import Finding
+from detaug.errors import InputError
+
+Edges = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+T = TypeVar("T")
+
+
+class Mask(NamedTuple):
+    """A mask of a part of an image, whole pixels."""
+
+    pixels: NDArray[np.bool_]
+    """(h, w)"""
+    left: int = 0
+    top: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Object:
+    """One object. x and y are continuous, in the unit of its record; pixel i covers i to i + 1.
+
+    The box is `edges`, or else the one around the outline, the mask, the corners or the key points.
+    """
+
+    class_name: str
+    edges: Edges | None = None
+    rings: Sequence[Sequence[float]] = ()
+    """Outlines, each x, y, x, y, ...; the object is what at least one of them surrounds."""
+    corners: Sequence[float] = ()
+    """Of a rotated box: x, y of its four corners, in order."""
+    masks: Sequence[Mask] = ()
+    """The object is what at least one of them has."""
+    key_points: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)
+    """By name: x, y and COCO's visibility, 0 not labelled, 1 hidden, 2 visible."""
+    is_crowd: bool = False
+    track: int | None = None
+    """The same number in all frames of a video."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the annotation."""
+    line: int | None = None
+    """In its file, from 1."""
+
+
+@dataclass(slots=True)
+class Record:
+    """The annotations of one image."""
+
+    file: str
+    """The annotation file, as findings name it."""
+    names: Sequence[str] = ()
+    """What the format calls the image, best first: a name or a path, with slashes or backslashes."""
+    stem: str = ""
+    """For a format with one file for each image: that file's path without its extension."""
+    size: tuple[float, float] | None = None
+    """(width, height) in pixels as the format says it; the image file decides."""
+    unit: tuple[float, float] | None = None
+    """(width, height) of the image in the unit of x and y, such as (1, 1); None for pixels."""
+    objects: list[Object] = field(default_factory=list)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the image."""
+    video: str = ""
+    frame: int | None = None
+    """Number of the frame in its video, from 0."""
+    findings: list[Finding] = field(default_factory=list)
+
+
+class Contents(NamedTuple):
+    """What a reader returns."""
+
+    records: Iterable[Record]
+    total: int
+    """How many records there are."""
+    class_names: Sequence[str] = ()
+    """In the order of their category ids, if the format has one; others follow, sorted."""
+    key_points: Mapping[str, Sequence[str]] = {}
+    """By class, in their order, if the format has one."""
+    skeletons: Mapping[str, Sequence[tuple[int, int]]] = {}
+    """By class, pairs of key points, from 1."""
+    findings: Sequence[Finding] = ()
+    """About what is in no record."""
+
+
+class Source(NamedTuple):
+    """The files of a data set in one format."""
+
+    folder: Path
+    files: Sequence[str]
+    """The annotation files, relative to the folder."""
+    images: Path
+    split: str | None = None
+
+    def name(self, file: str) -> str:
+        """Return the file's path as a message has it."""
+        return str(self.folder / file)
+
+
+class ObjectError(InputError):
+    """An object, or a file, that cannot be read: the kind of finding, and why."""
+
+    def __init__(self, message: str, kind: str = "object-invalid") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def read_objects(
+    record: Record, items: Iterable[T], parse: Callable[[T], Object | None], line: Callable[[T], int] | None = None
+) -> None:
+    """Append the objects of a record; one that cannot be read becomes a finding, and one that is None is left out."""
+    for index, item in enumerate(items):
+        try:
+            found = parse(item)
+        except ObjectError as error:
+            at = line(item) if line else None
+            record.findings.append(Finding(record.file, error.kind, index, at, note=str(error)))
+            continue
+        if found:
+            record.objects.append(found)
+
+
+def unused_shape(record: Record, index: int | None, what: str, line: int | None = None) -> None:
+    """Append a finding about a shape that has no place in the json."""
+    record.findings.append(Finding(record.file, "shape-unused", index, line, before=what))
+
+
+_LARGEST = 1e9
+"""Of a coordinate: far above that of any image."""
+
+
+def number_of(value: object, name: str) -> float:
+    """Return a finite number, of json or of text. Raises ObjectError."""
+    number = math.nan
+    if type(value) in (int, float):
+        number = value  # type: ignore[assignment]
+    elif isinstance(value, str) and "_" not in value:  # float() accepts 1_000
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+    if not -_LARGEST < number < _LARGEST:  # also of NaN
+        raise ObjectError(f"{name} must be a finite number, got {str(value)[:40]!r}")
+    return number
+
+
+def numbers_of(values: Iterable[object], name: str) -> list[float]:
+    """Return finite numbers, of json or of text. Raises ObjectError."""
+    return [number_of(value, name) for value in values]
+
+
+def points_of(value: object, name: str, least: int = 1) -> list[float]:
+    """Return x, y, x, y, ... of json's [[x, y], ...]. Raises ObjectError, also for fewer points than `least`."""
+    points = value if isinstance(value, list) else []
+    if points is not value or not all(isinstance(point, list) and len(point) == 2 for point in points):
+        raise ObjectError(f"{name} must be points [[x, y], ...], got {str(value)[:60]}")
+    if len(points) < least:
+        raise ObjectError(f"{name} must be at least {least} points, got {len(points)}")
+    return numbers_of((number for point in points for number in point), name)
+
+
+def text_of(value: object, name: str) -> str:
+    """Return text that is not empty; a number becomes text. Raises ObjectError."""
+    text = str(value) if type(value) in (int, float) else value
+    if not isinstance(text, str) or not text.strip():
+        raise ObjectError(f"{name} must be text, got {str(value)[:40]!r}", "object-no-name")
+    return text
+
+
+def object_of(value: object, name: str) -> dict[str, Any]:
+    """Return json's {...}. Raises ObjectError."""
+    if not isinstance(value, dict):
+        raise ObjectError(f"{name} must be an object {{...}}, got {str(value)[:40]!r}")
+    return value
+
+
+def list_of(value: object, name: str) -> list[Any]:
+    """Return json's [...]; [] for None. Raises ObjectError."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ObjectError(f"{name} must be a list [...], got {str(value)[:40]!r}")
+    return value
+
+
+def edges_of(numbers: Sequence[float]) -> Edges:
+    """Return the box around points x, y, x, y, ..."""
+    return min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2])
+
+
+def ellipse(x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0) -> tuple[Edges, list[float]]:
+    """Return the box around an ellipse that is rotated clockwise about its centre, and a ring of 72 points."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    ring = []
+    for at in range(72):
+        along, across = radius_x * math.cos(at * math.pi / 36), radius_y * math.sin(at * math.pi / 36)
+        ring += [x + along * cos - across * sin, y + along * sin + across * cos]
+    half_width, half_height = math.hypot(radius_x * cos, radius_y * sin), math.hypot(radius_x * sin, radius_y * cos)
+    return (x - half_width, y - half_height, x + half_width, y + half_height), ring
+
+
+def rotated(edges: Edges, degrees: float, x: float, y: float) -> list[float]:
+    """Return the corners of a box that is rotated clockwise about (x, y), from the left top on."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    left, top, right, bottom = edges
+    corners: list[float] = []
+    for at_x, at_y in ((left, top), (right, top), (right, bottom), (left, bottom)):
+        corners += [x + (at_x - x) * cos - (at_y - y) * sin, y + (at_x - x) * sin + (at_y - y) * cos]
+    return corners
+
+
+def records_of_files(
+    files: Sequence[str], read: Callable[[str, Record], None], findings: Sequence[Finding] = ()
+) -> Iterator[Record]:
+    """Yield the record of each label file, filled by `read`, which may raise OSError, ObjectError and InputError."""
+    for file in files:
+        record = Record(file, stem=file.rpartition(".")[0])
+        try:
+            read(file, record)
+        except OSError as error:
+            note = f"cannot be read: {error.strerror}"
+            record.findings.append(Finding(file, "label-unreadable", note=note))
+        except InputError as error:
+            record.findings.append(Finding(file, "label-unreadable", note=str(error)))
+        yield record

@@ -1,0 +1,55 @@
+"""The commands that convert any format, and list the formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from detaug.cli import options
+from detaug.cli.options import FOLDER, print_unless
+from detaug.cli.progress_bar import progress_bar
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@options.output_json
+@click.option("--from", "format", metavar="NAME", help="The format; detaug formats lists them.  [default: found out]")
+@click.option("--images", type=FOLDER, help="The folder that has the images, at any depth.  [default: PATH's]")
+@click.option("--split", metavar="NAME", help="The split to convert, of formats that have some.")
+@options.classes("; others are dropped.  [default: all]")
+@options.on_error
+@options.report
+@options.quiet
+def convert(path: Path, format: str | None, quiet: bool, **given: Any) -> None:
+    """Convert annotations in any known format to COCO json.
+
+    PATH is a file, or a folder with annotations at any depth. What it is, is found out and said. Images are found by
+    the names that the annotations give, below PATH or --images.
+
+    \b
+    detaug convert VOC2012 -o train.json --split train
+    """
+    from detaug.converters import convert_to_coco
+    from detaug.converters.formats.recognise import recognise
+
+    found = recognise(path, format)
+    with progress_bar("reading", quiet) as progress:
+        summary = convert_to_coco(found, progress=progress, **given)
+    print_unless(quiet, f"{found}\n{summary}")
+
+
+@click.command()
+def formats() -> None:
+    """List the formats that detaug convert reads.
+
+    \b
+    detaug formats
+    """
+    from detaug.converters.formats.table import FORMATS
+
+    width = max(len(each.name) for each in FORMATS)
+    for each in FORMATS:
+        lost = f"; not {each.lost}" if each.lost else ""
+        click.echo(f"{each.name:<{width}}  {each.title}: {each.kept}{lost}")

@@ -1,0 +1,152 @@
+"""`detaug convert`: what a file or folder is, images that are hard to find, options, and the list of formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from coco_files import document, write
+from command import detaug, usage_error
+from format_files import converted, data_set, kinds, refused
+from test_labelme import labelme, shape
+from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
+
+from detaug.converters import FORMATS, InputError, convert_to_coco
+from detaug.converters.files.known_files import FORMS
+
+BOX = shape("rectangle", [[10, 10], [40, 30]])
+VOC = voc_xml(box_xml(11, 11, 40, 30))
+YOLO = {"data.yaml": "train: images\nnames: [cat]\n", "labels/a.txt": "0 0.25 0.25 0.3 0.25\n"}
+DOTA = {"labels/a.txt": "10 10 40 10 40 30 10 30 cat 0\n"}
+MOT = {"seq/gt/gt.txt": "1,1,11,11,30,20,1,1,1\n"}
+
+
+def test_every_form_that_is_read_is_a_format() -> None:
+    names = [each.name for each in FORMATS]
+    assert len(set(names)) == len(names)
+    assert {form.reader for form in FORMS if form.reader} == set(names)
+    listed = detaug("formats").out.splitlines()
+    assert [line.split()[0] for line in listed] == names
+
+
+@pytest.mark.parametrize(
+    ("files", "image", "says"),
+    [
+        ({"a.json": labelme(BOX)}, "a.jpg", "LabelMe: 1 file in "),
+        ({"Annotations/a.xml": VOC}, "JPEGImages/a.jpg", "Pascal VOC: 1 file in "),
+        (YOLO, "images/a.jpg", "YOLO: 1 file in "),
+        (DOTA, "images/a.jpg", "DOTA: 1 file in "),
+        (MOT, "seq/img1/000001.jpg", "MOTChallenge: 1 file in "),
+    ],
+)
+def test_a_folder_is_recognised(tmp_path: Path, files: dict[str, str], image: str, says: str) -> None:
+    root = data_set(tmp_path / "set", files | {"README.txt": "made by hand\n", "notes/more.xml": "<a/>"}, image)
+    result = detaug("convert", root, "-o", tmp_path / "out.json")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"{says}{root}\n1 image (0 without boxes), 1 box in 1 class\n")
+    (row,) = json.loads((tmp_path / "out.json").read_text())["annotations"]
+    assert row["bbox"] == [10, 10, 30, 20]
+    assert detaug("convert", root, "-o", tmp_path / "out.json", "-q").out == ""
+
+
+def test_a_file_is_recognised(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "set", YOLO | MOT, "images/a.jpg", "seq/img1/000001.jpg")
+    for file, says in (("data.yaml", "YOLO"), ("seq/gt/gt.txt", "MOTChallenge")):
+        result = detaug("convert", root / file, "-o", tmp_path / "out.json")
+        assert result.out.startswith(f"{says}: {root / file}\n1 image")
+
+
+def test_several_formats_in_one_folder(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "set", {"a.json": labelme(BOX), "a.xml": VOC}, "a.jpg")
+    error = usage_error("convert", root, "-o", tmp_path / "out.json")
+    choices = "choose one, --from voc or --from labelme, or give the file or folder of one"
+    assert error == f"detaug: {root} has Pascal VOC (a.xml) and LabelMe (a.json); {choices}\n"
+    for name in ("voc", "labelme"):
+        document, _ = converted(root, format=name)
+        assert document["annotations"][0]["bbox"] == [10, 10, 30, 20]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a.txt": "hello"}, "has no annotations in a format that is known; detaug formats lists them"),
+        ({"a.zip": b"PK\x03\x04"}, "has a.zip, which is a zip archive; unpack it first: unzip"),
+        ({"coco.json": json.dumps(document())}, "coco.json is a COCO json; it needs no conversion: detaug check "),
+    ],
+)
+def test_what_is_not_converted(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
+    assert message in refused(write_files(tmp_path / "set", files))
+
+
+def test_a_file_in_no_format_is_named(tmp_path: Path) -> None:
+    files = {"json/a.json": labelme(BOX), "json/settings.json": "{}", "more/settings.json": "{}"}
+    root = data_set(tmp_path / "set", files, "a.jpg")
+    assert refused(root).startswith("json/settings.json: is no json of LabelMe")
+    assert kinds(converted(root, on_error="skip")[1]) == {"label-unreadable": 1, "file-unused": 1}
+
+
+def test_arguments(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "set", {"a.json": labelme(BOX), "x.csv": "hello"}, "a.jpg")
+    assert "x.csv is in no format that is known" in refused(root / "x.csv")
+    assert "does not exist; give a file or a folder" in refused(root / "no")
+    assert "has no file that may be MOTChallenge; leave --from out" in refused(root, format="mot")
+    assert "images no is not a folder" in refused(root, images="no")
+    for options, message in (
+        ({"format": "word"}, "from must be one of coco, voc,"),
+        ({"split": "train"}, "LabelMe is converted without split; leave it out"),
+        ({"classes": "cat"}, "classes must be a list of names"),
+        ({"on_error": "no"}, "on_error must be one of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            convert_to_coco(root, tmp_path / "out.json", **options)  # type: ignore[arg-type]
+    yolo = data_set(tmp_path / "yolo", YOLO, "images/a.jpg")
+    with pytest.raises(InputError, match=r"YOLO is converted without classes; .* detaug convert-yolo has the options"):
+        convert_to_coco(yolo, tmp_path / "out.json", classes=["cat"])
+
+
+def test_no_image_is_taken_for_another(tmp_path: Path) -> None:
+    files = {f"json/{name}.json": labelme(BOX, image=f"{name}.jpg") for name in ("a", "b", "c")}
+    root = data_set(tmp_path / "set", files, "one/a.jpg", "two/a.jpg", "one/b.jpg")
+    (root / "one/c.png").write_bytes(image_bytes(kind="PNG"))
+    (root / "one/c.jpg").write_bytes(image_bytes(kind="JPEG"))
+    message = refused(root)
+    assert "json/a.json: several images have the name 'json/a': one/a.jpg, two/a.jpg; give" in message
+    document, summary = converted(root, on_error="skip")
+    named = {row["id"]: row["file_name"] for row in document["images"]}
+    assert {named[row["image_id"]] for row in document["annotations"]} == {"one/b.jpg", "one/c.jpg"}
+    assert kinds(summary) == {"image-unclear": 1, "label-missing": 3, "image-ambiguous": 1}
+    assert "has the image of none of the 3 entries of LabelMe" in refused(root, images=root / "json")
+
+
+def test_two_files_of_one_image(tmp_path: Path) -> None:
+    files = {"a.json": labelme(BOX), "old/a.json": labelme(BOX)}
+    root = data_set(tmp_path / "set", files, "a.jpg")
+    assert "old/a.json: its image a.jpg belongs to an earlier entry, or to one with a better name" in refused(root)
+    assert len(converted(root, on_error="skip")[0]["annotations"]) == 1
+
+
+def test_the_image_file_decides_the_size(tmp_path: Path) -> None:
+    files = {name: labelme(BOX, image="x.jpg", imageWidth=80, imageHeight=100) for name in ("a.json", "b.json")}
+    root = data_set(tmp_path / "set", files | {"a.jpg": rotated_jpeg(6)}, "b.jpg")
+    document, summary = converted(root)
+    assert [(row["width"], row["height"]) for row in document["images"]] == [(80, 100), (100, 80)]
+    assert kinds(summary) == {"size-conflict": 1, "filename-differs": 2}
+
+
+def test_classes_and_columns(tmp_path: Path) -> None:
+    more = shape("rectangle", [[1, 1], [9, 9]], " big  dog ", attributes={"area": "north", "color": "red"})
+    root = data_set(tmp_path / "set", {"a.json": labelme(BOX, BOX, more)}, "a.jpg")
+    document, summary = converted(root, classes=["big dog", "bird"], report=tmp_path / "report.json")
+    (row,) = document["annotations"]
+    assert (row["category_id"], row["area"], row["attribute_area"], row["color"]) == (1, 64, "north", "red")
+    assert summary.class_counts == {"big dog": 1, "bird": 0}
+    repairs = {"class-not-listed": 2, "name-spaces": 1, "box-repeated": 1, "class-unused": 1}
+    assert kinds(summary) == repairs == json.loads((tmp_path / "report.json").read_text())["counts"]
+
+
+def test_a_coco_json_elsewhere_does_not_stop_a_file(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "set", {"a.json": labelme(BOX)}, "a.jpg")
+    write(root / "coco.json", document())
+    assert "LabelMe" in refused(root)
+    assert len(converted(root / "a.json")[0]["annotations"]) == 1
