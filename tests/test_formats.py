@@ -35,7 +35,7 @@ def test_every_form_that_is_read_is_a_format() -> None:
     [
         ({"a.json": labelme(BOX)}, "a.jpg", "LabelMe: 1 file in "),
         ({"Annotations/a.xml": VOC}, "JPEGImages/a.jpg", "Pascal VOC: 1 file in "),
-        (YOLO, "images/a.jpg", "YOLO: 1 file in "),
+        (YOLO, "images/a.jpg", "YOLO: 2 files in "),
         (DOTA, "images/a.jpg", "DOTA: 1 file in "),
         (MOT, "seq/img1/000001.jpg", "MOTChallenge: 1 file in "),
     ],

@@ -67,6 +67,8 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ("a TFRecord shard", "a.tfrecord-00000-of-00001", record(example(detection("a.jpg")))),
     ("a tar", "a.json", b"a.jpg".ljust(257, b"\0") + b"ustar\x0000" + b"\0" * 249),
     ("a data.yaml of YOLO", "data.yaml", "train: images\nnames: [cat]\n"),
+    ("a .data file of Darknet", "obj.data", "classes = 1\ntrain = data/train.txt\nnames = data/obj.names\n"),
+    ("a YOLO label file", "a.txt", "0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.9 0.1 0.9 0.9\n"),
     ("a KITTI label file", "a.txt", KITTI),
     ("a DOTA label file", "a.txt", "imagesource:x\ngsd:0.1\n10.0 10.0 40.0 10.0 40.0 30.0 10.0 30.0 car 0\n"),
     ("a VisDrone label file", "a.txt", "10,10,30,20,1,4,0,0\n1,1,3,2,1,4,0,0,\n"),
@@ -181,38 +183,6 @@ def test_labels_of_other_formats_in_yolos_layout(tmp_path: Path, text: str, form
     assert result.code == 2
     assert result.err.splitlines()[0] == f"detaug: labels/a.txt:1: is {form}; {REMEDIES[form]} [row-invalid]"
     assert len(result.err.splitlines()) == 2
-
-
-ROWS = {"a.jpg": image_bytes(), "a.txt": "1 0.2 0.25 0.2 0.25\n"}
-NAMES = "alfa\nbeta: 2\n\n"
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"classes.txt": NAMES, **ROWS},
-        {"classes.txt": NAMES, "images/a.jpg": ROWS["a.jpg"], "labels/a.txt": ROWS["a.txt"]},
-        {
-            "obj.data": "classes = 2\nnames = data/obj.names\n",
-            "obj.names": NAMES,
-            "train.txt": "data/obj_train_data/a.jpg\n",
-            **{f"obj_train_data/{name}": content for name, content in ROWS.items()},
-        },
-    ],
-    ids=["labelImg", "labelImg-folders", "Darknet"],
-)
-def test_the_data_yaml_to_write_is_named_and_works(tmp_path: Path, files: dict[str, str | bytes]) -> None:
-    folder = write_files(tmp_path / "data", files)
-    for given in [folder, *folder.glob("*.data")]:
-        error = usage_error("convert-yolo", given, "-o", tmp_path / "a.json")
-        start, _, rest = error.partition(f"write {folder}/data.yaml with two lines, ")
-        train, _, names = rest.partition(", from ")[0].partition(" and ")
-        assert start
-    (folder / "data.yaml").write_text(f"{train}\n{names}\n")
-    assert detaug("convert-yolo", folder, "-o", tmp_path / "a.json").code == 0
-    content = json.loads((tmp_path / "a.json").read_text())
-    assert [row["name"] for row in content["categories"]] == ["alfa", "beta: 2"]
-    assert [(row["category_id"], row["bbox"]) for row in content["annotations"]] == [(2, [10, 10, 20, 20])]
 
 
 def test_rows_that_are_not_relative_name_the_wrong_number(tmp_path: Path) -> None:

@@ -328,7 +328,7 @@ def test_which_data_yaml(tmp_path: Path) -> None:
     (root / "other.yaml").unlink()
     assert converted(root)[1].boxes == 1
     (root / "coco8.yaml").unlink()
-    with pytest.raises(ConversionError, match=r"there is none; write .*data.yaml with two lines, train: images and "):
+    with pytest.raises(ConversionError, match=r"there is none; write .*yolo/classes.txt, the names of the classes"):
         converted(root)
     with pytest.raises(ConversionError, match="nowhere does not exist"):
         converted(tmp_path / "nowhere")

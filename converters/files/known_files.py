@@ -122,7 +122,8 @@ class Form(NamedTuple):
 
 def _are_numbers(words: Iterable[str]) -> bool:
     try:
-        return all(map(float, words)) or True
+        _ = [*map(float, words)]
+        return True
     except ValueError:
         return False
 
@@ -134,6 +135,13 @@ def _is_kitti(words: Sequence[str]) -> bool:
 def _is_dota(words: Sequence[str]) -> bool:
     header = len(words) == 1 and words[0].startswith(("imagesource:", "gsd:"))
     return header or (len(words) in (9, 10) and _are_numbers(words[:8]) and not _are_numbers(words[8:9]))
+
+
+def _is_yolo(words: Sequence[str]) -> bool:
+    """Return whether words may be a class number and relative numbers: a box, an outline or key points."""
+    if len(words) < 5 or not (words[0].isdecimal() and _are_numbers(words)):
+        return False
+    return all(-0.01 <= number <= 1.01 or number == 2 for number in map(float, words[1:]))
 
 
 def _is_mot(it: Sample) -> bool:
@@ -148,6 +156,7 @@ _CONVERT = "convert it: detaug convert FILE -o OUT.json"
 _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
 _COCO_OR_VOC = "as COCO, which needs no conversion, or as Pascal VOC for detaug convert-voc"
 
+YOLO_LABELS = "a YOLO label file"
 SHARD_FORMS = ("a TFRecord shard", "a tar")
 FORMS = (
     Form("a pointer of Git LFS, not the file itself", lambda it: it.head.startswith(LFS), "get the file: git lfs pull"),
@@ -226,6 +235,18 @@ FORMS = (
         "a data.yaml of YOLO",
         lambda it: it.name.endswith((".yaml", ".yml")) and re.search(r"(?m)^names:", it.text) is not None,
         "detaug convert-yolo FILE",
+        "yolo",
+    ),
+    Form(
+        "a .data file of Darknet",
+        lambda it: it.name.endswith(".data") and re.search(r"(?m)^\s*names\s*=", it.text) is not None,
+        "detaug convert-yolo FILE",
+        "yolo",
+    ),
+    Form(
+        YOLO_LABELS,
+        lambda it: it.all_rows(_is_yolo),
+        "convert the data set: detaug convert FOLDER -o OUT.json",
         "yolo",
     ),
     Form(

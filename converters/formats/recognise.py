@@ -67,7 +67,7 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     forms = {file: form_of_file(folder / file) for files in groups.values() for file in _some_of(files)}
     found: dict[str, list[str]] = {}
     for file, form in forms.items():
-        if form and form.reader:
+        if form and form.reader and not (form.reader == "coco" and _is_output(folder / file)):
             found.setdefault(form.reader, []).append(file)
     if name is None and len(found) != 1:
         raise ConversionError(_why_unclear(folder, found, forms))
@@ -86,6 +86,12 @@ def _some_of(files: Sequence[str]) -> Iterable[str]:
     """Return at most 20 of the files, evenly spaced."""
     step = max(1, len(files) / _MOST_TRIED)
     return (files[int(at * step)] for at in range(min(len(files), _MOST_TRIED)))
+
+
+def _is_output(path: Path) -> bool:
+    """Return whether a COCO json is the output of an earlier conversion."""
+    with path.open("rb") as file:
+        return b"converted by detaug" in file.read(256)
 
 
 def _why_unclear(folder: Path, found: dict[str, list[str]], forms: dict[str, Form | None]) -> str:

@@ -30,7 +30,8 @@ FORMATS = (
         command="convert-voc",
     ),
     Format(
-        "yolo", "YOLO", "boxes, outlines, key points, rotated boxes", (".yaml", ".yml"), command="convert-yolo",
+        "yolo", "YOLO", "boxes, outlines, key points, rotated boxes", (".yaml", ".yml", ".data", ".txt"),
+        command="convert-yolo",
     ),
     Format(
         "labelme", "LabelMe", "boxes, outlines, masks, circles, rotated boxes, points of a group as key points, flags",

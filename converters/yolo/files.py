@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.known_files import what_file_is, what_folder_has
-from detaug.converters.files.paths import PathLike, in_any_case, list_files, regular_status
+from detaug.converters.files.known_files import what_file_is
+from detaug.converters.files.paths import PathLike, list_files, regular_status
 from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
 from detaug.converters.findings.finding import Finding
 from detaug.converters.yolo.labels import YoloTask
@@ -59,21 +59,8 @@ def find_data_yaml(path: Path) -> Path:
         if found:
             several = ", ".join(child.name for child in found)
             raise ConversionError(f"{path} must hold one data.yaml, there are several: {several}; give the file")
-        raise ConversionError(f"{path} must hold a data.yaml, there is none; {_lines_to_write(path)}")
+        raise ConversionError(f"{path} must hold a data.yaml, there is none; give the file or folder of one")
     return named[0]
-
-
-def _lines_to_write(folder: Path) -> str:
-    """Return what to write into a data.yaml for a folder of Darknet or labelImg, or for any other."""
-    images = "images" if (folder / "images").is_dir() else "."
-    start = f"write {folder / 'data.yaml'} with two lines"
-    for name, tool, train in (("obj.names", "Darknet", "train.txt"), ("classes.txt", "labelImg", images)):
-        file = in_any_case(folder / name)
-        if file.is_file() and (folder / train).exists():
-            names = json.dumps([*filter(None, map(str.strip, lines_of(read_text(file))))], ensure_ascii=False)
-            return f"{start}, train: {train} and names: {names}, from {tool}'s {name}"
-    lines = f"train: {images} and names: [the names in the order of their numbers]"
-    return f"{start}, {lines}{what_folder_has(folder)}"
 
 
 def read_data_yaml(path: Path) -> DataYaml:
@@ -109,8 +96,6 @@ def load_yaml(path: Path) -> dict[str, Any]:
             raise ConversionError(f"{path} {what}") from None
         raise ConversionError(f"{path} does not parse as yaml: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):
-        if path.suffix == ".data":
-            raise ConversionError(f"{path} is of Darknet; {_lines_to_write(path.parent)}")
         what = what_file_is(path) or f"must be a mapping with train: and names:, got {type(content).__name__}"
         raise ConversionError(f"{path} {what}")
     if content.keys().isdisjoint(("names", "nc")) and (what := what_file_is(path)):
@@ -132,10 +117,17 @@ def _class_names(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
         raise ConversionError(f"{path}: names must be a list of class names, or number: name; got {str(names)[:60]}")
     if type(count) is int and count != len(names):
         raise ConversionError(f"{path}: nc is {count}, but there are {len(names)} names; correct one of them")
+    return checked_names(names, path)
+
+
+def checked_names(names: Sequence[Any], path: Path) -> tuple[str, ...]:
+    """Return the names of classes. Raises ConversionError for one that is no text, empty or repeated."""
     class_names = tuple(_class_name(name, path) for name in names)
-    for name in class_names:
-        if class_names.count(name) > 1:
-            raise ConversionError(f"{path}: names must differ, got {name!r} {class_names.count(name)} times")
+    for name, count in Counter(class_names).items():
+        if count > 1:
+            raise ConversionError(f"{path}: names must differ, got {name!r} {count} times")
+    if not class_names:
+        raise ConversionError(f"{path}: names must be those of the classes, got none")
     return class_names
 
 

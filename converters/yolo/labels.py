@@ -11,7 +11,7 @@ import numpy as np
 from detaug.converters.coco.boxes import DECIMALS, cut_to_image
 from detaug.converters.coco.rings import keys_of_corners, keys_of_ring
 from detaug.converters.coco.writer import Box, whole, whole_box
-from detaug.converters.files.known_files import what_is
+from detaug.converters.files.known_files import YOLO_LABELS, what_is
 from detaug.converters.findings.finding import Finding
 
 YoloTask = Literal["detect", "segment", "pose", "obb"]
@@ -68,7 +68,7 @@ def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -
         try:
             number, coordinates = _row(row.split(), form)
         except _RowError as error:
-            what = what_is("", text.encode()) if error.kind == "row-invalid" and not seen else ""
+            what = what_is("", text.encode(), but=[YOLO_LABELS]) if error.kind == "row-invalid" and not seen else ""
             log.add(error.kind, line, row[:60], note=what or str(error))
             if what:
                 return

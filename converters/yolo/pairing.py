@@ -15,7 +15,10 @@ from detaug.converters.files.paths import in_any_case, list_files, stem_of
 from detaug.converters.findings.finding import Finding
 from detaug.converters.yolo.files import SplitImages, label_file
 
-_NOT_LABELS = ("classes.txt", "readme.txt", "readme.dataset.txt", "readme.roboflow.txt")
+_NOT_LABELS = (
+    *("classes.txt", "readme.txt", "readme.dataset.txt", "readme.roboflow.txt"),
+    *("train.txt", "val.txt", "valid.txt", "test.txt"),
+)
 
 
 @dataclass

@@ -20,13 +20,12 @@ from detaug.converters.findings.finding import Finding, has_error, on_one_line
 from detaug.converters.yolo.files import (
     DataYaml,
     SplitImages,
-    find_data_yaml,
     find_images,
     label_file,
-    read_data_yaml,
 )
 from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, YoloTask, read_boxes
 from detaug.converters.yolo.pairing import Labels, find_labels, relative_to
+from detaug.converters.yolo.without_yaml import read_data_set
 from detaug.errors import ConversionError, InputError
 
 
@@ -42,12 +41,16 @@ def yolo_to_coco(
 ) -> Summary:
     """Convert one split of a YOLO data set into one COCO json file.
 
-    data: a data.yaml, or the folder that holds it: path (relative to the yaml's folder; the yaml's folder itself if it
-    does not exist), train, val, test (each a folder, a .txt with an image on each line, or a list of these) and names
-    (a list, or a mapping from 0). The labels of images/a/b.jpg are labels/a/b.txt, by Ultralytics' rule that the last
-    /images/ of a path becomes /labels/; without an /images/ they are beside the image. Names of labels may differ in
-    case or Unicode form, end in .jpg.txt, or be beside their images, and it is noted. An image without a label file, or
-    with an empty one, has no boxes.
+    data: a data.yaml or an obj.data, or the folder that holds one, or a folder with classes.txt or obj.names. A
+    data.yaml has path (relative to the yaml's folder; the yaml's folder itself if it does not exist), train, val, test
+    (each a folder, a .txt with an image on each line, or a list of these) and names (a list, or a mapping from 0).
+    Without one, classes are the lines of the file that obj.data names, obj.names or classes.txt, and splits those of
+    obj.data, lists such as train.txt, folders such as train or images/train, or else all images as train.
+
+    The labels of images/a/b.jpg are labels/a/b.txt, by Ultralytics' rule that the last /images/ of a path becomes
+    /labels/; without an /images/ they are beside the image. Names of labels may differ in case or Unicode form, end in
+    .jpg.txt, or be beside their images, and it is noted. An image without a label file, or with an empty one, has no
+    boxes.
 
     A row is "class cx cy w h", relative to the image as displayed, EXIF orientation applied. A row of a class and at
     least three points is an outline: `segmentation`, and its box is the smallest that holds its points. With kpt_shape
@@ -83,9 +86,9 @@ def yolo_to_coco(
     load it: da.CocoReader("...yolo/images/train", "from-yolo.json")
     """
     check_choice("on_error", on_error, OnError)
-    source = find_data_yaml(Path(data))
-    paths = output_files({"output": output, "report": report}, source, source.parent)
-    dataset = _with_task(read_data_yaml(source), task)
+    dataset = _with_task(read_data_set(Path(data)), task)
+    source = dataset.path
+    paths = output_files({"output": output, "report": report}, source, source.parent, dataset.root)
     images = find_images(dataset, split)
     labels = find_labels(images, dataset.root)
     results = [_read_image(dataset, images.folder, name, labels) for name in with_progress(images.names, progress)]

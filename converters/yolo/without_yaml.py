@@ -1,0 +1,111 @@
+"""Find the classes and the splits of YOLO data sets without a data.yaml: of Darknet, CVAT, labelImg, Label Studio.
+
+Classes are in a file with a name on each line: that of obj.data, or obj.names, or classes.txt. Splits are those of
+obj.data, or lists of images, such as train.txt, or folders.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from detaug.converters.files.known_files import what_folder_has
+from detaug.converters.files.paths import in_any_case, last_part, list_files
+from detaug.converters.files.text import lines_of, read_text
+from detaug.converters.yolo.files import DataYaml, checked_names, find_data_yaml, read_data_yaml
+from detaug.errors import ConversionError, InputError
+
+Splits = dict[str, tuple[str, ...]]
+
+_SPLITS = ("train", "val", "valid", "validation", "test")
+_NAMES = ("classes.txt", "obj.names", ".names")
+"""Ends of the names of files of classes."""
+
+
+def read_data_set(path: Path) -> DataYaml:
+    """Return the classes and splits of a data.yaml, an obj.data, a file of classes, or the folder of one of these.
+
+    Raises ConversionError.
+    """
+    if path.suffix.lower() == ".data":
+        return _of_data_file(path)
+    if path.name.lower().endswith(_NAMES) and path.is_file():
+        return _of_folder(path.parent, path)
+    if not path.is_dir() or any(child.suffix.lower() in (".yaml", ".yml") for child in path.iterdir()):
+        return read_data_yaml(find_data_yaml(path))
+    data_files = sorted(child for child in path.iterdir() if child.suffix.lower() == ".data")
+    if len(data_files) > 1:
+        names = ", ".join(child.name for child in data_files)
+        raise ConversionError(f"{path} must hold one file of Darknet, there are several: {names}; give the file")
+    return _of_data_file(data_files[0]) if data_files else _of_folder(path, _names_file(path))
+
+
+def _of_data_file(path: Path) -> DataYaml:
+    """Read Darknet's obj.data: lines "key = value", whose paths are relative to Darknet's folder, not to the file."""
+    pairs = (line.partition("=") for line in _lines(path))
+    values = {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
+    folder = path.absolute().parent
+    if "names" not in values:
+        raise ConversionError(f"{path} must have a line names = FILE, with the names of the classes one a line")
+    names = _near(folder, values["names"])
+    splits: Splits = {key: (str(_near(folder, value)),) for key, value in values.items() if key in _SPLITS}
+    return _data_set(path, folder, names, splits or _splits_of(folder))
+
+
+def _of_folder(folder: Path, names: Path) -> DataYaml:
+    return _data_set(names, folder.absolute(), names, _splits_of(folder))
+
+
+def _data_set(path: Path, folder: Path, names: Path, splits: Splits) -> DataYaml:
+    lines = _lines(names)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    class_names = checked_names(lines, names)
+    return DataYaml(path, folder, class_names, splits, None, None, None, [[]] * len(class_names))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return lines_of(read_text(path))
+    except InputError as error:
+        raise ConversionError(f"{path} {error}") from None
+    except OSError as error:
+        raise ConversionError(f"{path}, the names of the classes, cannot be read: {error.strerror}") from None
+
+
+def _near(folder: Path, value: str) -> Path:
+    """Return the file that a path of Darknet means: below the folder of obj.data, or beside it."""
+    value = value.replace("\\", "/")
+    tries = [value, value.removeprefix("data/"), last_part(value)]
+    return next((path for each in tries if (path := in_any_case(folder / each)).exists()), folder / tries[1])
+
+
+def _names_file(folder: Path) -> Path:
+    """Return the one file of classes below a folder. Raises ConversionError."""
+    found = [name for name in list_files(folder, (".txt", ".names")) if name.lower().endswith(_NAMES)]
+    found = [name for name in found if last_part(name).lower() in _NAMES] or found
+    if not found:
+        rule = f"{folder} must hold a data.yaml, obj.names or classes.txt, there is none"
+        remedy = f"write {folder / 'classes.txt'}, the names of the classes one a line, in the order of their numbers"
+        raise ConversionError(f"{rule}; {remedy}{what_folder_has(folder)}")
+    texts = {name: read_text(folder / name).split() for name in found}
+    first = min(found, key=lambda name: (name.count("/"), name))
+    for name, text in texts.items():
+        if text != texts[first]:
+            raise ConversionError(f"{folder} has {first} and {name} with other classes; convert the folder of each")
+    return folder / first
+
+
+def _splits_of(folder: Path) -> Splits:
+    """Return the splits of a folder: lists of images, folders, or all images as train."""
+    lists: Splits = {name: (f"{name}.txt",) for name in _SPLITS if (folder / f"{name}.txt").is_file()}
+    if lists:
+        return lists
+    folders: Splits = {}
+    for name in _SPLITS:
+        tries = (folder / each for each in (f"images/{name}", f"{name}/images", name))
+        found = next((path for path in map(in_any_case, tries) if path.is_dir()), None)
+        if found and not re.search(r"labels$", found.name, re.IGNORECASE):
+            folders[name] = (str(found.relative_to(folder)),)
+    images = in_any_case(folder / "images")
+    return folders or {"train": (images.name if images.is_dir() else ".",)}
