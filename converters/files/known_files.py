@@ -167,7 +167,8 @@ FORMS = (
     Form(
         "CVAT's own XML",
         lambda it: it.root == "annotations" and re.search(r"<(image|track|meta)\b", it.text) is not None,
-        "export from CVAT as COCO 1.0, which needs no conversion, or as Pascal VOC 1.1 for detaug convert-voc",
+        _CONVERT,
+        "cvat",
     ),
     Form("dlib's XML", lambda it: it.root == "dataset" and "<images" in it.text, _SCRIPT),
     Form(

@@ -37,6 +37,11 @@ FORMATS = (
         "labelme", "LabelMe", "boxes, outlines, masks, circles, rotated boxes, points of a group as key points, flags",
         (".json",), "lines, lone points", "read_labelme",
     ),
+    Format(
+        "cvat", "CVAT for images or video",
+        "boxes, rotated boxes, outlines, ellipses, masks, skeletons as key points, tracks, attributes, tags",
+        (".xml",), "lines, cuboids, points in no skeleton", "read_cvat",
+    ),
     Format("dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), command="convert-dota"),
     Format(
         "mot", "MOTChallenge", "boxes and tracks, visibility", (".txt",), "detections (det)", command="convert-mot",

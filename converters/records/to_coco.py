@@ -104,6 +104,7 @@ def records_to_coco(
             findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
     findings += [finding for each in (*read, *rest) for finding in each.findings]
     usable = sorted((each for each in (*read, *rest) if each.header and not has_error(each.findings)), key=_order)
+    _refuse_mixed(usable, title)
     dataset, about_classes = _with_classes(usable, contents, options.classes, findings)
     findings += about_classes
     stop_on_errors(findings, options.on_error, report)
@@ -202,6 +203,15 @@ def _refuse_other_folder(read: Sequence[_Image], found: Images, title: str) -> N
             f"{missing[0].before!r}; give the folder of the images: --images",
             missing,
         )
+
+
+def _refuse_mixed(images: Sequence[_Image], title: str) -> None:
+    """Raise ConversionError for images and frames of videos in one json: its reader would not know the images."""
+    with_video = [each for each in images if each.record and each.record.video]
+    if 0 < len(with_video) < len(images):
+        first = next(each.name for each in images if not (each.record and each.record.video))
+        note = f"{with_video[0].name} is a frame of a video and {first} is not"
+        raise ConversionError(f"{title}: {note}; convert the files of images and of videos one by one")
 
 
 def _settle(read: Sequence[_Image]) -> None:

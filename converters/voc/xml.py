@@ -26,6 +26,19 @@ _ENCODINGS = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in _ENCODINGS]
 
 
+SAFE: dict[str, bool] = {
+    "resolve_entities": False,
+    "load_dtd": False,
+    "dtd_validation": False,
+    "attribute_defaults": False,
+    "no_network": True,
+    "huge_tree": False,
+    "remove_comments": True,
+    "remove_pis": True,
+}
+"""Options of lxml's parsers for files of anybody."""
+
+
 class VocObject(NamedTuple):
     """One <object>, its values as written; None for an element that is missing."""
 
@@ -110,17 +123,7 @@ def _parse(data: bytes) -> Any:
 
 def _parser() -> Any:
     # Not collect_ids=False, though it is faster: with it libxml2 opens external DTDs after all (lxml 6.1.3).
-    return etree.XMLParser(
-        resolve_entities=False,
-        load_dtd=False,
-        dtd_validation=False,
-        attribute_defaults=False,
-        no_network=True,
-        huge_tree=False,
-        recover=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
+    return etree.XMLParser(recover=False, **SAFE)
 
 
 def _doctype_error() -> XmlError:

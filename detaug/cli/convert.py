@@ -99,9 +99,9 @@ def convert_coco_to_voc(**given: Any) -> None:
 def convert_yolo(**given: Any) -> None:
     """Convert YOLO labels to COCO json.
 
-    ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names; or obj.data or classes.txt. Rows are
-    "class cx cy w h", with key points if data.yaml has kpt_shape, or a class and the points of an outline, or with
-    --task obb the four corners of a rotated box.
+    ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names; or obj.data, obj.names or
+    classes.txt. Rows of labels are "class cx cy w h", with key points if data.yaml has kpt_shape, or a class and the
+    points of an outline, or with --task obb the four corners of a rotated box.
 
     \b
     detaug convert-yolo coco8/data.yaml -o val.json --split val

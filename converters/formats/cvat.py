@@ -1,0 +1,126 @@
+"""CVAT for images 1.1 and CVAT for video 1.1: XML of a task or a project.
+
+Source: cvat/apps/dataset_manager/formats/cvat.py of CVAT 2, which writes both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from copy import deepcopy
+from typing import Any
+
+from lxml import etree
+
+from detaug.converters.files.paths import require_file
+from detaug.converters.findings.finding import Finding
+from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
+from detaug.converters.formats.cvat_tracks import Video
+from detaug.converters.records.record import Contents, ObjectError, Record, Source, read_objects
+from detaug.converters.voc.xml import SAFE
+
+
+def read_cvat(source: Source) -> Contents:
+    """Read the images, or the tracks, of each XML.
+
+    A box with a rotation has `corners`; an ellipse is a ring of 72 points; the points of a skeleton are key points.
+    Attributes, `occluded` and `group_id` are columns; tags are a column of the image. Lines, cuboids and points that
+    are in no skeleton have no place.
+    """
+    labels: dict[str, list[str]] = {}
+    edges: dict[str, list[tuple[int, int]]] = {}
+    for file in source.files:
+        for name, points, pairs in _labels(_meta(source.name(file))):
+            labels.setdefault(name, points)
+            edges.setdefault(name, pairs)
+    key_points = {name: points for name, points in labels.items() if points}
+    return Contents(_records(source), 0, [*labels], key_points, edges)
+
+
+def _records(source: Source) -> Iterator[Record]:
+    for file in source.files:
+        videos: dict[str, Video] = {}
+        try:
+            for element in _elements(source.name(file), ("image", "track")):
+                if element.tag == "image":
+                    yield _image(element, file)
+                    continue
+                task = element.get("task_id", "")
+                if task not in videos:
+                    videos[task] = Video(source, file, _meta(source.name(file)), element.get("subset", ""), task)
+                videos[task].add(element)
+        except ObjectError as error:
+            yield Record(file, findings=[Finding(file, error.kind, note=str(error))])
+        for video in videos.values():
+            yield from video.records()
+
+
+def _elements(path: str, tags: tuple[str, ...]) -> Generator[Any, None, None]:
+    """Yield the elements below the root with one of the tags, one in memory at a time. Raises ObjectError."""
+    try:
+        require_file(path)
+        with open(path, "rb") as opened:
+            depth = 0
+            for event, element in etree.iterparse(opened, events=("start", "end"), **SAFE):
+                depth += 1 if event == "start" else -1
+                if depth == 1 and event == "start" and element.getroottree().docinfo.internalDTD is not None:
+                    rule = "has a DOCTYPE, which CVAT does not write and attacks use; remove it"
+                    raise ObjectError(rule, "xml-doctype")
+                if depth == 1 and event == "end":
+                    if element.tag in tags:
+                        yield element
+                    element.clear()
+                    while element.getprevious() is not None:
+                        del element.getparent()[0]
+    except (etree.XMLSyntaxError, ValueError) as error:
+        if isinstance(error, ObjectError):
+            raise
+        raise ObjectError(f"does not parse: {error}", "xml-broken") from None
+    except OSError as error:
+        raise ObjectError(f"cannot be read: {error.strerror or error}", "xml-unreadable") from None
+
+
+def _meta(path: str) -> Any:
+    """Return the element <meta>; None where there is none, or the file cannot be read: its records say so."""
+    try:
+        with closing(_elements(path, ("meta", "image", "track"))) as elements:
+            found = deepcopy(next(elements, None))
+    except ObjectError:
+        return None
+    return found if found is not None and found.tag == "meta" else None
+
+
+def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]:
+    """Yield (name, names of key points, their skeleton) of the labels of a task or project, in their order."""
+    found = [] if meta is None else meta.findall(".//labels/label")
+    names = [(each.findtext("name") or "", each.findtext("parent"), each.findtext("svg") or "") for each in found]
+    for name, parent, svg in names:
+        if name.strip() and not parent:
+            points = [child for child, its_parent, _ in names if its_parent == name and child.strip()]
+            yield name, points, _skeleton(svg, points)
+
+
+def _skeleton(svg: str, points: list[str]) -> list[tuple[int, int]]:
+    """Return the edges of a skeleton between its points, from 1; [] where the drawing does not name them."""
+    tags = [dict(re.findall(r'([\w-]+)="([^"]*)"', tag)) for tag in re.findall(r"<\w+[^<>]*>", svg[:100_000])]
+    at = {tag["data-node-id"]: tag["data-label-name"] for tag in tags if {"data-node-id", "data-label-name"} <= {*tag}}
+    pairs = [(at.get(tag.get("data-node-from", "")), at.get(tag.get("data-node-to", ""))) for tag in tags]
+    return [(points.index(a) + 1, points.index(b) + 1) for a, b in pairs if a in points and b in points]
+
+
+def _image(element: Any, file: str) -> Record:
+    name, subset, folder = element.get("name", ""), element.get("subset"), file.rpartition("/")[0]
+    names = [f"{subset}/{name}", name] if subset else [name]
+    record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
+    if not name:
+        record.findings.append(Finding(file, "object-invalid", None, element.sourceline, note="an image has no name"))
+    width, height = element.get("width", ""), element.get("height", "")
+    record.size = (int(width), int(height)) if width.isdecimal() and height.isdecimal() and len(width) < 9 else None
+    if tags := [tag.get("label") for tag in element.iterchildren("tag")]:
+        record.columns = {"tags": tags}
+    shapes = [child for child in element if child.tag in SHAPES]
+    read_objects(
+        record, shapes, lambda shape: read_shape(shape, shape.get("label"), record), lambda shape: shape.sourceline
+    )
+    return record

@@ -1,0 +1,96 @@
+"""The tracks of CVAT for video: a shape in each frame, or in key frames only."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.paths import last_part, list_files, stem_of
+from detaug.converters.findings.finding import Finding
+from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
+from detaug.converters.records.record import Object, ObjectError, Record, Source
+
+
+class Video:
+    """The frames of one task, and the objects of its tracks.
+
+    Frames are the images frame_000000.PNG and so on, which CVAT writes for videos; a task of images has their names,
+    which are not in the XML, so they are numbered in their order. `outside` ends a track until its next shape. Between
+    two key frames of a file without the frames between them, boxes move evenly, as CVAT shows them.
+    """
+
+    def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str) -> None:
+        self.file, folder = file, file.rpartition("/")[0]
+        name = "" if meta is None else (meta.findtext("./task/name") or meta.findtext("./project/name") or "")
+        self.name = " ".join([name.strip() or stem_of(last_part(file)), *([f"task {task}"] if task else [])])
+        self._frames: dict[int, Record] = {}
+        images = list_files(source.images, IMAGE_EXTENSIONS)
+        for part in (folder, subset):
+            images = [image for image in images if f"/{part}/" in f"/{image}"] or images if part else images
+        numbered = {int(found[1]): image for image in images if (found := re.search(r"frame_(\d{1,9})\.\w+$", image))}
+        self._by_order = not numbered
+        self._images = numbered or dict(enumerate(images))
+        first, last = (_whole(meta, f"./task/{each}_frame") for each in ("start", "stop"))
+        for number in self._images:
+            if (first is None or number >= first) and (last is None or number <= last):
+                self._record(number)
+
+    def _record(self, number: int) -> Record:
+        image = self._images.get(number, f"frame_{number:06d}.PNG")
+        return self._frames.setdefault(number, Record(self.file, [image], video=self.name, frame=number))
+
+    def add(self, track: Any) -> None:
+        """Add the shapes of a track to its frames."""
+        number = track.get("id", "")
+        track_id = int(number) if number.isdecimal() and len(number) < 18 else None
+        before: tuple[int, Object] | None = None
+        for index, element in enumerate(child for child in track if child.tag in SHAPES):
+            text = element.get("frame", "")
+            frame = int(text) if text.isdecimal() and len(text) < 9 else None
+            record = self._record(frame or 0)
+            try:
+                if frame is None:
+                    raise ObjectError(f"frame must be a whole number, got {text[:20]!r}")
+                found = None if _is_outside(element) else read_shape(element, track.get("label"), record)
+            except ObjectError as error:
+                record.findings.append(Finding(self.file, error.kind, index, element.sourceline, note=str(error)))
+                continue
+            if before and found:
+                self._fill(before, (frame, found))
+            elif before and _is_outside(element) and element.tag == "box":
+                self._fill(before, (frame, before[1]))
+            if found:
+                found.track = track_id
+                record.objects.append(found)
+            before = (frame, found) if found else None
+
+    def _fill(self, before: tuple[int, Object], after: tuple[int, Object]) -> None:
+        """Add a box to each frame between two shapes of a track that has an image."""
+        (first, one), (last, other) = before, after
+        if one.edges is None or other.edges is None or one.rings or other.rings:
+            return
+        for number in range(first + 1, last) if last - first < len(self._images) * 2 else sorted(self._images):
+            if number in self._images and first < number < last:
+                share = (number - first) / (last - first)
+                left, top, right, bottom = (a + share * (b - a) for a, b in zip(one.edges, other.edges, strict=True))
+                between = Object(one.class_name, (left, top, right, bottom), track=one.track, columns=one.columns)
+                self._record(number).objects.append(between)
+
+    def records(self) -> list[Record]:
+        """Return the frames in their order."""
+        found = [record for _, record in sorted(self._frames.items())]
+        if self._by_order and found:
+            found[0].findings.append(Finding(self.file, "frames-by-order", before=found[0].names[0], after=0))
+        return found
+
+
+def _whole(meta: Any, path: str) -> int | None:
+    text = "" if meta is None else (meta.findtext(path) or "")
+    return int(text) if text.isdecimal() and len(text) < 9 else None
+
+
+def _is_outside(element: Any) -> bool:
+    if element.tag == "skeleton":
+        return all(child.get("outside") == "1" for child in element if child.tag == "points")
+    return bool(element.get("outside") == "1")
