@@ -63,6 +63,7 @@ FILES: list[tuple[str, str, str | bytes]] = [
         "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\na,x,/m/0,1,0,1\n",
     ),
     ("a table of boxes (CSV)", "a.csv", "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,9,9,cat,1,2,3,4\n"),
+    ("a table of keras-retinanet", "a.csv", "images/a.jpg,1,2,3,4,cat\nimages/b.jpg,,,,,\n"),
     ("a table of VIA", "a.csv", "filename,file_size,region_count,region_shape_attributes\n"),
     ("a TFRecord shard", "a.tfrecord-00000-of-00001", record(example(detection("a.jpg")))),
     ("a tar", "a.json", b"a.jpg".ljust(257, b"\0") + b"ustar\x0000" + b"\0" * 249),

@@ -99,7 +99,8 @@ class Sample:
     @cached_property
     def columns(self) -> list[str]:
         """Return the names in the head of a table with commas."""
-        return [word.strip().strip('"').lower() for word in self.rows[0].split(",")] if self.rows else []
+        words = re.split("[,;\t]", self.rows[0]) if self.rows else []
+        return [word.strip().strip('"').lower() for word in words]
 
     def is_table(self, *columns: str) -> bool:
         """Return whether the first line has these names of columns."""
@@ -135,6 +136,24 @@ def _is_kitti(words: Sequence[str]) -> bool:
 def _is_dota(words: Sequence[str]) -> bool:
     header = len(words) == 1 and words[0].startswith(("imagesource:", "gsd:"))
     return header or (len(words) in (9, 10) and _are_numbers(words[:8]) and not _are_numbers(words[8:9]))
+
+
+BOX_COLUMNS = (
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("x_min", "y_min", "x_max", "y_max"),
+    ("x1", "y1", "x2", "y2"),
+    ("bbox_x", "bbox_y", "bbox_width", "bbox_height"),
+)
+"""Names of the columns of a box in tables."""
+
+
+def _is_retinanet(it: Sample) -> bool:
+    """Return whether rows are path,x1,y1,x2,y2,class, or path,,,,, of an image without objects."""
+
+    def fits(words: Sequence[str]) -> bool:
+        return len(words) == 1 or (len(words) == 6 and _are_numbers(words[1:5]) and not _are_numbers(words[5:]))
+
+    return it.name.endswith(".csv") and it.all_rows(fits, ",") and any(row.count(",") == 5 for row in it.rows)
 
 
 def _is_yolo(words: Sequence[str]) -> bool:
@@ -211,8 +230,9 @@ FORMS = (
     Form("a Datumaro json", lambda it: it.has("items", "categories"), "datum convert -f coco makes a COCO json of it"),
     Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
     Form("an export of Labelbox", lambda it: "data_row" in it.keys, _SCRIPT),
-    Form("a table of Open Images", lambda it: it.is_table("imageid", "labelname"), _SCRIPT),
-    Form("a table of boxes (CSV)", lambda it: it.is_table("xmin", "ymin", "xmax", "ymax"), _SCRIPT),
+    Form("a table of Open Images", lambda it: it.is_table("imageid", "labelname", "xmin"), _CONVERT, "csv"),
+    Form("a table of boxes (CSV)", lambda it: any(it.is_table(*names) for names in BOX_COLUMNS), _CONVERT, "csv"),
+    Form("a table of keras-retinanet", _is_retinanet, _CONVERT, "csv"),
     Form("a table of VIA", lambda it: it.is_table("region_shape_attributes"), "in VIA, export the COCO format"),
     Form(
         "a COCO json",

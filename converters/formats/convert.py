@@ -61,8 +61,8 @@ def convert_to_coco(
     folder = found.folder if images is None else Path(images)
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
-    module = import_module(f"detaug.converters.formats.{found.format.name}")
-    read = getattr(module, found.format.reader)
+    module, _, function = found.format.reader.partition(".")
+    read = getattr(import_module(f"detaug.converters.formats.{module}"), function)
     contents: Contents = read(Source(found.folder, found.files, folder))
     unused = [Finding(file, "file-unused") for file in found.unused]
     contents = contents._replace(findings=[*unused, *contents.findings])

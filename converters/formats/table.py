@@ -18,7 +18,7 @@ class Format(NamedTuple):
     lost: str = ""
     """What does not."""
     reader: str = ""
-    """The function of `converters/formats/NAME.py` that returns its records; "" for a converter of its own."""
+    """MODULE.FUNCTION in `converters/formats` that returns its records; "" for a converter of its own."""
     command: str = ""
     """The command of that converter, which has more options."""
 
@@ -35,12 +35,16 @@ FORMATS = (
     ),
     Format(
         "labelme", "LabelMe", "boxes, outlines, masks, circles, rotated boxes, points of a group as key points, flags",
-        (".json",), "lines, lone points", "read_labelme",
+        (".json",), "lines, lone points", "labelme.read_labelme",
     ),
     Format(
         "cvat", "CVAT for images or video",
         "boxes, rotated boxes, outlines, ellipses, masks, skeletons as key points, tracks, attributes, tags",
-        (".xml",), "lines, cuboids, points in no skeleton", "read_cvat",
+        (".xml",), "lines, cuboids, points in no skeleton", "cvat.read_cvat",
+    ),
+    Format(
+        "csv", "CSV table", "boxes, other columns; of Open Images groups as crowds", (".csv",),
+        reader="csv_tables.read_csv",
     ),
     Format("dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), command="convert-dota"),
     Format(

@@ -45,6 +45,8 @@ class Place(NamedTuple):
         """Return the object in pixels of the image; None, with a finding, if nothing of it is inside."""
         keys: dict[str, Any] = {}
         edges = self._scaled(item.edges) if item.edges else None
+        if item.edges and (item.edges[0] > item.edges[2] or item.edges[1] > item.edges[3]):
+            self.note("box-reversed", index, item, [*item.edges], edges and [*edges])
         if item.masks:
             keys, around = self._mask_keys(item, index)
             edges = edges or around

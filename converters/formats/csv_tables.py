@@ -1,0 +1,189 @@
+"""Tables of boxes (CSV) of TensorFlow's tutorial, Roboflow, keras-retinanet, Open Images, and with similar heads.
+
+Sources: datitran/raccoon_dataset (filename, width, height, class, xmin, ymin, xmax, ymax); fizyr/keras-retinanet, its
+README (path,x1,y1,x2,y2,class without a head); https://storage.googleapis.com/openimages.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from detaug.converters.files.known_files import BOX_COLUMNS
+from detaug.converters.files.paths import last_part, list_files, require_file
+from detaug.converters.findings.finding import Finding
+from detaug.converters.records.record import (
+    Contents,
+    Object,
+    ObjectError,
+    Record,
+    Source,
+    number_of,
+    numbers_of,
+    text_of,
+)
+
+_NAMES = (
+    ("filename", "file_name", "image", "image_name", "image_path", "imageid", "image_id", "path", "file"),
+    ("class", "label", "class_name", "label_name", "labelname", "category", "name"),
+    ("width", "image_width", "img_width"),
+    ("height", "image_height", "img_height"),
+)
+"""Of the columns of the image, its class, its width and its height."""
+
+_LARGEST_RELATIVE = 1.01
+
+
+class _Table(NamedTuple):
+    """Which column has what."""
+
+    image: int
+    class_name: int
+    edges: tuple[int, ...]
+    has_sides: bool
+    """Whether the last two of the edges are width and height."""
+    size: tuple[int, ...]
+    columns: Mapping[str, int]
+    """All others."""
+
+
+_RETINANET = _Table(0, 5, (1, 2, 3, 4), False, (), {})
+
+
+def read_csv(source: Source) -> Contents:
+    """Read tables: rows of boxes, grouped by image.
+
+    Numbers are pixels, or relative to the image if none in the file is over 1. An image without objects has a row with
+    nothing but its name. Open Images: IsGroupOf is a crowd; names of classes are those of class-descriptions*.csv.
+    keras-retinanet: classes are in the order of classes.csv or _classes.csv. Other columns stay columns.
+    """
+    lists = [name for name in _csv_files(source) if "class" in last_part(name).lower()]
+    names: dict[str, str] = {}
+    numbered: dict[str, int] = {}
+    for name in lists:
+        for first, second in _pairs(source.folder / name):
+            if first.startswith(("/m/", "/g/")):
+                names[first] = second
+            elif second.isdecimal():
+                numbered[first] = int(second[:9])
+    records: list[Record] = []
+    for file in source.files:
+        if file not in lists:
+            records += _read_table(source, file, names)
+    order = sorted(numbered, key=lambda name: numbered[name])
+    return Contents(records, len(records), order)
+
+
+def _csv_files(source: Source) -> list[str]:
+    folders = {file.rpartition("/")[0] for file in source.files}
+    return [name for name in list_files(source.folder, (".csv",)) if name.rpartition("/")[0] in folders]
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+    for _, row in _rows(path):
+        if len(row) == 2:
+            yield row[0].strip(), row[1].strip()
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, words) of the rows that are not empty. Raises ObjectError."""
+    try:
+        require_file(path)
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            head = file.readline(1 << 16)
+            file.seek(0)
+            reader = csv.reader(file, delimiter=max(",;\t", key=head.count))
+            for row in reader:
+                if any(word.strip() for word in row):
+                    yield reader.line_num, row
+    except OSError as error:
+        raise ObjectError(f"cannot be read: {error.strerror or error}", "label-unreadable") from None
+    except UnicodeDecodeError as error:
+        raise ObjectError(f"must be UTF-8 text: {error.reason} at {error.start:,}", "label-unreadable") from None
+    except csv.Error as error:
+        raise ObjectError(f"is no table: {error}", "label-unreadable") from None
+
+
+def _read_table(source: Source, file: str, names: Mapping[str, str]) -> list[Record]:
+    records: dict[str, Record] = {}
+    failed = Record(file)
+    try:
+        rows: Iterator[tuple[int, list[str]]] = _rows(source.folder / file)
+        line, head = next(rows, (1, [""]))
+        table = _with_head(head)
+        if table is None and _is_retinanet(head):
+            table, rows = _RETINANET, chain([(line, head)], rows)
+        if table is None:
+            raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
+        for line, row in rows:
+            _add_row(records, file, line, row, table, names)
+    except ObjectError as error:
+        failed.findings.append(Finding(file, error.kind, note=str(error)))
+    found = [*records.values()]
+    edges = [edge for record in found for item in record.objects for edge in item.edges or ()]
+    if edges and max(edges) <= _LARGEST_RELATIVE:
+        for record in found:
+            record.unit = 1, 1
+    return [*found, failed] if failed.findings else found
+
+
+def _with_head(head: Sequence[str]) -> _Table | None:
+    """Return which column has what by the names of columns; None if they do not tell."""
+    at = {word.strip().lower(): position for position, word in enumerate(head)}
+    edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
+    image, class_name, width, height = (next((at[name] for name in each if name in at), None) for each in _NAMES)
+    if not edges or image is None or class_name is None:
+        return None
+    size = (width, height) if width is not None and height is not None else ()
+    used = {image, class_name, *size, *(at[name] for name in edges)}
+    columns = {word.strip(): position for position, word in enumerate(head) if word.strip() and position not in used}
+    return _Table(image, class_name, tuple(at[name] for name in edges), edges[2] == "bbox_width", size, columns)
+
+
+def _is_retinanet(row: Sequence[str]) -> bool:
+    """Return whether a row is path,x1,y1,x2,y2,class, or path,,,,, of an image without objects."""
+    try:
+        return len(row) == 6 and (not any(word.strip() for word in row[1:]) or bool(numbers_of(row[1:5], "")))
+    except ObjectError:
+        return False
+
+
+def _add_row(
+    records: dict[str, Record], file: str, line: int, row: Sequence[str], table: _Table, names: Mapping[str, str]
+) -> None:
+    def word(at: int) -> str:
+        return row[at].strip() if at < len(row) else ""
+
+    image = word(table.image)
+    record = records.get(image) or records.setdefault(image, Record(file, [image] if image else []))
+    try:
+        if not image:
+            raise ObjectError("a row must name its image", "row-invalid")
+        if not any(word(at) for at in (*table.edges, table.class_name)):
+            return
+        left, top, right, bottom = numbers_of(map(word, table.edges), "a coordinate")
+        if table.has_sides:
+            right, bottom = left + right, top + bottom
+        if table.size and record.size is None and all(map(word, table.size)):
+            width, height = (number_of(word(at), "width and height") for at in table.size)
+            record.size = int(width), int(height)
+        name = text_of(word(table.class_name), "class")
+    except ObjectError as error:
+        record.findings.append(Finding(file, "row-invalid", None, line, note=str(error)))
+        return
+    columns = {key: _value(word(at)) for key, at in table.columns.items() if word(at)}
+    is_group = columns.get("IsGroupOf") == 1
+    item = Object(names.get(name, name), (left, top, right, bottom), is_crowd=is_group, columns=columns, line=line)
+    record.objects.append(item)
+
+
+def _value(text: str) -> object:
+    """Return a number if the text is one."""
+    try:
+        number = number_of(text, "")
+    except ObjectError:
+        return text
+    return int(number) if number.is_integer() and text.lstrip("+-").isdecimal() else number
