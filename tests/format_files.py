@@ -19,6 +19,10 @@ _HOSTILE = (
     *("null", "-1", "0", "1e999", "NaN", '"x"', "[]", "{}", "true", "9" * 400, "1e9", "-1e8", "0.5", '""', "[[]]"),
     *("\u00e9", "\x00", "<", "&x;", '"', "]", "}", ",", " ", "\n", "../../a.jpg", "/etc/passwd", "\\", "1_000", ";"),
 )
+_VALUES: tuple[Any, ...] = (
+    *(None, -1, 0, 1e308, float("nan"), float("inf"), 10**400, -1e8, 0.5, True, False, 7, 2**63),
+    *("", "x", "1e9", "\ud800", "../../a.jpg", "/etc/passwd", "\x00", [], [[]], {}, {"a": 1}, [None], [1, 2, 3]),
+)
 _TOKEN = re.compile(r'"[^"]*"|-?\d+(?:\.\d+)?|\w+|[^\w\s]')
 
 
@@ -62,18 +66,49 @@ def refused(path: Path, **options: Any) -> str:
 
 
 def mutants(text: str, count: int) -> Iterator[str]:
-    """Yield texts with tokens replaced, left out, repeated or swapped, or an end cut off; always the same ones."""
+    """Yield damaged texts, always the same ones: values of a json, or tokens, are replaced, left out or repeated."""
     chance = random.Random(0)
-    tokens = list(_TOKEN.finditer(text))
+    is_json = text.lstrip()[:1] in ("{", "[")
     for _ in range(count):
-        changed = text
-        for _ in range(chance.choice((1, 1, 2, 5))):
-            token = chance.choice(tokens)
-            start, end = token.span()
-            hostile, other = chance.choice(_HOSTILE), chance.choice(tokens)[0]
-            new = chance.choice((hostile, hostile, "", 2 * token[0], other))
-            changed = changed[:start] + new + changed[end:] if len(changed) >= end else changed
-        yield changed[: chance.randrange(len(changed))] if chance.random() < 0.05 and changed else changed
+        times = chance.choice((1, 1, 2, 5))
+        yield (
+            _other_values(text, times, chance)
+            if is_json and chance.random() < 0.8
+            else _other_tokens(text, times, chance)
+        )
+
+
+def _other_tokens(text: str, times: int, chance: random.Random) -> str:
+    tokens = list(_TOKEN.finditer(text))
+    for _ in range(times):
+        token = chance.choice(tokens)
+        start, end = token.span()
+        hostile, other = chance.choice(_HOSTILE), chance.choice(tokens)[0]
+        new = chance.choice((hostile, hostile, "", 2 * token[0], other))
+        text = text[:start] + new + text[end:] if len(text) >= end else text
+    return text[: chance.randrange(len(text))] if chance.random() < 0.05 and text else text
+
+
+def _other_values(text: str, times: int, chance: random.Random) -> str:
+    document = json.loads(text)
+    for _ in range(times):
+        places: list[tuple[Any, Any]] = []
+        waiting = [document]
+        while waiting:
+            each = waiting.pop()
+            keys = each.keys() if isinstance(each, dict) else range(len(each)) if isinstance(each, list) else ()
+            places += [(each, key) for key in keys]
+            waiting += [each[key] for key in keys]
+        owner, key = chance.choice(places)
+        if chance.random() < 0.2:
+            del owner[key]
+        else:
+            other, another = chance.choice(places)
+            new = chance.choice((*_VALUES, other[another]))
+            owner[key] = json.loads(json.dumps(new))  # not one object in two places
+        if not document:
+            break
+    return json.dumps(document)
 
 
 def assert_damage_ends_in_a_sentence(folder: Path, file: str, format: str, count: int = 120) -> None:

@@ -145,6 +145,15 @@ def test_classes_and_columns(tmp_path: Path) -> None:
     assert kinds(summary) == repairs == json.loads((tmp_path / "report.json").read_text())["counts"]
 
 
+def test_columns_that_json_does_not_have(tmp_path: Path) -> None:
+    nested = "[" * 400 + "]" * 400
+    text = labelme(BOX).replace('"description": ""', f'"attributes": {{"score": NaN, "deep": {nested}}}')
+    document, _ = converted(data_set(tmp_path / "set", {"a.json": text}, "a.jpg"))
+    (row,) = document["annotations"]
+    assert row["score"] is None
+    assert json.dumps(row["deep"]).startswith("[[[[")
+
+
 def test_a_coco_json_elsewhere_does_not_stop_a_file(tmp_path: Path) -> None:
     root = data_set(tmp_path / "set", {"a.json": labelme(BOX)}, "a.jpg")
     write(root / "coco.json", document())

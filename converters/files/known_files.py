@@ -201,8 +201,13 @@ FORMS = (
     ),
     Form(
         "a VIA project",
-        lambda it: it.has("_via_img_metadata") or {"filename", "regions"} <= it.first(),
-        "in VIA: Annotation, Export Annotations (COCO format)",
+        lambda it: (
+            it.has("_via_img_metadata")
+            or it.has("project", "metadata", "view", "file")
+            or {"filename", "regions"} <= it.first()
+        ),
+        _CONVERT,
+        "via",
     ),
     Form(
         "an export of Label Studio in its own json",
@@ -233,7 +238,7 @@ FORMS = (
     Form("a table of Open Images", lambda it: it.is_table("imageid", "labelname", "xmin"), _CONVERT, "csv"),
     Form("a table of boxes (CSV)", lambda it: any(it.is_table(*names) for names in BOX_COLUMNS), _CONVERT, "csv"),
     Form("a table of keras-retinanet", _is_retinanet, _CONVERT, "csv"),
-    Form("a table of VIA", lambda it: it.is_table("region_shape_attributes"), "in VIA, export the COCO format"),
+    Form("a table of VIA", lambda it: it.is_table("region_shape_attributes"), _CONVERT, "via"),
     Form(
         "a COCO json",
         lambda it: it.has(*_COCO_LISTS) and all(map(it.is_list, _COCO_LISTS)),

@@ -97,6 +97,9 @@ KINDS: dict[str, Kind] = {
     ),
     "id-form": Kind("repaired", "ids of the json are text or like 1.0 and were read as whole numbers"),
     "number-text": Kind("repaired", "numbers of the json are text and were read as numbers"),
+    "class-none": Kind(
+        "repaired", "the objects of a file have no attribute that may be a class; they got the class object"
+    ),
     "name-spaces": Kind("repaired", "a class name had spaces or line breaks around or inside it"),
     "flag-invalid": Kind("repaired", "difficult, truncated or occluded is neither 0 nor 1; 0 was used"),
     "difficult-crowd": Kind("repaired", "an object is marked difficult and became a crowd (--difficult crowd)"),

@@ -46,6 +46,10 @@ FORMATS = (
         "csv", "CSV table", "boxes, other columns; of Open Images groups as crowds", (".csv",),
         reader="csv_tables.read_csv",
     ),
+    Format(
+        "via", "VGG Image Annotator", "boxes, outlines, circles, ellipses, attributes", (".json", ".csv"),
+        "lines, points", "via.read_via",
+    ),
     Format("dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), command="convert-dota"),
     Format(
         "mot", "MOTChallenge", "boxes and tracks, visibility", (".txt",), "detections (det)", command="convert-mot",

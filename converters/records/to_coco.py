@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -31,6 +32,10 @@ _OWN_KEYS = frozenset(
     | {"shard", "offset", "length", "crc32c"}
 )
 """Keys of a row that are not a format's: a column with such a name gets "attribute_" in front of it."""
+
+
+_DEEPEST = 50
+"""Of values in values, in a column."""
 
 
 @dataclass(frozen=True)
@@ -262,8 +267,19 @@ def _with_classes(
     return _DataSet(images, names, key_points, contents), findings
 
 
-def _columns(columns: Any) -> dict[str, Any]:
-    return {f"attribute_{name}" if name in _OWN_KEYS else name: value for name, value in columns.items()}
+def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"attribute_{name}" if name in _OWN_KEYS else name: _plain(value) for name, value in columns.items()}
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value without NaN and infinity, which json does not have, and without what is nested endlessly."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(each, depth + 1) for key, each in value.items()}
+    return [_plain(each, depth + 1) for each in value] if isinstance(value, list) else value
 
 
 def _videos(dataset: _DataSet) -> dict[str, int]:

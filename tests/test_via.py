@@ -1,0 +1,144 @@
+"""VGG Image Annotator 1, 2 and 3: projects, json and CSV exports, against a second reading; damaged files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+
+SHAPES: list[dict[str, Any]] = [
+    {"name": "rect", "x": 10, "y": 10, "width": 30, "height": 20},
+    {"name": "polygon", "all_points_x": [10, 40, 30], "all_points_y": [10, 12, 40]},
+    {"name": "circle", "cx": 50, "cy": 40, "r": 10.5},
+    {"name": "ellipse", "cx": 50, "cy": 40, "rx": 20, "ry": 10, "theta": math.pi / 2},
+    {"name": "point", "cx": 5, "cy": 5},
+    {"name": "polyline", "all_points_x": [1, 2], "all_points_y": [1, 2]},
+]
+AS_XY = [
+    [2, 10, 10, 30, 20],
+    [7, 10, 10, 40, 12, 30, 40],
+    [3, 50, 40, 10.5],
+    [1, 5, 5],
+    [8, 10, 20, 30, 5, 50, 20, 30, 60],
+]
+BOXES = [[10, 10, 30, 20], [10, 10, 30, 30], [39.5, 29.5, 21, 21], [40, 20, 20, 40]]
+"""A second reading of the first four, by hand."""
+
+
+def image(name: str, shapes: list[dict[str, Any]], attributes: Any = None, **more: Any) -> dict[str, Any]:
+    attributes = {"type": "cat", "color": "red"} if attributes is None else attributes
+    regions = [{"shape_attributes": shape, "region_attributes": attributes} for shape in shapes]
+    return {
+        f"{name}99": {"filename": name, "size": 99, "regions": regions, "file_attributes": {"caption": "x"}, **more}
+    }
+
+
+def project(images: dict[str, Any]) -> str:
+    attributes = {"region": {"type": {"type": "dropdown", "options": {"cat": ""}}}, "file": {}}
+    return json.dumps({"_via_settings": {}, "_via_img_metadata": images, "_via_attributes": attributes})
+
+
+def table(images: dict[str, Any]) -> str:
+    head = ["#filename", "file_size", "file_attributes", "region_count", "region_id", "region_shape_attributes"]
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow([*head, "region_attributes"])
+    for entry in images.values():
+        start = [entry["filename"], 99, json.dumps(entry["file_attributes"]), len(entry["regions"])]
+        for number, region in enumerate(entry["regions"] or [{"shape_attributes": {}, "region_attributes": {}}]):
+            writer.writerow(
+                [*start, number, *(json.dumps(region[key]) for key in ("shape_attributes", "region_attributes"))]
+            )
+    return file.getvalue()
+
+
+IMAGES = image("a.jpg", SHAPES) | image("b.jpg", [])
+VIA_1 = image("a.jpg", SHAPES) | image("b.jpg", [])
+VIA_1["a.jpg99"] = VIA_1["a.jpg99"] | {"regions": dict(enumerate(VIA_1["a.jpg99"]["regions"]))}
+FILES = {
+    "project.json": project(IMAGES),
+    "export.json": json.dumps(IMAGES),
+    "via1.json": json.dumps(VIA_1),
+    "a.csv": table(IMAGES),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_via_2(tmp_path: Path, name: str) -> None:
+    root = data_set(tmp_path / "set", {name: FILES[name]}, "images/a.jpg", "images/b.jpg")
+    document, summary = converted(root)
+    rows = document["annotations"]
+    assert [row["bbox"] for row in rows] == BOXES
+    assert rows[1]["segmentation"] == [[10, 10, 40, 12, 30, 40]]
+    assert rows[2]["area"] == pytest.approx(math.pi * 10.5**2, rel=2e-3)
+    assert [row["name"] for row in document["categories"]] == ["cat"]
+    assert {row["color"] for row in rows} == {"red"}
+    assert document["images"][0]["caption"] == "x"
+    assert (summary.images_without_boxes, kinds(summary)) == (1, {"shape-unused": 2})
+
+
+def test_via_3(tmp_path: Path) -> None:
+    metadata = {
+        f"1_{n}": {"vid": "1", "flg": 0, "z": [], "xy": xy, "av": {"1": "cat", "2": n}} for n, xy in enumerate(AS_XY)
+    }
+    metadata["2_0"] = {"vid": "2", "flg": 0, "z": [1.5, 2], "xy": [], "av": {"1": "cat"}}
+    content = {
+        "project": {"pid": "x", "data_format_version": "3.1.1"},
+        "config": {},
+        "attribute": {"1": {"aname": "class", "type": 4}, "2": {"aname": "number", "type": 1}},
+        "file": {
+            "1": {"fid": "1", "fname": "a.jpg", "type": 2, "loc": 1},
+            "2": {"fid": "2", "fname": "v.mp4", "type": 4},
+        },
+        "metadata": metadata,
+        "view": {"1": {"fid_list": ["1"]}, "2": {"fid_list": ["2"]}},
+    }
+    document, summary = converted(data_set(tmp_path / "set", {"via.json": json.dumps(content)}, "a.jpg"))
+    assert [row["bbox"] for row in document["annotations"]] == [*BOXES[:3], [10, 5, 40, 55]]
+    assert [row["number"] for row in document["annotations"]] == [0, 1, 2, 4]
+    assert ([row["name"] for row in document["categories"]], kinds(summary)) == (["cat"], {"shape-unused": 1})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "names"),
+    [
+        ({"id": 3, "Label": "dog"}, ["dog"]),
+        ({"animal": "dog"}, ["dog"]),
+        ({"animal": {"dog": True, "cat": False}}, ["dog"]),
+        ({}, ["object"]),
+    ],
+)
+def test_which_attribute_is_the_class(tmp_path: Path, attributes: Any, names: list[str]) -> None:
+    root = data_set(tmp_path / "set", {"a.json": json.dumps(image("a.jpg", SHAPES[:1], attributes))}, "a.jpg")
+    document, summary = converted(root)
+    assert [row["name"] for row in document["categories"]] == names
+    assert kinds(summary) == ({"class-none": 1} if names == ["object"] else {})
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "message"),
+    [
+        ({"name": "rect", "x": 1, "y": 2, "width": 3}, None, "height must be a finite number, got 'None'"),
+        (SHAPES[1] | {"all_points_x": [1, 2]}, None, "must be at least 3 each, got 2 and 3"),
+        (SHAPES[1] | {"all_points_x": 7}, None, "all_points_x must be a list [...], got '7'"),
+        (SHAPES[0], {"type": ""}, "its class must be text, got ''"),
+        (SHAPES[0], {"type": {"a": True, "b": True}}, "a region must have one class, got a, b"),
+        (7, None, "shape_attributes must be an object {...}, got '7'"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, shape: Any, attributes: Any, message: str) -> None:
+    content = image("a.jpg", [*SHAPES[:1], shape], attributes) | image("b.jpg", SHAPES[:1])
+    root = data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg", "b.jpg")
+    assert message in refused(root)
+
+
+@pytest.mark.parametrize("name", ["project.json", "a.csv"])
+def test_damaged_files(tmp_path: Path, name: str) -> None:
+    root = data_set(tmp_path / "set", {name: FILES[name]}, "a.jpg", "b.jpg")
+    assert_damage_ends_in_a_sentence(root, name, "via", count=70)
