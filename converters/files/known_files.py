@@ -211,8 +211,13 @@ FORMS = (
     ),
     Form(
         "an export of Label Studio in its own json",
-        lambda it: it.has("data", "annotations", many=True) or it.has("data", "completions", many=True),
-        "export from Label Studio as COCO, which needs no conversion, or as YOLO for detaug convert-yolo",
+        lambda it: (
+            it.has("data", "annotations", many=True)
+            or it.has("data", "completions", many=True)
+            or it.has("annotation_id", "annotator", many=True)
+        ),
+        _CONVERT,
+        "label-studio",
     ),
     Form("a CreateML json", lambda it: "coordinates" in it.first("annotations"), f"export it again {_COCO_OR_VOC}"),
     Form(

@@ -47,6 +47,11 @@ FORMATS = (
         reader="csv_tables.read_csv",
     ),
     Format(
+        "label-studio", "Label Studio",
+        "boxes, rotated boxes, outlines, ellipses, brushes as masks, points in a region as key points, choices",
+        (".json",), "lone points, relations, videos", "label_studio.read_label_studio",
+    ),
+    Format(
         "via", "VGG Image Annotator", "boxes, outlines, circles, ellipses, attributes", (".json", ".csv"),
         "lines, points", "via.read_via",
     ),

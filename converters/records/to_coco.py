@@ -105,7 +105,7 @@ def records_to_coco(
         if is_whole and any(each.record and each.record.stem for each in read):
             rest = [_image_without_record(name, found) for name in unnamed]
         else:
-            note = f"{counted(len(unnamed), 'image')} of the folder left out, such as {unnamed[0]}: no entry names it"
+            note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
             findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
     findings += [finding for each in (*read, *rest) for finding in each.findings]
     usable = sorted((each for each in (*read, *rest) if each.header and not has_error(each.findings)), key=_order)

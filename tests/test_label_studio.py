@@ -1,0 +1,173 @@
+"""Label Studio's JSON and JSON-MIN: percent, rotations, brushes, several annotators; damaged files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from pycocotools import mask as coco_mask
+
+BLOB = np.random.default_rng(0).random((80, 100)) > 0.7
+BLOB[:40] = False
+
+
+def packed(mask: Any) -> list[int]:
+    """Return the bytes of a mask: a second writing of thi.ng/rle-pack, with runs of up to 8, 16, 256 and 65,536."""
+    values = np.repeat(mask.ravel().astype(int) * 255, 4)
+    bits = f"{len(values):032b}{7:05b}" + "".join(f"{size - 1:04b}" for size in (3, 4, 8, 16))
+    ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        for at in range(start, end, 65_536):
+            count = min(end - at, 65_536)
+            size, kind = next((size, kind) for kind, size in enumerate((3, 4, 8, 16)) if count <= 1 << size)
+            bits += f"1{kind:02b}{count - 1:0{size}b}{values[start]:08b}"
+    bits += "0" * (-len(bits) % 8)
+    return [int(bits[at : at + 8], 2) for at in range(0, len(bits), 8)]
+
+
+def region(kind: str, label: str | None = "cat", id: str = "", **value: Any) -> dict[str, Any]:
+    labels = {} if label is None else {kind: [label]}
+    size = {"original_width": 100, "original_height": 80, "image_rotation": 0}
+    return {
+        "id": id or f"{kind}{value}",
+        "type": kind,
+        "from_name": "label",
+        "to_name": "image",
+        "value": value | labels,
+    } | size
+
+
+REGIONS = [
+    region("rectanglelabels", x=10, y=12.5, width=30, height=25, rotation=0, id="r1"),
+    region("rectanglelabels", "ship", x=20, y=12.5, width=20, height=12.5, rotation=90),
+    region("polygonlabels", points=[[10, 12.5], [40, 15], [30, 50]], closed=True),
+    region("ellipselabels", x=50, y=50, radiusX=20, radiusY=12.5, rotation=90),
+    region("brushlabels", "blob", format="rle", rle=packed(BLOB)),
+    region("keypointlabels", "nose", x=12, y=25, width=0.5) | {"parentID": "r1"},
+    region("keypointlabels", "lone", x=12, y=25, width=0.5),
+    region("choices", None, id="r1", choices=["red"]) | {"from_name": "color"},
+    region("textarea", None, id="r1", text=["a note"]) | {"from_name": "note"},
+    {"type": "relation", "from_id": "r1", "to_id": "r1"},
+    region("choices", None, id="x", choices=["day", "rain"]) | {"from_name": "scene"},
+    {"id": "v", "type": "videorectangle", "value": {"sequence": []}},
+]
+EXPECTED = [
+    [10, 10, 30, 20],
+    [10, 10, 10, 20],  # turned clockwise about its left top corner, (20, 10)
+    [10, 10, 30, 30],
+    [40, 20, 20, 40],
+    [0, 40, 100, 40],
+]
+
+
+def task(image: str, regions: Any, **more: Any) -> dict[str, Any]:
+    annotation = {"id": 1, "completed_by": 1, "result": regions, "was_cancelled": False, "ground_truth": False}
+    return {"id": 7, "annotations": [annotation], "data": {"image": image}, "predictions": []} | more
+
+
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # of pycocotools
+def test_every_kind_of_region(tmp_path: Path) -> None:
+    content = [task("/data/upload/3/90f1a2b3-a.jpg", REGIONS), task("/data/upload/3/12345678-b.jpg", [])]
+    root = data_set(tmp_path / "set", {"export.json": json.dumps(content)}, "images/a.jpg", "images/12345678-b.jpg")
+    document, summary = converted(root)
+    rows = document["annotations"]
+    assert [row["bbox"] for row in rows] == EXPECTED
+    assert (rows[0]["color"], rows[0]["note"], rows[0]["keypoints"]) == ("red", "a note", [11.5, 19.5, 2])
+    assert rows[1]["corners"] == [[20, 10], [20, 30], [10, 30], [10, 10]]
+    assert rows[2]["segmentation"] == [[10, 10, 40, 12, 30, 40]]
+    assert rows[3]["area"] == pytest.approx(math.pi * 20 * 10, rel=2e-3)
+    encoded = rows[4]["segmentation"]
+    assert (coco_mask.decode(encoded | {"counts": encoded["counts"].encode()}) == BLOB).all()
+    assert document["images"][1]["scene"] == ["day", "rain"]
+    assert (summary.images_without_boxes, kinds(summary)) == (1, {"shape-unused": 2})
+
+
+def test_json_min(tmp_path: Path) -> None:
+    flat = [each["value"] | {"original_width": 100, "original_height": 80} for each in REGIONS[:3]]
+    content = [
+        {
+            "image": "/data/local-files/?d=photos%5Ca.jpg",
+            "id": 1,
+            "label": flat[:2],
+            "poly": flat[2:],
+            "annotator": 1,
+            "annotation_id": 2,
+        },
+        {"image": "https://x.org/b%20c.jpg?token=1", "id": 2, "annotator": 1, "annotation_id": 3},
+    ]
+    root = data_set(tmp_path / "set", {"min.json": json.dumps(content)}, "photos/a.jpg", "other/b c.jpg")
+    document, summary = converted(root)
+    assert [row["bbox"] for row in document["annotations"]] == EXPECTED[:3]
+    assert (summary.images_without_boxes, kinds(summary)) == (1, {})
+
+
+def test_labels_in_a_tag_of_their_own_and_several_labels(tmp_path: Path) -> None:
+    shape, labels = region("rectangle", None, "r", x=10, y=12.5, width=30, height=25), region("labels", "dog", "r")
+    both = region("labels", None, "r", x=10, y=12.5, width=30, height=25, labels=["cat", "big"])
+    for number, (regions, name, column) in enumerate([([shape, labels], "dog", None), ([both], "cat", ["cat", "big"])]):
+        root = data_set(tmp_path / f"set{number}", {"a.json": json.dumps([task("a.jpg", regions)])}, "a.jpg")
+        document, _ = converted(root)
+        (row,) = document["annotations"]
+        assert (document["categories"][0]["name"], row["bbox"], row.get("labels")) == (name, EXPECTED[0], column)
+
+
+def test_whose_annotation_counts(tmp_path: Path) -> None:
+    one, two = ({"id": n, "result": [each], "was_cancelled": False} for n, each in enumerate((REGIONS[0], REGIONS[2])))
+    content = [
+        task("a.jpg", None, annotations=[one, two | {"ground_truth": True}]),
+        task("b.jpg", None, annotations=[one | {"was_cancelled": True}]),
+        task("c.jpg", None, annotations=[]),
+    ]
+    root = data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg", "b.jpg", "c.jpg")
+    document, summary = converted(root)
+    assert [row["file_name"] for row in document["images"]] == ["a.jpg"]
+    assert [row["bbox"] for row in document["annotations"]] == [EXPECTED[2]]
+    assert kinds(summary) == {"annotation-unused": 1, "task-unfinished": 2, "image-unlisted": 2}
+
+
+def test_percent_follow_the_image(tmp_path: Path) -> None:
+    """The image may have been resized since: percent are right, masks of pixels cannot be."""
+    halved = [each | {"original_width": 50, "original_height": 40} for each in REGIONS[:2]]
+    brush = region("brushlabels", x=1, y=1, width=1, height=1, format="rle", rle=packed(BLOB[:40, :50]))
+    content = [task("a.jpg", [*halved, brush | {"original_width": 50, "original_height": 40}])]
+    document, summary = converted(data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg"))
+    assert [row["bbox"] for row in document["annotations"]] == EXPECTED[:2]
+    assert kinds(summary) == {"size-conflict": 1, "mask-unusable": 1, "box-empty": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (REGIONS[2] | {"image_rotation": 90}, "object 1: image_rotation must be 0: turn the image back"),
+        (
+            {"value": {"x": 1, "y": 2, "width": 3, "height": "x", "rectanglelabels": ["a"]}},
+            "height must be a finite number",
+        ),
+        ({"value": {"x": 1, "y": 2, "width": 3, "height": 4}}, "its label must be text, got 'None'"),
+        ({"value": {"rle": [1, 2], "brushlabels": ["a"]}}, "rle is cut off"),
+        (
+            {"value": {"rle": [0] * 99, "brushlabels": ["a"]}},
+            "rle must have 4 values for each of 100 x 80 pixels, it has 0",
+        ),
+        ({"value": {"rle": [-1], "brushlabels": ["a"]}}, "rle must be bytes, numbers from 0 to 255"),
+        ({"value": {"rle": packed(BLOB)[:99], "brushlabels": ["a"]}}, "rle is cut off"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    content = [task("a.jpg", [REGIONS[0], region("x", "a", "two") | change]), task("b.jpg", REGIONS[:1])]
+    root = data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg", "b.jpg")
+    assert message in refused(root)
+    assert len(converted(root, on_error="skip")[0]["images"]) == 1
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    few = [each for each in REGIONS if each["type"] != "brushlabels"]
+    few.append(region("brushlabels", "blob", format="rle", rle=packed(np.ones((80, 100), bool))))
+    text = json.dumps([task("/data/upload/3/90f1a2b3-a.jpg", few), task("b.jpg", REGIONS[:1])])
+    root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg", "b.jpg")
+    assert_damage_ends_in_a_sentence(root, "a.json", "label-studio")
