@@ -37,7 +37,10 @@ def converted(path: Path, *, check: bool = True, **options: Any) -> tuple[Docume
     output = path.parent / f"{path.name}-out.json"
     summary = convert_to_coco(path, output, **options)
     document = json.loads(output.read_bytes())
-    assert_valid(document, summary)
+    objects, regions = document["annotations"][: summary.boxes], document["annotations"][summary.boxes :]
+    assert_valid(document | {"annotations": objects}, summary)
+    assert len(regions) <= summary.kind_counts.get("region-ignored", 0) * len(document["categories"])
+    assert all(row["iscrowd"] for row in regions)
     if not check:
         return document, summary
     if document["annotations"]:

@@ -10,17 +10,8 @@ from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike, list_files
-from detaug.converters.files.text import read_text
-from detaug.converters.records.record import (
-    Contents,
-    Object,
-    ObjectError,
-    Record,
-    Source,
-    numbers_of,
-    read_objects,
-    records_of_files,
-)
+from detaug.converters.records.record import Contents, Object, ObjectError, Source, numbers_of
+from detaug.converters.records.rows import read_rows
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
 
@@ -83,30 +74,19 @@ def dota_to_coco(
 
 def read_dota(source: Source) -> Contents:
     """Read the label files of DOTA: one for each image."""
-
-    def read(file: str, record: Record) -> None:
-        lines = enumerate(read_text(source.folder / file).splitlines(), 1)
-        rows = [(line, row) for line, row in lines if row.strip() and not _is_head(row)]
-        read_objects(record, rows, _object, lambda item: item[0])
-
-    return Contents(records_of_files(source.files, read), len(source.files))
+    return read_rows(source, _object)
 
 
-def _is_head(row: str) -> bool:
-    return row.partition(":")[0].strip().lower() in _HEADER_KEYS
-
-
-def _object(item: tuple[int, str]) -> Object:
-    line, row = item
-    words = row.split()
+def _object(words: list[str]) -> Object | None:
+    if " ".join(words).partition(":")[0].strip().lower() in _HEADER_KEYS:
+        return None
     rule = "must be x1 y1 x2 y2 x3 y3 x4 y4 class difficult"
     if len(words) not in (9, 10):
-        raise ObjectError(f"{rule}, got {len(words)} words", "row-invalid")
+        raise ObjectError(f"{rule}, got {len(words)} words")
     try:
         corners = numbers_of(words[:8], "")
     except ObjectError:
-        got = " ".join(words[:8])[:60]
-        raise ObjectError(f"{rule}, with eight finite numbers, got {got!r}", "row-invalid") from None
+        raise ObjectError(f"{rule}, with eight finite numbers, got {' '.join(words[:8])[:60]!r}") from None
     if words[9:] and not words[9].isdecimal():
-        raise ObjectError(f"{rule}; difficult must be a whole number, got {words[9][:20]!r}", "row-invalid")
-    return Object(words[8], corners=corners, columns={"difficult": int(words[9:] == ["1"])}, line=line)
+        raise ObjectError(f"{rule}; difficult must be a whole number, got {words[9][:20]!r}")
+    return Object(words[8], corners=corners, columns={"difficult": int(words[9:] == ["1"])})

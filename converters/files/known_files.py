@@ -283,7 +283,8 @@ FORMS = (
     Form(
         "a KITTI label file",
         lambda it: it.all_rows(_is_kitti),
-        "FiftyOne reads its folder (KITTIDetectionDataset) and writes a COCO json",
+        _CONVERT_FOLDER,
+        "kitti",
     ),
     Form(
         "a DOTA label file",
@@ -294,7 +295,8 @@ FORMS = (
     Form(
         "a VisDrone label file",
         lambda it: it.all_rows(lambda words: len(words) == 8 and _are_numbers(words), ","),
-        "Ultralytics' VisDrone.yaml has the script that makes YOLO's rows of it",
+        _CONVERT_FOLDER,
+        "visdrone",
     ),
     Form(
         "a MOTChallenge file of boxes",

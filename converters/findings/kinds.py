@@ -121,6 +121,7 @@ KINDS: dict[str, Kind] = {
         "noted",
         "YOLO does not keep the order of the images; converted back, they and their ids follow their names",
     ),
+    "region-ignored": Kind("noted", "a region in which nothing counts became a crowd (iscrowd 1) of each class"),
     "mask-missing": Kind("noted", "an image has no file in SegmentationObject, or an object no number in it (--masks)"),
     "flips-unknown": Kind(
         "noted", "which key points change places in a mirrored image is not known, so data.yaml has no flip_idx"

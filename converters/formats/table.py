@@ -55,6 +55,14 @@ FORMATS = (
         "via", "VGG Image Annotator", "boxes, outlines, circles, ellipses, attributes", (".json", ".csv"),
         "lines, points", "via.read_via",
     ),
+    Format(
+        "kitti", "KITTI", "boxes, truncation, place in space as columns; DontCare as crowds", (".txt",),
+        reader="text_rows.read_kitti",
+    ),
+    Format(
+        "visdrone", "VisDrone", "boxes, truncation, occlusion; ignored regions as crowds", (".txt",),
+        reader="text_rows.read_visdrone",
+    ),
     Format("dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), command="convert-dota"),
     Format(
         "mot", "MOTChallenge", "boxes and tracks, visibility", (".txt",), "detections (det)", command="convert-mot",

@@ -47,6 +47,8 @@ class Object:
     key_points: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)
     """By name: x, y and COCO's visibility, 0 not labelled, 1 hidden, 2 visible."""
     is_crowd: bool = False
+    is_ignored: bool = False
+    """A region of no class, in which nothing counts: it becomes a crowd of each class."""
     track: int | None = None
     """The same number in all frames of a video."""
     columns: Mapping[str, Any] = field(default_factory=dict)

@@ -60,6 +60,8 @@ class _Image:
     name: str
     header: ImageHeader | None = None
     objects: list[Placed] = field(default_factory=list)
+    ignored: list[Placed] = field(default_factory=list)
+    """Regions that become crowds of each class."""
     findings: list[Finding] = field(default_factory=list)
     record: Record | None = None
     rank: int = 0
@@ -175,6 +177,10 @@ def _image_of(record: Record, found: Images) -> _Image:
             item.class_name = class_name
         placed = place.put(item, index)
         if placed is None:
+            continue
+        if item.is_ignored:
+            place.note("region-ignored", index, item, after=[*placed.box])
+            image.ignored.append(placed)
             continue
         earlier = seen.setdefault((class_name, placed.box), [])
         if any(placed.keys == other.keys and placed.key_points == other.key_points for other in earlier):
@@ -314,6 +320,8 @@ def _annotation_rows(dataset: _DataSet) -> Iterator[Row]:
     objects = [(image_id, item) for image_id, each in enumerate(dataset.images, 1) for item in each.objects]
     tracks = [item.track for _, item in objects if item.track is not None]
     free = count(max(tracks, default=0) + 1)  # either all annotations of a json have a track_id, or none has
+    regions = [(image_id, item) for image_id, each in enumerate(dataset.images, 1) for item in each.ignored]
+    objects += [(image_id, item._replace(class_name=name, is_crowd=True)) for image_id, item in regions for name in ids]
     for annotation_id, (image_id, item) in enumerate(objects, 1):
         row = annotation_row(annotation_id, image_id, ids[item.class_name], item.box, iscrowd=item.is_crowd)
         row |= item.keys

@@ -1,0 +1,63 @@
+"""KITTI and VisDrone: a text file for each image, a row for each object.
+
+Sources: the development kit of KITTI's object benchmark, readme.txt; https://github.com/VisDrone/VisDrone2018-DET-toolkit.
+"""
+
+from __future__ import annotations
+
+from detaug.converters.records.record import Contents, Object, ObjectError, Source, numbers_of
+from detaug.converters.records.rows import read_rows
+
+VISDRONE_CLASSES = (
+    *("pedestrian", "people", "bicycle", "car", "van", "truck", "tricycle", "awning-tricycle", "bus", "motor"),
+    "others",
+)
+"""Of the numbers 1 to 11; 0 is a region in which nothing counts."""
+
+
+def read_kitti(source: Source) -> Contents:
+    """Read label_2: class, truncated, occluded, alpha, left, top, right, bottom, and the object's place in space.
+
+    The columns have the names of KITTI's readme. DontCare is a region in which nothing counts.
+    """
+    return read_rows(source, _kitti)
+
+
+def _kitti(words: list[str]) -> Object:
+    if len(words) not in (15, 16):
+        raise ObjectError(f"must be 15 values, or 16 with a score, got {len(words)}")
+    truncated, occluded, alpha, left, top, right, bottom, *space = numbers_of(words[1:], "values after the class")
+    found = Object(words[0], (left, top, right, bottom), is_ignored=words[0] == "DontCare")
+    names = ("dimensions", "location", "rotation_y", "score")
+    places = (space[:3], space[3:6], space[6], *space[7:])
+    found.columns = {
+        "truncated": truncated,
+        "occluded": int(occluded),
+        "alpha": alpha,
+        **dict(zip(names, places, strict=False)),
+    }
+    return found
+
+
+def read_visdrone(source: Source) -> Contents:
+    """Read annotations: left, top, width, height, score, class, truncation, occlusion.
+
+    Class 0 is a region in which nothing counts. A score of 0 marks what an evaluation ignores: a crowd.
+    """
+    return read_rows(source, _visdrone, ",")._replace(class_names=VISDRONE_CLASSES[:10])
+
+
+def _visdrone(words: list[str]) -> Object:
+    while words and not words[-1]:  # some rows end with a comma
+        words.pop()
+    if len(words) != 8:
+        raise ObjectError(f"must be 8 numbers, got {len(words)}")
+    left, top, width, height, score, number, truncation, occlusion = numbers_of(words, "a row")
+    if number not in range(len(VISDRONE_CLASSES) + 1):
+        raise ObjectError(f"class must be a whole number from 0 to {len(VISDRONE_CLASSES)}, got {words[5]}")
+    name = VISDRONE_CLASSES[int(number) - 1] if number else "ignored"
+    found = Object(
+        name, (left, top, left + width, top + height), is_ignored=not number, is_crowd=bool(number and not score)
+    )
+    found.columns = {"truncation": int(truncation), "occlusion": int(occlusion)}
+    return found
