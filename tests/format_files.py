@@ -93,6 +93,10 @@ def _other_tokens(text: str, times: int, chance: random.Random) -> str:
 
 
 def _other_values(text: str, times: int, chance: random.Random) -> str:
+    lines = text.splitlines()
+    if text[:1] == "{" and len(lines) > 1 and lines[0][-1:] == "}":  # a json on each line
+        at = chance.randrange(len(lines))
+        return "\n".join([*lines[:at], _other_values(lines[at], times, chance), *lines[at + 1 :]])
     document = json.loads(text)
     for _ in range(times):
         places: list[tuple[Any, Any]] = []

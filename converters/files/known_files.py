@@ -163,6 +163,21 @@ def _is_yolo(words: Sequence[str]) -> bool:
     return all(-0.01 <= number <= 1.01 or number == 2 for number in map(float, words[1:]))
 
 
+def _is_createml(it: Sample) -> bool:
+    entries = it.document if isinstance(it.document, list) else []
+    lists = [entry.get("annotations", entry.get("annotation")) for entry in entries[:50] if isinstance(entry, dict)]
+    return any(
+        isinstance(each, dict) and "coordinates" in each for some in lists if isinstance(some, list) for each in some
+    )
+
+
+def _is_wider_face(it: Sample) -> bool:
+    """Return whether rows are a path, a count and so many rows of ten numbers."""
+    rows = [row.split() for row in it.rows[:3]]
+    is_image = len(rows) == 3 and rows[0][-1].lower().endswith((".jpg", ".jpeg", ".png"))
+    return is_image and rows[1][0].isdecimal() and len(rows[2]) in (4, 10) and _are_numbers(rows[2])
+
+
 def _is_mot(it: Sample) -> bool:
     if it.all_rows(lambda words: len(words) in (9, 10) and _are_numbers(words), ","):
         return True
@@ -219,7 +234,7 @@ FORMS = (
         _CONVERT,
         "label-studio",
     ),
-    Form("a CreateML json", lambda it: "coordinates" in it.first("annotations"), f"export it again {_COCO_OR_VOC}"),
+    Form("a CreateML json", _is_createml, _CONVERT, "createml"),
     Form(
         "a list of detections (COCO results), which has no images",
         lambda it: it.has("image_id", "category_id", "score", many=True),
@@ -233,9 +248,22 @@ FORMS = (
     Form(
         "a Supervisely json",
         lambda it: it.has("objects", "size") and ("classTitle" in it.first("objects") or it.has("tags")),
-        f"export from Supervisely {_COCO_OR_VOC}",
+        _CONVERT_FOLDER,
+        "supervisely",
     ),
-    Form("an annotation list of CrowdHuman (odgt)", lambda it: "gtboxes" in it.keys, _SCRIPT),
+    Form(
+        "the meta.json of a Supervisely project",
+        lambda it: it.name == "meta.json" and it.has("classes", "tags"),
+        _CONVERT_FOLDER,
+        "supervisely",
+    ),
+    Form("an annotation list of CrowdHuman (odgt)", lambda it: "gtboxes" in it.keys, _CONVERT, "crowdhuman"),
+    Form(
+        "a metadata.jsonl of Hugging Face",
+        lambda it: it.has("file_name", "objects") and it.name.endswith(".jsonl"),
+        _CONVERT,
+        "imagefolder",
+    ),
     Form("BDD100K's json", lambda it: it.has("name", "labels", many=True), _SCRIPT),
     Form("a Datumaro json", lambda it: it.has("items", "categories"), "datum convert -f coco makes a COCO json of it"),
     Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
@@ -298,6 +326,7 @@ FORMS = (
         _CONVERT_FOLDER,
         "visdrone",
     ),
+    Form("a list of faces of WIDER FACE", _is_wider_face, _CONVERT, "wider-face"),
     Form(
         "a MOTChallenge file of boxes",
         _is_mot,

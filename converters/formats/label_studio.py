@@ -28,11 +28,11 @@ from detaug.converters.records.record import (
     object_of,
     points_of,
     read_objects,
+    records_of_lists,
     rotated,
     text_of,
     unused_shape,
 )
-from detaug.errors import InputError
 
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-")
 """What Label Studio puts in front of the names of uploaded files."""
@@ -48,15 +48,13 @@ def read_label_studio(source: Source) -> Contents:
     point belongs to the region that it is in, in the list of regions (parentID). Choices, texts and numbers of a region
     are columns, by the name of their tag; of several labels the first is the class and all are in `labels`.
     """
-    records: list[Record] = []
     findings: list[Finding] = []
-    for file in source.files:
-        try:
-            for index, task in enumerate(list_of(read_json(source.folder / file), "an export of Label Studio")):
-                records += _records(file, index, task, findings)
-        except (OSError, InputError) as error:
-            note = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            records.append(Record(file, findings=[Finding(file, "label-unreadable", note=note)]))
+
+    def read(file: str) -> Iterator[Record]:
+        for index, task in enumerate(list_of(read_json(source.folder / file), "an export of Label Studio")):
+            yield from _records(file, index, task, findings)
+
+    records = records_of_lists(source, read)
     return Contents(records, len(records), findings=findings)
 
 

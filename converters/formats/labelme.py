@@ -5,18 +5,14 @@ Sources: labelme/_label_file.py and examples/instance_segmentation/labelme2coco.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
 import posixpath
-import warnings
 from typing import Any
 
 import numpy as np
 
-from detaug.converters.files.image_headers import PILLOW_ERRORS
 from detaug.converters.files.text import read_json
 from detaug.converters.findings.finding import Finding
+from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import (
     Contents,
     Mask,
@@ -113,23 +109,10 @@ def _object(shape: dict[str, Any], kind: str) -> Object | None:
         found.rings = [ring]
     elif kind == "mask":
         left, top = points_of(shape.get("points"), "points")[:2]
-        found.masks = [Mask(_mask(shape.get("mask")), round(left), round(top))]
+        found.masks = [Mask(mask_of_png(shape.get("mask"), "mask"), round(left), round(top))]
     else:
         return None
     return found
-
-
-def _mask(text: object) -> Any:
-    from PIL import Image  # slow to import, and only masks need it
-
-    try:
-        data = base64.b64decode(text if isinstance(text, str) else "", validate=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-                return np.asarray(image.convert("L")) > 0
-    except (*PILLOW_ERRORS, binascii.Error, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ObjectError(f"mask must be a PNG as base64 text: {str(error)[:60]}") from None
 
 
 def _columns(shape: dict[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,23 @@ FORMATS = (
         "visdrone", "VisDrone", "boxes, truncation, occlusion; ignored regions as crowds", (".txt",),
         reader="text_rows.read_visdrone",
     ),
+    Format("createml", "Create ML", "boxes", (".json",), reader="createml.read_createml"),
+    Format(
+        "wider-face", "WIDER FACE", "boxes, attributes; invalid faces as crowds", (".txt",),
+        reader="wider_face.read_wider_face",
+    ),
+    Format(
+        "crowdhuman", "CrowdHuman", "full boxes; visible boxes and heads as columns; what is to be ignored as crowds",
+        (".odgt",), reader="crowdhuman.read_crowdhuman",
+    ),
+    Format(
+        "supervisely", "Supervisely", "boxes, outlines with holes, bitmaps as masks, graphs as key points, tags",
+        (".json",), "lines, points", "supervisely.read_supervisely",
+    ),
+    Format(
+        "imagefolder", "Hugging Face imagefolder", "boxes, other lists as columns", (".jsonl",),
+        reader="imagefolder.read_imagefolder",
+    ),
     Format("dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), command="convert-dota"),
     Format(
         "mot", "MOTChallenge", "boxes and tracks, visibility", (".txt",), "detections (det)", command="convert-mot",

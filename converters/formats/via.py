@@ -29,10 +29,10 @@ from detaug.converters.records.record import (
     numbers_of,
     object_of,
     read_objects,
+    records_of_lists,
     text_of,
     unused_shape,
 )
-from detaug.errors import InputError
 
 _CLASS_KEYS = ("class", "label", "name", "category", "type", "object", "species")
 NO_CLASS = "object"
@@ -57,15 +57,7 @@ def read_via(source: Source) -> Contents:
     species, or else its first one; the others are columns. Without any attribute in the file it is "object". Lines and
     points have no place.
     """
-    records: list[Record] = []
-    for file in source.files:
-        try:
-            items = [*_items(source, file)]
-        except (OSError, InputError) as error:
-            note = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            records.append(Record(file, findings=[Finding(file, "label-unreadable", note=note)]))
-            continue
-        records += _records(file, items)
+    records = records_of_lists(source, lambda file: _records(file, [*_items(source, file)]))
     return Contents(records, len(records))
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.coco.rings import join_rings
+from detaug.converters.coco.rings import points_of as points_of_ring
 from detaug.converters.findings.finding import Finding
 from detaug.errors import InputError
 
@@ -201,6 +203,20 @@ def edges_of(numbers: Sequence[float]) -> Edges:
     return min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2])
 
 
+def ring_with_holes(exterior: Sequence[float], holes: Sequence[Sequence[float]]) -> list[float]:
+    """Return one ring, x, y, x, y, ..., around a polygon without its holes, which go round the other way."""
+    rings = [points_of_ring(ring) for ring in (exterior, *holes)]
+    first = _turns_right(rings[0])
+    turned = [ring[::-1] if at and _turns_right(ring) == first else ring for at, ring in enumerate(rings)]
+    joined: list[float] = join_rings(turned).ravel().tolist()
+    return joined
+
+
+def _turns_right(ring: NDArray[np.float64]) -> bool:
+    x, y = ring.T
+    return bool((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() > 0)
+
+
 def ellipse(x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0) -> tuple[Edges, list[float]]:
     """Return the box around an ellipse that is rotated clockwise about its centre, and a ring of 72 points."""
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
@@ -236,3 +252,16 @@ def records_of_files(
         except InputError as error:
             record.findings.append(Finding(file, "label-unreadable", note=str(error)))
         yield record
+
+
+def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) -> list[Record]:
+    """Return the records of files with many images each; `read` may raise OSError, ObjectError and InputError."""
+    records: list[Record] = []
+    for file in source.files:
+        try:
+            records += read(file)
+        except (OSError, InputError, UnicodeDecodeError) as error:
+            note = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            note = f"must be UTF-8 text: {error.reason}" if isinstance(error, UnicodeDecodeError) else note
+            records.append(Record(file, findings=[Finding(file, "label-unreadable", note=note)]))
+    return records

@@ -1,0 +1,48 @@
+"""Create ML: a json with the boxes of all images, by their middles, in pixels.
+
+Source: https://developer.apple.com/documentation/createml/building-an-object-detector-data-source; Roboflow writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from detaug.converters.files.text import read_json
+from detaug.converters.records.record import (
+    Contents,
+    Object,
+    Record,
+    Source,
+    list_of,
+    number_of,
+    object_of,
+    read_objects,
+    records_of_lists,
+    text_of,
+)
+
+
+def read_createml(source: Source) -> Contents:
+    """Read the list of images; x and y are the middle of a box. Other keys of a box are columns."""
+
+    def read(file: str) -> Iterator[Record]:
+        for index, value in enumerate(list_of(read_json(source.folder / file), "a Create ML json")):
+            entry = object_of(value, f"entry {index}")
+            name = entry.get("image") or entry.get("imagefilename") or entry.get("filename")
+            record = Record(file, [text_of(name, f"image of entry {index}")])
+            items = entry.get("annotations", entry.get("annotation"))
+            read_objects(record, list_of(items, f"annotations of entry {index}"), _object)
+            yield record
+
+    records = records_of_lists(source, read)
+    return Contents(records, len(records))
+
+
+def _object(value: Any) -> Object:
+    entry = object_of(value, "an annotation")
+    place = object_of(entry.get("coordinates"), "coordinates")
+    x, y, width, height = (number_of(place.get(key), key) for key in ("x", "y", "width", "height"))
+    edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    columns = {key: each for key, each in entry.items() if key not in ("label", "coordinates")}
+    return Object(text_of(entry.get("label"), "label"), edges, columns=columns)

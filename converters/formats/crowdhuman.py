@@ -1,0 +1,84 @@
+"""CrowdHuman: a json for each image, one a line (.odgt).
+
+Source: https://www.crowdhuman.org/download.html.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from detaug.converters.files.paths import require_file
+from detaug.converters.findings.finding import Finding
+from detaug.converters.records.record import (
+    Contents,
+    Edges,
+    Object,
+    ObjectError,
+    Record,
+    Source,
+    list_of,
+    numbers_of,
+    object_of,
+    read_objects,
+    records_of_lists,
+    text_of,
+)
+
+
+def read_crowdhuman(source: Source) -> Contents:
+    """Read persons by their full boxes (fbox), which reach behind what hides them, and past the image.
+
+    vbox, the visible part, and hbox, the head, are columns, [x, y, width, height] as in the file; so are occ, box_id
+    and so on of `extra`, and `head_` before those of `head_attr`. What is to be ignored is a crowd, and a mask, which
+    is no single person, one of each class.
+    """
+
+    def read(file: str) -> Iterator[Record]:
+        path = source.folder / file
+        require_file(path)
+        with open(path, encoding="utf-8-sig") as lines:
+            for line, text in enumerate(lines, 1):
+                if text.strip():
+                    yield _record(file, line, text)
+
+    records = records_of_lists(source, read)
+    return Contents(records, len(records), ["person"])
+
+
+def _record(file: str, line: int, text: str) -> Record:
+    record = Record(file)
+    try:
+        entry = object_of(json.loads(text), "a line")
+        record.names = [text_of(entry.get("ID"), "ID")]
+        items = list_of(entry.get("gtboxes"), "gtboxes")
+    except (ValueError, RecursionError) as error:
+        record.findings.append(Finding(file, "row-invalid", None, line, note=f"does not parse: {error}"))
+        return record
+    read_objects(record, items, lambda item: _object(item, line), lambda _: line)
+    return record
+
+
+def _object(value: Any, line: int) -> Object:
+    entry = object_of(value, "a box")
+    extra, head = (each if isinstance(each := entry.get(key), dict) else {} for key in ("extra", "head_attr"))
+    columns: dict[str, Any] = {key: entry[key] for key in ("vbox", "hbox") if key in entry}
+    columns |= extra | {f"head_{key}": each for key, each in head.items()}
+    is_mask = entry.get("tag") == "mask"
+    return Object(
+        text_of(entry.get("tag"), "tag"),
+        _edges(entry.get("fbox")),
+        is_crowd=bool(extra.get("ignore")),
+        is_ignored=is_mask,
+        columns=columns,
+        line=line,
+    )
+
+
+def _edges(box: Any) -> Edges:
+    numbers = numbers_of(list_of(box, "fbox"), "fbox")
+    if len(numbers) != 4:
+        raise ObjectError(f"fbox must be [x, y, width, height], got {len(numbers)} numbers")
+    left, top, width, height = numbers
+    return left, top, left + width, top + height

@@ -1,0 +1,85 @@
+"""Hugging Face's imagefolder: metadata.jsonl beside the images, with `objects` of each.
+
+Source: https://huggingface.co/docs/datasets/image_dataset#object-detection: boxes are COCO's [x, y, width, height].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from detaug.converters.files.paths import require_file
+from detaug.converters.findings.finding import Finding
+from detaug.converters.records.record import (
+    Contents,
+    Object,
+    ObjectError,
+    Record,
+    Source,
+    list_of,
+    numbers_of,
+    object_of,
+    read_objects,
+    records_of_lists,
+    text_of,
+)
+
+_CLASSES = ("categories", "category", "label", "labels", "category_id", "name", "class")
+
+
+def read_imagefolder(source: Source) -> Contents:
+    """Read file_name and objects: lists by key, `bbox` and `categories`, or a list of objects.
+
+    Classes are text, or numbers, which become their text. Other lists are columns, other keys those of the image.
+    """
+
+    def read(file: str) -> Iterator[Record]:
+        require_file(source.folder / file)
+        with open(source.folder / file, encoding="utf-8-sig") as lines:
+            for line, text in enumerate(lines, 1):
+                if text.strip():
+                    yield _record(file, line, text)
+
+    records = records_of_lists(source, read)
+    names = {item.class_name for record in records for item in record.objects}
+    numbers = sorted(map(int, names)) if names and all(name.isdecimal() and len(name) < 9 for name in names) else []
+    return Contents(records, len(records), [str(number) for number in numbers if str(number) in names])
+
+
+def _record(file: str, line: int, text: str) -> Record:
+    record, folder = Record(file), file.rpartition("/")[0]
+    try:
+        entry = object_of(json.loads(text), "a line")
+        name = text_of(entry.get("file_name"), "file_name")
+        record.names = [f"{folder}/{name}", name] if folder else [name]
+        items = [*_items(entry.get("objects"))]
+    except (ValueError, RecursionError) as error:
+        record.findings.append(Finding(file, "row-invalid", None, line, note=str(error)))
+        return record
+    record.columns = {key: each for key, each in entry.items() if key not in ("file_name", "objects")}
+    read_objects(record, items, lambda item: _object(item, line), lambda _: line)
+    return record
+
+
+def _items(objects: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of an image as one each, of lists by key."""
+    if isinstance(objects, list):
+        yield from (object_of(each, "an object") for each in objects)
+        return
+    lists = {key: each for key, each in object_of(objects or {}, "objects").items() if isinstance(each, list)}
+    if len(lengths := {len(each) for each in lists.values()}) > 1:
+        raise ObjectError(f"the lists of objects must have one length, got {sorted(lengths)}")
+    for at in range(max(lengths, default=0)):
+        yield {key: each[at] for key, each in lists.items()}
+
+
+def _object(item: dict[str, Any], line: int) -> Object:
+    key = next((key for key in _CLASSES if key in item), _CLASSES[0])
+    numbers = numbers_of(list_of(item.get("bbox"), "bbox"), "bbox")
+    if len(numbers) != 4:
+        raise ObjectError(f"bbox must be [x, y, width, height], got {len(numbers)} numbers")
+    left, top, width, height = numbers
+    columns = {name: each for name, each in item.items() if name not in (key, "bbox")}
+    edges = left, top, left + width, top + height
+    return Object(text_of(item.get(key), key), edges, columns=columns, line=line)

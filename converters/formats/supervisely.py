@@ -1,0 +1,96 @@
+"""Supervisely: DATASET/ann/IMAGE.jpg.json of DATASET/img/IMAGE.jpg, and meta.json with the classes.
+
+Source: https://developer.supervisely.com/getting-started/supervisely-annotation-format/objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from detaug.converters.files.paths import last_part
+from detaug.converters.files.text import read_json
+from detaug.converters.records import record as records
+from detaug.converters.records.png_mask import mask_of_png
+from detaug.converters.records.record import Contents, Mask, Object, Record, Source, object_of, text_of
+from detaug.errors import ConversionError, InputError
+
+_LARGEST_PNG = 64 << 20
+
+
+def read_supervisely(source: Source) -> Contents:
+    """Read rectangles, polygons with holes, bitmaps and graphs, whose nodes are key points.
+
+    Tags of objects and images are columns: their values, or 1 for a tag without one. Points and lines have no place.
+    Coordinates are taken as they are; whole numbers that the SDK has written mean pixels, not their edges.
+    """
+    metas = [file for file in source.files if last_part(file) == "meta.json"]
+    classes = [entry for file in metas for entry in _classes(source.folder / file)]
+    nodes = {str(entry.get("title")): _node_names(entry) for entry in classes}
+
+    def read(file: str, record: Record) -> None:
+        document = object_of(read_json(source.folder / file), "an annotation")
+        record.names = [re.sub(r"(^|/)ann/([^/]*)$", r"\1img/\2", record.stem)]
+        size = document.get("size")
+        width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))
+        record.size = (width, height) if type(width) is int and type(height) is int else None
+        record.columns = _tags(document)
+        items = enumerate(records.list_of(document.get("objects"), "objects"))
+        records.read_objects(record, items, lambda item: _object(record, *item, nodes))
+
+    files = [file for file in source.files if file not in metas]
+    names = [str(entry["title"]) for entry in classes if str(entry.get("title") or "").strip()]
+    key_points = {name: list(found.values()) for name, found in nodes.items() if found}
+    return Contents(records.records_of_files(files, read), len(files), list(dict.fromkeys(names)), key_points)
+
+
+def _classes(path: Path) -> list[dict[str, Any]]:
+    try:
+        meta = read_json(path)
+    except InputError as error:
+        raise ConversionError(f"{path} {error}") from None
+    found = meta.get("classes") if isinstance(meta, dict) else None
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
+def _node_names(entry: dict[str, Any]) -> dict[str, str]:
+    """Return the names of the nodes of a class of graphs, by their ids."""
+    config = entry.get("geometry_config")
+    nodes = config.get("nodes") if isinstance(config, dict) else None
+    found = nodes.items() if isinstance(nodes, dict) else ()
+    return {key: str(node.get("label") or key) if isinstance(node, dict) else key for key, node in found}
+
+
+def _tags(entry: dict[str, Any]) -> dict[str, Any]:
+    tags = entry.get("tags")
+    found = [tag for tag in tags if isinstance(tag, dict)] if isinstance(tags, list) else []
+    return {str(tag["name"]): 1 if tag.get("value") is None else tag["value"] for tag in found if tag.get("name")}
+
+
+def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[str, str]]) -> Object | None:
+    entry = object_of(value, "an object")
+    kind, found = str(entry.get("geometryType")), Object(text_of(entry.get("classTitle"), "classTitle"))
+    found.columns = _tags(entry)
+    if kind in ("rectangle", "polygon"):
+        points = object_of(entry.get("points"), "points")
+        exterior = records.points_of(points.get("exterior"), "exterior", 2 if kind == "rectangle" else 3)
+        holes = [records.points_of(hole, "interior", 3) for hole in records.list_of(points.get("interior"), "interior")]
+        if kind == "rectangle":
+            found.edges = records.edges_of(exterior)
+        else:
+            found.rings = [records.ring_with_holes(exterior, holes)]
+    elif kind == "bitmap":
+        bitmap = object_of(entry.get("bitmap"), "bitmap")
+        left, top = records.points_of([bitmap.get("origin")], "origin")
+        found.masks = [Mask(mask_of_png(bitmap.get("data"), "data of a bitmap", packed=True), round(left), round(top))]
+    elif kind == "graph":
+        names = nodes.get(found.class_name, {})
+        for key, node in object_of(entry.get("nodes"), "nodes").items():
+            x, y = records.points_of([object_of(node, "a node").get("loc")], "loc")
+            found.key_points = {**found.key_points, names.get(key, key): (x, y, 1 if node.get("disabled") else 2)}
+    else:
+        records.unused_shape(record, index, kind[:40])
+        return None
+    return found

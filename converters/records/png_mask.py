@@ -1,0 +1,35 @@
+"""Read masks that annotations hold as PNG in base64 text."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.files.image_headers import PILLOW_ERRORS
+from detaug.converters.records.record import ObjectError
+
+_LARGEST_PNG = 64 << 20  # bytes
+
+
+def mask_of_png(text: Any, name: str, *, packed: bool = False) -> NDArray[np.bool_]:
+    """Return a mask (h, w): where a PNG is not black, or not transparent if it has alpha. Raises ObjectError.
+
+    packed: the PNG is packed with zlib once more.
+    """
+    from PIL import Image  # slow to import, and only masks need it
+
+    try:
+        data = base64.b64decode(text if isinstance(text, str) else "", validate=True)
+        data = zlib.decompressobj().decompress(data, _LARGEST_PNG) if packed else data
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+                return np.asarray(image.getchannel("A") if image.mode == "RGBA" else image.convert("L")) > 0
+    except (*PILLOW_ERRORS, zlib.error, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ObjectError(f"{name} must be a PNG as base64 text: {str(error)[:60]}") from None
