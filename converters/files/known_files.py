@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from detaug.converters.files.paths import list_files
+from detaug.converters.files.sample import Sample
 
 LFS = b"version https://git-lfs.github.com/spec/"
 """The first bytes of a pointer of Git LFS."""
@@ -26,89 +26,6 @@ _LARGEST_JSON = 64 << 20
 _MOST_FILES = 20
 _LOOKED_AT = (".xml", ".json", ".csv", ".odgt", ".jsonl", ".ndjson", ".yaml", ".yml", ".tfrecord", ".record", ".tar")
 """Extensions of the files of a folder that tell what it is."""
-
-
-_BEFORE_ROOT = re.compile(r"\s*(<\?|<!--|<!DOCTYPE)")
-_ENDS = {"<?": "?>", "<!--": "-->", "<!DOCTYPE": ">"}
-_ROOT = re.compile(r"\s*<([\w.:-]+)")
-
-
-class Sample:
-    """The beginning of a file, and what it is as text, rows or json."""
-
-    def __init__(self, name: str, head: bytes, document: Any = None) -> None:
-        """Keep the beginning. document: the file as parsed, if it is a json and was parsed already."""
-        self.name, self.head, self._document = name.lower(), head, document
-
-    @cached_property
-    def text(self) -> str:
-        """Return the beginning as text; "" where it is none."""
-        encoding = "utf-16" if self.head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        text = self.head.decode(encoding, "replace")
-        return "" if "\0" in text else text
-
-    @cached_property
-    def rows(self) -> list[str]:
-        """Return the first lines that are not empty; the last one may be cut off."""
-        return [line.strip() for line in self.text.splitlines() if line.strip()][:8]
-
-    @cached_property
-    def root(self) -> str:
-        """Return the name of an XML's root element; "" where there is none."""
-        at = 0  # one pattern for all that may come first would try each way to divide it
-        while found := _BEFORE_ROOT.match(self.text, at):
-            end = self.text.find(_ENDS[found[1]], found.end())
-            if end < 0:
-                return ""
-            at = end + len(_ENDS[found[1]])
-        root = _ROOT.match(self.text, at)
-        return root[1].lower() if root else ""
-
-    @cached_property
-    def document(self) -> Any:
-        """Return the json that the file is, or that its first line is; None where it is none."""
-        if self._document is not None:
-            return self._document
-        for text in (self.text, *self.rows[:1]) if self.text.lstrip()[:1] in ("{", "[") else ():
-            with suppress(ValueError, RecursionError):
-                return json.loads(text)
-        return None
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """Return the keys of a json, or of its first entry if it is a list."""
-        first = self.document[0] if isinstance(self.document, list) and self.document else self.document
-        return frozenset(first) if isinstance(first, dict) else frozenset()
-
-    def has(self, *keys: str, many: bool = False) -> bool:
-        """Return whether a json is an object with these keys, or, with many, a list of such objects."""
-        return isinstance(self.document, list) == many and self.keys.issuperset(keys)
-
-    def first(self, key: str = "") -> frozenset[str]:
-        """Return the keys of the first entry of a list or object: of the json, or below a key of its first entry."""
-        value = self.document[0] if isinstance(self.document, list) and self.document else self.document
-        value = value.get(key) if key and isinstance(value, dict) else value
-        entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        first = next(iter(entries), None)
-        return frozenset(first) if isinstance(first, dict) else frozenset()
-
-    def is_list(self, key: str) -> bool:
-        """Return whether a json has a list below a key."""
-        return isinstance(self.document[key], list)
-
-    @cached_property
-    def columns(self) -> list[str]:
-        """Return the names in the head of a table with commas."""
-        words = re.split("[,;\t]", self.rows[0]) if self.rows else []
-        return [word.strip().strip('"').lower() for word in words]
-
-    def is_table(self, *columns: str) -> bool:
-        """Return whether the first line has these names of columns."""
-        return set(columns) <= set(self.columns)
-
-    def all_rows(self, fits: Callable[[Sequence[str]], bool], separator: str | None = None) -> bool:
-        """Return whether the words of all rows fit."""
-        return bool(self.rows) and all(fits(row.rstrip(",").split(separator)) for row in self.rows)
 
 
 class Form(NamedTuple):
@@ -181,7 +98,8 @@ def _is_wider_face(it: Sample) -> bool:
 def _is_mot(it: Sample) -> bool:
     if it.all_rows(lambda words: len(words) in (9, 10) and _are_numbers(words), ","):
         return True
-    return it.name == "gt.txt" and it.all_rows(lambda words: 7 <= len(words) <= 10 and _are_numbers(words))
+    rows = [row.replace(",", " ").split() for row in it.rows] if it.name == "gt.txt" else []
+    return bool(rows) and all(7 <= len(words) <= 10 and _are_numbers(words) for words in rows)
 
 
 _COCO_LISTS = ("images", "annotations", "categories")
