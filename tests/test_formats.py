@@ -30,6 +30,13 @@ def test_every_form_that_is_read_is_a_format() -> None:
     assert [line.split()[0] for line in listed] == names
 
 
+def test_the_table_of_formats_in_the_documents() -> None:
+    page = (Path(__file__).parents[1] / "docs/data-formats.md").read_text(encoding="utf-8")
+    for each in FORMATS:
+        command = f"`detaug {each.command}`" if each.command else ""
+        assert f"| `{each.name}` | {each.title} | {each.kept} | {each.lost} | {command} |\n" in page
+
+
 @pytest.mark.parametrize(
     ("files", "image", "says"),
     [
@@ -103,6 +110,18 @@ def test_arguments(tmp_path: Path) -> None:
     yolo = data_set(tmp_path / "yolo", YOLO, "images/a.jpg")
     with pytest.raises(InputError, match=r"YOLO is converted without classes; .* detaug convert-yolo has the options"):
         convert_to_coco(yolo, tmp_path / "out.json", classes=["cat"])
+
+
+def test_no_input_is_overwritten(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "set", {"a.json": labelme(BOX), "sub/b.json": labelme(BOX)}, "a.jpg", "sub/b.jpg")
+    before = {path: path.read_bytes() for path in root.rglob("*.json")}
+    for path in (root, root / "a.json"):
+        for file in before:
+            for options in (["-o", file], ["-o", tmp_path / "out.json", "--report", file]):
+                error = usage_error("convert", path, *options)
+                assert str(file) in error
+    assert {path: path.read_bytes() for path in root.rglob("*.json")} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 def test_no_image_is_taken_for_another(tmp_path: Path) -> None:

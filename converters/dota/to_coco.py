@@ -10,12 +10,10 @@ from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike, list_files
-from detaug.converters.records.record import Contents, Object, ObjectError, Source, numbers_of
-from detaug.converters.records.rows import read_rows
+from detaug.converters.formats.text_rows import read_dota
+from detaug.converters.records.record import Source
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
-
-_HEADER_KEYS = ("imagesource", "gsd", "acquisition dates")
 
 
 def dota_to_coco(
@@ -70,23 +68,3 @@ def dota_to_coco(
         )
     contents = read_dota(Source(label_folder, files, image_folder))
     return records_to_coco(contents, image_folder, output, [label_folder], options, "DOTA")
-
-
-def read_dota(source: Source) -> Contents:
-    """Read the label files of DOTA: one for each image."""
-    return read_rows(source, _object)
-
-
-def _object(words: list[str]) -> Object | None:
-    if " ".join(words).partition(":")[0].strip().lower() in _HEADER_KEYS:
-        return None
-    rule = "must be x1 y1 x2 y2 x3 y3 x4 y4 class difficult"
-    if len(words) not in (9, 10):
-        raise ObjectError(f"{rule}, got {len(words)} words")
-    try:
-        corners = numbers_of(words[:8], "")
-    except ObjectError:
-        raise ObjectError(f"{rule}, with eight finite numbers, got {' '.join(words[:8])[:60]!r}") from None
-    if words[9:] and not words[9].isdecimal():
-        raise ObjectError(f"{rule}; difficult must be a whole number, got {words[9][:20]!r}")
-    return Object(words[8], corners=corners, columns={"difficult": int(words[9:] == ["1"])})

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.conversion.arguments import OnError
+from detaug.converters.conversion.arguments import OnError, output_files
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
@@ -61,6 +61,7 @@ def convert_to_coco(
     folder = found.folder if images is None else Path(images)
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
+    output_files({"output": output, "report": report}, found.path, folder)  # before all is read
     module, _, function = found.format.reader.partition(".")
     read = getattr(import_module(f"detaug.converters.formats.{module}"), function)
     contents: Contents = read(Source(found.folder, found.files, folder))
@@ -85,18 +86,10 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
     if found.format.name == "yolo":
         _refuse(found, given, ("classes", "images"))
         return convert(path, output, given["split"] or "train", **more)
-    _refuse(found, given, ("split",) if found.format.name == "dota" else ("split", "images"))
-    if found.format.name == "dota":
-        labels = folder / _common_folder(found.files)
-        return convert(labels, given["images"] or folder, output, classes=classes, **more)
+    _refuse(found, given, ("split", "images"))
     if found.format.name == "mot":
         return convert(_root_of_sequences(found), output, classes=classes, **more)
     return convert([folder / file for file in found.files], output, classes=classes, **more)
-
-
-def _common_folder(files: Sequence[str]) -> str:
-    folders = {file.rpartition("/")[0] for file in files}
-    return folders.pop() if len(folders) == 1 else ""
 
 
 def _root_of_sequences(found: Recognised) -> Path:

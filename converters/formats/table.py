@@ -80,7 +80,10 @@ FORMATS = (
         "imagefolder", "Hugging Face imagefolder", "boxes, other lists as columns", (".jsonl",),
         reader="imagefolder.read_imagefolder",
     ),
-    Format("dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), command="convert-dota"),
+    Format(
+        "dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), reader="text_rows.read_dota",
+        command="convert-dota",
+    ),
     Format(
         "mot", "MOTChallenge", "boxes and tracks, visibility", (".txt",), "detections (det)", command="convert-mot",
     ),

@@ -1,6 +1,7 @@
-"""KITTI and VisDrone: a text file for each image, a row for each object.
+"""KITTI, VisDrone and DOTA: a text file for each image, a row for each object.
 
-Sources: the development kit of KITTI's object benchmark, readme.txt; https://github.com/VisDrone/VisDrone2018-DET-toolkit.
+Sources: the development kit of KITTI's object benchmark, readme.txt; https://github.com/VisDrone/VisDrone2018-DET-toolkit;
+https://captain-whu.github.io/DOTA/dataset.html.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from detaug.converters.records.record import Contents, Object, ObjectError, Source, numbers_of
 from detaug.converters.records.rows import read_rows
 
+_DOTA_HEADS = ("imagesource", "gsd", "acquisition dates")
 VISDRONE_CLASSES = (
     *("pedestrian", "people", "bicycle", "car", "van", "truck", "tricycle", "awning-tricycle", "bus", "motor"),
     "others",
@@ -61,3 +63,23 @@ def _visdrone(words: list[str]) -> Object:
     )
     found.columns = {"truncation": int(truncation), "occlusion": int(occlusion)}
     return found
+
+
+def read_dota(source: Source) -> Contents:
+    """Read the label files of DOTA: one for each image."""
+    return read_rows(source, _dota)
+
+
+def _dota(words: list[str]) -> Object | None:
+    if " ".join(words).partition(":")[0].strip().lower() in _DOTA_HEADS:
+        return None
+    rule = "must be x1 y1 x2 y2 x3 y3 x4 y4 class difficult"
+    if len(words) not in (9, 10):
+        raise ObjectError(f"{rule}, got {len(words)} words")
+    try:
+        corners = numbers_of(words[:8], "")
+    except ObjectError:
+        raise ObjectError(f"{rule}, with eight finite numbers, got {' '.join(words[:8])[:60]!r}") from None
+    if words[9:] and not words[9].isdecimal():
+        raise ObjectError(f"{rule}; difficult must be a whole number, got {words[9][:20]!r}")
+    return Object(words[8], corners=corners, columns={"difficult": int(words[9:] == ["1"])})
