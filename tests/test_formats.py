@@ -13,6 +13,7 @@ from test_labelme import labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
 from detaug.converters import FORMATS, InputError, convert_to_coco
+from detaug.converters.files import known_files
 from detaug.converters.files.known_files import FORMS
 
 BOX = shape("rectangle", [[10, 10], [40, 30]])
@@ -136,6 +137,27 @@ def test_no_image_is_taken_for_another(tmp_path: Path) -> None:
     assert {named[row["image_id"]] for row in document["annotations"]} == {"one/b.jpg", "one/c.jpg"}
     assert kinds(summary) == {"image-unclear": 1, "label-missing": 3, "image-ambiguous": 1}
     assert "has the image of none of the 3 entries of LabelMe" in refused(root, images=root / "json")
+
+
+def test_a_name_with_its_extension_counts_first(tmp_path: Path) -> None:
+    table = "filename,class,xmin,ymin,xmax,ymax\na.png,cat,10,10,40,30\nb.bmp,cat,10,10,40,30\n"
+    root = data_set(tmp_path / "set", {"t.csv": table}, "one/a.jpg", "one/b.jpg")
+    write_files(root, {"two/a.png": image_bytes(kind="PNG")})
+    document, _ = converted(root)
+    assert [row["file_name"] for row in document["images"]] == ["one/b.jpg", "two/a.png"]
+
+
+def test_a_large_json_is_recognised_by_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_files, "_LARGEST_JSON", 1 << 17)
+    many = {"licenses": [], "images": document()["images"] * 2000, "annotations": [], "categories": []}
+    coco = write(tmp_path / "coco.json", many)
+    assert "coco.json is a COCO json; it needs no conversion" in refused(coco)
+    via = {f"{n}": {"filename": f"{n}.jpg", "size": 1, "regions": [], "file_attributes": {}} for n in range(4000)}
+    path = write(tmp_path / "via.json", via)
+    assert path.stat().st_size > 1 << 17
+    assert "has the image of none of the 4,000 entries of VGG Image Annotator" in refused(path)
+    (tmp_path / "cut.json").write_bytes(coco.read_bytes()[: 1 << 18])
+    assert "not readable as json" in usage_error("check", tmp_path / "cut.json", tmp_path)
 
 
 def test_two_files_of_one_image(tmp_path: Path) -> None:

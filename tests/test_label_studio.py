@@ -18,7 +18,7 @@ BLOB[:40] = False
 
 def packed(mask: Any) -> list[int]:
     """Return the bytes of a mask: a second writing of thi.ng/rle-pack, with runs of up to 8, 16, 256 and 65,536."""
-    values = np.repeat(mask.ravel().astype(int) * 255, 4)
+    values = np.stack([np.full(mask.size, 7)] * 3 + [mask.ravel() * 255], axis=1).ravel()  # red, green, blue, alpha
     bits = f"{len(values):032b}{7:05b}" + "".join(f"{size - 1:04b}" for size in (3, 4, 8, 16))
     ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     for start, end in zip([0, *ends[:-1]], ends, strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.files.image_file import ImageFile
-from detaug.converters.files.known_files import what_file_is, what_is
+from detaug.converters.files.known_files import COCO_JSON, what_file_is, what_is
 from detaug.converters.findings.entries import Findings, Where
 from detaug.converters.findings.finding import shown
 from detaug.errors import AnnotationError
@@ -64,7 +64,7 @@ def load_coco(path: str | Path) -> Coco:
     except FileNotFoundError:
         raise AnnotationError(f"{path}: no such file; detaug convert-voc makes one from Pascal VOC") from None
     except (OSError, ValueError, RecursionError) as error:
-        if what := what_file_is(path):
+        if what := what_file_is(path, but=(COCO_JSON,)):
             raise AnnotationError(f"{path} {what}") from None
         reason = getattr(error, "strerror", None) or error
         raise AnnotationError(f"{path}: not readable as json ({reason})") from None

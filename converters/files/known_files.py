@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from detaug.converters.files.paths import list_files
-from detaug.converters.files.sample import Sample
+from detaug.converters.files.sample import Sample, json_beginning
 
 LFS = b"version https://git-lfs.github.com/spec/"
 """The first bytes of a pointer of Git LFS."""
@@ -108,7 +108,7 @@ _CONVERT = "convert it: detaug convert FILE -o OUT.json"
 _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
 _COCO_OR_VOC = "as COCO, which needs no conversion, or as Pascal VOC for detaug convert-voc"
 
-YOLO_LABELS = "a YOLO label file"
+COCO_JSON, YOLO_LABELS = "a COCO json", "a YOLO label file"
 SHARD_FORMS = ("a TFRecord shard", "a tar")
 FORMS = (
     Form("a pointer of Git LFS, not the file itself", lambda it: it.head.startswith(LFS), "get the file: git lfs pull"),
@@ -191,8 +191,11 @@ FORMS = (
     Form("a table of keras-retinanet", _is_retinanet, _CONVERT, "csv"),
     Form("a table of VIA", lambda it: it.is_table("region_shape_attributes"), _CONVERT, "via"),
     Form(
-        "a COCO json",
-        lambda it: it.has(*_COCO_LISTS) and all(map(it.is_list, _COCO_LISTS)),
+        COCO_JSON,
+        lambda it: (
+            (it.has(*_COCO_LISTS) and all(map(it.is_list, _COCO_LISTS)))
+            or (len(it.head) == _HEAD_BYTES and it.has("images") and {"file_name", "id"} <= it.first("images"))
+        ),
         "it needs no conversion: detaug check FILE.json IMAGES",
         "coco",
     ),
@@ -278,9 +281,9 @@ def form_of_file(path: str | Path, but: Sequence[str] = ()) -> Form | None:
             size = os.fstat(file.fileno()).st_size
             whole = head.lstrip()[:1] in (b"{", b"[") and len(head) < size <= _LARGEST_JSON
             text = head + file.read() if whole else b""
-        document = None
+        document = json_beginning(Sample("", head).text) if size > _LARGEST_JSON else None
         with suppress(ValueError, RecursionError):
-            document = json.loads(text) if text else None
+            document = json.loads(text) if text else document
         return form_of(os.path.basename(path), head, document, but)
     return None
 

@@ -90,3 +90,41 @@ class Sample:
     def all_rows(self, fits: Callable[[Sequence[str]], bool], separator: str | None = None) -> bool:
         """Return whether the words of all rows fit."""
         return bool(self.rows) and all(fits(row.rstrip(",").split(separator)) for row in self.rows)
+
+
+def json_beginning(text: str) -> Any:
+    """Return what is whole at the beginning of a json that is cut off: its first entries; None where there is none."""
+    return _read_beginning(text.lstrip(), 0)
+
+
+_SPACE = re.compile(r"[\s,]*")
+_DECODER = json.JSONDecoder()
+
+
+def _read_beginning(text: str, at: int, depth: int = 0) -> Any:
+    """Return the beginning of the object or list at a position."""
+    is_object = text[at : at + 1] == "{"
+    if depth > 3 or text[at : at + 1] not in ("{", "["):
+        return None
+    found: dict[str, Any] | list[Any] = {} if is_object else []
+    at += 1
+    with suppress(ValueError, RecursionError):
+        while True:
+            key: Any = None
+            at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+            if is_object:
+                key, at = _DECODER.raw_decode(text, at)
+                at = text.index(":", at) + 1
+                at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+            try:
+                value, at = _DECODER.raw_decode(text, at)
+            except ValueError:
+                value = _read_beginning(text, at, depth + 1)
+                at = len(text)
+            if isinstance(found, dict):
+                found[key] = value
+            elif value is not None:
+                found.append(value)
+            if at >= len(text):
+                break
+    return found
