@@ -16,16 +16,26 @@ BLOB = np.random.default_rng(0).random((80, 100)) > 0.7
 BLOB[:40] = False
 
 
-def packed(mask: Any) -> list[int]:
-    """Return the bytes of a mask: a second writing of thi.ng/rle-pack, with runs of up to 8, 16, 256 and 65,536."""
-    values = np.stack([np.full(mask.size, 7)] * 3 + [mask.ravel() * 255], axis=1).ravel()  # red, green, blue, alpha
+def packed(mask: Any, rgb: int = 7) -> list[int]:
+    """Return the bytes of a mask: a second writing of thi.ng/rle-pack, with counts of up to 8, 16, 256 and 65,536.
+
+    Values that differ from their neighbours stand in rows of words, as Label Studio writes them.
+    """
+    values = np.stack([np.full(mask.size, rgb)] * 3 + [mask.ravel() * 255], axis=1).ravel()  # red, green, blue, alpha
     bits = f"{len(values):032b}{7:05b}" + "".join(f"{size - 1:04b}" for size in (3, 4, 8, 16))
     ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    blocks: list[tuple[int, int, bool]] = []
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
-        for at in range(start, end, 65_536):
-            count = min(end - at, 65_536)
-            size, kind = next((size, kind) for kind, size in enumerate((3, 4, 8, 16)) if count <= 1 << size)
-            bits += f"1{kind:02b}{count - 1:0{size}b}{values[start]:08b}"
+        if end - start > 1 or not blocks or blocks[-1][2]:
+            blocks.append((start, end, end - start > 1))
+        else:
+            blocks[-1] = (blocks[-1][0], end, False)
+    for first, last, is_run in blocks:
+        for start in range(first, last, 65_536):
+            end = min(last, start + 65_536)
+            size, kind = next((size, kind) for kind, size in enumerate((3, 4, 8, 16)) if end - start <= 1 << size)
+            words = values[start : start + 1] if is_run else values[start:end]
+            bits += f"{is_run:b}{kind:02b}{end - start - 1:0{size}b}" + "".join(f"{value:08b}" for value in words)
     bits += "0" * (-len(bits) % 8)
     return [int(bits[at : at + 8], 2) for at in range(0, len(bits), 8)]
 
@@ -106,6 +116,23 @@ def test_json_min(tmp_path: Path) -> None:
     assert (summary.images_without_boxes, kinds(summary)) == (1, {})
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "a.jpg",
+        "http://[/a.jpg",
+        "s3://bucket/x/a.jpg",
+        "/data/upload/1/90f1a2b3-a.jpg",
+        "gs://b/%61.jpg?x=1#y",
+        "C:\\x\\a.jpg",
+    ],
+)
+def test_urls(tmp_path: Path, url: str) -> None:
+    content = [{"id": 1, "annotations": [{"result": REGIONS[:1]}], "data": {"text": "hello", "photo": url}}]
+    document, _ = converted(data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "images/a.jpg"))
+    assert [row["bbox"] for row in document["annotations"]] == EXPECTED[:1]
+
+
 def test_labels_in_a_tag_of_their_own_and_several_labels(tmp_path: Path) -> None:
     shape, labels = region("rectangle", None, "r", x=10, y=12.5, width=30, height=25), region("labels", "dog", "r")
     both = region("labels", None, "r", x=10, y=12.5, width=30, height=25, labels=["cat", "big"])
@@ -167,7 +194,7 @@ def test_what_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -
 
 def test_damaged_files(tmp_path: Path) -> None:
     few = [each for each in REGIONS if each["type"] != "brushlabels"]
-    few.append(region("brushlabels", "blob", format="rle", rle=packed(np.ones((80, 100), bool))))
+    few.append(region("brushlabels", "blob", format="rle", rle=packed(np.ones((80, 100), bool), 255)))
     text = json.dumps([task("/data/upload/3/90f1a2b3-a.jpg", few), task("b.jpg", REGIONS[:1])])
     root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg", "b.jpg")
     assert_damage_ends_in_a_sentence(root, "a.json", "label-studio")

@@ -66,7 +66,7 @@ def _records(file: str, index: int, task: Any, findings: list[Finding]) -> Itera
         record.names = _names(task["data"] if is_whole else task, task.get("file_upload"))
         results = _results(file, task, findings) if is_whole else _results_of_min(task)
         if results is None:
-            findings.append(Finding(file, "task-unfinished", index, before=record.names[0]))
+            findings.append(Finding(record.about(None), "task-unfinished"))
             return
         _read(record, [object_of(result, "a result") for result in results])
     except ObjectError as error:
@@ -76,21 +76,22 @@ def _records(file: str, index: int, task: Any, findings: list[Finding]) -> Itera
 
 def _names(data: dict[str, Any], upload: Any) -> list[str]:
     """Return the names that the image of a task may have: paths of URLs, without what uploading put in front."""
-    values = [value for value in data.values() if isinstance(value, str)]
-    urls = (
-        [value for value in values if urlsplit(value[:2000]).path.lower().endswith(IMAGE_EXTENSIONS)] if values else []
-    )
-    urls += [value for value in values if "?d=" in value]
-    if isinstance(data.get("image"), str):
-        urls.insert(0, data["image"])
-    if not urls and isinstance(upload, str):
-        urls = [upload]
-    if not urls:
+    paths = {key: _path(value) for key, value in data.items() if isinstance(value, str)}
+    found = [path for path in paths.values() if path.lower().endswith(IMAGE_EXTENSIONS)]
+    path = paths.get("image") or next(iter(found), upload if isinstance(upload, str) else "")
+    if not path:
         raise ObjectError("the data of a task must have the path of an image")
-    parts = urlsplit(urls[0])
-    path = parse_qs(parts.query).get("d", [unquote(parts.path)])[0].replace("\\", "/")
     name = last_part(path)
     return list(dict.fromkeys([path, name, _UPLOADED.sub("", name)]))
+
+
+def _path(url: str) -> str:
+    """Return the path in a URL: of local files it is ?d=."""
+    try:
+        parts = urlsplit(url)
+        return parse_qs(parts.query).get("d", [unquote(parts.path)])[0].replace("\\", "/")
+    except ValueError:  # a host in brackets
+        return url
 
 
 def _results(file: str, task: dict[str, Any], findings: list[Finding]) -> list[Any] | None:

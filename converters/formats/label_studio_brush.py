@@ -22,32 +22,37 @@ def read_brush(rle: Any, size: tuple[float, float] | None) -> NDArray[np.bool_]:
     before it, runs of one word or rows of words. The values are red, green, blue and alpha of each pixel.
     """
     try:
-        bits = np.unpackbits(np.array(list_of(rle, "rle"), np.uint8))
-        powers = 1 << np.arange(63, -1, -1, dtype=np.uint64)
-    except (ValueError, OverflowError, TypeError):
+        data = bytes(list_of(rle, "rle"))
+    except (ValueError, TypeError):
         raise ObjectError("rle must be bytes, numbers from 0 to 255") from None
     at = 0
 
-    def read(count: int) -> int:
+    def skip(count: int) -> int:
         nonlocal at
         at += count
-        if at > len(bits):
+        if at > 8 * len(data):
             raise ObjectError("rle is cut off")
-        return int(bits[at - count : at] @ powers[64 - count :])
+        return at - count
+
+    def read(count: int) -> int:
+        start = skip(count)
+        return int.from_bytes(data[start >> 3 : (at + 7) >> 3], "big") >> (-at & 7) & ((1 << count) - 1)
 
     total, word = read(32), read(5) + 1
     sizes = [read(4) + 1 for _ in range(4)]
     width, height = size or (0, 0)
     if total != width * height * 4 or total > _LARGEST:
         raise ObjectError(f"rle must have 4 values for each of {width} x {height} pixels, it has {total}")
-    values = np.zeros(total, np.uint8)
+    values = np.zeros(total, bool)
     done = 0
     while done < total:
-        is_run, end = read(1), done + 1 + read(sizes[read(2)])
+        is_run, end = read(1), min(done + 1 + read(sizes[read(2)]), total)
         if is_run:
-            values[done:end] = min(read(word), 255)
+            values[done:end] = read(word) > 0
         else:
-            for place in range(done, min(end, total)):
-                values[place] = min(read(word), 255)
+            start = skip((end - done) * word)
+            bits = np.unpackbits(np.frombuffer(data, np.uint8, (at + 7) // 8 - start // 8, start // 8))
+            first = start % 8
+            values[done:end] = bits[first : first + at - start].reshape(-1, word).any(1)
         done = end
-    return np.asarray(values.reshape(int(height), int(width), 4)[..., 3] > 0)
+    return np.asarray(values.reshape(int(height), int(width), 4)[..., 3])

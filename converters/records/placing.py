@@ -11,7 +11,7 @@ from detaug.converters.coco.boxes import DECIMALS, cut_to_image
 from detaug.converters.coco.rings import area_of, cut_ring, keys_of_corners, keys_of_mask, points_of
 from detaug.converters.coco.writer import Box, whole, whole_box
 from detaug.converters.findings.finding import Finding
-from detaug.converters.records.record import Edges, Object, edges_of
+from detaug.converters.records.record import Edges, Object, Record, edges_of
 
 _ROUNDING = 0.01  # pixels by which an outline may leave its image because of the decimals it is written with
 
@@ -38,8 +38,8 @@ class Place(NamedTuple):
     """(H, W) of the image."""
     scale: tuple[float, float]
     """Pixels of the image for 1 of x and of y."""
-    file: str
-    findings: list[Finding]
+    record: Record
+    """Its findings get those about objects."""
 
     def put(self, item: Object, index: int) -> Placed | None:
         """Return the object in pixels of the image; None, with a finding, if nothing of it is inside."""
@@ -69,7 +69,8 @@ class Place(NamedTuple):
 
     def note(self, kind: str, index: int, item: Object, before: object = None, after: object = None) -> None:
         """Append a finding about an object."""
-        self.findings.append(Finding(self.file, kind, index, item.line, before, after))
+        file = self.record.about(item.line)
+        self.record.findings.append(Finding(file, kind, index, item.line, before, after))
 
     def _scaled(self, edges: Edges) -> Edges:
         x, y = self.scale

@@ -81,6 +81,11 @@ class Record:
     """Number of the frame in its video, from 0."""
     findings: list[Finding] = field(default_factory=list)
 
+    def about(self, line: int | None) -> str:
+        """Return the file as findings about an object name it: with the image, if no line tells which one it is."""
+        named = self.names and not self.stem and line is None
+        return f"{self.file}: {self.names[0]}" if named else self.file
+
 
 class Contents(NamedTuple):
     """What a reader returns."""
@@ -129,7 +134,7 @@ def read_objects(
             found = parse(item)
         except ObjectError as error:
             at = line(item) if line else None
-            record.findings.append(Finding(record.file, error.kind, index, at, note=str(error)))
+            record.findings.append(Finding(record.about(at), error.kind, index, at, note=str(error)))
             continue
         if found:
             record.objects.append(found)
@@ -137,7 +142,7 @@ def read_objects(
 
 def unused_shape(record: Record, index: int | None, what: str, line: int | None = None) -> None:
     """Append a finding about a shape that has no place in the json."""
-    record.findings.append(Finding(record.file, "shape-unused", index, line, before=what))
+    record.findings.append(Finding(record.about(line), "shape-unused", index, line, before=what))
 
 
 _LARGEST = 1e9

@@ -168,7 +168,7 @@ def _image_of(record: Record, found: Images) -> _Image:
         kind = "size-unrotated" if record.size == image.header.stored_size else "size-conflict"
         image.findings.append(Finding(record.file, kind, before=[*record.size], after=[*size]))
     scale = (size[0] / record.unit[0], size[1] / record.unit[1]) if record.unit else (1.0, 1.0)
-    place = Place(size[::-1], scale, record.file, image.findings)
+    place = Place(size[::-1], scale, record)
     seen: dict[tuple[Any, ...], list[Placed]] = {}
     for index, item in enumerate(record.objects):
         class_name = joined_spaces(item.class_name)
@@ -256,7 +256,7 @@ def _with_classes(
         for each in images:
             for index, item in enumerate(each.objects):
                 if item.class_name not in classes:
-                    file = each.record.file if each.record else each.name
+                    file = each.record.about(item.line) if each.record else each.name
                     findings.append(Finding(file, "class-not-listed", index, item.line, before=item.class_name))
             each.objects = [item for item in each.objects if item.class_name in classes]
     counts = Counter(item.class_name for each in images for item in each.objects)
