@@ -175,7 +175,7 @@ def _chosen(value: Any) -> Any:
 
 def _shape_of_3(numbers: list[Any]) -> dict[str, Any]:
     """Return a shape of VIA 3, its number and its coordinates, as VIA 2 has it."""
-    kind, *rest = numbers_of(numbers, "xy")
+    kind, *rest = numbers_of(numbers or [0], "xy")
     name = _SHAPES_OF_3.get(int(kind), str(kind))
     if len(rest) != len(_KEYS.get(name, rest)):
         raise ObjectError(f"xy of a {name} must be {len(_KEYS[name])} numbers, got {len(rest)}")

@@ -217,7 +217,7 @@ def _without_repeats(files: Sequence[str], folder: str, findings: list[Finding])
 def _resolve(data: DataYaml, entry: str) -> Path:
     """Return the path of an entry as Ultralytics does: below the root, and ../train/images also as train/images."""
     entries = [entry, entry.removeprefix("../"), entry.replace("\\", "/")]  # the last one: as Windows writes it
-    found = next((path for path in (data.root / each for each in entries) if path.exists()), None)
+    found = next((path for path in (data.root / each for each in entries) if os.path.exists(path)), None)
     if found is None:
         kind = " (a path of Windows)" if re.match(r"[A-Za-z]:[\\/]", entry) else " (a pattern)" if "*" in entry else ""
         remedy = "write the folder, or choose another split" if kind else "correct path: or choose another split"

@@ -6,6 +6,7 @@ obj.data, or lists of images, such as train.txt, or folders.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -69,15 +70,16 @@ def _lines(path: Path) -> list[str]:
         return lines_of(read_text(path))
     except InputError as error:
         raise ConversionError(f"{path} {error}") from None
-    except OSError as error:
-        raise ConversionError(f"{path}, the names of the classes, cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ConversionError(f"{path}, the names of the classes, cannot be read: {reason}") from None
 
 
 def _near(folder: Path, value: str) -> Path:
     """Return the file that a path of Darknet means: below the folder of obj.data, or beside it."""
     value = value.replace("\\", "/")
     tries = [value, value.removeprefix("data/"), last_part(value)]
-    return next((path for each in tries if (path := in_any_case(folder / each)).exists()), folder / tries[1])
+    return next((path for each in tries if os.path.exists(path := in_any_case(folder / each))), folder / tries[1])
 
 
 def _names_file(folder: Path) -> Path:
