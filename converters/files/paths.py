@@ -116,6 +116,6 @@ def in_any_case(path: PathLike) -> Path:
     parent = in_any_case(wanted.parent)
     try:
         found = sorted(name for name in os.listdir(parent) if folded(name) == folded(wanted.name))
-    except OSError:  # no folder, or one that may not be listed
+    except (OSError, ValueError):  # no folder, or one that may not be listed; a NUL in its name
         found = []
     return parent / found[0] if found else wanted
