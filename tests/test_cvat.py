@@ -148,6 +148,22 @@ def test_video(tmp_path: Path) -> None:
     assert summary.next_step.startswith("load it: da.ClipReader(")
 
 
+def test_skeletons_whose_points_are_tracks(tmp_path: Path) -> None:
+    """CVAT 2.1 wrote them so: the points of a skeleton, once more, in tracks inside of its track."""
+    frames = "".join(
+        f'<skeleton frame="{n}" outside="0" occluded="0" keyframe="1" points="9,9"/>' for n in (10, 13, 16)
+    )
+    nose = '<points frame="10" outside="0" points="60.50,10.00"/><points frame="13" outside="1" points="1,1"/>'
+    foot = "".join(f'<points frame="{n}" outside="0" occluded="1" points="70,60"/>' for n in (10, 13))
+    inner = f'<track id="0" label="nose">{nose}</track><track id="1" label="foot">{foot}</track>'
+    text = xml(f'<track id="3" label="person">{frames}{inner}</track>').replace("<stop_frame>9", "<stop_frame>19")
+    images = [f"images/frame_0000{frame}.png" for frame in (10, 13, 16)]
+    document, summary = converted(data_set(tmp_path / "task", {"annotations.xml": text}, *images))
+    assert [row["frame_id"] for row in document["images"]] == [10, 13, 16]
+    assert [row["keypoints"] for row in document["annotations"]] == [[60, 9.5, 2, 69.5, 59.5, 1]]
+    assert kinds(summary) == {"class-unused": 2, "box-empty": 1, "image-extension": 3}
+
+
 def test_video_of_images(tmp_path: Path) -> None:
     track = f'<track id="0" label="car">{box(0, 10)}{box(2, 30)}</track>'
     root = data_set(tmp_path / "task", {"annotations.xml": xml(track)}, "z.jpg", "x.jpg", "y.jpg")

@@ -106,6 +106,14 @@ def test_every_kind_of_shape(tmp_path: Path) -> None:
     assert summary.image_folder == root
 
 
+def test_regions_to_ignore_are_crowds_of_each_class(tmp_path: Path) -> None:
+    shapes = [*SHAPES[:2], shape("polygon", [[60, 60], [90, 60], [90, 79]], "__ignore__")]
+    document, summary = converted(data_set(tmp_path / "set", {"a.json": labelme(*shapes)}, "a.jpg"))
+    assert [row["name"] for row in document["categories"]] == ["cat", "dog"]
+    assert [(row["category_id"], row["iscrowd"]) for row in document["annotations"]] == [(1, 0), (2, 0), (1, 1), (2, 1)]
+    assert kinds(summary) == {"region-ignored": 1}
+
+
 def test_images_are_found_by_stem_and_by_path(tmp_path: Path) -> None:
     box = shape("rectangle", [[10, 10], [40, 30]])
     files = {

@@ -40,8 +40,7 @@ def read_shape(element: Any, label: Any, record: Record) -> Object | None:
     elif element.tag == "mask":
         found.masks = [_mask(element)]
     elif element.tag == "skeleton":
-        points = [child for child in element if child.tag == "points"]
-        found.key_points = {text_of(point.get("label"), "label"): _key_point(point) for point in points}
+        found.key_points = key_points_of(element)
     else:
         unused_shape(record, None, element.tag, element.sourceline)
         return None
@@ -68,7 +67,13 @@ def _points(element: Any, least: int) -> list[float]:
     return numbers_of((number for pair in pairs for number in pair), "points")
 
 
-def _key_point(element: Any) -> tuple[float, float, int]:
+def key_points_of(element: Any) -> dict[str, tuple[float, float, int]]:
+    """Return the points of a skeleton by name. Raises ObjectError."""
+    return {text_of(each.get("label"), "label"): key_point(each) for each in element.iterchildren("points")}
+
+
+def key_point(element: Any) -> tuple[float, float, int]:
+    """Return a point of a skeleton: one that is outside is not labelled, one that is occluded hidden."""
     x, y = _points(element, 1)[:2]
     return x, y, 0 if element.get("outside") == "1" else 1 if element.get("occluded") == "1" else 2
 

@@ -8,8 +8,8 @@ from typing import Any
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
-from detaug.converters.records.record import Object, ObjectError, Record, Source
+from detaug.converters.formats.cvat_shapes import SHAPES, key_point, read_shape
+from detaug.converters.records.record import Object, ObjectError, Record, Source, text_of
 
 
 class Video:
@@ -45,6 +45,7 @@ class Video:
         number = track.get("id", "")
         track_id = int(number) if number.isdecimal() and len(number) < 18 else None
         before: tuple[int, Object] | None = None
+        points = self._points(track)
         for index, element in enumerate(child for child in track if child.tag in SHAPES):
             text = element.get("frame", "")
             frame = int(text) if text.isdecimal() and len(text) < 9 else None
@@ -52,18 +53,35 @@ class Video:
             try:
                 if frame is None:
                     raise ObjectError(f"frame must be a whole number, got {text[:20]!r}")
-                found = None if _is_outside(element) else read_shape(element, track.get("label"), record)
+                found = None if element.get("outside") == "1" else read_shape(element, track.get("label"), record)
+                if found and element.tag == "skeleton":
+                    found.key_points = found.key_points or points.get(frame, {})
+                    found = found if any(visible for _, _, visible in found.key_points.values()) else None
             except ObjectError as error:
                 record.findings.append(Finding(self.file, error.kind, index, element.sourceline, note=str(error)))
                 continue
             if before and found:
                 self._fill(before, (frame, found))
-            elif before and _is_outside(element) and element.tag == "box":
+            elif before and element.tag == "box":
                 self._fill(before, (frame, before[1]))
             if found:
                 found.track = track_id
                 record.objects.append(found)
             before = (frame, found) if found else None
+
+    def _points(self, track: Any) -> dict[int, dict[str, tuple[float, float, int]]]:
+        """Return the points of a skeleton by frame and name, where they are tracks in its track: CVAT 2.1's form."""
+        found: dict[int, dict[str, tuple[float, float, int]]] = {}
+        for inner in track.iterchildren("track"):
+            for index, each in enumerate(inner.iterchildren("points")):
+                text = each.get("frame", "")
+                frame = int(text) if text.isdecimal() and len(text) < 9 else 0
+                try:
+                    found.setdefault(frame, {})[text_of(inner.get("label"), "label")] = key_point(each)
+                except ObjectError as error:
+                    finding = Finding(self.file, error.kind, index, each.sourceline, note=str(error))
+                    self._record(frame).findings.append(finding)
+        return found
 
     def _fill(self, before: tuple[int, Object], after: tuple[int, Object]) -> None:
         """Add a box to each frame between two shapes of a track that has an image."""
@@ -88,9 +106,3 @@ class Video:
 def _whole(meta: Any, path: str) -> int | None:
     text = "" if meta is None else (meta.findtext(path) or "")
     return int(text) if text.isdecimal() and len(text) < 9 else None
-
-
-def _is_outside(element: Any) -> bool:
-    if element.tag == "skeleton":
-        return all(child.get("outside") == "1" for child in element if child.tag == "points")
-    return bool(element.get("outside") == "1")

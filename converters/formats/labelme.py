@@ -33,12 +33,16 @@ from detaug.converters.records.record import (
 _ROTATED = ("oriented_rectangle", "rotation")
 """A rotated box: of LabelMe, of X-AnyLabeling."""
 
+IGNORED = "__ignore__"
+"""The label of regions that LabelMe's own converters ignore."""
+
 
 def read_labelme(source: Source) -> Contents:
     """Read the json of each image.
 
     Shapes with one label and one group_id are one object, as in labelme2coco.py. A point is a key point of the object
-    of its group_id; a `difficult` one is hidden. Lines, and points of no object, have no place.
+    of its group_id; a `difficult` one is hidden. Lines, and points of no object, have no place. __ignore__ is the
+    label of regions in which nothing counts.
     """
 
     def read(file: str, record: Record) -> None:
@@ -94,6 +98,7 @@ def _read_shapes(record: Record, shapes: list[Any]) -> None:
 def _object(shape: dict[str, Any], kind: str) -> Object | None:
     """Return a shape as an object; None for a kind that has no place."""
     found = Object(text_of(shape.get("label"), "label"), columns=_columns(shape))
+    found.is_ignored = found.class_name == IGNORED
     if kind in ("polygon", *_ROTATED):
         numbers = points_of(shape.get("points"), "points", 3)
         if kind in _ROTATED and len(numbers) == 8:
