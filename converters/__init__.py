@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from detaug.converters.findings.finding import Finding as Finding
     from detaug.converters.findings.kinds import KINDS as KINDS
     from detaug.converters.formats.convert import convert_to_coco as convert_to_coco
-    from detaug.converters.formats.table import FORMATS as FORMATS
     from detaug.converters.mot.to_coco import mot_to_coco as mot_to_coco
     from detaug.converters.shards.pack import pack_coco as pack_coco
     from detaug.converters.shards.to_coco import tfrecord_to_coco as tfrecord_to_coco
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "AnnotationError": "detaug.errors",
     "ConversionError": "detaug.errors",
-    "FORMATS": "detaug.converters.formats.table",
     "Finding": "detaug.converters.findings.finding",
     "InputError": "detaug.errors",
     "KINDS": "detaug.converters.findings.kinds",

@@ -12,9 +12,10 @@ from format_files import converted, data_set, kinds, refused
 from test_labelme import labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
-from detaug.converters import FORMATS, InputError, convert_to_coco
+from detaug.converters import InputError, convert_to_coco
 from detaug.converters.files import known_files
 from detaug.converters.files.known_files import FORMS
+from detaug.converters.formats.table import FORMATS
 
 BOX = shape("rectangle", [[10, 10], [40, 30]])
 VOC = voc_xml(box_xml(11, 11, 40, 30))
