@@ -142,6 +142,9 @@ def test_outlines_are_cut_at_the_edge(tmp_path: Path) -> None:
     assert [row["bbox"] for row in document["annotations"]] == [[0, 10, 20, 20], [0, 76, 4, 4], [90, 70, 10, 10]]
     assert [row["area"] for row in document["annotations"]] == [300, 16, 100]
     assert kinds(summary) == {"box-outside": 1, "box-empty": 1, "box-clipped": 1, "outline-cut": 3}
+    shapes.insert(0, shape("line", [[1, 1], [2, 2]]))  # positions are those in the file
+    _, summary = converted(data_set(tmp_path / "more", {"a.json": labelme(*shapes)}, "a.jpg"))
+    assert [finding.object_index for finding in summary.findings if finding.kind == "box-outside"] == [3]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ class Placed(NamedTuple):
     track: int | None
     columns: Mapping[str, Any]
     line: int | None
+    object_index: int | None
 
 
 class Place(NamedTuple):
@@ -41,20 +42,20 @@ class Place(NamedTuple):
     record: Record
     """Its findings get those about objects."""
 
-    def put(self, item: Object, index: int) -> Placed | None:
+    def put(self, item: Object) -> Placed | None:
         """Return the object in pixels of the image; None, with a finding, if nothing of it is inside."""
         keys: dict[str, Any] = {}
         edges = self._scaled(item.edges) if item.edges else None
         if item.edges and (item.edges[0] > item.edges[2] or item.edges[1] > item.edges[3]):
-            self.note("box-reversed", index, item, [*item.edges], edges and [*edges])
+            self.note("box-reversed", item, [*item.edges], edges and [*edges])
         if item.masks:
-            keys, around = self._mask_keys(item, index)
+            keys, around = self._mask_keys(item)
             edges = edges or around
         elif item.corners:
             keys = keys_of_corners(points_of(item.corners) * self.scale)
             edges = edges or edges_of([number for corner in keys["corners"] for number in corner])
         elif item.rings:
-            keys, around = self._ring_keys(item, index)
+            keys, around = self._ring_keys(item)
             edges = edges or around
         key_points = {name: self._point(*point) for name, point in item.key_points.items()}
         if edges is None:
@@ -62,15 +63,16 @@ class Place(NamedTuple):
             edges = self._scaled(edges_of(seen)) if seen else None
         box, kind = cut_to_image(edges, self.size) if edges else (None, "box-empty")
         if kind and (box is None or not keys):  # the cut of an outline is its finding; corners may lie outside
-            self.note(kind, index, item, edges and [*edges], whole_box(box) if box else None)
+            self.note(kind, item, edges and [*edges], whole_box(box) if box else None)
         if box is None:
             return None
-        return Placed(item.class_name, box, keys, key_points, item.is_crowd, item.track, item.columns, item.line)
+        rest = item.is_crowd, item.track, item.columns, item.line, item.object_index
+        return Placed(item.class_name, box, keys, key_points, *rest)
 
-    def note(self, kind: str, index: int, item: Object, before: object = None, after: object = None) -> None:
+    def note(self, kind: str, item: Object, before: object = None, after: object = None) -> None:
         """Append a finding about an object."""
         file = self.record.about(item.line)
-        self.record.findings.append(Finding(file, kind, index, item.line, before, after))
+        self.record.findings.append(Finding(file, kind, item.object_index, item.line, before, after))
 
     def _scaled(self, edges: Edges) -> Edges:
         x, y = self.scale
@@ -84,7 +86,7 @@ class Place(NamedTuple):
         x, y = x * self.scale[0] - 0.5, y * self.scale[1] - 0.5  # COCO counts pixels from 0 at their centres
         return whole(round(x, DECIMALS)), whole(round(y, DECIMALS)), visible
 
-    def _ring_keys(self, item: Object, index: int) -> tuple[dict[str, Any], Edges | None]:
+    def _ring_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
         height, width = self.size
         rings, is_cut = [], False
         for ring in item.rings:
@@ -98,16 +100,16 @@ class Place(NamedTuple):
         if not rings:
             return {}, edges_of((points_of(item.rings[0]) * self.scale).ravel().tolist())
         if is_cut:
-            self.note("outline-cut", index, item)
+            self.note("outline-cut", item)
         area = sum(map(area_of, rings))
         segmentation = [[whole(number) for number in ring.ravel().tolist()] for ring in rings]
         keys = {"area": whole(round(area, DECIMALS)), "segmentation": segmentation}
         return keys, edges_of([number for ring in segmentation for number in ring])
 
-    def _mask_keys(self, item: Object, index: int) -> tuple[dict[str, Any], Edges | None]:
+    def _mask_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
         """Return the keys of masks, and the box around them; those of another size than the image are left out."""
         if self.scale != (1, 1):
-            self.note("mask-unusable", index, item)
+            self.note("mask-unusable", item)
             return {}, None
         pixels = np.zeros(self.size, bool)
         is_cut = False
@@ -119,7 +121,7 @@ class Place(NamedTuple):
             pixels[top : top + part.shape[0], left : left + part.shape[1]] |= part
             is_cut |= bool(part.sum() < mask.pixels.sum())
         if is_cut:
-            self.note("outline-cut", index, item)
+            self.note("outline-cut", item)
         rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
         if not len(rows):
             return {}, None

@@ -57,6 +57,8 @@ class Object:
     """Further keys of the annotation."""
     line: int | None = None
     """In its file, from 1."""
+    object_index: int | None = None
+    """Among the objects of its image in the file, from 0."""
 
 
 @dataclass(slots=True)
@@ -137,6 +139,7 @@ def read_objects(
             record.findings.append(Finding(record.about(at), error.kind, index, at, note=str(error)))
             continue
         if found:
+            found.object_index = index
             record.objects.append(found)
 
 

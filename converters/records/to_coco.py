@@ -170,21 +170,21 @@ def _image_of(record: Record, found: Images) -> _Image:
     scale = (size[0] / record.unit[0], size[1] / record.unit[1]) if record.unit else (1.0, 1.0)
     place = Place(size[::-1], scale, record)
     seen: dict[tuple[Any, ...], list[Placed]] = {}
-    for index, item in enumerate(record.objects):
+    for item in record.objects:
         class_name = joined_spaces(item.class_name)
         if class_name != item.class_name:
-            place.note("name-spaces", index, item, item.class_name, class_name)
+            place.note("name-spaces", item, item.class_name, class_name)
             item.class_name = class_name
-        placed = place.put(item, index)
+        placed = place.put(item)
         if placed is None:
             continue
         if item.is_ignored:
-            place.note("region-ignored", index, item, after=[*placed.box])
+            place.note("region-ignored", item, after=[*placed.box])
             image.ignored.append(placed)
             continue
         earlier = seen.setdefault((class_name, placed.box), [])
         if any(placed.keys == other.keys and placed.key_points == other.key_points for other in earlier):
-            place.note("box-repeated", index, item, after=[*placed.box])
+            place.note("box-repeated", item, after=[*placed.box])
         earlier.append(placed)
         image.objects.append(placed)
     return image
@@ -254,10 +254,12 @@ def _with_classes(
     findings = []
     if classes is not None:
         for each in images:
-            for index, item in enumerate(each.objects):
+            for item in each.objects:
                 if item.class_name not in classes:
                     file = each.record.about(item.line) if each.record else each.name
-                    findings.append(Finding(file, "class-not-listed", index, item.line, before=item.class_name))
+                    findings.append(
+                        Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
+                    )
             each.objects = [item for item in each.objects if item.class_name in classes]
     counts = Counter(item.class_name for each in images for item in each.objects)
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
