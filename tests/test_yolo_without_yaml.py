@@ -95,6 +95,17 @@ def test_what_is_refused(tmp_path: Path, change: dict[str, str | bytes], message
     assert message in refused(root, format="yolo")
 
 
+@pytest.mark.parametrize("path", ["{outside}/secret.names", "../secret.names", "sub/../../secret.names"])
+def test_no_file_outside_is_read(tmp_path: Path, path: str) -> None:
+    outside = write_files(tmp_path, {"secret.names": "secret\nwords\n"})
+    text = f"names = {path.format(outside=outside)}\ntrain = train.txt\n"
+    root = data_set(tmp_path / "set", DARKNET | {"obj.data": text}, *DARKNET_IMAGES)
+    message = refused(root)
+    assert f"{root}/secret.names, the names of the classes, cannot be read: No such file" in message
+    write_files(root, {"secret.names": NAMES})
+    assert [*converted(root)[1].class_counts] == ["alfa", "beta: 2"]
+
+
 def test_folders_with_other_classes(tmp_path: Path) -> None:
     """labelImg writes classes.txt anew in each folder, and their order may differ (HumanSignal/labelImg#721)."""
     files = {f"{name}/{file}": text for name in "ab" for file, text in LAYOUTS["labelImg"][0].items()}

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from detaug.converters.files.known_files import what_folder_has
-from detaug.converters.files.paths import in_any_case, last_part, list_files
+from detaug.converters.files.paths import in_any_case, is_below, last_part, list_files
 from detaug.converters.files.text import lines_of, read_text
 from detaug.converters.yolo.files import DataYaml, checked_names, find_data_yaml, read_data_yaml
 from detaug.errors import ConversionError, InputError
@@ -76,10 +76,11 @@ def _lines(path: Path) -> list[str]:
 
 
 def _near(folder: Path, value: str) -> Path:
-    """Return the file that a path of Darknet means: below the folder of obj.data, or beside it."""
+    """Return the file that a path of Darknet means: below the folder of obj.data, or beside it, never elsewhere."""
     value = value.replace("\\", "/")
-    tries = [value, value.removeprefix("data/"), last_part(value)]
-    return next((path for each in tries if os.path.exists(path := in_any_case(folder / each))), folder / tries[1])
+    inside = [value.removeprefix("data/"), value] if is_below(value) else []
+    tries = [in_any_case(folder / each) for each in (*inside, last_part(value))]
+    return next((path for path in tries if os.path.exists(path)), tries[0])
 
 
 def _names_file(folder: Path) -> Path:
