@@ -88,7 +88,7 @@ def test_images(tmp_path: Path) -> None:
     person = document["categories"][0]
     assert (person["keypoints"], person["skeleton"]) == (["nose", "foot"], [[2, 1]])
     assert kinds(summary) == {"shape-unused": 3, "image-unlisted": 1}
-    assert summary.next_step.endswith("keypoints=True, rotated=True)")
+    assert summary.next_step.endswith("masks=True, keypoints=True, rotated=True)")
 
 
 @pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # of pycocotools

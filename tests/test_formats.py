@@ -9,9 +9,10 @@ import pytest
 from coco_files import document, write
 from command import detaug, usage_error
 from format_files import converted, data_set, kinds, refused
-from test_labelme import labelme, shape
+from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
+import detaug as da
 from detaug.converters import InputError, convert_to_coco
 from detaug.converters.files import known_files
 from detaug.converters.files.known_files import FORMS
@@ -201,3 +202,16 @@ def test_a_coco_json_elsewhere_does_not_stop_a_file(tmp_path: Path) -> None:
     write(root / "coco.json", document())
     assert "LabelMe" in refused(root)
     assert len(converted(root / "a.json")[0]["annotations"]) == 1
+
+
+@pytest.mark.slow
+def test_the_line_that_a_conversion_prints_loads_a_batch(tmp_path: Path) -> None:
+    files = {"a.json": labelme(*SHAPES), "b.json": labelme(*SHAPES, image="b.jpg")}
+    root = data_set(tmp_path / "set", files, "a.jpg", "b.jpg")
+    summary = convert_to_coco(root, tmp_path / "out.json")
+    reader = eval(summary.next_step.removeprefix("load it: "), {"da": da})
+    (batch,) = da.Loader(reader, [da.RandomHorizontalFlip(p=1), da.Resize((80, 100))], 2, device="cpu")
+    assert batch.boxes.shape[:2] == (2, 9)
+    assert batch.masks().shape == (18, 80, 100)
+    assert batch.keypoints[0, 8, 0].tolist() == pytest.approx([100 - 70, 20.5, 2])
+    assert batch.corners[0, 5, 0].tolist() == pytest.approx([80, 10])

@@ -345,13 +345,13 @@ def _category_rows(dataset: _DataSet) -> Iterator[Row]:
 
 
 def _next_step(dataset: _DataSet, folder: Path, output: Path) -> str:
-    keys: set[str] = set().union(*(item.keys for each in dataset.images for item in each.objects))
     if _videos(dataset):
         return f'load it: da.ClipReader("{folder}", "{output}")'
+    shapes = [item.keys for each in dataset.images for item in each.objects]
     reads = {
-        "masks": "segmentation" in keys and "corners" not in keys,
+        "masks": any("segmentation" in keys and "corners" not in keys for keys in shapes),
         "keypoints": any(dataset.key_points.values()),
-        "rotated": "corners" in keys,
+        "rotated": any("corners" in keys for keys in shapes),
     }
     given = "".join(f", {name}=True" for name, wanted in reads.items() if wanted)
     return f'load it: da.CocoReader("{folder}", "{output}"{given})'
