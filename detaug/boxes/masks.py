@@ -15,32 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.arrays import Bools, Floats, Ints, start_offsets
+from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
-from detaug.boxes.stencils import in_bits, joined_bits
-from detaug.boxes.visible_part import NEAREST
-from detaug.converters.coco.outlines import next_points
+from detaug.boxes.stencils import joined_bits
+from detaug.boxes.units import COPY, COVERS, FARTHEST, NUMBERS, ONE, RECTANGLE
 from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
-
-ONE = 256
-"""Units of a pixel."""
-
-FARTHEST = 1e6
-"""Pixels: outlines with points farther away are tested in the source, as those behind a horizon are."""
-
-FAR = 2**30
-"""Units: farther away than all that is placed."""
-
-TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, COVERS, COPY, STENCIL, NUMBERS = 0, 9, 18, 22, 26, 27, 28, 32
-"""Where the numbers of a layer start: maps, bounds, rectangle, whether it covers what is below, its copy, its stencil
-(where that begins, -1 without one, its x, y and bytes a row); and how many they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +51,12 @@ class Objects:
     def of_layer(self, first: int, end: int) -> Floats:
         """Return (B, end - first): numbers of the layer of each object."""
         return np.asarray(self.layers.reshape(-1, NUMBERS)[self.layer, first:end])
+
+    @cached_property
+    def scene(self) -> tuple[Floats, Floats, NDArray[np.uint8], int]:
+        """Return the layers (N * L, 32), their borders, all stencils, and L."""
+        layers = np.ascontiguousarray(self.layers.reshape(-1, NUMBERS))
+        return layers, np.ascontiguousarray(self.borders), self.stencils, self.layers.shape[1]
 
     def part(self, objects: slice | Ints) -> Objects:
         """Return some of the objects, of the same images."""
@@ -137,59 +130,6 @@ def masks_within(table: MaskTable, objects: Objects, box: Sequence[float]) -> Ca
     return lambda height, width: rasterise(table, objects, cell_grid(box, height, width))
 
 
-class Vertices(NamedTuple):
-    """The vertices of the rings of B objects in units, concatenated, and the boxes around them."""
-
-    x: Ints
-    y: Ints
-    """(Q,) each: in the output; of objects that are `behind`, in the source."""
-    ring: Ints
-    """(Q,): the number of each one's ring, ascending."""
-    of_object: Ints
-    """(Q,): 0..B - 1, ascending."""
-    behind: Bools
-    """(B,): whether an outline reaches behind the horizon, or too far away."""
-    hull: Ints
-    """(B, 4) XYXY: the box around each object, masks of run lengths too; empty without outline, all if `behind`."""
-
-
-def place_vertices(table: MaskTable, objects: Objects) -> Vertices:
-    """Return the vertices of objects, placed in the output."""
-    rows = objects.rows
-    chosen = table.outlines.of(rows)
-    of_ring, rings = np.diff(chosen.first_point), np.diff(chosen.first_ring)
-    ring = np.repeat(np.arange(len(of_ring)), of_ring)
-    of_object = np.repeat(np.repeat(np.arange(len(rows)), rings), of_ring)
-    source = chosen.points.T.astype(np.float64)
-    with_runs = np.flatnonzero(table.has_runs[rows])
-    corners = table.run_boxes[rows[with_runs]][:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 2).T.astype(np.float64)
-    owner = np.concatenate([of_object, np.repeat(with_runs, 4)])
-    to_output, points = objects.of_layer(TO_OUTPUT, TO_SOURCE).T[:, owner], np.concatenate([source, corners], axis=1)
-    moved_x, moved_y, w = project(to_output, *points)
-    far = ~((w > NEAREST) & (np.abs(moved_x) < FARTHEST) & (np.abs(moved_y) < FARTHEST))
-    behind = np.bincount(owner[far], minlength=len(rows)) > 0
-    x, y = to_units(moved_x), to_units(moved_y)
-    hull = _hulls(x, y, owner, len(rows))
-    hull[behind] = -FAR, -FAR, FAR, FAR
-    x, y = x[: len(of_object)], y[: len(of_object)]
-    in_source = behind[of_object]
-    x[in_source], y[in_source] = (to_units(each[in_source]) for each in source)
-    return Vertices(x, y, ring, of_object, behind, hull)
-
-
-def _hulls(x: Ints, y: Ints, owner: Ints, count: int) -> Ints:
-    """Return (count, 4) XYXY: the boxes around points, those of an owner one after the other.
-
-    Around none it is FAR, FAR, -FAR, -FAR.
-    """
-    hull = np.tile([FAR, FAR, -FAR, -FAR], (count, 1))
-    first = np.flatnonzero(np.diff(owner, prepend=-1))
-    if len(first):
-        sides = [reduce.reduceat(each, first) for reduce in (np.minimum, np.maximum) for each in (x, y)]
-        hull[owner[first]] = np.stack(sides, axis=1)
-    return hull
-
-
 Coordinates = NDArray[np.floating]
 
 
@@ -208,20 +148,23 @@ def to_units(pixels: Coordinates) -> Ints:
 
 def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
     """Return (B, R, C): whether the points of the grid show each object."""
+    from detaug.boxes.mask_loops import fill  # with Numba, which takes a quarter of a second
+
     masks = np.zeros((len(objects), *grid.shape), np.bool_)
-    if not masks.size:
-        return masks
-    vertices = place_vertices(table, objects)
-    windows = _windows(objects, vertices, grid)
-    _fill_rings(masks, vertices, grid, windows)
-    in_source = vertices.behind | table.has_runs[objects.rows]
-    for at in np.flatnonzero(in_source | _may_be_hidden(objects, grid, windows)).tolist():
-        window = slice(*windows.rows[at].tolist()), slice(*windows.columns[at].tolist())
-        view = _View.of(objects, grid, at, window)
-        if in_source[at]:
-            masks[at][window] = _in_source(table, vertices, objects, at, view)
-        masks[at][window] &= view.shown(objects, at)
+    if masks.size:
+        own = table.arrays, objects.scene, objects.rows, objects.layer, ~_has_copies(objects)
+        fill(*own, np.ascontiguousarray(grid.y, np.int64), np.ascontiguousarray(grid.x, np.int64), masks)
     return masks
+
+
+def show_fewer(table: MaskTable, objects: Objects, boxes: Floats, pixels: float) -> Bools:
+    """Return (B,): which objects show fewer pixels than these. `boxes`: (B, 4) XYXY output pixels that they lie in."""
+    from detaug.boxes import mask_loops
+
+    fewer = np.zeros(len(objects), np.bool_)
+    whole = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1).astype(np.int64)
+    mask_loops.show_fewer(table.arrays, objects.scene, objects.rows, objects.layer, whole, pixels, fewer)
+    return fewer
 
 
 def label_map(masks: Bools, labels: NDArray[np.int32], counts: Sequence[int]) -> NDArray[np.int32]:
@@ -258,75 +201,6 @@ def placed_outlines(table: MaskTable, placement: Placement) -> tuple[NDArray[np.
     return np.stack([x, y], axis=1).astype(np.float32), first_point, first_ring
 
 
-def _fill_rings(masks: Bools, vertices: Vertices, grid: Grid, windows: Windows) -> None:
-    """Fill the spans of points between the crossings of rings with the rows of the grid, in the windows."""
-    (height, width), chosen = grid.shape, ~vertices.behind[vertices.of_object]
-    x, y, ring, of_object = (each[chosen] for each in vertices[:4])
-    after = next_points(np.append(np.flatnonzero(np.diff(ring, prepend=-1)), len(ring)))
-    low, high = np.where(y <= y[after], np.arange(len(y)), after), np.where(y <= y[after], after, np.arange(len(y)))
-    first, end = (_index(grid.y, of_object, y[each]).clip(*windows.rows[of_object].T) for each in (low, high))
-    rows = end - first
-    edge = np.repeat(np.arange(len(rows)), rows)
-    row = np.arange(len(edge)) - start_offsets(rows)[edge] + first[edge]
-    x0, y0 = x[low][edge], y[low][edge]
-    dx, dy = (x[high] - x[low])[edge], (y[high] - y[low])[edge]
-    owner = of_object[edge]
-    at_y = grid.y[owner if len(grid.y) > 1 else 0, row]
-    column = _index(grid.x, owner, x0 - (y0 - at_y) * dx // dy)  # the smallest whole x that is not left of the edge
-    column = column.clip(*windows.columns[owner].T)
-    start, stop = np.sort((ring[edge] * height + row) * (width + 1) + column).reshape(-1, 2).T
-    line, length = start // (width + 1), stop - start
-    object_of_ring = np.zeros(int(ring.max(initial=-1)) + 1, np.int64)
-    object_of_ring[ring] = of_object
-    begin = (object_of_ring[line // height] * height + line % height) * width + start % (width + 1)
-    span = np.repeat(np.arange(len(length)), length)
-    masks.reshape(-1)[np.arange(len(span)) + (begin - start_offsets(length))[span]] = True
-
-
-def _index(points: Ints, owner: Ints, values: Ints) -> Ints:
-    """Return (E,): how many of the points (B or 1, R) of their owners are below the values."""
-    if len(points) == 1:
-        return np.asarray(np.searchsorted(points[0], values))
-    steps = np.diff(points, axis=1)
-    if steps.size and (steps == steps[:, :1]).all():  # an eighth of the time of a search
-        return np.asarray((-((points[owner, 0] - values) // steps[owner, 0])).clip(0, points.shape[1]))
-    keys = (points + np.arange(len(points))[:, None] * (4 * FAR)).ravel()
-    return np.asarray(np.searchsorted(keys, values.clip(-FAR, FAR) + owner * (4 * FAR)) - owner * points.shape[1])
-
-
-class Windows(NamedTuple):
-    """The parts of the grid outside of which nothing of an object is shown."""
-
-    rows: Ints
-    columns: Ints
-    """(B, 2) each: the first and the end."""
-
-
-def _windows(objects: Objects, vertices: Vertices, grid: Grid) -> Windows:
-    """Return the windows: the boxes around objects, cut to the rectangles of their layers."""
-    alone = ~_has_copies(objects)
-    rectangle = np.ceil(objects.of_layer(RECTANGLE, COVERS) * ONE).clip(-FAR, FAR).astype(np.int64)
-    rectangle = np.where(alone[:, None], rectangle, [-FAR, -FAR, FAR, FAR])
-    owner, spans = np.arange(len(objects)), []
-    for points, side in ((grid.y, 1), (grid.x, 0)):
-        low = np.maximum(vertices.hull[:, side], rectangle[:, side])
-        high = np.minimum(vertices.hull[:, side + 2] + 1, rectangle[:, side + 2])
-        first, end = _index(points, owner, low), _index(points, owner, high)
-        spans.append(np.stack([first, np.maximum(first, end)], axis=1))
-    return Windows(*spans)
-
-
-def covered(objects: Objects, x0: Coordinates, y0: Coordinates, x1: Coordinates, y1: Coordinates) -> Bools:
-    """Return (B,): whether a later layer meets boxes of objects, given by their sides, (B,) each in output pixels."""
-    image, number = np.divmod(objects.layer, objects.layers.shape[1])
-    found = np.zeros(len(objects), bool)
-    for at in range(1, objects.layers.shape[1]):
-        left, top, right, bottom, covers = objects.layers[image, at, RECTANGLE:COPY].T
-        meets = (x0 < right) & (x1 >= left) & (y0 < bottom) & (y1 >= top)
-        found |= (number < at) & (covers > 0) & meets
-    return found
-
-
 def _has_copies(objects: Objects) -> Bools:
     """Return (B,): whether other layers show the same copy of the image of each object, in other rectangles."""
     copies = objects.layers[..., COPY]
@@ -336,86 +210,3 @@ def _has_copies(objects: Objects) -> Bools:
     used = np.asarray((sides[..., :2] < sides[..., 2:]).all(2))
     others = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2) - used
     return np.asarray(others.ravel()[objects.layer] > 0)
-
-
-def _may_be_hidden(objects: Objects, grid: Grid, windows: Windows) -> Bools:
-    """Return (B,): whether a part of each window may not show its object: fill, or what a later layer covers."""
-    rows, columns = windows
-    empty = (rows[:, 0] == rows[:, 1]) | (columns[:, 0] == columns[:, 1])
-    own = np.arange(len(objects))[:, None] * (len(grid.x) > 1)
-    (y0, y1), (x0, x1) = (
-        points[own, (ends - [0, 1]).clip(0, points.shape[1] - 1)].T.astype(np.float32) / np.float32(ONE)
-        for points, ends in ((grid.y, rows), (grid.x, columns))
-    )
-    hidden = np.ones(len(objects), bool) if objects.borders.shape[1] else _has_copies(objects)
-    hidden |= covered(objects, x0, y0, x1, y1) | (objects.of_layer(STENCIL, NUMBERS)[:, 0] >= 0)
-    matrix, bounds = (
-        objects.of_layer(*part).astype(np.float32).T for part in ((TO_SOURCE, BOUNDS), (BOUNDS, RECTANGLE))
-    )
-    for x, y in ((x0, y0), (x1, y0), (x0, y1), (x1, y1)):
-        hidden |= ~_in_bounds(bounds, *project(matrix, x, y))
-    return np.asarray(hidden & ~empty)
-
-
-def _in_bounds(bounds: Coordinates, x: Coordinates, y: Coordinates, w: Coordinates) -> Bools:
-    left, top, right, bottom = bounds
-    return np.asarray((w > 0) & (x >= left) & (x <= right) & (y >= top) & (y <= bottom))
-
-
-class _View(NamedTuple):
-    """Points of the grid in output pixels, and where they are in the source of one object; in single precision."""
-
-    y: Coordinates
-    x: Coordinates
-    """(R,), (C,)"""
-    source_x: Coordinates
-    source_y: Coordinates
-    depth: Coordinates
-    """(R, C)"""
-
-    @classmethod
-    def of(cls, objects: Objects, grid: Grid, at: int, window: tuple[slice, slice]) -> _View:
-        """Return the view of an object in a window."""
-        y, x = (each[part].astype(np.float32) / np.float32(ONE) for each, part in zip(grid.of(at), window, strict=True))
-        to_source = objects.part(slice(at, at + 1)).of_layer(TO_SOURCE, BOUNDS)[0].astype(np.float32)
-        return cls(y, x, *project(to_source, x[None, :], y[:, None]))
-
-    def shown(self, objects: Objects, at: int) -> Bools:
-        """Return (R, C): where the source of the object is shown: not fill, and not below a later layer."""
-        image, own = divmod(int(objects.layer[at]), objects.layers.shape[1])
-        layers = objects.layers[image]
-        shown = _in_bounds(layers[own, BOUNDS:RECTANGLE].astype(np.float32), self.source_x, self.source_y, self.depth)
-        for a, b, c in objects.borders[objects.layer[at]].astype(np.float32):
-            shown &= (a * self.x[None, :] + b * self.y[:, None]) + c >= 0
-        on_top = np.zeros_like(shown)
-        for x0, y0, x1, y1, covers, copy, *stencil in layers[:, RECTANGLE:]:
-            if copy == layers[own, COPY] or covers:
-                rows, columns = slice(*np.searchsorted(self.y, [y0, y1])), slice(*np.searchsorted(self.x, [x0, x1]))
-                pasted = in_bits(objects.stencils, stencil, self.x[None, columns], self.y[rows, None])
-                on_top[rows, columns] = np.where(pasted, copy == layers[own, COPY], on_top[rows, columns])
-        return shown & on_top
-
-
-def _in_source(table: MaskTable, vertices: Vertices, objects: Objects, at: int, view: _View) -> Bools:
-    """Return (R, C): whether points are in an object, tested in its source."""
-    row = int(objects.rows[at])
-    runs = table.outlines.runs[table.outlines.first_run[row] : table.outlines.first_run[row + 1]]
-    inside = np.zeros(view.depth.shape, np.bool_)
-    if len(runs):
-        height = table.heights[row]
-        whole = (np.floor(np.nan_to_num(each).clip(-1, FARTHEST)) for each in (view.source_x, view.source_y))
-        x, y = (each.astype(np.int64) for each in whole)
-        position = x * height + np.minimum(y, height - 1)
-        return np.asarray((np.searchsorted(runs, position, side="right") % 2 == 1) & (position < runs[-1]))
-    x, y = to_units(view.source_x), to_units(view.source_y)
-    mine = np.flatnonzero(vertices.of_object == at)
-    for ring in np.unique(vertices.ring[mine]).tolist():
-        vertex = mine[vertices.ring[mine] == ring]
-        parity = np.zeros_like(inside)
-        ends_x, ends_y = vertices.x[vertex].tolist(), vertices.y[vertex].tolist()
-        for x0, y0, x1, y1 in zip(ends_x, ends_y, ends_x[1:] + ends_x[:1], ends_y[1:] + ends_y[:1], strict=True):
-            if y0 > y1:
-                x0, y0, x1, y1 = x1, y1, x0, y0
-            parity ^= (y >= y0) & (y < y1) & ((x - x0) * (y1 - y0) >= (y - y0) * (x1 - x0))
-        inside |= parity
-    return inside

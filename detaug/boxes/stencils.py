@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,15 +89,6 @@ def joined_bits(stencils: Stencils | None, shape: tuple[int, int]) -> tuple[NDAr
         parts.append(stencil.bits.ravel())
         begin += stencil.bits.size
     return table, np.concatenate(parts)
-
-
-def in_bits(bits: NDArray[np.uint8], stencil: Sequence[float], x: NDArray[Any], y: NDArray[Any]) -> Bools | bool:
-    """Return whether positions (1, C), (R, 1) are shown by a stencil, a row of `joined_bits`; True without one."""
-    start, first_x, first_y, step = (int(each) for each in stencil)
-    if start < 0:
-        return True
-    column, row = np.floor(x).astype(np.int64) - first_x, np.floor(y).astype(np.int64) - first_y
-    return np.asarray(bits[start + row * step + column // 8] >> (column % 8) & 1 > 0)
 
 
 def packed_rows(shown: Bools, words: int) -> NDArray[np.uint32]:

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
 from detaug.boxes.placement import Placement
+from detaug.boxes.units import NEAREST
 from detaug.converters.coco.outlines import OutlineColumns, next_points
-
-NEAREST = 1e-6
-"""The least w of homogeneous points that are in front of a perspective's horizon."""
 
 
 class Vertices(NamedTuple):

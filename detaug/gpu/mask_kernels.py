@@ -1,4 +1,4 @@
-"""Triton kernels that rasterise masks: see `detaug/boxes/masks.py`, which gives the same bits.
+"""Triton kernels that rasterise masks: see `detaug/boxes/units.py`, which gives the same bits.
 
 One kernel places the vertices of outlines, and one samples the masks in blocks of points. It goes over the edges of an
 object only in blocks that the box around the object touches.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from detaug.boxes import masks
-from detaug.boxes.visible_part import NEAREST as NEAREST_DEPTH
+from detaug.boxes import units
 
-ONE, FAR = tl.constexpr(masks.ONE), tl.constexpr(masks.FAR)
-FARTHEST, NEAREST = tl.constexpr(masks.FARTHEST), tl.constexpr(NEAREST_DEPTH)
-TO_OUTPUT, TO_SOURCE, BOUNDS = (tl.constexpr(each) for each in (masks.TO_OUTPUT, masks.TO_SOURCE, masks.BOUNDS))
-RECTANGLE, COVERS, COPY = (tl.constexpr(each) for each in (masks.RECTANGLE, masks.COVERS, masks.COPY))
-STENCIL, NUMBERS = tl.constexpr(masks.STENCIL), tl.constexpr(masks.NUMBERS)
+ONE, FAR = tl.constexpr(units.ONE), tl.constexpr(units.FAR)
+FARTHEST, NEAREST = tl.constexpr(units.FARTHEST), tl.constexpr(units.NEAREST)
+TO_OUTPUT, TO_SOURCE, BOUNDS = (tl.constexpr(each) for each in (units.TO_OUTPUT, units.TO_SOURCE, units.BOUNDS))
+RECTANGLE, COVERS, COPY = (tl.constexpr(each) for each in (units.RECTANGLE, units.COVERS, units.COPY))
+STENCIL, NUMBERS = tl.constexpr(units.STENCIL), tl.constexpr(units.NUMBERS)
 
 SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
 PARTS = ["annotations", "layer_of", "layers", "borders", "stencils", "starts"]

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from detaug.arrays import start_offsets
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import ONE, Grid, Objects, pixel_grid
+from detaug.boxes.masks import Grid, Objects, pixel_grid
+from detaug.boxes.units import ONE
 from detaug.gpu.streams import launch_programs, to_device
 
 VERTICES = 128

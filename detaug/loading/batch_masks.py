@@ -12,8 +12,6 @@ from detaug.arguments import check, is_whole
 from detaug.arrays import Bools
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import (
-    FAR,
-    ONE,
     Grid,
     Objects,
     label_map,
@@ -21,6 +19,7 @@ from detaug.boxes.masks import (
     placed_outlines,
     rasterise,
 )
+from detaug.boxes.units import FAR, ONE
 from detaug.drawing.points import Marks
 from detaug.gpu.masks import GridOnGpu, ObjectsOnGpu, pixel_grid_on_gpu
 from detaug.gpu.streams import to_device

@@ -7,23 +7,10 @@ them would make them float64, so that constants are typed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
 
+from detaug.compiled import compiled
 from detaug.ops.color import BRIGHTNESS, CONTRAST, HUE, SATURATION, STEPS
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile at the first call, without Python's lock. Where no folder for the code is writable, in each process."""
-    options = {"nogil": True, "error_model": "numpy"}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        return numba.njit(**options)(function)
-
 
 BLOCK = 1024
 """Pixels of a block: three planes have 12 kB."""

@@ -1,0 +1,294 @@
+"""Numba's loops that rasterise masks: see `masks.py`. `detaug/gpu/mask_kernels.py` gives the same bits.
+
+Every step is in whole numbers, or in floating point in the same order and without fused products. Positions in the
+source are in single precision. An object is a row of the outlines and the number of a layer; `table` is points,
+first_point, first_ring, runs, first_run, run_boxes and heights of a `MaskTable`, `scene` layers, borders and stencils
+of `Objects`, and how many layers an image has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detaug.boxes.units import (
+    BOUNDS,
+    COPY,
+    COVERS,
+    FAR,
+    FARTHEST,
+    NEAREST,
+    ONE,
+    RECTANGLE,
+    STENCIL,
+    TO_OUTPUT,
+    TO_SOURCE,
+)
+from detaug.compiled import compiled
+
+SINGLE_ONE, SINGLE_FARTHEST, HALF, ZERO, MINUS_ONE = (np.float32(each) for each in (ONE, FARTHEST, 0.5, 0, -1))
+
+
+@compiled
+def fill(table, scene, rows, layer_of, alone, grid_y, grid_x, out):
+    """Set the points of masks in `out`, (B, R, C) of zeros, that show objects.
+
+    `alone`: (B,) whether no other layer shows the same copy. `grid_y`, `grid_x`: points (B or 1, R), (B or 1, C).
+    """
+    for at in range(len(rows)):
+        points_y, points_x = grid_y[at if len(grid_y) > 1 else 0], grid_x[at if len(grid_x) > 1 else 0]
+        vertex_x, vertex_y, behind, hull = _place(table, scene[0][layer_of[at]], rows[at])
+        layer = scene[0][layer_of[at]]
+        top, bottom, left, right = _window(hull, layer, alone[at], points_y, points_x)
+        if top == bottom or left == right:
+            continue
+        mask, y, x = out[at, top:bottom, left:right], points_y[top:bottom], points_x[left:right]
+        has_runs = table[4][rows[at] + 1] > table[4][rows[at]]
+        if has_runs or behind:
+            for row in range(len(y)):
+                for column in range(len(x)):
+                    mask[row, column] = _in_source(table, rows[at], layer, vertex_x, vertex_y, y[row], x[column])
+        else:
+            _fill_rings(table, rows[at], vertex_x, vertex_y, y, x, mask)
+        if _may_be_hidden(scene, layer_of[at], alone[at], y, x):
+            for row in range(len(y)):
+                for column in range(len(x)):
+                    if mask[row, column] and not _is_seen(scene, layer_of[at], y[row], x[column]):
+                        mask[row, column] = False
+
+
+@compiled
+def show_fewer(table, scene, rows, layer_of, boxes, pixels, out):
+    """Set in `out`, (B,), which objects show fewer than `pixels` pixels in boxes (B, 4) XYXY of whole pixels."""
+    for at in range(len(rows)):
+        x0, y0, x1, y1 = boxes[at]
+        layer = scene[0][layer_of[at]]
+        vertex_x, vertex_y, behind, _ = _place(table, layer, rows[at])
+        in_source = behind or table[4][rows[at] + 1] > table[4][rows[at]]
+        step = 1
+        while step * 4 < max(x1 - x0, y1 - y0):
+            step *= 2
+        found = 0
+        while step > 0 and found < pixels:  # a few pixels, then those between them, at last all
+            for row in range(y0 + step // 2, y1, step):
+                for column in range(x0 + step // 2, x1, step):
+                    y, x = row * ONE + ONE // 2, column * ONE + ONE // 2
+                    if in_source:
+                        inside = _in_source(table, rows[at], layer, vertex_x, vertex_y, y, x)
+                    else:
+                        inside = _in_rings(table, rows[at], vertex_x, vertex_y, y, x)
+                    found += inside and _is_seen(scene, layer_of[at], y, x)
+                if found >= pixels:
+                    break
+            step //= 2
+            if step > 0 and found < pixels:
+                found = 0
+        out[at] = found < pixels
+
+
+@compiled
+def _place(table, layer, row):
+    """Return the vertices of an object in units: x and y, in the output or, of one behind the horizon, in the source.
+
+    Also whether it is behind, and the box around it.
+    """
+    points, first_point, first_ring, _, first_run, run_boxes, _ = table
+    begin, end = first_point[first_ring[row]], first_point[first_ring[row + 1]]
+    vertex_x, vertex_y = np.empty(end - begin, np.int64), np.empty(end - begin, np.int64)
+    x0, y0, x1, y1, behind = FAR, FAR, -FAR, -FAR, False
+    matrix = layer[TO_OUTPUT:TO_SOURCE]
+    if first_run[row + 1] > first_run[row]:
+        for corner in range(4):
+            x, y = np.float64(run_boxes[row, corner % 2 * 2]), np.float64(run_boxes[row, corner // 2 * 2 + 1])
+            unit_x, unit_y, near = _moved(matrix, x, y)
+            x0, y0, x1, y1 = min(x0, unit_x), min(y0, unit_y), max(x1, unit_x), max(y1, unit_y)
+            behind |= not near
+    for at in range(begin, end):
+        unit_x, unit_y, near = _moved(matrix, np.float64(points[at, 0]), np.float64(points[at, 1]))
+        vertex_x[at - begin], vertex_y[at - begin] = unit_x, unit_y
+        x0, y0, x1, y1 = min(x0, unit_x), min(y0, unit_y), max(x1, unit_x), max(y1, unit_y)
+        behind |= not near
+    if behind:
+        x0, y0, x1, y1 = -FAR, -FAR, FAR, FAR
+        for at in range(begin, end):
+            vertex_x[at - begin], vertex_y[at - begin] = (
+                _units(np.float64(points[at, 0])),
+                _units(np.float64(points[at, 1])),
+            )
+    return vertex_x, vertex_y, behind, (x0, y0, x1, y1)
+
+
+@compiled
+def _moved(matrix, x, y):
+    """Return a point after a map in units, and whether it is near enough."""
+    w = (matrix[6] * x + matrix[7] * y) + matrix[8]
+    x, y = ((matrix[0] * x + matrix[1] * y) + matrix[2]) / w, ((matrix[3] * x + matrix[4] * y) + matrix[5]) / w
+    return _units(x), _units(y), w > NEAREST and abs(x) < FARTHEST and abs(y) < FARTHEST
+
+
+@compiled
+def _units(pixels):
+    """Return a coordinate in units, rounded; NaN is far away."""
+    if not pixels < FARTHEST:
+        pixels = FARTHEST
+    return np.int64(np.floor(max(pixels, -FARTHEST) * ONE + 0.5))
+
+
+@compiled
+def _single_units(pixels):
+    """Do as `_units` in single precision."""
+    if not pixels < SINGLE_FARTHEST:
+        pixels = SINGLE_FARTHEST
+    return np.int64(np.floor(max(pixels, -SINGLE_FARTHEST) * SINGLE_ONE + HALF))
+
+
+@compiled
+def _window(hull, layer, alone, y, x):
+    """Return the first row and the end, and the first column and the end, outside of which nothing is shown."""
+    x0, y0, x1, y1 = hull
+    x1, y1 = x1 + 1, y1 + 1
+    if alone:
+        left, top, right, bottom = layer[RECTANGLE:COVERS]
+        x0, y0 = max(x0, _edge(left)), max(y0, _edge(top))
+        x1, y1 = min(x1, _edge(right)), min(y1, _edge(bottom))
+    top, left = np.searchsorted(y, y0), np.searchsorted(x, x0)
+    return top, max(top, np.searchsorted(y, y1)), left, max(left, np.searchsorted(x, x1))
+
+
+@compiled
+def _edge(pixels):
+    return np.int64(min(max(np.ceil(pixels * ONE), -FAR), FAR))
+
+
+@compiled
+def _fill_rings(table, row, vertex_x, vertex_y, y, x, mask):
+    """Set the points between the crossings of each ring with the rows."""
+    first_point, first_ring = table[1], table[2]
+    start = first_point[first_ring[row]]
+    crossings = np.empty((len(y), len(x) + 1), np.bool_)
+    for ring in range(first_ring[row], first_ring[row + 1]):
+        begin, end = first_point[ring] - start, first_point[ring + 1] - start
+        crossings[:] = False
+        for at in range(begin, end):
+            after = at + 1 if at + 1 < end else begin
+            low, high = (at, after) if vertex_y[at] <= vertex_y[after] else (after, at)
+            dx, dy = vertex_x[high] - vertex_x[low], vertex_y[high] - vertex_y[low]
+            first, last = np.searchsorted(y, vertex_y[low]), np.searchsorted(y, vertex_y[high])
+            for line in range(first, last):
+                edge = vertex_x[low] - (vertex_y[low] - y[line]) * dx // dy  # the smallest whole x not left of it
+                crossings[line, np.searchsorted(x, edge)] ^= True
+        for line in range(len(y)):
+            inside = False
+            for column in range(len(x)):
+                inside ^= crossings[line, column]
+                mask[line, column] |= inside
+
+
+@compiled
+def _in_rings(table, row, vertex_x, vertex_y, y, x):
+    """Return whether a point is in one of the rings."""
+    first_point, first_ring = table[1], table[2]
+    start = first_point[first_ring[row]]
+    for ring in range(first_ring[row], first_ring[row + 1]):
+        begin, end = first_point[ring] - start, first_point[ring + 1] - start
+        inside = False
+        for at in range(begin, end):
+            after = at + 1 if at + 1 < end else begin
+            low, high = (at, after) if vertex_y[at] <= vertex_y[after] else (after, at)
+            if vertex_y[low] <= y < vertex_y[high]:
+                dx, dy = vertex_x[high] - vertex_x[low], vertex_y[high] - vertex_y[low]
+                inside ^= (x - vertex_x[low]) * dy >= (y - vertex_y[low]) * dx
+        if inside:
+            return True
+    return False
+
+
+@compiled
+def _to_source(layer, y, x):
+    """Return where a point is in the source, and its depth, in single precision."""
+    x, y = np.float32(x) / SINGLE_ONE, np.float32(y) / SINGLE_ONE
+    w = _sum(layer, TO_SOURCE + 6, y, x)
+    return _sum(layer, TO_SOURCE, y, x) / w, _sum(layer, TO_SOURCE + 3, y, x) / w, w
+
+
+@compiled
+def _sum(numbers, at, y, x):
+    """Return a x + b y + c, with the numbers from `at` on, in single precision."""
+    return (np.float32(numbers[at]) * x + np.float32(numbers[at + 1]) * y) + np.float32(numbers[at + 2])
+
+
+@compiled
+def _in_source(table, row, layer, vertex_x, vertex_y, y, x):
+    """Return whether a point is in an object, tested in its source."""
+    runs, first_run, heights = table[3], table[4], table[6]
+    source_x, source_y, _ = _to_source(layer, y, x)
+    first, end = first_run[row], first_run[row + 1]
+    if end == first:
+        return _in_rings(table, row, vertex_x, vertex_y, _single_units(source_y), _single_units(source_x))
+    position = _whole(source_x) * heights[row] + min(_whole(source_y), heights[row] - 1)
+    before = np.searchsorted(runs[first:end], position, side="right")
+    return before % 2 == 1 and position < runs[end - 1]
+
+
+@compiled
+def _whole(pixels):
+    """Return the pixel of a coordinate in the source; 0 for NaN, -1 for all below 0."""
+    if pixels != pixels:
+        return 0
+    return np.int64(np.floor(min(max(pixels, MINUS_ONE), SINGLE_FARTHEST)))
+
+
+@compiled
+def _in_bounds(layer, y, x):
+    """Return whether a point shows the source of a layer, not fill."""
+    source_x, source_y, depth = _to_source(layer, y, x)
+    across = np.float32(layer[BOUNDS]) <= source_x <= np.float32(layer[BOUNDS + 2])
+    return depth > ZERO and across and np.float32(layer[BOUNDS + 1]) <= source_y <= np.float32(layer[BOUNDS + 3])
+
+
+@compiled
+def _is_seen(scene, own, y, x):
+    """Return whether a point shows the source of a layer, and no later layer covers it there."""
+    layers, borders, stencils, count = scene
+    if not _in_bounds(layers[own], y, x):
+        return False
+    pixel_x, pixel_y = np.float32(x) / SINGLE_ONE, np.float32(y) / SINGLE_ONE
+    for side in range(borders.shape[1]):
+        if not _sum(borders[own, side], 0, pixel_y, pixel_x) >= ZERO:
+            return False
+    copy, on_top, first = layers[own, COPY], False, own - own % count
+    for number in range(first, first + count):
+        layer = layers[number]
+        if layer[COPY] == copy or layer[COVERS] > 0:
+            inside = layer[RECTANGLE] <= pixel_x < layer[RECTANGLE + 2]
+            inside = inside and layer[RECTANGLE + 1] <= pixel_y < layer[RECTANGLE + 3]
+            if inside and (layer[STENCIL] < 0 or _in_stencil(stencils, layer, pixel_y, pixel_x)):
+                on_top = layer[COPY] == copy
+    return on_top
+
+
+@compiled
+def _in_stencil(stencils, layer, y, x):
+    """Return whether a pixel of the rectangle of a stencil is shown."""
+    column, row = np.int64(np.floor(x) - layer[STENCIL + 1]), np.int64(np.floor(y) - layer[STENCIL + 2])
+    eight = stencils[np.int64(layer[STENCIL]) + row * np.int64(layer[STENCIL + 3]) + column // 8]
+    return (eight >> (column % 8)) & 1 == 1
+
+
+@compiled
+def _may_be_hidden(scene, own, alone, y, x):
+    """Return whether some of the points may not show an object: fill, or what a later layer covers."""
+    layers, borders, _, count = scene
+    if not alone or borders.shape[1] or layers[own, STENCIL] >= 0:
+        return True
+    top, bottom = np.float32(y[0]) / SINGLE_ONE, np.float32(y[-1]) / SINGLE_ONE
+    left, right = np.float32(x[0]) / SINGLE_ONE, np.float32(x[-1]) / SINGLE_ONE
+    for number in range(own + 1, own - own % count + count):
+        x0, y0, x1, y1, covers = layers[number, RECTANGLE:COPY]
+        if covers > 0 and left < x1 and right >= x0 and top < y1 and bottom >= y0:
+            return True
+    return not (
+        _in_bounds(layers[own], y[0], x[0])
+        and _in_bounds(layers[own], y[0], x[-1])
+        and _in_bounds(layers[own], y[-1], x[0])
+        and _in_bounds(layers[own], y[-1], x[-1])
+    )

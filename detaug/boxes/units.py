@@ -1,0 +1,19 @@
+"""Units of rasterised masks, and where the numbers of a layer are, for NumPy, Numba and Triton."""
+
+from __future__ import annotations
+
+ONE = 256
+"""Units of a pixel."""
+
+FARTHEST = 1e6
+"""Pixels: outlines with points farther away are tested in the source, as those behind a horizon are."""
+
+FAR = 2**30
+"""Units: farther away than all that is placed."""
+
+NEAREST = 1e-6
+"""The least depth of points that are in front of a perspective's horizon."""
+
+TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, COVERS, COPY, STENCIL, NUMBERS = 0, 9, 18, 22, 26, 27, 28, 32
+"""Where the numbers of a layer start: maps, bounds, rectangle, whether it covers what is below, its copy, its stencil
+(where that begins, -1 without one, its x, y and bytes a row); and how many they are."""
