@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from nvidia.dali import fn
 from PIL import Image
 
 import detaug as da
-from detaug.boxes import masks, shape_group
-from detaug.boxes.masks import to_units
+from detaug.boxes import shape_group
+from detaug.boxes.masks import Grid, rasterise
+from detaug.boxes.units import ONE
 from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Node, Nodes
+from detaug.samples import samples
 from detaug.testing import assert_boxes_follow_pixels, assert_masks_follow_pixels, assert_points_follow_pixels, painted
 
 
@@ -193,15 +196,20 @@ def test_points_follow_pixels_through_turns(device: str, pipeline: bool) -> None
     assert assert_points_follow_pixels(ops, images=16, device=device, pipeline=pipeline) > 30
 
 
+def moved(pixels: float, table: Any, objects: Any, grid: Grid) -> Any:
+    """Return masks that are some pixels farther to the right and the bottom."""
+    return rasterise(table, objects, Grid(grid.y - round(pixels * ONE), grid.x - round(pixels * ONE)))
+
+
 def test_masks_that_are_off_are_found_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resize, picture = da.Resize((192, 256)), tmp_path / "wrong.png"
     assert assert_masks_follow_pixels(resize) == 24
-    monkeypatch.setattr(masks, "to_units", lambda pixels: to_units(pixels + 3.1))
+    monkeypatch.setattr(samples, "rasterise", lambda *given: moved(3.1, *given))
     with pytest.raises(AssertionError, match="24 of 24 masks are not where their pixels are") as raised:
         assert_masks_follow_pixels(resize, picture=picture)
     assert "image 0, label 1: mask of the box [" in str(raised.value)
     assert {(0, 255, 0), (255, 0, 0)} <= {color for _, color in Image.open(picture).getcolors(1 << 16)}
-    monkeypatch.setattr(masks, "to_units", lambda pixels: to_units(pixels + 0.5))
+    monkeypatch.setattr(samples, "rasterise", lambda *given: moved(0.5, *given))
     assert assert_masks_follow_pixels(resize) == 24
 
 

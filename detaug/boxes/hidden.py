@@ -1,15 +1,19 @@
 """Drop boxes whose masks no longer show, or show too few pixels.
 
 It is decided while batches are planned, before a pixel is decoded, so counts of boxes are known without waiting for a
-GPU. Few points tell it of nearly all boxes: pixels are counted only until there are enough.
+GPU. Large objects that nothing cuts off or covers need no look at their outlines; of the others pixels are counted only
+until there are enough.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from detaug.boxes.masks import objects_of, show_fewer
+from detaug.arrays import Floats
+from detaug.boxes.mask_table import MaskTable
+from detaug.boxes.masks import Objects, objects_of, show_fewer
 from detaug.boxes.placement import Placement
+from detaug.boxes.units import BOUNDS, TO_SOURCE
 from detaug.boxes.views import Views
 
 
@@ -20,8 +24,18 @@ def drop_hidden(views: Views) -> Views:
     image, place = np.nonzero(views.labels >= 0)
     if not len(image):
         return views
-    objects, (boxes, _, _) = objects_of(Placement.of_views(views)), views.unpadded()
-    hidden = show_fewer(views.shapes.mask_table, objects, boxes, views.min_mask_area)
+    table, objects, (boxes, _, _) = views.shapes.mask_table, objects_of(Placement.of_views(views)), views.unpadded()
+    whole = views.visible[image, place] >= 1 - 1e-9
+    unsure = np.flatnonzero(~(whole & (_pixels(table, objects) > 2 * views.min_mask_area + 16)))
+    hidden = unsure[show_fewer(table, objects.part(unsure), boxes[unsure], views.min_mask_area)]
     keep = np.ones(views.labels.shape, bool)
     keep[image[hidden], place[hidden]] = False
     return views.keep(keep)
+
+
+def _pixels(table: MaskTable, objects: Objects) -> Floats:
+    """Return (B,): how many output pixels an object is large, as a whole; 0 in a perspective."""
+    (a, b, _), (d, e, _), (g, h, i) = objects.of_layer(TO_SOURCE, BOUNDS).T.reshape(3, 3, -1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pixels = table.areas[objects.rows] / np.abs(a * e - b * d)
+    return np.where((g == 0) & (h == 0) & (i == 1), pixels, 0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Ints
-from detaug.converters.coco.outlines import OutlineColumns
+from detaug.converters.coco.outlines import OutlineColumns, next_points
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,20 @@ class MaskTable:
         outlines = self.outlines
         rings = outlines.points, outlines.first_point, outlines.first_ring
         return *rings, outlines.runs, outlines.first_run, self.run_boxes, self.heights
+
+    @cached_property
+    def areas(self) -> NDArray[np.float32]:
+        """Return (A,): the area of the largest ring of each object, or of its mask of run lengths, in source pixels."""
+        outlines, count = self.outlines, len(self.heights)
+        result = outlines.pixels_of_runs().astype(np.float32)
+        first, real = outlines.first_point, np.diff(outlines.first_point) > 0
+        if real.any():
+            x, y = outlines.points.T
+            after = next_points(first)
+            twice = np.add.reduceat(x * y[after] - x[after] * y, first[:-1][real], dtype=np.float64)
+            owner = np.repeat(np.arange(count), np.diff(outlines.first_ring))
+            np.maximum.at(result, owner[real], (np.abs(twice) / 2).astype(np.float32))
+        return result
 
     @cached_property
     def has_runs(self) -> Bools:
