@@ -7,8 +7,7 @@ goes back to the source. Then the pixel must show the object: its source must li
 lie in the clip region, and no later layer and no hole may cover it.
 
 Positions in the source only decide what lies at an edge, so they are in single precision, which GPUs are fast in.
-`detaug/gpu/mask_kernels.py` does the same on a GPU, and gives the same bits: every step is in whole numbers, or in
-floating point in the same order and without fused products.
+The loops are `mask_loops.py`; `detaug/gpu/mask_kernels.py` does the same on a GPU, and gives the same bits.
 """
 
 from __future__ import annotations

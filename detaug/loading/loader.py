@@ -123,9 +123,7 @@ class Loader(NoDataLoader, Generic[T]):
         self.pad_to_multiple = _check_positive("pad_to_multiple", pad_to_multiple)
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
-        if self.batch_size < 2 and self.recipe.mixing_op:
-            raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
-        self.recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
+        _check_recipe(self.recipe, reader, self.batch_size)
         self.device = resolve_device(device)
         frames = _check_clips(reader, self.recipe, self.device)
         self._kernels = chain_for(self.recipe, self.device)
@@ -372,6 +370,13 @@ def _check_source(source: object) -> None:
     if not all(hasattr(type(source), name) for name in needed):  # of the type: its properties may cost seconds
         kind = source.__name__ if isinstance(source, type) else type(source).__name__
         raise TypeError(f"reader must be a source, such as da.CocoReader(images, json), got {kind}")
+
+
+def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
+    """Raise InputError for a recipe that needs more images in a batch, or masks."""
+    if batch_size < 2 and recipe.mixing_op:
+        raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
+    recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
 
 
 def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:
