@@ -144,7 +144,7 @@ def in_a_pipeline(ops: list[da.Op], painted: Painted, _: Path, seed: int, device
 @pytest.fixture
 def users_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `pipeline=True` of `assert_boxes_follow_pixels` mean a user's pipeline."""
-    monkeypatch.setattr("detaug.testing._loaded_result", in_a_pipeline)
+    monkeypatch.setattr("detaug.testing.painted._loaded_result", in_a_pipeline)
 
 
 @pytest.mark.usefixtures("users_pipeline")

@@ -398,8 +398,15 @@ def test_wrong_segmentations_are_named(segmentation: Any) -> None:
 # ------------------------------------------------------------------------------- boxes that show nothing
 
 
-@pytest.mark.parametrize("turn", [[], [da.RandomRotation(30)]], ids=["straight", "turned"])
-@pytest.mark.parametrize("least", [1, 60, 900])
+@pytest.mark.parametrize(
+    ("least", "turn"),
+    [
+        (1, [da.RandomRotation(30)]),
+        (60, []),
+        *(pytest.param(least, turn, marks=pytest.mark.slow) for least, turn in [(1, []), (900, [])]),
+        *(pytest.param(least, [da.RandomRotation(30)], marks=pytest.mark.slow) for least in (60, 900)),
+    ],
+)
 def test_boxes_stay_if_their_masks_show_enough(least: int, turn: list[da.Op]) -> None:
     crop, mosaic = da.RandomCrop((70, 80)), da.Mosaic(min_visibility=0)
     recipe = [*turn, da.RandomHorizontalFlip(), crop, RESIZE, mosaic]

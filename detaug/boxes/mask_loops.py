@@ -27,6 +27,9 @@ from detaug.compiled import compiled
 
 SINGLE_ONE, SINGLE_FARTHEST, HALF, ZERO, MINUS_ONE = (np.float32(each) for each in (ONE, FARTHEST, 0.5, 0, -1))
 
+SAMPLES = 4, 32
+"""Points along the longer side of a box: at least, and fewer than."""
+
 
 @compiled
 def fill(table, scene, rows, layer_of, alone, grid_y, grid_x, out):
@@ -64,25 +67,47 @@ def show_fewer(table, scene, rows, layer_of, boxes, pixels, out):
         layer = scene[0][layer_of[at]]
         vertex_x, vertex_y, behind, _ = _place(table, layer, rows[at])
         in_source = behind or table[4][rows[at] + 1] > table[4][rows[at]]
-        step = 1
-        while step * 4 < max(x1 - x0, y1 - y0):
-            step *= 2
-        found = 0
-        while step > 0 and found < pixels:  # a few pixels, then those between them, at last all
-            for row in range(y0 + step // 2, y1, step):
-                for column in range(x0 + step // 2, x1, step):
-                    y, x = row * ONE + ONE // 2, column * ONE + ONE // 2
-                    if in_source:
-                        inside = _in_source(table, rows[at], layer, vertex_x, vertex_y, y, x)
-                    else:
-                        inside = _in_rings(table, rows[at], vertex_x, vertex_y, y, x)
-                    found += inside and _is_seen(scene, layer_of[at], y, x)
-                if found >= pixels:
-                    break
+        found, step = 0, 1 << 20
+        while step > 1 and found < pixels:  # a few pixels, then more of them
             step //= 2
-            if step > 0 and found < pixels:
+            if SAMPLES[0] * step <= max(x1 - x0, y1 - y0) < SAMPLES[1] * step:
                 found = 0
+                for row in range(y0 + step // 2, y1, step):
+                    for column in range(x0 + step // 2, x1, step):
+                        y, x = row * ONE + ONE // 2, column * ONE + ONE // 2
+                        if in_source:
+                            inside = _in_source(table, rows[at], layer, vertex_x, vertex_y, y, x)
+                        else:
+                            inside = _in_rings(table, rows[at], vertex_x, vertex_y, y, x)
+                        found += inside and _is_seen(scene, layer_of[at], y, x)
+                    if found >= pixels:
+                        break
+        if found < pixels:
+            outline = vertex_x, vertex_y, in_source
+            found = _count(table, scene, rows[at], layer_of[at], outline, boxes[at], pixels)
         out[at] = found < pixels
+
+
+@compiled
+def _count(table, scene, row, own, outline, box, pixels):
+    """Return how many pixels of a box show an object, or some number of at least `pixels`."""
+    vertex_x, vertex_y, in_source = outline
+    y = np.arange(box[1], box[3]) * ONE + ONE // 2
+    x = np.arange(box[0], box[2]) * ONE + ONE // 2
+    mask = np.zeros((len(y), len(x)), np.bool_)
+    if in_source:
+        for line in range(len(y)):
+            for column in range(len(x)):
+                mask[line, column] = _in_source(table, row, scene[0][own], vertex_x, vertex_y, y[line], x[column])
+    else:
+        _fill_rings(table, row, vertex_x, vertex_y, y, x, mask)
+    found = 0
+    for line in range(len(y)):
+        for column in range(len(x)):
+            found += mask[line, column] and _is_seen(scene, own, y[line], x[column])
+        if found >= pixels:
+            break
+    return found
 
 
 @compiled
