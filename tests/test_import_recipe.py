@@ -294,6 +294,7 @@ Shares = dict[tuple[int, int], float]
 FLIP = {"__version__": "1.4.15", "transform": {"__class_fullname__": "Flip", "p": 0.6}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ops", "expected"),
     [
@@ -336,6 +337,7 @@ def test_groups_draw_as_albumentations_does(ops: str, expected: Shares) -> None:
     assert_shares(flips(boxes), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "op",
     [

@@ -11,7 +11,7 @@ import pytest
 from dali_pipelines import given, make, outputs
 from disc_files import NAMES, color_at, disc_samples, find_disc, paint_discs, write_discs
 from numpy.typing import NDArray
-from seeds import seeds
+from seeds import seeds, slow
 
 import detaug as da
 from detaug.boxes.views import mirrors
@@ -73,7 +73,7 @@ def _compare(image: NDArray[Any], points: NDArray[np.float64], slot: int, share:
     return int(found is not None)
 
 
-@pytest.mark.parametrize("op", GEOMETRIC, ids=repr)
+@pytest.mark.parametrize("op", [*GEOMETRIC[:8], *slow(*GEOMETRIC[8:])], ids=repr)
 def test_key_points_follow_each_op(op: da.Op, device: str) -> None:
     discs = paint_discs(16)
     assert assert_points_on_discs(disc_samples(discs, device=device).then(op, RESIZE)) >= (
