@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from detaug.testing.painted import paint as paint
 from detaug.testing.painted import paint_discs as paint_discs
 from detaug.testing.painted import paint_stars as paint_stars
 from detaug.testing.painted import run as run
+from detaug.testing.pixels import Comparison, compare_boxes, compare_masks, compare_points
 from detaug.testing.pixels import Misplaced as Misplaced
-from detaug.testing.pixels import compare_boxes, compare_masks, compare_points
 from detaug.testing.pixels import read_box as read_box
 
 Array = NDArray[Any]
@@ -58,20 +58,10 @@ def assert_boxes_follow_pixels(
     >>> da.testing.assert_boxes_follow_pixels([da.RandomIoUCrop(), da.Resize((300, 300)), da.RandomInvert(p=1)])
     19
     """
-    recipe = tuple([ops] if isinstance(ops, Op) else ops)
     check("smallest", smallest, 1 <= smallest <= min(size) // 2, "at least 1 and at most half of the shorter side")
-    check("min_boxes", min_boxes, is_whole(min_boxes, 0, 3 * images), "a whole number from 0 to 3 for each image")
-    painted = paint(size, images, smallest, seed)
+    painted = [paint(size, images, smallest, seed)]
     settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
-    moving = tuple(_without_pixels(op) if _is_plain_pixel_op(op) else op for op in recipe)
-    result = run(moving, painted, **settings)
-    compared, wrong = compare_boxes(result, tolerance)
-    if wrong:
-        raise AssertionError(_complaint(wrong, compared, recipe, _drawn(result, wrong, picture)))
-    assert compared >= min_boxes, _too_few(compared, 3 * images, min_boxes, recipe)
-    if moving != recipe:
-        _assert_pixels_stay(recipe, moving, painted, settings)
-    return compared
+    return _follow("boxes", ops, painted, compare_boxes, min_boxes, tolerance, picture, settings)
 
 
 def assert_points_follow_pixels(
@@ -98,21 +88,9 @@ def assert_points_follow_pixels(
     >>> da.testing.assert_points_follow_pixels([da.RandomHorizontalFlip(), turn, da.Resize((300, 300))])
     45
     """
-    recipe = tuple([ops] if isinstance(ops, Op) else ops)
-    check("min_points", min_points, is_whole(min_points, 0, 6 * images), "a whole number from 0 to 6 for each image")
     painted = [paint_discs(size, images, side, seed) for side in (0, 1)]
     settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
-    moving = tuple(_without_pixels(op) if _is_plain_pixel_op(op) else op for op in recipe)
-    results = [run(moving, each, **settings) for each in painted]
-    compared, wrong = compare_points(results, tolerance)
-    if wrong:
-        pairs = zip(*(one.images for one in results), strict=True)
-        both = results[0]._replace(images=[np.maximum(left, right) for left, right in pairs])
-        raise AssertionError(_complaint(wrong, compared, recipe, _drawn(both, wrong, picture), "key points"))
-    assert compared >= min_points, _too_few(compared, 6 * images, min_points, recipe, "key points")
-    if moving != recipe:
-        _assert_pixels_stay(recipe, moving, painted[0], settings)
-    return compared
+    return _follow("key points", ops, painted, compare_points, min_points, tolerance, picture, settings)
 
 
 def assert_masks_follow_pixels(
@@ -137,18 +115,35 @@ def assert_masks_follow_pixels(
     >>> da.testing.assert_masks_follow_pixels([da.RandomHorizontalFlip(), turn, da.Resize((300, 300))])
     24
     """
-    recipe = tuple([ops] if isinstance(ops, Op) else ops)
-    check("min_masks", min_masks, is_whole(min_masks, 0, 3 * images), "a whole number from 0 to 3 for each image")
-    painted = paint_stars(size, images, seed)
+    painted = [paint_stars(size, images, seed)]
     settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
+    return _follow("masks", ops, painted, compare_masks, min_masks, tolerance, picture, settings)
+
+
+def _follow(
+    what: str,
+    ops: Op | Iterable[Op],
+    painted: list[Painted],
+    compare: Callable[[list[Result], float | None], Comparison],
+    least: int,
+    tolerance: float | None,
+    picture: str | Path | None,
+    settings: dict[str, Any],
+) -> int:
+    """Run ops on painted images, one or several of the same objects, and compare; return how many were compared."""
+    recipe = tuple([ops] if isinstance(ops, Op) else ops)
+    each = 3 * len(painted)
+    most, rule = each * len(painted[0].images), f"a whole number from 0 to {each} for each image"
+    check(f"min_{what.split()[-1]}", least, is_whole(least, 0, most), rule)
     moving = tuple(_without_pixels(op) if _is_plain_pixel_op(op) else op for op in recipe)
-    result = run(moving, painted, **settings)
-    compared, wrong = compare_masks(result, tolerance)
+    results = [run(moving, one, **settings) for one in painted]
+    compared, wrong = compare(results, tolerance)
     if wrong:
-        raise AssertionError(_complaint(wrong, compared, recipe, _drawn(result, wrong, picture), "masks"))
-    assert compared >= min_masks, _too_few(compared, 3 * images, min_masks, recipe, "masks")
+        images = [np.maximum.reduce(alike) for alike in zip(*(one.images for one in results), strict=True)]
+        raise AssertionError(_complaint(wrong, compared, recipe, _drawn(images, wrong, picture), what))
+    assert compared >= least, _too_few(compared, most, least, recipe, what)
     if moving != recipe:
-        _assert_pixels_stay(recipe, moving, painted, settings)
+        _assert_pixels_stay(recipe, moving, painted[0], settings)
     return compared
 
 
@@ -202,7 +197,7 @@ def _stands_out(gray: Array, plain: Array) -> bool:
 # -------------------------------------------------------------------------------------------- messages
 
 
-def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path, what: str = "boxes") -> str:
+def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path, what: str) -> str:
     one = {"boxes": "box", "key points": "key point", "masks": "mask of the box"}[what]
     lines = [
         f"  image {each.image}, label {each.label}: {one} {np.round(each.box, 2).tolist()}, "
@@ -214,7 +209,7 @@ def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], pictu
     return "\n".join([head, *lines, *more])
 
 
-def _too_few(compared: int, painted: int, least: int, ops: tuple[Op, ...], what: str = "boxes") -> str:
+def _too_few(compared: int, painted: int, least: int, ops: tuple[Op, ...], what: str) -> str:
     name = f"min_{what.split()[-1]}"
     number = f"only {compared}" if compared else "none"
     return (
@@ -233,9 +228,9 @@ def _outline(box: NDArray[Any]) -> list[float]:
     return list(np.maximum(box - (0, 0, 1, 1), np.tile(box[:2], 2)))
 
 
-def _drawn(result: Result, wrong: list[Misplaced], picture: str | Path | None) -> Path:
+def _drawn(images: list[Array], wrong: list[Misplaced], picture: str | Path | None) -> Path:
     """Write a PNG of the first image with misplaced boxes: green is the op's box, red the rectangle in the pixels."""
-    image = Image.fromarray(np.clip(result.images[wrong[0].image] // 2, 0, 255).astype(np.uint8))
+    image = Image.fromarray(np.clip(images[wrong[0].image] // 2, 0, 255).astype(np.uint8))
     draw = ImageDraw.Draw(image)
     for each in (each for each in wrong if each.image == wrong[0].image):
         draw.rectangle(_outline(each.box), outline=(0, 255, 0))

@@ -57,9 +57,9 @@ class Comparison(NamedTuple):
     misplaced: list[Misplaced]
 
 
-def compare_boxes(result: Result, tolerance: float | None) -> Comparison:
-    """Compare every box with its rectangle in the pixels."""
-    compared, wrong = 0, []
+def compare_boxes(results: list[Result], tolerance: float | None) -> Comparison:
+    """Compare every box with its rectangle in the pixels. `results`: one."""
+    (result,), compared, wrong = results, 0, []
     for at, (image, boxes, labels) in enumerate(zip(result.images, result.boxes, result.labels, strict=True)):
         for box, label in zip(boxes, labels, strict=True):
             channel = np.asarray(image[:, :, label - 1], np.float64)
@@ -131,9 +131,9 @@ def _magnification(matrix: Array, box: Array) -> float:
     return float(np.sqrt(abs(np.linalg.det(square) * depth**3)))
 
 
-def compare_masks(result: Result, tolerance: float | None) -> Comparison:
-    """Compare the masks with the bright pixels of their objects."""
-    compared, wrong = 0, []
+def compare_masks(results: list[Result], tolerance: float | None) -> Comparison:
+    """Compare the masks with the bright pixels of their objects. `results`: one."""
+    (result,), compared, wrong = results, 0, []
     assert result.masks is not None
     for at, (image, masks, labels) in enumerate(zip(result.images, result.masks, result.labels, strict=True)):
         for mask, label, box in zip(masks, labels, result.boxes[at], strict=True):
