@@ -1,8 +1,8 @@
 """Drop boxes whose masks no longer show, or show too few pixels.
 
 It is decided while batches are planned, before a pixel is decoded, so counts of boxes are known without waiting for a
-GPU. Large objects that nothing cuts off or covers need no look at their outlines; of the others pixels are counted only
-until there are enough.
+GPU. Objects that are much larger than what was cut off need no look at their outlines; of the others pixels are counted
+only until there are enough.
 """
 
 from __future__ import annotations
@@ -25,17 +25,23 @@ def drop_hidden(views: Views) -> Views:
     if not len(image):
         return views
     table, objects, (boxes, _, _) = views.shapes.mask_table, objects_of(Placement.of_views(views)), views.unpadded()
-    whole = views.visible[image, place] >= 1 - 1e-9
-    unsure = np.flatnonzero(~(whole & (_pixels(table, objects) > 2 * views.min_mask_area + 16)))
+    least = _least_pixels(table, objects, boxes, views.visible[image, place])
+    unsure = np.flatnonzero(~(least > 2 * views.min_mask_area + 16))
     hidden = unsure[show_fewer(table, objects.part(unsure), boxes[unsure], views.min_mask_area)]
     keep = np.ones(views.labels.shape, bool)
     keep[image[hidden], place[hidden]] = False
     return views.keep(keep)
 
 
-def _pixels(table: MaskTable, objects: Objects) -> Floats:
-    """Return (B,): how many output pixels an object is large, as a whole; 0 in a perspective."""
+def _least_pixels(table: MaskTable, objects: Objects, boxes: Floats, visible: Floats) -> Floats:
+    """Return (B,): how many pixels of each object are seen at least, about: 0 where that is not known.
+
+    `boxes`: (B, 4) XYXY what is seen of their boxes; `visible`: (B,) which share of their areas. All that was cut off
+    may have belonged to the object. Stencils hide shares of masks, not of boxes.
+    """
     (a, b, _), (d, e, _), (g, h, i) = objects.of_layer(TO_SOURCE, BOUNDS).T.reshape(3, 3, -1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        pixels = table.areas[objects.rows] / np.abs(a * e - b * d)
-    return np.where((g == 0) & (h == 0) & (i == 1), pixels, 0)
+        whole = table.areas[objects.rows] / np.abs(a * e - b * d)
+        cut_off = (1 - visible) * (boxes[:, 2:] - boxes[:, :2]).prod(1) / visible
+    known = (g == 0) & (h == 0) & (i == 1) & ((visible >= 1 - 1e-9) | (len(objects.stencils) == 0))
+    return np.where(known, whole - cut_off, 0)
