@@ -137,15 +137,17 @@ def run_command(command: str) -> None:
 
 
 def smaller_training(command: str) -> str:
-    """Return a command that trains one epoch of two images."""
-    for name in ("train", "val"):
-        document = json.loads(Path(f"{name}.json").read_text())
+    """Return a command that trains one epoch of two small images."""
+    small = re.sub(r"--epochs \d+", "", re.sub(r"--size \d+", "--size 160", command))
+    for name in set(re.findall(r"\S+\.json\b", command)):
+        document = json.loads(Path(name).read_text())
         document["images"] = document["images"][:2]
         ids = {image["id"] for image in document["images"]}
         document["annotations"] = [each for each in document["annotations"] if each["image_id"] in ids]
-        Path(f"{name}-2.json").write_text(json.dumps(document))
-    small = re.sub(r"\b(train|val)\.json", r"\1-2.json", command)
-    return re.sub(r"--epochs \d+", "--epochs 1", small) + " --batch-size 2"
+        two = name.removesuffix(".json") + "-2.json"
+        Path(two).write_text(json.dumps(document))
+        small = re.sub(rf"{re.escape(name)}(?=\s)", two, small)
+    return f"{small} --epochs 1 --batch-size 2"
 
 
 def prose(document: str) -> str:
