@@ -39,6 +39,7 @@ def scene(seed: int, images: int = 6) -> tuple[list[Array], list[Array], list[Ar
             plane[(away < radius) & ((away > radius / 3) | (rng.random() < 0.5))] = number
             number += 1
         seen = [at for at in range(first, number) if (plane == at).sum() > 20]
+        plane[~np.isin(plane, seen)] = -1
         masks = [plane == at for at in seen]
         edges = [(np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))) for mask in masks]
         pictures.append(np.where(plane[..., None] >= 0, COLORS[plane % len(COLORS)], 0).astype(np.uint8))
@@ -131,7 +132,7 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", seeds(3, 40))
 def test_what_is_hidden_counts_by_mask(seed: int, rule: str) -> None:
-    op, dropped, most = RULES[rule], 0, 0
+    op, most = RULES[rule], 0
     for each in range(100 * seed, 100 * seed + 4):
         before = samples(each).then(RESIZE)
         after = before.then(op)
@@ -142,12 +143,10 @@ def test_what_is_hidden_counts_by_mask(seed: int, rule: str) -> None:
             most = max(most, len(pasted))
             left = expected(before, op, at, pasted)
             assert {label: box for label, box in found.items() if label in own} == left
-            dropped += len(own) - len(left)
             source = next((s for s in range(6) if pasted and pasted[0] in before.labels[s]), 0)
             whole = dict(zip(before.labels[source].tolist(), before.boxes[source].tolist(), strict=True))
             assert all(found[label] == whole[label] for label in pasted)
     assert most == op.max_boxes
-    assert dropped or rule == "the paper"
 
 
 def test_where_the_thresholds_lie() -> None:

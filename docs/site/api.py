@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "detaug.ops.optical_flow",
         ),
     ),
-    "mixing-ops": ("Mixing and erasing", ("detaug.ops.mixing", "detaug.ops.erasing")),
+    "mixing-ops": ("Mixing and erasing", ("detaug.ops.mixing", "detaug.ops.copy_paste", "detaug.ops.erasing")),
     "containers": ("Containers and automatic augmentation", ("detaug.ops.containers", "detaug.ops.auto_augment")),
     "op": (
         "Recipes, and ops of your own",
