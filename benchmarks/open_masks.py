@@ -35,7 +35,7 @@ before, start = resident(), time.perf_counter()
 reader = CocoReader(folder, folder / "train.json", masks=masks, cache=cache)
 took = time.perf_counter() - start
 if masks:
-    reader.shapes.mask_table.cores
+    reader.shapes.mask_table.areas
 print(took, (resident() - before) / 1000)
 """
 
