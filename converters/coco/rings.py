@@ -132,16 +132,21 @@ def mask_of_runs(ends: Ints, height: int, width: int) -> NDArray[np.bool_]:
     return np.asarray(np.repeat(values, np.diff(ends, prepend=0)).reshape(width, height).T)
 
 
+def box_of_mask(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """Return the left, top, right and bottom edge of the pixels of a mask (H, W) that is not empty."""
+    (top, bottom), (left, right) = (np.flatnonzero(mask.any(axis))[[0, -1]].tolist() for axis in (1, 0))
+    return left, top, right + 1, bottom + 1
+
+
 def rings_of_mask(mask: NDArray[np.bool_]) -> list[Floats]:
     """Return the outlines of a mask (H, W) along the edges of its pixels, those of holes too.
 
     Pixels that meet at a corner only are in two rings. Filled by the even-odd rule, they are the mask again.
     """
-    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-    if not len(rows):
+    if not mask.any():
         return []
-    top, left = int(rows[0]), int(columns[0])
-    part = np.pad(mask[top : rows[-1] + 1, left : columns[-1] + 1], 1)
+    left, top, right, bottom = box_of_mask(mask)
+    part = np.pad(mask[top:bottom, left:right], 1)
     following = _edges_of_pixels(part)
     rings = []
     while following:

@@ -106,7 +106,6 @@ _COCO_LISTS = ("images", "annotations", "categories")
 _SCRIPT = "write it as a COCO json: docs/own-data.md has a script to begin with"
 _CONVERT = "convert it: detaug convert FILE -o OUT.json"
 _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
-_COCO_OR_VOC = "as COCO, which needs no conversion, or as Pascal VOC for detaug convert-voc"
 
 COCO_JSON, YOLO_LABELS = "a COCO json", "a YOLO label file"
 SHARD_FORMS = ("a TFRecord shard", "a tar")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from detaug.converters.coco.boxes import DECIMALS, cut_to_image
-from detaug.converters.coco.rings import area_of, cut_ring, keys_of_corners, keys_of_mask, points_of
+from detaug.converters.coco.rings import area_of, box_of_mask, cut_ring, keys_of_corners, keys_of_mask, points_of
 from detaug.converters.coco.writer import Box, whole, whole_box
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import Edges, Object, Record, edges_of
@@ -122,8 +122,4 @@ class Place(NamedTuple):
             is_cut |= bool(part.sum() < mask.pixels.sum())
         if is_cut:
             self.note("outline-cut", item)
-        rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
-        if not len(rows):
-            return {}, None
-        edges = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
-        return keys_of_mask(pixels), edges
+        return (keys_of_mask(pixels), box_of_mask(pixels)) if pixels.any() else ({}, None)

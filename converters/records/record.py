@@ -246,19 +246,14 @@ def rotated(edges: Edges, degrees: float, x: float, y: float) -> list[float]:
     return corners
 
 
-def records_of_files(
-    files: Sequence[str], read: Callable[[str, Record], None], findings: Sequence[Finding] = ()
-) -> Iterator[Record]:
+def records_of_files(files: Sequence[str], read: Callable[[str, Record], None]) -> Iterator[Record]:
     """Yield the record of each label file, filled by `read`, which may raise OSError, ObjectError and InputError."""
     for file in files:
         record = Record(file, stem=file.rpartition(".")[0])
         try:
             read(file, record)
-        except OSError as error:
-            note = f"cannot be read: {error.strerror}"
-            record.findings.append(Finding(file, "label-unreadable", note=note))
-        except InputError as error:
-            record.findings.append(Finding(file, "label-unreadable", note=str(error)))
+        except (OSError, InputError) as error:
+            record.findings.append(_unreadable(file, error))
         yield record
 
 
@@ -269,7 +264,11 @@ def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) ->
         try:
             records += read(file)
         except (OSError, InputError, UnicodeDecodeError) as error:
-            note = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            note = f"must be UTF-8 text: {error.reason}" if isinstance(error, UnicodeDecodeError) else note
-            records.append(Record(file, findings=[Finding(file, "label-unreadable", note=note)]))
+            records.append(Record(file, findings=[_unreadable(file, error)]))
     return records
+
+
+def _unreadable(file: str, error: Exception) -> Finding:
+    note = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+    note = f"must be UTF-8 text: {error.reason}" if isinstance(error, UnicodeDecodeError) else note
+    return Finding(file, "label-unreadable", note=note)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.coco.rings import box_of_mask
 from detaug.converters.coco.writer import Box
 from detaug.converters.files.image_headers import PILLOW_ERRORS
 
@@ -79,9 +80,8 @@ def masks_of_objects(numbers: _Array, boxes: Mapping[int, Box]) -> tuple[dict[in
 
 
 def _box_around(mask: NDArray[np.bool_]) -> Box:
-    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-    left, top = int(columns[0]), int(rows[0])
-    return left, top, int(columns[-1]) + 1 - left, int(rows[-1]) + 1 - top
+    left, top, right, bottom = box_of_mask(mask)
+    return left, top, right - left, bottom - top
 
 
 def _iou(one: Box, other: Box | None) -> float:

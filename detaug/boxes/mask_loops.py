@@ -27,8 +27,8 @@ from detaug.compiled import compiled
 
 SINGLE_ONE, SINGLE_FARTHEST, HALF, ZERO, MINUS_ONE = (np.float32(each) for each in (ONE, FARTHEST, 0.5, 0, -1))
 
-SAMPLES = 4, 32
-"""Points along the longer side of a box: at least, and fewer than."""
+SAMPLES = 4, 16, 1 << 30
+"""Points along the longer side of a box, at most, that are looked at first, then, and at last: all."""
 
 
 @compiled
@@ -38,69 +38,41 @@ def fill(table, scene, rows, layer_of, alone, grid_y, grid_x, out):
     `alone`: (B,) whether no other layer shows the same copy. `grid_y`, `grid_x`: points (B or 1, R), (B or 1, C).
     """
     for at in range(len(rows)):
-        points_y, points_x = grid_y[at if len(grid_y) > 1 else 0], grid_x[at if len(grid_x) > 1 else 0]
-        vertex_x, vertex_y, behind, hull = _place(table, scene[0][layer_of[at]], rows[at])
+        y, x = grid_y[at if len(grid_y) > 1 else 0], grid_x[at if len(grid_x) > 1 else 0]
         layer = scene[0][layer_of[at]]
-        top, bottom, left, right = _window(hull, layer, alone[at], points_y, points_x)
+        outline = _place(table, layer, rows[at])
+        top, bottom, left, right = _window(outline[3], layer, alone[at], y, x)
         if top == bottom or left == right:
             continue
-        mask, y, x = out[at, top:bottom, left:right], points_y[top:bottom], points_x[left:right]
-        has_runs = table[4][rows[at] + 1] > table[4][rows[at]]
-        if has_runs or behind:
-            for row in range(len(y)):
-                for column in range(len(x)):
-                    mask[row, column] = _in_source(table, rows[at], layer, vertex_x, vertex_y, y[row], x[column])
-        else:
-            _fill_rings(table, rows[at], vertex_x, vertex_y, y, x, mask)
+        mask, y, x = out[at, top:bottom, left:right], y[top:bottom], x[left:right]
+        _fill_outline(table, rows[at], layer, outline, y, x, mask)
         if _may_be_hidden(scene, layer_of[at], alone[at], y, x):
-            for row in range(len(y)):
+            for line in range(len(y)):
                 for column in range(len(x)):
-                    if mask[row, column] and not _is_seen(scene, layer_of[at], y[row], x[column]):
-                        mask[row, column] = False
+                    if mask[line, column] and not _is_seen(scene, layer_of[at], y[line], x[column]):
+                        mask[line, column] = False
 
 
 @compiled
 def show_fewer(table, scene, rows, layer_of, boxes, pixels, out):
     """Set in `out`, (B,), which objects show fewer than `pixels` pixels in boxes (B, 4) XYXY of whole pixels."""
     for at in range(len(rows)):
-        x0, y0, x1, y1 = boxes[at]
-        layer = scene[0][layer_of[at]]
-        vertex_x, vertex_y, behind, _ = _place(table, layer, rows[at])
-        in_source = behind or table[4][rows[at] + 1] > table[4][rows[at]]
-        found, step = 0, 1 << 20
-        while step > 1 and found < pixels:  # a few pixels, then more of them
-            step //= 2
-            if SAMPLES[0] * step <= max(x1 - x0, y1 - y0) < SAMPLES[1] * step:
-                found = 0
-                for row in range(y0 + step // 2, y1, step):
-                    for column in range(x0 + step // 2, x1, step):
-                        y, x = row * ONE + ONE // 2, column * ONE + ONE // 2
-                        if in_source:
-                            inside = _in_source(table, rows[at], layer, vertex_x, vertex_y, y, x)
-                        else:
-                            inside = _in_rings(table, rows[at], vertex_x, vertex_y, y, x)
-                        found += inside and _is_seen(scene, layer_of[at], y, x)
-                    if found >= pixels:
-                        break
-        if found < pixels:
-            outline = vertex_x, vertex_y, in_source
-            found = _count(table, scene, rows[at], layer_of[at], outline, boxes[at], pixels)
+        left, top, right, bottom = boxes[at]
+        outline, found = _place(table, scene[0][layer_of[at]], rows[at]), 0
+        for samples in SAMPLES:
+            if found < pixels:
+                step = max(1, -(-max(right - left, bottom - top) // samples))
+                found = _count(table, scene, rows[at], layer_of[at], outline, boxes[at], step, pixels)
         out[at] = found < pixels
 
 
 @compiled
-def _count(table, scene, row, own, outline, box, pixels):
-    """Return how many pixels of a box show an object, or some number of at least `pixels`."""
-    vertex_x, vertex_y, in_source = outline
-    y = np.arange(box[1], box[3]) * ONE + ONE // 2
-    x = np.arange(box[0], box[2]) * ONE + ONE // 2
+def _count(table, scene, row, own, outline, box, step, pixels):
+    """Return how many of each `step`-th pixel of a box show an object, or some number of at least `pixels`."""
+    y = np.arange(box[1] + step // 2, box[3], step) * ONE + ONE // 2
+    x = np.arange(box[0] + step // 2, box[2], step) * ONE + ONE // 2
     mask = np.zeros((len(y), len(x)), np.bool_)
-    if in_source:
-        for line in range(len(y)):
-            for column in range(len(x)):
-                mask[line, column] = _in_source(table, row, scene[0][own], vertex_x, vertex_y, y[line], x[column])
-    else:
-        _fill_rings(table, row, vertex_x, vertex_y, y, x, mask)
+    _fill_outline(table, row, scene[0][own], outline, y, x, mask)
     found = 0
     for line in range(len(y)):
         for column in range(len(x)):
@@ -111,17 +83,30 @@ def _count(table, scene, row, own, outline, box, pixels):
 
 
 @compiled
+def _fill_outline(table, row, layer, outline, y, x, mask):
+    """Set the points of `mask`, zeros, that are in an object, seen or not. `outline`: what `_place` returned."""
+    vertex_x, vertex_y, in_source, _ = outline
+    if in_source:
+        for line in range(len(y)):
+            for column in range(len(x)):
+                mask[line, column] = _in_source(table, row, layer, vertex_x, vertex_y, y[line], x[column])
+    else:
+        _fill_rings(table, row, vertex_x, vertex_y, y, x, mask)
+
+
+@compiled
 def _place(table, layer, row):
     """Return the vertices of an object in units: x and y, in the output or, of one behind the horizon, in the source.
 
-    Also whether it is behind, and the box around it.
+    Also whether it is tested in its source, as one behind the horizon and run lengths are, and the box around it.
     """
     points, first_point, first_ring, _, first_run, run_boxes, _ = table
     begin, end = first_point[first_ring[row]], first_point[first_ring[row + 1]]
     vertex_x, vertex_y = np.empty(end - begin, np.int64), np.empty(end - begin, np.int64)
     x0, y0, x1, y1, behind = FAR, FAR, -FAR, -FAR, False
     matrix = layer[TO_OUTPUT:TO_SOURCE]
-    if first_run[row + 1] > first_run[row]:
+    has_runs = first_run[row + 1] > first_run[row]
+    if has_runs:
         for corner in range(4):
             x, y = np.float64(run_boxes[row, corner % 2 * 2]), np.float64(run_boxes[row, corner // 2 * 2 + 1])
             unit_x, unit_y, near = _moved(matrix, x, y)
@@ -135,11 +120,9 @@ def _place(table, layer, row):
     if behind:
         x0, y0, x1, y1 = -FAR, -FAR, FAR, FAR
         for at in range(begin, end):
-            vertex_x[at - begin], vertex_y[at - begin] = (
-                _units(np.float64(points[at, 0])),
-                _units(np.float64(points[at, 1])),
-            )
-    return vertex_x, vertex_y, behind, (x0, y0, x1, y1)
+            vertex_x[at - begin] = _units(np.float64(points[at, 0]))
+            vertex_y[at - begin] = _units(np.float64(points[at, 1]))
+    return vertex_x, vertex_y, has_runs or behind, (x0, y0, x1, y1)
 
 
 @compiled

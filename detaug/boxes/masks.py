@@ -94,10 +94,6 @@ class Grid(NamedTuple):
         """Return R and C."""
         return self.y.shape[1], self.x.shape[1]
 
-    def of(self, at: int) -> tuple[Ints, Ints]:
-        """Return the points of one object: (R,) and (C,)."""
-        return self.y[at if len(self.y) > 1 else 0], self.x[at if len(self.x) > 1 else 0]
-
 
 def pixel_grid(height: int, width: int, stride: int) -> Grid:
     """Return the centres of pixels of `stride` x `stride` pixels, as many as fit into (height, width)."""

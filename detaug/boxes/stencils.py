@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools
+from detaug.converters.coco.rings import box_of_mask
 
 FAR = 1e9
 """Pixels: farther away than all that is shown."""
@@ -35,9 +36,9 @@ class Stencil:
     @classmethod
     def of(cls, shown: Bools) -> Stencil:
         """Return the stencil of some pixels of the output (H, W), of which at least one is shown."""
-        rows, columns = (np.flatnonzero(shown.any(axis)) for axis in (1, 0))
-        x, y = int(columns[0]) // 8 * 8, int(rows[0])
-        return cls(x, y, np.packbits(shown[y : rows[-1] + 1, x : columns[-1] + 1], axis=1, bitorder="little"))
+        left, top, right, bottom = box_of_mask(shown)
+        x = left // 8 * 8
+        return cls(x, top, np.packbits(shown[top:bottom, x:right], axis=1, bitorder="little"))
 
     def moved(self, x: float, y: float) -> Stencil:
         """Return it moved by whole pixels."""

@@ -1,4 +1,4 @@
-"""Triton kernels that rasterise masks: see `detaug/boxes/units.py`, which gives the same bits.
+"""Triton kernels that rasterise masks: see `detaug/boxes/masks.py`. `detaug/boxes/mask_loops.py` gives the same bits.
 
 One kernel places the vertices of outlines, and one samples the masks in blocks of points. It goes over the edges of an
 object only in blocks that the box around the object touches.

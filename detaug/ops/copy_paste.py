@@ -13,6 +13,7 @@ from detaug.boxes.masks import Objects, objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import Stencil, no_stencils, packed_rows
 from detaug.boxes.views import Views
+from detaug.converters.coco.rings import box_of_mask
 from detaug.ops.mixing import Overlay, partner_of_each, tiles_of, whole_rectangles, with_added
 from detaug.ops.op import Arrays
 
@@ -103,7 +104,7 @@ class CopyPaste(Overlay):
                 pasted[number] |= mask
             for at, mask in zip(some.tolist(), pasted, strict=True):
                 if mask.any():
-                    window[at], stencils[at, 1] = _bounds(mask), Stencil.of(mask)
+                    window[at], stencils[at, 1] = box_of_mask(mask), Stencil.of(mask)
                     pixels[at] = packed_rows(mask, pixels.shape[2])
             image, place = np.nonzero((views.labels[some] >= 0) & _meet(boxes[some], window[some, None]))
             for number, column, mask in zip(image, place, seen.of(some[image], place), strict=True):
@@ -126,7 +127,7 @@ class CopyPaste(Overlay):
             return box, 1.0, True
         if not after:
             return box, 0.0, False
-        old, new = _bounds(mask), _bounds(left)
+        old, new = np.array(box_of_mask(mask)), np.array(box_of_mask(left))
         shrunk = np.where(old == new, box, new.clip(np.tile(box[:2], 2), np.tile(box[2:], 2)))
         stays = after >= self.min_mask_area or np.abs(shrunk - box).max() <= self.max_box_shift + 1e-6
         return shrunk, after / before, bool(stays)
@@ -142,12 +143,6 @@ def _chosen_boxes(partner: Views, drawn: Arrays) -> Bools:
     real = partner.labels >= 0
     number = np.cumsum(real, axis=1) - 1
     return np.asarray(real & (number[..., None] == _chosen(drawn, real.sum(1))[:, None]).any(2))
-
-
-def _bounds(mask: Bools) -> Floats:
-    """Return (4,) XYXY: the box around the pixels of a mask (H, W) that is not empty."""
-    (y0, y1), (x0, x1) = (np.flatnonzero(mask.any(axis))[[0, -1]] for axis in (1, 0))
-    return np.array([x0, y0, x1 + 1, y1 + 1], np.float64)
 
 
 def _meet(boxes: Floats, window: Floats) -> Bools:

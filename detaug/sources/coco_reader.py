@@ -95,7 +95,7 @@ class CocoReader(FolderSource):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
         names = dict.fromkeys([*column_names(columns), *(["iscrowd"] if crowds == "keep" else [])])
         wanted = WantedShapes(keypoints, flip_pairs, rotated, tight, masks)
-        read = tuple(dict.fromkeys([*names, *wanted.columns]))
+        read = wanted.with_columns(names)
         data = open_annotations(self.annotations, cache_folder, columns=read, outlines=wanted.outlines, cache=cache)
         self._keep_columns(data)
         keep = ~data.crowd | (crowds == "keep")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +30,9 @@ class WantedShapes:
     tight: bool
     masks: bool
 
-    @property
-    def columns(self) -> list[str]:
-        """Return the keys of annotations to read."""
-        return ["keypoints"] * self.keypoints
+    def with_columns(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the keys of annotations to read, those of the columns `names` too."""
+        return tuple(dict.fromkeys([*names, *["keypoints"] * self.keypoints]))
 
     @property
     def outlines(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.coco.rings import box_of_mask
 from detaug.testing.painted import RADIUS, Result
 
 Array = NDArray[Any]
@@ -140,7 +141,7 @@ def compare_masks(results: list[Result], tolerance: float | None) -> Comparison:
             bright = np.asarray(image[:, :, label - 1], np.float64) > 127.5
             allowed = max(1.0, _magnification(result.matrix[at], box)) if tolerance is None else tolerance
             if _is_deeper(bright ^ mask, allowed):
-                wrong.append(Misplaced(at, int(label), box, _extent(bright)))
+                wrong.append(Misplaced(at, int(label), box, np.array(box_of_mask(bright)) if bright.any() else None))
             compared += 1
     return Comparison(compared, wrong)
 
@@ -151,11 +152,3 @@ def _is_deeper(pixels: Array, depth: float) -> bool:
         around = np.pad(pixels, 1, mode="edge")
         pixels = pixels & around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
     return bool(pixels.any())
-
-
-def _extent(mask: Array) -> Array | None:
-    """Return XYXY around the pixels, None without one."""
-    if not mask.any():
-        return None
-    (y0, y1), (x0, x1) = (np.flatnonzero(mask.any(axis))[[0, -1]] for axis in (1, 0))
-    return np.array([x0, y0, x1 + 1, y1 + 1])

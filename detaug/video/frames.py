@@ -82,7 +82,7 @@ def frames_of_annotations(
 
     `keys`: of its annotations, which are columns; `wanted`: the shapes that are read.
     """
-    folder, read = _folder(videos, annotations), tuple(dict.fromkeys([*keys, *wanted.columns]))
+    folder, read = _folder(videos, annotations), wanted.with_columns(keys)
     data = read_annotations(Path(annotations), columns=read, outlines=wanted.outlines, cache=cache)
     _check_named(data)
     names = sorted({data.video_files[number] for number in data.video_ids.tolist()})
