@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coco_files import document, write, write_images
 from command import PYTHON_WITH_USUAL_SIGNALS
 
+from detaug.converters.files.child_process import child_process
 from detaug.demo.shapes import make_voc
 
 REPOSITORY = Path(__file__).parents[1]
@@ -64,6 +66,26 @@ def test_signals_that_are_ignored_stay_ignored(data: list[str], tmp_path: Path) 
     arguments = ("pack", *data, "-o", str(tmp_path / "out"), "--quiet")
     process = start("-c", ignore + STOPPED, str(int(signal.SIGHUP)), *arguments)
     assert (*process.communicate(), process.returncode) == ("", "", 0)
+
+
+def test_a_process_that_has_just_begun_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            begun.append(self)
+            signal.raise_signal(signal.SIGINT)  # its caller has not got it yet
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(subprocess, "Popen", Interrupted)
+        with pytest.raises(KeyboardInterrupt), child_process("-c", "input()", stdin=subprocess.PIPE):
+            pass
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [each.returncode for each in begun] == [-signal.SIGKILL]
 
 
 def children(pid: int) -> set[int]:

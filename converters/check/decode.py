@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from mmap import PAGESIZE
 from pathlib import Path
 from resource import RLIMIT_CORE, setrlimit
 from select import POLLIN, poll
 from signal import Signals
+from subprocess import PIPE
 from typing import Any, NamedTuple
 
+from detaug.converters.files.child_process import Process, child_process
 from detaug.converters.files.image_file import ImageFile
-from detaug.converters.files.parallel import Progress, child_environment
+from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.machine import available_memory
 
@@ -101,7 +102,8 @@ class _DecodingProcess:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
+        self._running = ExitStack()
         self._images = self._memory = 0
 
     def __enter__(self) -> _DecodingProcess:
@@ -124,17 +126,12 @@ class _DecodingProcess:
             raise
 
     def _stop(self) -> None:
-        if self._process:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        self._running.close()
+        self._process = None
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command, pipe, environment = [sys.executable, "-c", _COMMAND], subprocess.PIPE, child_environment()
-        # In a session of its own, since Ctrl-C is for this process, which ends the other one.
-        process = self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, bufsize=0, env=environment, start_new_session=True
-        )
+    def _start(self) -> Process:
+        started = child_process("-c", _COMMAND, stdin=PIPE, stdout=PIPE, bufsize=0)
+        process = self._process = self._running.enter_context(started)
         self._images, self._memory = 0, 0
         try:
             self._receive(process, math.inf)
@@ -144,7 +141,7 @@ class _DecodingProcess:
         self._memory = used_memory(process.pid)
         return process
 
-    def _receive(self, process: subprocess.Popen[bytes], seconds: float) -> Any:
+    def _receive(self, process: Process, seconds: float) -> Any:
         """Return the next answer. Raises _Ended, also if it takes longer or more memory than it may."""
         assert process.stdout is not None
         answer, end, waiting = b"", time.monotonic() + seconds, poll()
@@ -161,7 +158,7 @@ class _DecodingProcess:
         return json.loads(answer)
 
 
-def _send(process: subprocess.Popen[bytes], message: Any) -> None:
+def _send(process: Process, message: Any) -> None:
     assert process.stdin is not None
     try:
         process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -169,7 +166,7 @@ def _send(process: subprocess.Popen[bytes], message: Any) -> None:
         raise _Ended(f"ends the process that decodes it{_signal_of(process)}") from None
 
 
-def _signal_of(process: subprocess.Popen[bytes]) -> str:
+def _signal_of(process: Process) -> str:
     code = process.wait()
     return f" ({Signals(-code).name})" if code < 0 else ""
 

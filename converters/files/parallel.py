@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
 import sys
 import traceback
 from collections import deque
@@ -12,8 +10,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from queue import SimpleQueue
+from subprocess import PIPE
 from typing import Any, TypeVar
 
+from detaug.converters.files.child_process import Process, child_process
 from detaug.converters.files.threads import Threads
 from detaug.errors import ConversionError
 
@@ -24,8 +24,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _COMMAND = "from detaug.converters.files.parallel import serve; serve()"
-
-Process = subprocess.Popen[bytes]
 
 
 def with_progress(items: Sequence[T], progress: Progress | None, step: int = 64) -> Iterator[T]:
@@ -91,23 +89,8 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
                 yield waiting.popleft().result()
 
 
-def child_environment() -> dict[str, str]:
-    """Return the environment for a new Python process that imports the same modules as this one."""
-    paths = [path for path in sys.path if path]  # "" is the working folder, which `python -c` and `-m` add themselves
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}  # detaug may not be installed
-
-
 def _start(function: Callable[[T], R], stack: ExitStack) -> Process:
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        [sys.executable, "-c", _COMMAND],
-        stdin=pipe,
-        stdout=pipe,
-        env=child_environment(),
-        start_new_session=True,  # Ctrl-C is for this process, which ends the others
-    )
-    stack.enter_context(process)
-    stack.callback(process.kill)
+    process = stack.enter_context(child_process("-c", _COMMAND, stdin=PIPE, stdout=PIPE))
     _send(process, function)
     return process
 

@@ -7,22 +7,20 @@ all of them. Their batches are compared before anything is timed.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import torch
 
 from detaug.bench.measure import Job, Result
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.files.parallel import child_environment
+from detaug.converters.files.child_process import child_process
 from detaug.converters.findings.finding import rate_text
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
@@ -108,17 +106,11 @@ def in_own_process(where: str, job: Job) -> Result:
 
     Raises InputError for wrong input; RuntimeError with all that the process wrote to stderr for a bug.
     """
-    command = [sys.executable, "-m", "detaug.bench.worker", where, json.dumps(asdict(job))]
-    pipe, environment = subprocess.PIPE, child_environment()
-    # In a session of its own, since Ctrl-C is for this process, which ends the worker and the worker's workers.
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True)
-    with process:
-        try:
-            out, errors = process.communicate()
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
+    worker = child_process(
+        "-m", "detaug.bench.worker", where, json.dumps(asdict(job)), stdout=PIPE, stderr=PIPE, text=True
+    )
+    with worker as process:
+        out, errors = process.communicate()
     if process.returncode:
         raise RuntimeError(f"{where} failed with exit code {process.returncode}:\n{errors}")
     result: Result = json.loads(out.splitlines()[-1])
