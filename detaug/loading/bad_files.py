@@ -18,6 +18,7 @@ from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.errors import DataError, InputError
 from detaug.loading.decoding import decoded, inputs
+from detaug.loading.scaled_decoding import decode_scaled
 from detaug.ops.dali_internals import is_of_device, reason_of
 from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
 from detaug.sources.source import Source
@@ -132,7 +133,9 @@ def unreadable_files(error: OSError, reader: Source, indices: Ints) -> BadFiles:
 
 def _is_of_files(error: Exception) -> bool:
     """Return whether DALI failed where it reads files, and not for want of memory or a fault of the device."""
-    return any(f"{name}`" in str(error) for name in _FILE_OPERATORS) and not is_of_device(error)
+    text = str(error)  # with the traceback of where the operator was made
+    is_decoding = any(f"{name}`" in text for name in _FILE_OPERATORS) or f"in {decode_scaled.__name__}\n" in text
+    return is_decoding and not is_of_device(error)
 
 
 def _unreadable(reader: Source, indices: Ints) -> BadFiles:

@@ -8,30 +8,31 @@ import numpy as np
 from nvidia.dali import fn, tensors, types
 
 from detaug.arrays import Bytes, Ints
+from detaug.loading.scaled_decoding import decode_scaled
+from detaug.ops.dali_internals import either
 from detaug.ops.op import Node, Nodes
 from detaug.sources.source import Source
 
 
-def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, window: Node | None = None) -> Node:
+def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, part: Nodes | None = None) -> Node:
     """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
 
     It is fed with `inputs`. An image that does not decode, or not of the size that the source says, is an error of the
-    pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine. `window`: on the CPU, the part
-    of the image to decode, its first corner and its size, (2, 2) (y, x); the pixels are those of the whole image.
+    pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine. `part`: on the CPU, what
+    to decode of the image: its "window", the first corner and the size, (2, 2) (y, x), whose pixels are those of the
+    whole image; and, of a smaller image, the "scale", see `scaled_decoding`.
     """
-    return decode(input_nodes(source), device, hw_decoder_load, window)
+    return decode(input_nodes(source), device, hw_decoder_load, part)
 
 
-def decode(encoded: Nodes, device: str, hw_decoder_load: float = 1.0, window: Node | None = None) -> Node:
+def decode(encoded: Nodes, device: str, hw_decoder_load: float = 1.0, part: Nodes | None = None) -> Node:
     """Return `decoded` of the nodes of `input_nodes`."""
     if "pixels" in encoded:
-        return _pixels(encoded["pixels"], device, window)
+        return _pixels(encoded["pixels"], device, part)
     file = fn.io.file.read(encoded["path"], dont_use_mmap=True) if "path" in encoded else encoded["bytes"]
     image = of_size(file, encoded["size"])  # mmap would stall all threads
-    if window is not None:
-        return fn.decoders.image_slice(
-            image, start=window[0], shape=window[1], axes=[0, 1], device="cpu", output_type=types.RGB
-        )
+    if part:
+        return _decode_part({"image": image, **part})
     if device == "cpu":
         return fn.decoders.image(image, device="cpu", output_type=types.RGB)
     return fn.decoders.image(
@@ -44,10 +45,24 @@ def decode(encoded: Nodes, device: str, hw_decoder_load: float = 1.0, window: No
     )
 
 
-def _pixels(image: Node, device: str, window: Node | None) -> Node:
+def _decode_part(nodes: Nodes) -> Node:
+    scaled = "scale" in nodes
+    return either(nodes["scale"] > 1, nodes, decode_scaled, _decode_window) if scaled else _decode_window(nodes)
+
+
+def _decode_window(nodes: Nodes) -> Node:
+    start, shape = nodes["window"][0], nodes["window"][1]
+    return fn.decoders.image_slice(
+        nodes["image"], start=start, shape=shape, axes=[0, 1], device="cpu", output_type=types.RGB
+    )
+
+
+def _pixels(image: Node, device: str, part: Nodes | None) -> Node:
     """Return images that the source has decoded."""
-    part = image if window is None else fn.slice(image, start=window[0], shape=window[1], axes=[0, 1])
-    return part if device == "cpu" else part.gpu()
+    if part:
+        start, shape = part["window"][0], part["window"][1]
+        image = fn.slice(image, start=start, shape=shape, axes=[0, 1])
+    return image if device == "cpu" else image.gpu()
 
 
 def input_nodes(source: Source) -> Nodes:

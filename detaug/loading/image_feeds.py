@@ -60,10 +60,15 @@ class ImageFeed:
 
     # ------------------------------------------------------------------------------- for the graph of a recipe
 
-    def node(self, window: Node | None = None) -> Node:
-        """Return the DALI node of the (H, W, 3) uint8 RGB images. `window`: see `decoding.decoded`, without a cache."""
+    @property
+    def decodes_files(self) -> bool:
+        """Return whether the pipeline decodes the images in every epoch."""
+        return self.cache is None and not self._source.decodes
+
+    def node(self, part: Nodes | None = None) -> Node:
+        """Return the DALI node of the (H, W, 3) uint8 RGB images. `part`: see `decoding.decoded`, without a cache."""
         if self.cache is None:
-            return self.decoded_node(window)
+            return self.decoded_node(part)
         encoded = decoding.input_nodes(self._source)
         return apply_where(fn.external_source(name="missing"), in_memory_node(self._device), encoded, self._decode_node)
 
@@ -106,9 +111,9 @@ class ImageFeed:
 
     # ------------------------------------------------------------------------------- for the fused kernel
 
-    def decoded_node(self, window: Node | None = None) -> Node:
+    def decoded_node(self, part: Nodes | None = None) -> Node:
         """Return the DALI node of images that are decoded."""
-        return decoding.decoded(self._source, self._device.type, self._hw_decoder_load, window)
+        return decoding.decoded(self._source, self._device.type, self._hw_decoder_load, part)
 
     def decoder_inputs(self, indices: Ints) -> dict[str, Any]:
         """Return the inputs of `decoded_node` for these images, by name; none without an image."""
@@ -205,7 +210,7 @@ class FrameFeed(ImageFeed):
         self._ahead.close()
         self._decoder.close()
 
-    def node(self, window: Node | None = None) -> Node:
+    def node(self, part: Nodes | None = None) -> Node:
         """Return the DALI node of the (H, W, 3) uint8 RGB frames."""
         return in_memory_node(self._device)
 

@@ -125,6 +125,7 @@ class Loader(NoDataLoader, Generic[T]):
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         _check_recipe(self.recipe, reader, self.batch_size)
         self.device = resolve_device(device)
+        _check_decode(self.recipe, self.device, cache)
         frames = _check_clips(reader, self.recipe, self.device)
         self._kernels = chain_for(self.recipe, self.device)
         chosen = {"pipelines": pipelines, "threads": threads}
@@ -377,6 +378,14 @@ def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
     if batch_size < 2 and recipe.mixing_op:
         raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
     recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
+
+
+def _check_decode(recipe: Recipe, device: torch.device, cache: CacheSizes | None) -> None:
+    """Raise InputError for a recipe whose images this loader does not decode at a scale."""
+    if recipe.decodes_scaled and device.type != "cpu":
+        raise InputError("decode='scaled' is for a loader on the CPU: leave decode out of the recipe, or device='cpu'")
+    if recipe.decodes_scaled and cache is not None:
+        raise InputError("decode='scaled' decodes what one epoch shows: leave out cache, or decode")
 
 
 def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:

@@ -21,6 +21,7 @@ from detaug.gpu.pixel_passes import Tensors
 from detaug.gpu.streams import Copies, StreamGuard
 from detaug.loading.image_feeds import Found, ImageFeed
 from detaug.loading.plans import GroupPlan
+from detaug.loading.scaled_decoding import choose_scales, decoded_sizes, scaled_region
 from detaug.ops.dali_internals import to_torch
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Node
@@ -84,19 +85,24 @@ class GraphRenderer:
         self.recipe = recipe if has_output else make_recipe([*recipe.ops, Normalize(dtype="uint8")])
         self.feed, self.device = feed, device
         self._region = self.recipe.region_input if device.type == "cpu" and feed.cache is None else None
+        self._scaled = self._region is not None and self.recipe.decodes_scaled and feed.decodes_files
 
     def graph(self) -> list[Node]:
         canvas = None if self.recipe.uniform else fn.external_source(name="canvas")
-        window = fn.external_source(name="window") if self._region else None
-        image = self.feed.node(window)
+        names = ["window"] * (self._region is not None) + ["scale"] * self._scaled
+        image = self.feed.node({name: fn.external_source(name=name) for name in names})
         return [self.recipe.dali_graph(image, canvas), *([image] if self.feed.cache is not None else [])]
 
     def planned_inputs(self, plan: Plan, sizes: Ints) -> Arrays:
         """Return the recipe's inputs. On the CPU, without a cache, only what is shown is decoded, which is faster."""
         if self._region is None:
             return plan.inputs
-        window, region = _decoded_window(plan.inputs[self._region], sizes)
-        return {**plan.inputs, "window": window, self._region: region}
+        region, part = plan.inputs[self._region], {}
+        if self._scaled:
+            part["scale"] = scales = choose_scales(region, sizes)
+            region, sizes = scaled_region(region, scales), decoded_sizes(sizes, scales)
+        part["window"], region = _decoded_window(region, sizes)
+        return {**plan.inputs, **part, self._region: region}
 
     def jobs(self, groups: list[GroupPlan]) -> list[Job]:
         return [_GraphJob(self, group) for group in groups]

@@ -45,7 +45,12 @@ def apply_kernels(
         result = run_kernels(pixels, fed, as_is=as_is)
         return np.asarray((result.permute(1, 2, 0) if layout == "HWC" else result).contiguous().numpy())
 
-    return fn.python_function(image, *nodes, function=_on_threads(sample), batch_processing=True, output_layouts=layout)
+    return apply_in_threads(sample, image, *nodes, layout=layout)
+
+
+def apply_in_threads(sample: Callable[..., Array], *nodes: Node, layout: str = "HWC") -> Node:
+    """Return the node of what a function returns for each image, computed by as many threads as the pipeline has."""
+    return fn.python_function(*nodes, function=_on_threads(sample), batch_processing=True, output_layouts=layout)
 
 
 def run_kernels(pixels: Array, kernels: Sequence[tuple[CpuKernel, dict[str, Array]]], *, as_is: bool = False) -> Tensor:

@@ -26,10 +26,17 @@ def apply_where(condition: Node, image: Node, planned: Nodes, change: Callable[[
     Only the images that meet the condition cost anything. A pipeline with `enable_conditionals` makes the same
     graph of an `if`, but it rewrites the Python code for that.
     """
+    return either(
+        condition, {**planned, "": image}, lambda nodes: change(nodes.pop(""), nodes), lambda nodes: nodes[""]
+    )
+
+
+def either(condition: Node, nodes: Nodes, then: Callable[[Nodes], Node], otherwise: Callable[[Nodes], Node]) -> Node:
+    """Return `then(nodes)` where `condition`, a number per image, is not 0, else `otherwise(nodes)`."""
     chosen = fn.cast(condition, dtype=types.BOOL)
-    inside, outside = _conditional.split(image, predicate=chosen)
-    parts = {name: _conditional.split(node, predicate=chosen)[0] for name, node in planned.items()}
-    return _conditional.merge(change(inside, parts), outside, predicate=chosen)
+    parts = {name: _conditional.split(node, predicate=chosen) for name, node in nodes.items()}
+    results = [make({name: part[side] for name, part in parts.items()}) for side, make in enumerate((then, otherwise))]
+    return _conditional.merge(*results, predicate=chosen)
 
 
 def keep_type(change: Callable[[Node, Nodes], Node]) -> Callable[[Node, Nodes], Node]:

@@ -85,7 +85,7 @@ class Op:
     >>> for op in da.presets.retinanet():
     ...     print(op.stage, op)
     view RandomHorizontalFlip(p=0.5)
-    render Resize(size=800, max_size=1333, letterbox=None, fill=(123.0, 117.0, 104.0))
+    render Resize(size=800, max_size=1333, letterbox=None, fill=(123.0, 117.0, 104.0), decode='whole')
     output Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), dtype='float32', memory_format='contiguous')
     """
 

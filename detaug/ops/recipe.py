@@ -228,9 +228,14 @@ class Recipe:
     def region_input(self) -> str | None:
         """Return the name of the input with the regions of the source that Resize shows, if it shows no more."""
         first = self.pixel_steps[0] if self.pixel_steps else None
-        if first is None or first.views.turned or type(first.op).cpu_kernel is not Render.cpu_kernel:
+        if first is None or type(first.op).cpu_kernel is not Render.cpu_kernel:
             return None
         return first.inputs.get("region")
+
+    @property
+    def decodes_scaled(self) -> bool:
+        """Return whether a decoder may leave out pixels that Resize does not need."""
+        return any(isinstance(op, Render) and op.decode == "scaled" for op in self.ops)
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class RandomResizedCrop(Render):
     `scale`: the window's area, as a share of the image's; `ratio`: its width / height, drawn evenly on a logarithmic
     scale. Up to ten windows are drawn, until one fits in the image, in whole pixels and at any position with equal
     chance. If none does, the window is the largest one in the middle whose ratio is in `ratio`. An area above 1 never
-    fits.
+    fits. `decode`: see `Resize`.
 
     It takes the place of `Resize` in a recipe. Boxes are clipped, and dropped if nothing is left.
 
@@ -39,8 +40,11 @@ class RandomResizedCrop(Render):
     size: int | tuple[int, int]
     scale: Range = (0.08, 1.0)
     ratio: Range = (3 / 4, 4 / 3)
+    _: KW_ONLY
+    decode: Literal["whole", "scaled"] = "whole"
 
     def check_arguments(self) -> None:
+        self.check_decode()
         check_crop_size(self.size)
         check_range("scale", self.scale, 0, float("inf"))
         check("scale", self.scale, self.scale[0] > 0, "above 0")
