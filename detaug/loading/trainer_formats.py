@@ -71,10 +71,9 @@ def split_by_image(
 
     `of_boxes`: (N, M, ...), padded; `of_images`: (N, ...); `of_real_boxes`: (B, ...), concatenated.
     """
-    split = {name: each.split_with_sizes(list(counts)) for name, each in (of_real_boxes or {}).items()}
-    return [
-        {name: each[at, :count] for name, each in of_boxes.items()}
-        | {name: each[at] for name, each in of_images.items()}
-        | {name: each[at] for name, each in split.items()}
-        for at, count in enumerate(counts)
-    ]
+    room = max((each.shape[1] for each in of_boxes.values()), default=0)
+    with_padding = [length for count in counts for length in (count, room - count)]  # one call for all views
+    columns = {name: each.flatten(0, 1).split_with_sizes(with_padding)[::2] for name, each in of_boxes.items()}
+    columns |= {name: each.unbind() for name, each in of_images.items()}
+    columns |= {name: each.split_with_sizes(list(counts)) for name, each in (of_real_boxes or {}).items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
