@@ -14,6 +14,7 @@ from detaug.errors import InputError as InputError
 from detaug.errors import OpError as OpError
 from detaug.evaluation.boxes import Metrics as Metrics
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
+from detaug.evaluation.errors import DetectionErrors as DetectionErrors
 from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
 from detaug.evaluation.masks import MaskMetrics as MaskMetrics
 from detaug.evaluation.rotated import RotatedMetrics as RotatedMetrics

@@ -20,6 +20,9 @@ RGB = tuple[float, float, float]
 FILL: RGB = (123.0, 117.0, 104.0)
 """The default fill around an image: the mean colour of photographs (SSD, Liu et al. 2016)."""
 
+SCORE = 0.4
+"""The default score from which a detection counts in pictures and errors."""
+
 _INFINITE = float("inf")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from detaug.arrays import Floats
@@ -61,6 +62,11 @@ class BoxKind(Kind[Metrics]):
         """Return the box, XYWH."""
         x0, y0, x1, y1 = shape
         return {"bbox": [x0, y0, x1 - x0, y1 - y0]}
+
+    def shapes(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
+        """Return the boxes, XYXY."""
+        boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), 4)
+        return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
 
     def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> Metrics:
         """Return COCO's metrics and VOC's."""

@@ -14,15 +14,17 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from detaug.arguments import check
+from detaug.arguments import SCORE, check, is_number
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.evaluation.boxes import BoxKind, Metrics
+from detaug.evaluation.errors import DetectionErrors, find_errors
 from detaug.evaluation.keypoints import KeypointKind, KeypointMetrics
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.masks import MaskKind, MaskMetrics
 from detaug.evaluation.predictions import ImageDetections, read_predictions
+from detaug.evaluation.results import read_results
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
 from detaug.loading.batch import Batch
 from detaug.loading.devices import resolve_device
@@ -131,6 +133,16 @@ class CocoEvaluator(Generic[M]):
             self._own.setdefault(image_id, found)
         self._found, self._repeated = self._own, self._own_repeated
 
+    def load(self, path: str | os.PathLike[str]) -> CocoEvaluator[M]:
+        """Take the detections of a json in COCO's form of results, such as `save` writes, instead of those so far.
+
+        An image without a row has no detections. Returns the evaluator. Raises OSError, and InputError for what does
+        not fit the json of the objects.
+        """
+        self._own, self._own_repeated = read_results(Path(path), self._kind), 0
+        self._found, self._repeated = self._own, 0
+        return self
+
     def gather(self) -> CocoEvaluator[M]:
         """Gather the detections of all ranks of torch.distributed; every rank must call it. Returns the evaluator.
 
@@ -154,6 +166,14 @@ class CocoEvaluator(Generic[M]):
         """
         self._check_complete(partial)
         return self._kind.metrics(self._found, voc2007=voc2007, repeated=self._repeated)
+
+    def errors(self, *, min_score: float = SCORE, partial: bool = False) -> DetectionErrors:
+        """Return what the detections of at least `min_score`, 0..1, do wrong; of boxes only. See `compute`."""
+        check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
+        if not isinstance(self._kind, BoxKind):
+            raise InputError("errors are found by boxes: make the evaluator with kind='bbox'")
+        self._check_complete(partial)
+        return find_errors(self._kind.truth, self._found, min_score)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detections as COCO results, the json that pycocotools' `loadRes` and test servers take.

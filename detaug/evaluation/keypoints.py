@@ -88,6 +88,11 @@ class KeypointKind(Kind[KeypointMetrics]):
         """Return x, y, 1 of each point; COCO counts pixels from 0 at their centres."""
         return {"keypoints": [number for x, y in shape for number in (x - 0.5, y - 0.5, 1)]}
 
+    def shapes(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
+        """Return x, y of each point, in continuous pixels."""
+        points = np.array([row["keypoints"] for row in rows], np.float64).reshape(len(rows), self._count, 3)
+        return points[..., :2] + 0.5
+
     def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> KeypointMetrics:
         """Return pycocotools' metrics."""
         if voc2007:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +33,13 @@ class Kind(ABC, Generic[M_co]):
     @abstractmethod
     def result(self, shape: Any) -> dict[str, Any]:
         """Return what an entry of COCO's results has for a shape."""
+
+    @abstractmethod
+    def shapes(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
+        """Return the shapes of entries of COCO's results, (D, ...), the reverse of `result`.
+
+        Raises KeyError, TypeError or ValueError for entries in another form.
+        """
 
     @abstractmethod
     def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> M_co:

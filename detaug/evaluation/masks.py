@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -74,6 +74,18 @@ class MaskKind(Kind[MaskMetrics]):
     def result(self, shape: Any) -> dict[str, Any]:
         """Return the run lengths."""
         return {"segmentation": shape}
+
+    def shapes(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
+        """Return the run lengths, as compressed texts."""
+        found = []
+        for row in rows:
+            size, counts = row["segmentation"]["size"], row["segmentation"]["counts"]
+            if size != self._sizes[row["image_id"]]:
+                raise ValueError(f"a mask of {size}, and an image of {self._sizes[row['image_id']]}")
+            runs = np.array([0] if isinstance(counts, str) else counts, np.int64)
+            text = counts if isinstance(counts, str) else encode_many_counts(runs, np.array([0, len(runs)]))[0]
+            found.append({"size": size, "counts": text})
+        return np.array(found, object)
 
     def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> MaskMetrics:
         """Return pycocotools' metrics."""

@@ -6,7 +6,7 @@ which `compute(voc2007=True)` takes; an IoU must be above the threshold, where V
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,10 @@ class RotatedKind(Kind[RotatedMetrics]):
         """Return the corners, and the box around them, XYWH."""
         (x0, y0), (x1, y1) = np.min(shape, 0).tolist(), np.max(shape, 0).tolist()
         return {"bbox": [x0, y0, x1 - x0, y1 - y0], "corners": shape}
+
+    def shapes(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
+        """Return the corners."""
+        return np.array([row["corners"] for row in rows], np.float64).reshape(len(rows), 4, 2)
 
     def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> RotatedMetrics:
         """Return the metrics by DOTA's rule."""

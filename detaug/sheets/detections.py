@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from detaug.arguments import SCORE
 from detaug.converters.findings.finding import counted
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile, make_sheet
@@ -17,9 +18,6 @@ from detaug.loading.batch import Batch
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sources.coco_reader import CocoReader
-
-SCORE = 0.4
-"""Detections with a lower score are not drawn."""
 
 
 class Detections(NamedTuple):

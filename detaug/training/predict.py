@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor, nn
 
-from detaug.arguments import check, is_number
+from detaug.arguments import SCORE, check, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
@@ -26,7 +26,6 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.samples.images import read_image
 from detaug.samples.samples import batch
-from detaug.sheets.detections import SCORE
 from detaug.training.detectors import make_detector
 from detaug.training.loaders import make_resize
 from detaug.training.torch_files import read_torch_file

@@ -1,0 +1,225 @@
+"""What a detector of boxes does wrong: kinds of errors, a confusion matrix, precision and recall by score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.evaluation.ground_truth import Floats, GroundTruth, Ints
+from detaug.evaluation.predictions import ImageDetections
+from detaug.evaluation.voc_ap import iou_of_boxes
+
+FOUND, NEAR = 0.5, 0.1
+"""IoU from which a box counts as found, and from which it counts as meant."""
+
+KINDS = {
+    "place": f"the right class, but an IoU of {NEAR} to {FOUND}",
+    "class": f"another class, IoU of {FOUND} or more",
+    "twice": "an object that a detection of higher score has found",
+    "background": f"no object has an IoU of {NEAR} with it",
+    "both": f"another class, and an IoU of {NEAR} to {FOUND}",
+    "missed": "an object without a detection, nor one of the kinds place and class",
+}
+"""The kinds of errors, those of TIDE (Bolya et al. 2020, https://arxiv.org/abs/2008.08115, its order too). The last is
+of objects, the others of detections."""
+
+Bools = NDArray[np.bool_]
+
+
+class Curve(NamedTuple):
+    """Precision and recall of the detections of at least a score, for each score, from the highest on."""
+
+    scores: Floats
+    precision: Floats
+    recall: Floats
+
+    @property
+    def f1(self) -> Floats:
+        """Return (D,): the harmonic mean of precision and recall."""
+        return 2 * self.precision * self.recall / np.maximum(self.precision + self.recall, 1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionErrors:
+    """The errors of the detections of at least `min_score`. A detection is right with an IoU of 0.5 and the class.
+
+    Detections are taken by score, as COCO does; each finds the object of its class with the highest IoU that is left.
+    Crowds and difficult objects are neither found nor missed, and a detection of one is neither right nor wrong.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> evaluator = da.CocoEvaluator(reader)
+    >>> for batch in da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=8, train=False):
+    ...     found = [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets()]  # your model's
+    ...     evaluator.update(batch, found)
+    >>> errors = evaluator.errors(min_score=0.5)
+    >>> print(errors.kinds["missed"], errors.right.sum() == errors.confusion.trace())
+    [0 0 0 0 0 0] True
+    """
+
+    class_names: tuple[str, ...]
+    """C names, in the order of their ids."""
+    min_score: float
+    objects: Ints
+    """(C,): objects to find."""
+    detections: Ints
+    """(C,): detections of each class, without those of crowds and difficult objects."""
+    right: Ints
+    """(C,): detections that are right."""
+    kinds: dict[str, Ints]
+    """(C,): errors of each kind in `KINDS`, by the class of the detection; of "missed", by that of the object."""
+    confusion: Ints
+    """(C + 1, C + 1): rows are classes of objects, columns those of the detections that found them, the last of both
+    nothing. What is right is on the diagonal; of the rest, pairs are formed by IoU, at least 0.5."""
+    errors_of_image: dict[int, int]
+    """The number of errors in each image, by its id."""
+    curve: Curve
+    """Of all detections, whatever their score and class."""
+    curves: dict[str, Curve] = field(repr=False)
+    """Of each class."""
+
+    @property
+    def best_score(self) -> float:
+        """Return the score from which detections have the largest harmonic mean of precision and recall; 0 of none."""
+        return float(self.curve.scores[self.curve.f1.argmax()]) if len(self.curve.scores) else 0.0
+
+
+def find_errors(truth: GroundTruth, found: Mapping[int, ImageDetections], min_score: float) -> DetectionErrors:
+    """Return the errors in the images that `found` has. The shapes of `found` are boxes XYXY."""
+    names, ids = tuple(truth.categories.values()), {each: at for at, each in enumerate(truth.categories)}
+    count = len(names)
+    kinds, confusion = {kind: np.zeros(count, np.int64) for kind in KINDS}, np.zeros((count + 1, count + 1), np.int64)
+    errors_of_image, objects = {}, np.zeros(count, np.int64)
+    columns = [(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
+    for at, image_id in enumerate(truth.image_ids):
+        if image_id not in found:
+            continue
+        image = _Image.of(truth, at, found[image_id], ids)
+        columns.append((image.scores, image.labels, image.matched >= 0))
+        objects += np.bincount(image.object_labels, minlength=count)
+        shown = image.of_at_least(min_score)
+        errors = [*shown.errors()]
+        for kind, label in errors:
+            kinds[kind][label] += 1
+        np.add.at(confusion, shown.pairs_of_labels(nothing=count), 1)
+        errors_of_image[image_id] = len(errors)
+    scores, labels, right = (np.concatenate(column) for column in zip(*columns, strict=True))
+    high = scores >= min_score
+    return DetectionErrors(
+        class_names=names,
+        min_score=min_score,
+        objects=objects,
+        detections=np.bincount(labels[high], minlength=count),
+        right=np.bincount(labels[high & right], minlength=count),
+        kinds=kinds,
+        confusion=confusion,
+        errors_of_image=errors_of_image,
+        curve=_curve(scores, right, int(objects.sum())),
+        curves={
+            name: _curve(scores[labels == at], right[labels == at], int(objects[at])) for at, name in enumerate(names)
+        },
+    )
+
+
+def _curve(scores: Floats, right: Bools, objects: int) -> Curve:
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(right[order])
+    return Curve(scores[order], hits / np.arange(1, len(order) + 1), hits / max(objects, 1))
+
+
+class _Image(NamedTuple):
+    """The D detections in an image, from the highest score on, and the G objects to find."""
+
+    scores: Floats
+    labels: Ints
+    object_labels: Ints
+    overlaps: Floats
+    """(D, G): their IoU."""
+    matched: Ints
+    """(D,): the object that each found; -1 for none."""
+
+    @staticmethod
+    def of(truth: GroundTruth, at: int, found: ImageDetections, ids: Mapping[int, int]) -> _Image:
+        """Return image `at` of `truth`, without crowds, difficult objects and their detections. `ids`: their labels."""
+        objects = np.arange(truth.first[at], truth.first[at + 1])
+        order = np.argsort(-found.scores, kind="stable")
+        boxes, scores = found.shapes[order], found.scores[order]
+        labels = np.array([ids[each] for each in found.category_ids[order].tolist()], np.int64)
+        ignored = truth.ignored[objects]
+        object_labels = np.array([ids[each] for each in truth.category_ids[objects].tolist()], np.int64)
+        overlaps = iou_of_boxes(boxes, truth.shapes[objects])
+        matched = _match(np.where(labels[:, None] == object_labels[~ignored], overlaps[:, ~ignored], 0))
+        crowds = np.array([truth.rows[each]["iscrowd"] == 1 for each in objects[ignored].tolist()], np.bool_)
+        covered = _share_inside(boxes, truth.shapes[objects[ignored]])
+        of_ignored = np.where(crowds, covered, overlaps[:, ignored]) * (labels[:, None] == object_labels[ignored])
+        counts = (matched >= 0) | (of_ignored.max(1, initial=0) < FOUND)
+        return _Image(
+            scores[counts], labels[counts], object_labels[~ignored], overlaps[counts][:, ~ignored], matched[counts]
+        )
+
+    def of_at_least(self, score: float) -> _Image:
+        """Return the image with the detections of at least this score."""
+        high = int((self.scores >= score).sum())
+        return self._replace(
+            scores=self.scores[:high],
+            labels=self.labels[:high],
+            overlaps=self.overlaps[:high],
+            matched=self.matched[:high],
+        )
+
+    def errors(self) -> Iterator[tuple[str, int]]:
+        """Yield the kind of each error, and the label of its class."""
+        explained = {*self.matched.tolist()}
+        same = np.where(self.labels[:, None] == self.object_labels, self.overlaps, 0)
+        other = self.overlaps - same
+        for at in np.flatnonzero(self.matched < 0).tolist():
+            best, best_other = same[at].max(initial=0), other[at].max(initial=0)
+            if NEAR <= best < FOUND:
+                explained.add(int(same[at].argmax()))
+                kind = "place"
+            elif best_other >= FOUND:
+                explained.add(int(other[at].argmax()))
+                kind = "class"
+            elif best >= FOUND:
+                kind = "twice"
+            else:
+                kind = "both" if best_other >= NEAR else "background"
+            yield kind, int(self.labels[at])
+        for at, label in enumerate(self.object_labels.tolist()):
+            if at not in explained:
+                yield "missed", label
+
+    def pairs_of_labels(self, nothing: int) -> tuple[Ints, Ints]:
+        """Return the labels of objects and of detections that form pairs; those without a partner pair with nothing."""
+        partner = self.matched.copy()
+        free = np.setdiff1d(np.arange(len(self.object_labels)), partner)
+        left = np.where((partner < 0)[:, None] & np.isin(np.arange(len(self.object_labels)), free), self.overlaps, 0)
+        while left.size and left.max() >= FOUND:
+            detection, found = np.unravel_index(left.argmax(), left.shape)
+            partner[detection] = found
+            left[detection], left[:, found] = 0, 0
+        free = np.setdiff1d(np.arange(len(self.object_labels)), partner)
+        of_detections = np.append(self.object_labels, nothing)[partner]  # -1 is the last one
+        rows = np.concatenate([of_detections, self.object_labels[free]])
+        return rows, np.concatenate([self.labels, np.full(len(free), nothing)])
+
+
+def _match(overlaps: Floats) -> Ints:
+    """Return (D,): the object that each detection finds; -1 for none. `overlaps`: (D, G), 0 with other classes."""
+    left, matched = overlaps.copy(), np.full(len(overlaps), -1)
+    for at in np.flatnonzero(overlaps.max(1, initial=0) >= FOUND).tolist():
+        best = int(left[at].argmax())
+        if left[at, best] >= FOUND:
+            matched[at] = best
+            left[:, best] = 0
+    return matched
+
+
+def _share_inside(boxes: Floats, others: Floats) -> Floats:
+    """Return (D, G): the share of each box's area that is inside each of the others."""
+    low, high = np.maximum(boxes[:, None, :2], others[:, :2]), np.minimum(boxes[:, None, 2:], others[:, 2:])
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+    return np.asarray((high - low).clip(0).prod(2) / np.maximum(area, 1e-12)[:, None])

@@ -1,0 +1,180 @@
+"""`CocoEvaluator.errors` and `load`: kinds of errors, confusion, precision and recall, against rules written again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from seeds import seeds
+
+import detaug as da
+
+CLASSES = {3: "cat", 7: "dog", 5: "cow"}  # not in the order of their ids
+
+
+def write(folder: Path, objects: list[list[Any]], images: int = 1) -> Path:
+    """Write a json. `objects`: [image, category, x, y, width, height] and, after them, what else an entry has."""
+    document = {
+        "images": [{"id": at, "file_name": f"{at}.jpg", "width": 400, "height": 300} for at in range(images)],
+        "categories": [{"id": at, "name": name} for at, name in CLASSES.items()],
+        "annotations": [
+            {"id": at, "image_id": image, "category_id": category, "bbox": box, "area": box[2] * box[3], **(more or {})}
+            for at, (image, category, box, *rest) in enumerate(objects, 1)
+            for more in [rest[0] if rest else {}]
+        ],
+    }
+    path = folder / "objects.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def write_results(folder: Path, rows: list[list[Any]]) -> Path:
+    keys = ("image_id", "category_id", "bbox", "score")
+    path = folder / "results.json"
+    path.write_text(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
+    return path
+
+
+def test_each_kind(tmp_path: Path) -> None:
+    """One detection of each kind, around objects that lie far apart."""
+    box = [0, 0, 40, 40]
+    objects = [
+        [0, 3, box],  # found, and found twice
+        [0, 3, [100, 0, 40, 40]],  # in another place
+        [0, 3, [200, 0, 40, 40]],  # as a dog
+        [0, 3, [300, 0, 40, 40]],  # as a dog in another place
+        [0, 7, [0, 100, 40, 40]],  # missed
+        [0, 5, [100, 100, 40, 40], {"difficult": 1}],
+        [0, 5, [200, 100, 200, 100], {"iscrowd": 1}],
+    ]
+    detections = [
+        [0, 3, [1, 0, 40, 40], 0.9],
+        [0, 3, [0, 1, 40, 40], 0.8],
+        [0, 3, [120, 0, 40, 40], 0.7],
+        [0, 7, [200, 2, 40, 40], 0.6],
+        [0, 7, [320, 0, 40, 40], 0.6],
+        [0, 5, [0, 200, 40, 40], 0.5],
+        [0, 5, [100, 101, 40, 40], 0.5],  # of what is difficult
+        [0, 5, [230, 120, 30, 30], 0.5],  # in a crowd
+        [0, 7, [0, 100, 40, 40], 0.3],  # below the score
+    ]
+    evaluator = da.CocoEvaluator(write(tmp_path, objects)).load(write_results(tmp_path, detections))
+    errors = evaluator.errors()
+    assert errors.class_names == ("cat", "cow", "dog")
+    assert {kind: each.tolist() for kind, each in errors.kinds.items()} == {
+        "place": [1, 0, 0], "class": [0, 0, 1], "twice": [1, 0, 0], "background": [0, 1, 0], "both": [0, 0, 1],
+        "missed": [1, 0, 1],
+    }  # fmt: skip
+    assert errors.confusion.tolist() == [[1, 0, 1, 2], [0, 0, 0, 0], [0, 0, 0, 1], [2, 1, 1, 0]]
+    counts = [each.tolist() for each in (errors.objects, errors.detections, errors.right)]
+    assert counts == [[4, 0, 1], [3, 1, 2], [1, 0, 0]]
+    assert errors.errors_of_image == {0: 7}
+    assert errors.curve.scores.tolist() == [0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.3]
+    assert errors.curve.recall[-1] == 2 / 5
+    assert errors.curve.precision[-1] == pytest.approx(2 / 7)
+    assert evaluator.errors(min_score=0.2).kinds["missed"].tolist() == [1, 0, 0]
+    assert errors.best_score == 0.9
+
+
+def iou(a: list[float], b: list[float]) -> float:
+    width = min(a[0] + a[2], b[0] + b[2]) - max(a[0], b[0])
+    height = min(a[1] + a[3], b[1] + b[3]) - max(a[1], b[1])
+    shared = max(width, 0) * max(height, 0)
+    return shared / (a[2] * a[3] + b[2] * b[3] - shared)
+
+
+def kinds_again(objects: list[Any], detections: list[Any]) -> Counter[str]:
+    """Count the kinds of errors in one image, as the paper words them."""
+    found: dict[int, int] = {}
+    for at, (_, category, box, _) in enumerate(detections):
+        left = [(iou(box, each[2]), -k) for k, each in enumerate(objects) if k not in found and each[1] == category]
+        if left and max(left)[0] >= 0.5:
+            found[-max(left)[1]] = at
+    counts, explained = Counter[str](), set(found)
+    for at, (_, category, box, _) in enumerate(detections):
+        if at in found.values():
+            continue
+        mine = max([(iou(box, each[2]), -k) for k, each in enumerate(objects) if each[1] == category], default=(0, 0))
+        others = max([(iou(box, each[2]), -k) for k, each in enumerate(objects) if each[1] != category], default=(0, 0))
+        if 0.1 <= mine[0] < 0.5:
+            counts["place"] += 1
+            explained.add(-mine[1])
+        elif others[0] >= 0.5:
+            counts["class"] += 1
+            explained.add(-others[1])
+        elif mine[0] >= 0.5:
+            counts["twice"] += 1
+        else:
+            counts["both" if others[0] >= 0.1 else "background"] += 1
+    counts["missed"] = len(objects) - len(explained)
+    return counts
+
+
+@pytest.mark.parametrize("seed", seeds(1, 20))
+def test_a_second_implementation(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    objects, detections, wanted, images = [], [], Counter[str](), 30
+    for image in range(images):
+        boxes = [[*rng.uniform(0, 200, 2).tolist(), *rng.uniform(30, 90, 2).tolist()] for _ in range(rng.integers(7))]
+        mine = [[image, int(rng.choice(list(CLASSES))), box] for box in boxes]
+        moved = [[each + rng.normal(0, 12) if k < 2 else each for k, each in enumerate(box)] for box in boxes * 2]
+        found = [[image, int(rng.choice(list(CLASSES))), box, float(rng.random())] for box in moved]
+        objects, detections = objects + mine, detections + found
+        shown = sorted((each for each in found if each[3] >= 0.4), key=lambda each: -each[3])
+        wanted += kinds_again(mine, shown)
+    evaluator = da.CocoEvaluator(write(tmp_path, objects, images)).load(write_results(tmp_path, detections))
+    errors = evaluator.errors(min_score=0.4)
+    assert Counter({kind: int(each.sum()) for kind, each in errors.kinds.items()}) == wanted
+    assert sum(errors.errors_of_image.values()) == wanted.total()
+    assert errors.confusion[:-1].sum(1).tolist() == errors.objects.tolist()
+    assert errors.confusion[:, :-1].sum(0).tolist() == errors.detections.tolist()
+    assert errors.confusion.diagonal()[:-1].tolist() == errors.right.tolist()
+    for at, name in enumerate(errors.class_names):  # pycocotools' recall at an IoU of 0.5, with all detections
+        last = errors.curves[name].recall[-1] if len(errors.curves[name].recall) else 0
+        assert last * errors.objects[at] == pytest.approx(round(last * errors.objects[at]))
+
+
+def test_results_are_those_that_were_saved(tmp_path: Path) -> None:
+    path = write(tmp_path, [[0, 3, [10, 10, 50, 60]], [1, 7, [5, 6, 70, 80]]], images=3)
+    given = write_results(
+        tmp_path, [[0, 3, [11, 10, 50, 60], 0.9], [0, 5, [1, 2, 3, 4], 0.1], [1, 7, [5, 9, 70, 80], 0.5]]
+    )
+    evaluator = da.CocoEvaluator(path).load(given)
+    evaluator.save(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_bytes()) == json.loads(given.read_bytes())
+    assert evaluator.compute().images == 3
+
+
+BAD_ROWS = {
+    "has image_id 9": [9, 3, [1, 2, 3, 4], 0.5],
+    "has category_id 1": [0, 1, [1, 2, 3, 4], 0.5],
+    "has category_id \\[\\]": [0, [], [1, 2, 3, 4], 0.5],
+    "wrong numbers, or not as many": [0, 3, [1, 2, 3], 0.5],
+    "wrong numbers": [0, 3, [1, 2, 3, "a"], 0.5],
+    "is not finite": [0, 3, [1, 2, 3, 4], float("nan")],
+}
+
+
+@pytest.mark.parametrize("message", BAD_ROWS)
+def test_rows_that_do_not_fit(tmp_path: Path, message: str) -> None:
+    path, bad = write(tmp_path, [[0, 3, [10, 10, 50, 60]]]), write_results(tmp_path, [BAD_ROWS[message]])
+    with pytest.raises(da.InputError, match=rf"results\.json: .*{message}"):
+        da.CocoEvaluator(path).load(bad)
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "not json", '{"annotations": []}'])
+def test_files_in_another_form(tmp_path: Path, text: str) -> None:
+    path, bad = write(tmp_path, [[0, 3, [10, 10, 50, 60]]]), tmp_path / "results.json"
+    bad.write_text(text)
+    with pytest.raises(da.InputError, match=r"results\.json"):
+        da.CocoEvaluator(path).load(bad)
+
+
+def test_errors_are_of_boxes(tmp_path: Path) -> None:
+    path = write(tmp_path, [[0, 3, [10, 10, 50, 60], {"segmentation": [[10, 10, 60, 10, 60, 70]]}]])
+    with pytest.raises(da.InputError, match="kind='bbox'"):
+        da.CocoEvaluator(path, "segm").errors()
