@@ -659,6 +659,12 @@ def test_the_command_trains_a_detector_of_torchvision(
     assert len(losses(out / "run")) == 3
     assert (out / "run/predictions.png").is_file()
     predicts_what_evaluation_finds(out / "run/model.pt", da.CocoReader(images, annotations))
+    score = f"evaluate {annotations} {images} --model run/model.pt --device cpu --report score.json --html score.html"
+    assert main(shlex.split(score)) == 0, capsys.readouterr().err
+    last = json.loads((out / "run/metrics.jsonl").read_text().splitlines()[-1])["evaluation"]
+    found = json.loads((out / "score.json").read_bytes())["metrics"]["bbox"]
+    assert found["AP_by_class"] == pytest.approx(last["AP_by_class"], abs=1e-3)
+    assert found["AP"] == pytest.approx(last["AP"], abs=1e-3)
 
 
 def predicts_what_evaluation_finds(path: Path, reader: da.CocoReader) -> None:

@@ -35,6 +35,9 @@ class Metrics(CocoMetrics):
     VOC_AP50: float
     """Pascal VOC's mAP at IoU 0.5: the mean over the classes that have objects to find."""
     VOC_AP50_by_class: dict[str, float]
+    AP_by_class: dict[str, float]
+    """COCO's mean over the IoU thresholds, of each class."""
+    AP50_by_class: dict[str, float]
     images: int
     """The number of images evaluated."""
     repeated: int
@@ -73,8 +76,11 @@ class BoxKind(Kind[Metrics]):
         matches = match(self.truth, [found.get(each) for each in self.truth.image_ids], iou_of_boxes)
         by_class = average_precisions(self.truth, matches, eleven_points=voc2007)
         detections = [{**row, "area": row["bbox"][2] * row["bbox"][3]} for row in self.rows(found)]
+        scores = coco_scores(self.truth, detections, found, "bbox")
         return Metrics(
-            **dict(zip(NAMES, coco_scores(self.truth, detections, found, "bbox").stats, strict=True)),
+            **dict(zip(NAMES, scores.stats, strict=True)),
+            AP_by_class=scores.AP_by_class,
+            AP50_by_class=scores.AP50_by_class,
             VOC_AP50=mean_of_classes(by_class),
             VOC_AP50_by_class=by_class,
             images=len(found),

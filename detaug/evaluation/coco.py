@@ -167,6 +167,11 @@ class CocoEvaluator(Generic[M]):
         self._check_complete(partial)
         return self._kind.metrics(self._found, voc2007=voc2007, repeated=self._repeated)
 
+    @property
+    def detections(self) -> Mapping[int, ImageDetections]:
+        """Return the detections by image id, in source pixels."""
+        return self._found
+
     def errors(self, *, min_score: float = SCORE, partial: bool = False) -> DetectionErrors:
         """Return what the detections of at least `min_score`, 0..1, do wrong; of boxes only. See `compute`."""
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")

@@ -1,6 +1,6 @@
 """Write the findings of `detaug check` as one page for a browser: counts, histograms, a picture of each finding.
 
-The page is one file that loads nothing: SVG for charts, small JPEGs inside, no scripts. Names are escaped.
+See `frame` for what the page is made of.
 """
 
 from __future__ import annotations
@@ -17,40 +17,19 @@ from PIL import Image
 from detaug.converters.check.check import check_coco
 from detaug.converters.check.clean import REPAIRED
 from detaug.converters.check.summary import CheckFinding, CheckSummary
-from detaug.converters.conversion.arguments import MARK, PAGE, output_files
+from detaug.converters.conversion.arguments import PAGE, output_files
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.findings.finding import counted
 from detaug.converters.findings.kinds import CHECK_KINDS
 from detaug.errors import InputError
 from detaug.report.charts import charts, data_uri, shorten
 from detaug.report.finding_picture import ImageTooLargeError, finding_picture, image_of
+from detaug.report.frame import END, head
 
 PathLike = str | os.PathLike[str]
 
 MOST_PICTURES = 12  # of a kind of finding
 MOST_LETTERS = 200  # of a file name
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1c1e22; --paper: #fff; --faint: #5a5f68; --line: #c8ccd2; --box: #f1f2f4;
-  --bar: #0072b2; } @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #16181c; --faint: #a4aab4;
-  --line: #4a4f58; --box: #24272d; --bar: #56b4e9; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2em auto;
-  max-width: 1080px; padding: 0 1em; } h1 { font-size: 1.5em; overflow-wrap: anywhere; }
-h2 { font-size: 1.15em; margin: 2em 0 .3em; } h3 { font-size: 1em; margin: 0 0 .3em; }
-.row { display: flex; flex-wrap: wrap; gap: 22px; } td { padding: 0 10px 0 0; }
-td:first-child { overflow-wrap: anywhere; min-width: 8em; } td + td + td { text-align: right; }
-td svg { display: block; width: min(400px, 40vw); height: 13px; }
-figure { margin: 0; width: 242px; max-width: 100%; overflow-wrap: anywhere; font-size: 13px; line-height: 1.35; }
-svg, img { max-width: 100%; height: auto; }
-figure img { display: block; border: 1px solid var(--line); margin-bottom: 4px; }
-.none { width: 240px; padding: 30px 12px; box-sizing: border-box; background: var(--box); margin-bottom: 4px; }
-.error, .warning { font-weight: 600; padding: 1px 7px; border-radius: 3px; color: #fff; font-size: 13px; }
-.error { background: #a8320a; } .warning { background: #00588f; } .faint { color: var(--faint); }
-svg text { font: 12px system-ui, sans-serif; fill: var(--ink); } svg rect { fill: var(--bar); }
-svg line { stroke: var(--line); } .map { image-rendering: pixelated; }
-"""
-
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 _FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
 _CONVERT = "convert the data set again, with all its files and classes."
@@ -110,11 +89,7 @@ def page(summary: CheckSummary) -> Iterator[str]:
     """Yield the page in pieces."""
     counts = f"{counted(summary.errors, 'error')}, {counted(summary.warnings, 'warning')}"
     title = f"{summary.annotations.name}: {counts}"
-    yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-    yield f'<meta name="generator" content="{MARK} check">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>{STYLE}</style></head><body>'
-    yield f"<h1><bdi>{escape(title)}</bdi></h1>"
+    yield head(title, "check")
     boxes, classes = sum(summary.class_counts.values()), len(summary.class_counts)
     images = f"{counted(summary.images, 'image')}, {summary.images_without_boxes:,} of them without boxes"
     yield f"<p>{images}; {counted(boxes, 'box', 'boxes')} in {counted(classes, 'class', 'classes')}.</p>"
@@ -122,7 +97,7 @@ def page(summary: CheckSummary) -> Iterator[str]:
     yield from charts(summary.table, summary.class_counts)
     for kind, findings in groupby(summary.findings, lambda finding: finding.kind):
         yield from _section(summary, kind, findings)
-    yield "</body></html>\n"
+    yield END
 
 
 def _contents(summary: CheckSummary) -> Iterator[str]:

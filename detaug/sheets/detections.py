@@ -57,7 +57,9 @@ class Detections(NamedTuple):
         return [Detections(*row) for row in rows]
 
 
-def detections_sheet(reader: CocoReader, detections: Sequence[Detections], title: str = "") -> Image.Image:
+def detections_sheet(
+    reader: CocoReader, detections: Sequence[Detections], title: str = "", *, min_score: float = SCORE
+) -> Image.Image:
     """Draw two images a row, each with its annotated boxes on the left and its detections on the right.
 
     Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Key points and masks are
@@ -67,7 +69,7 @@ def detections_sheet(reader: CocoReader, detections: Sequence[Detections], title
     photos = read_photos(reader, rows)
     pairs = [_pair(photo, each, reader) for photo, each in zip(photos, detections, strict=True)]
     lines = [[tile for pair in pairs[start : start + 2] for tile in pair] for start in range(0, len(pairs), 2)]
-    columns = ["annotated", f"detected, score {SCORE} or more"] * min(2, len(pairs))
+    columns = ["annotated", f"detected, score {min_score:g} or more"] * min(2, len(pairs))
     return make_sheet(lines, title=title, columns=columns, class_names=reader.class_names[1:])
 
 

@@ -26,7 +26,7 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.samples.images import read_image
 from detaug.samples.samples import batch
-from detaug.training.detectors import make_detector
+from detaug.training.detectors import DETECTORS, Finds, make_detector
 from detaug.training.loaders import make_resize
 from detaug.training.torch_files import read_torch_file
 from detaug.training.weights import load_weights
@@ -46,6 +46,8 @@ class TrainedModel:
     device: torch.device
     keypoints: KeyPoints | None = None
     """Names and skeletons of the key points that the model finds, of 0 annotations."""
+    finds: Finds = "bbox"
+    """What it finds beside boxes: "segm" masks, "keypoints" key points, "bbox" nothing else."""
 
     def predict(self, images: OneImage | Iterable[OneImage], *, min_score: float = SCORE) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
@@ -129,7 +131,8 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
     of_data = {} if keypoints is None else {"num_keypoints": keypoints.count}
     detector, _ = load_weights(make_detector(content["name"], len(class_names), **of_data), Path(path))
     ops = (make_resize(_size(content["size"])), Normalize(detector.mean, detector.std))
-    return TrainedModel(detector.model.to(chosen).eval(), ops, class_names, chosen, keypoints)
+    finds = DETECTORS[content["name"]].finds
+    return TrainedModel(detector.model.to(chosen).eval(), ops, class_names, chosen, keypoints, finds)
 
 
 def _size(size: Any) -> int | tuple[int, int]:

@@ -1,0 +1,77 @@
+"""`detaug evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from detaug.cli import options
+from detaug.cli.options import AT_LEAST_1, FILE, print_unless
+from detaug.cli.progress_bar import progress_bar
+
+
+@click.command()
+@options.json_argument
+@options.images_argument
+@click.option("--model", type=FILE, help="The model.pt of detaug train.")
+@click.option("--detections", type=FILE, help="Boxes of any detector instead: a json in COCO's form of results.")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 1),
+    default=0.4,  # detaug.arguments.SCORE
+    show_default=True,
+    help="The score from which a detection counts as right or as an error.",
+)
+@click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
+@click.option("--report", type=FILE, help="A json file for all numbers.")
+@click.option("-o", "--output", type=FILE, help="A json file for the detections, in COCO's form of results.")
+@click.option("--batch-size", type=AT_LEAST_1, default=8, show_default=True, help="Images in a batch.")
+@options.device
+@options.quiet
+def evaluate(
+    annotations: Path,
+    images: Path,
+    model: Path | None,
+    detections: Path | None,
+    min_score: float,
+    html: Path | None,
+    report: Path | None,
+    output: Path | None,
+    batch_size: int,
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """Score a detector and show what it does wrong.
+
+    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. Prints COCO's numbers, those of
+    each class, the kinds of errors and the pairs of classes that are confused most.
+
+    \b
+    detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt --html evaluation.html
+    """
+    from detaug.converters.conversion.arguments import IMAGES_ORDER, PAGE, check_json_and_folder, output_files
+
+    if (model is None) == (detections is None):
+        raise click.UsageError("give --model MODEL.pt or --detections FILE.json")
+    check_json_and_folder(annotations, images, IMAGES_ORDER)  # before torch is imported, which takes seconds
+    read = (annotations, images, model, detections)
+    output_files({"report": report, "output": output}, *read)
+    output_files({"html": html}, *read, extensions=PAGE)
+    from detaug.scoring import evaluate_model, evaluate_results, write_page
+
+    if model is not None:
+        options.keep_freed_memory_on_cpu(device)
+        with progress_bar("evaluating", quiet) as progress:
+            found = evaluate_model(
+                model, annotations, images, min_score=min_score, batch_size=batch_size, device=device, progress=progress
+            )
+    else:
+        assert detections is not None
+        found = evaluate_results(detections, annotations, images, min_score=min_score)
+    print_unless(quiet, found)
+    writers = ((html, lambda path: write_page(found, path)), (report, found.write_report), (output, found.save))
+    for path, write in writers:
+        if path is not None:
+            write(path)
+            print_unless(quiet, f"written: {path}")

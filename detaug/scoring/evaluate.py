@@ -1,0 +1,178 @@
+"""Score the detections of a model, or of a file, against a COCO json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from detaug.arguments import SCORE
+from detaug.converters.conversion.arguments import output_files
+from detaug.converters.files.atomic import write_json
+from detaug.errors import InputError
+from detaug.evaluation.boxes import Metrics
+from detaug.evaluation.coco import CocoEvaluator
+from detaug.evaluation.errors import DetectionErrors
+from detaug.loading.loader import Loader
+from detaug.sheets import Detections
+from detaug.sources.coco_reader import CocoReader
+from detaug.training.detectors import READS
+from detaug.training.predict import load_model
+
+PathLike = str | os.PathLike[str]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The scores of a detector, and its errors."""
+
+    detector: str
+    """The file of the model, or of the detections."""
+    reader: CocoReader
+    metrics: Metrics
+    more: dict[str, Any]
+    """The metrics of what else the model finds, by the kind of `CocoEvaluator`: "segm" or "keypoints"."""
+    errors: DetectionErrors
+    evaluator: CocoEvaluator[Metrics]
+
+    def worst(self, count: int) -> list[Detections]:
+        """Return the detections in the images with the most errors, of at least `errors.min_score`, the worst first."""
+        of_image = self.errors.errors_of_image
+        ids = sorted((each for each in of_image if of_image[each]), key=lambda each: -of_image[each])[:count]
+        labels = {category: label for label, category in enumerate(self.reader.category_ids)}
+        found = []
+        for image_id in ids:
+            each = self.evaluator.detections[image_id]
+            high = each.scores >= self.errors.min_score
+            categories = each.category_ids[high].tolist()
+            found.append(
+                Detections(image_id, each.shapes[high], [labels[at] for at in categories], each.scores[high].tolist())
+            )
+        return found
+
+    def rows(self) -> list[tuple[str, float, float, float, float, int]]:
+        """Return, for each class, its name, AP, AP50, precision and recall of `errors`, and the number of objects."""
+        errors = self.errors
+        return [
+            (
+                name,
+                self.metrics.AP_by_class[name],
+                self.metrics.AP50_by_class[name],
+                float(right / detections) if detections else -1.0,
+                float(right / objects) if objects else -1.0,
+                int(objects),
+            )
+            for name, objects, detections, right in zip(
+                errors.class_names, errors.objects, errors.detections, errors.right, strict=True
+            )
+        ]
+
+    def confused(self, count: int) -> list[tuple[str, str, int]]:
+        """Return the pairs of classes that are confused most: of the object, of the detection, how often."""
+        between = self.errors.confusion[:-1, :-1] * ~np.eye(len(self.errors.class_names), dtype=bool)
+        order = np.argsort(-between, axis=None, kind="stable")[:count]
+        pairs = zip(*np.unravel_index(order, between.shape), strict=True)
+        names = self.errors.class_names
+        return [(names[a], names[b], int(between[a, b])) for a, b in pairs if between[a, b]]
+
+    def __str__(self) -> str:
+        errors, curve = self.errors, self.errors.curve
+        width = max(map(len, ("class", *errors.class_names)))
+        lines = [str(self.metrics), *(f"{kind}: {each}" for kind, each in self.more.items()), ""]
+        lines.append(f"{'class':{width}}     AP   AP50  precision  recall  objects")
+        for name, ap, ap50, precision, recall, objects in self.rows():
+            numbers = f"{_number(ap)}  {_number(ap50)}      {_number(precision)}   {_number(recall)}"
+            lines.append(f"{name:{width}}  {numbers}  {objects:>7,}")
+        kinds = ", ".join(f"{kind} {each.sum():,}" for kind, each in errors.kinds.items())
+        lines += ["", f"errors of detections with a score of {errors.min_score:g} or more: {kinds}"]
+        if pairs := self.confused(3):
+            lines.append("confused: " + ", ".join(f"{a} as {b} {count:,}" for a, b, count in pairs))
+        if len(curve.scores):
+            at = curve.f1.argmax()
+            best = f"precision {curve.precision[at]:.2f}, recall {curve.recall[at]:.2f}"
+            lines.append(f"the score with the best balance: {errors.best_score:.2f} ({best})")
+        return "\n".join(lines)
+
+    def file_names(self) -> dict[int, str]:
+        """Return the file name of each image by its id."""
+        return dict(zip(self.reader.image_ids.tolist(), self.reader.file_names, strict=True))
+
+    def save(self, path: PathLike) -> None:
+        """Write the boxes in COCO's form of results."""
+        self.evaluator.save(path)
+
+    def write_report(self, path: PathLike) -> None:
+        """Write all numbers as json, whole or not at all."""
+        (target,) = output_files({"report": path}, self.reader.annotations_file).values()
+        errors, names = self.errors, self.file_names()
+        write_json(
+            target,
+            {
+                "detector": self.detector,
+                "metrics": {"bbox": asdict(self.metrics), **{kind: asdict(each) for kind, each in self.more.items()}},
+                "min_score": errors.min_score,
+                "best_score": errors.best_score,
+                "class_names": list(errors.class_names),
+                "kinds": {kind: each.tolist() for kind, each in errors.kinds.items()},
+                "confusion": errors.confusion.tolist(),
+                "errors_of_image": {names[each]: count for each, count in errors.errors_of_image.items()},
+            },
+        )
+
+
+def evaluate_model(
+    model: PathLike,
+    annotations: PathLike,
+    images: PathLike,
+    *,
+    min_score: float = SCORE,
+    batch_size: int = 8,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the json."""
+    trained = load_model(model, device)
+    reader = CocoReader(images, annotations, **READS[trained.finds])
+    if reader.class_names != trained.class_names:
+        raise InputError(
+            f"{os.fspath(model)} finds the classes {', '.join(trained.class_names[1:])}, and {os.fspath(annotations)} "
+            f"has {', '.join(reader.class_names[1:])}; convert with --classes in the order of the training"
+        )
+    kinds = dict.fromkeys(("bbox", trained.finds))
+    evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind) for kind in kinds}
+    with torch.inference_mode():
+        done = 0
+        for batch in Loader(reader, trained.ops, batch_size, device=trained.device, train=False):
+            predictions = trained.model(batch.images)
+            for evaluator in evaluators.values():
+                evaluator.update(batch, predictions)
+            done += len(batch)
+            if progress:
+                progress(done, len(reader))
+    return _evaluation(os.fspath(model), reader, evaluators, min_score)
+
+
+def evaluate_results(
+    detections: PathLike, annotations: PathLike, images: PathLike, *, min_score: float = SCORE
+) -> Evaluation:
+    """Score the boxes of a json in COCO's form of results, of any detector."""
+    reader = CocoReader(images, annotations)
+    return _evaluation(os.fspath(detections), reader, {"bbox": CocoEvaluator(reader).load(detections)}, min_score)
+
+
+def _evaluation(
+    detector: str, reader: CocoReader, evaluators: dict[str, CocoEvaluator[Any]], min_score: float
+) -> Evaluation:
+    metrics = {kind: each.compute() for kind, each in evaluators.items()}
+    of_boxes = evaluators["bbox"]
+    errors = of_boxes.errors(min_score=min_score)
+    return Evaluation(detector, reader, metrics.pop("bbox"), metrics, errors, of_boxes)
+
+
+def _number(value: float) -> str:
+    return f"{value:5.3f}" if value >= 0 else "    -"
