@@ -1,13 +1,14 @@
-"""`detaug evaluate`."""
+"""`detaug evaluate` and `detaug predict`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FILE, print_unless
+from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, print_unless
 from detaug.cli.progress_bar import progress_bar
 
 
@@ -75,3 +76,36 @@ def evaluate(
         if path is not None:
             write(path)
             print_unless(quiet, f"written: {path}")
+
+
+@click.command()
+@click.argument("model", metavar="MODEL.pt", type=FILE)
+@click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+@click.option("--drawings", type=FOLDER, help="A folder for pictures of the images with what was found.")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 1),
+    default=0.4,  # detaug.arguments.SCORE
+    show_default=True,
+    help="The lowest score that counts.",
+)
+@click.option("--batch-size", type=AT_LEAST_1, default=8, show_default=True, help="Images in a batch.")
+@options.device
+@options.quiet
+def predict(model: Path, paths: tuple[str, ...], output: Path, device: str | None, quiet: bool, **more: Any) -> None:
+    """Find objects in images with a model of detaug train.
+
+    PATHS are images, folders, or patterns of names in quotes. The json has a score for each object. It is a data set
+    like any other: detaug preview draws it, and detaug convert-coco-to-yolo and its like write it for a labelling tool,
+    where the objects can be corrected.
+
+    \b
+    detaug predict run/model.pt photos -o found.json --drawings drawn
+    """
+    from detaug.scoring import predict_files
+
+    options.keep_freed_memory_on_cpu(device)
+    with progress_bar("predicting", quiet) as progress:
+        found = predict_files(model, paths, output, device=device, progress=progress, **more)
+    print_unless(quiet, found)

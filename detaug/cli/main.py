@@ -29,7 +29,7 @@ from detaug.cli.convert import (
     split,
 )
 from detaug.cli.dataset import check, demo, preview
-from detaug.cli.evaluate import evaluate
+from detaug.cli.evaluate import evaluate, predict
 from detaug.cli.formats import convert, formats
 from detaug.cli.recipe import import_recipe
 from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
@@ -74,7 +74,7 @@ def cli() -> None:
 for command in (
     *(demo, convert, formats),
     *(convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
-    *(merge, split, check, preview, import_recipe, train, evaluate, bench, tune),
+    *(merge, split, check, preview, import_recipe, train, evaluate, predict, bench, tune),
     *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota, pack),
 ):
     cli.add_command(command)

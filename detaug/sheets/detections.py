@@ -34,15 +34,15 @@ class Detections(NamedTuple):
     """(K, H, W), in source pixels."""
 
     @staticmethod
-    def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> list[Detections]:
-        """Return the detections of at least `SCORE` in each image of a batch.
+    def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]], min_score: float = SCORE) -> list[Detections]:
+        """Return the detections of at least `min_score` in each image of a batch.
 
         predictions: N dicts with boxes, scores and labels, and with key points, masks or neither, as torchvision's
         detectors return them.
         """
         drawn = []
         for prediction in predictions:
-            high, names = prediction["scores"] >= SCORE, ("boxes", "labels", "scores", "keypoints", "masks")
+            high, names = prediction["scores"] >= min_score, ("boxes", "labels", "scores", "keypoints", "masks")
             drawn.append({name: prediction[name][high] for name in names if name in prediction})
         boxes = [of_image.double().cpu().numpy() for of_image in batch.to_source([one["boxes"] for one in drawn])]
         labels, scores = [one["labels"].tolist() for one in drawn], [one["scores"].tolist() for one in drawn]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -62,12 +62,16 @@ class TrainedModel:
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
         several = [images] if _is_one(images) else cast("Iterable[OneImage]", images)
-        return [self._predict(_pixels(image), min_score) for image in several]
+        return [self._predict(pixels_of(image), min_score) for image in several]
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
         """Return a picture of the image with its detections: scores, masks, skeletons. Arguments as in `predict`."""
-        pixels = _pixels(image)
+        pixels = pixels_of(image)
         found = self._predict(pixels, min_score)
+        return self.draw_found(pixels, {name: each.numpy() for name, each in found.items()})
+
+    def draw_found(self, pixels: NDArray[np.uint8], found: Mapping[str, NDArray[Any]]) -> Image.Image:
+        """Return a picture of an image (H, W, 3) with detections, as `predict` finds them, as arrays."""
         names = [self.class_names[label] for label in found["labels"].tolist()]
         texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
         colors = class_colors(self.class_names)
@@ -75,8 +79,8 @@ class TrainedModel:
         picture = draw_boxes(below, found["boxes"], names, labels=texts, colors=colors)
         if self.keypoints is None:
             return picture
-        points = found["keypoints"][..., :2].numpy()
-        return draw_key_points(picture, marks_of_classes(self.keypoints, found["labels"].numpy() - 1, points))
+        points = found["keypoints"][..., :2]
+        return draw_key_points(picture, marks_of_classes(self.keypoints, found["labels"] - 1, points))
 
     def _predict(self, image: NDArray[np.uint8], min_score: float) -> dict[str, Tensor]:
         samples = batch([image], device=self.device).then(*self.ops)
@@ -145,11 +149,11 @@ def _is_one(images: Any) -> bool:
     return isinstance(images, str | os.PathLike | Image.Image) or not isinstance(images, Iterable)
 
 
-def _pixels(image: Any) -> NDArray[np.uint8]:
+def pixels_of(image: Any) -> NDArray[np.uint8]:
     """Return an image as (H, W, 3) uint8."""
     if isinstance(image, str | os.PathLike):
         with Image.open(image) as file:
-            return _pixels(ImageOps.exif_transpose(file))
+            return pixels_of(ImageOps.exif_transpose(file))
     if isinstance(image, Image.Image) and image.mode[0] not in "IF":  # those are more than 8 bits
         image = image.convert("RGB")
     return read_image(image.cpu() if isinstance(image, Tensor) else image)

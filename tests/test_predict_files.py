@@ -1,0 +1,131 @@
+"""`detaug predict`: images of folders and patterns, a json that the other commands read, pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import detaug as da
+from detaug.boxes.keypoints import KeyPoints
+from detaug.converters import check_coco
+from detaug.scoring import predict_files
+from detaug.training import TrainedModel
+
+BOX = (10, 6, 50, 30)
+"""XYXY, white, in images of several sizes."""
+
+
+class FindsWhite(nn.Module):
+    """A detector that finds the white pixels with a score of 0.9, and the whole image with 0.3."""
+
+    def __init__(self, *more: str) -> None:
+        super().__init__()
+        self.more = more
+
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        found = []
+        for image in images:
+            white = image.mean(0) > 0.5
+            rows, columns = torch.nonzero(white, as_tuple=True)
+            box = torch.stack([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]).float()
+            whole = torch.tensor([-9.0, -9, 999, 999])
+            each = {"boxes": torch.stack([box, whole])}
+            each |= {"scores": torch.tensor([0.9, 0.3]), "labels": torch.tensor([2, 1])}
+            each |= {"masks": white[None, None].float().repeat(2, 1, 1, 1)} if "masks" in self.more else {}
+            points = torch.tensor([[*box[:2].tolist(), 1], [*box[2:].tolist(), 1]])
+            each |= {"keypoints": points[None].repeat(2, 1, 1)} if "keypoints" in self.more else {}
+            found.append(each)
+        return found
+
+
+def model(*more: str) -> TrainedModel:
+    ops = (da.Resize((120, 160)), da.Normalize((0, 0, 0), (1, 1, 1)))
+    names = KeyPoints(np.zeros((0, 2, 3)), [["first", "last"]], [[(0, 1)]], np.array([[0, 1]]))
+    points = names if "keypoints" in more else None
+    return TrainedModel(FindsWhite(*more), ops, ("background", "cat", "dog"), torch.device("cpu"), points)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with five images, two of them in another folder, and one stored upside down."""
+    x0, y0, x1, y1 = BOX
+    for at, name in enumerate(("a.png", "b.jpg", "sub/c d.png", "sub/é.JPG")):
+        pixels = np.zeros((60 + at * 20, 80, 3), np.uint8)
+        pixels[y0:y1, x0:x1] = 255
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, quality=100, subsampling=0)
+    pixels, exif = np.zeros((60, 80, 3), np.uint8), Image.Exif()
+    pixels[y0:y1, x0:x1] = 255
+    exif[0x0112] = 3
+    Image.fromarray(pixels[::-1, ::-1]).save(tmp_path / "photos/e.png", exif=exif)
+    (tmp_path / "photos/notes.txt").write_text("no image")
+    return tmp_path / "photos"
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_bytes()))
+
+
+def test_a_folder(folder: Path, tmp_path: Path) -> None:
+    found = predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")
+    assert str(found).startswith("5 objects found in 5 images")
+    content = read(tmp_path / "found.json")
+    assert [each["file_name"] for each in content["images"]] == ["a.png", "b.jpg", "e.png", "sub/c d.png", "sub/é.JPG"]
+    x0, y0, x1, y1 = BOX
+    for each in content["annotations"]:
+        assert each["bbox"] == pytest.approx([x0, y0, x1 - x0, y1 - y0], abs=1.1)
+        assert (each["category_id"], each["score"], each["iscrowd"]) == (2, 0.9, 0)
+    assert check_coco(tmp_path / "found.json", folder).errors == 0
+    reader = da.CocoReader(folder, tmp_path / "found.json")
+    assert reader.class_names == ("background", "cat", "dog")
+    drawn = sorted(path.relative_to(tmp_path / "drawn").as_posix() for path in (tmp_path / "drawn").rglob("*.*"))
+    assert drawn == ["a.png", "b.jpg", "e.png", "sub/c d.png", "sub/é.JPG"]
+    with Image.open(tmp_path / "drawn/a.png") as picture, Image.open(folder / "a.png") as before:
+        assert picture.size == before.size
+        assert np.asarray(picture).tolist() != np.asarray(before).tolist()
+
+
+def test_the_lowest_score_and_the_edges(folder: Path, tmp_path: Path) -> None:
+    predict_files(model(), [folder / "a.png"], tmp_path / "found.json", min_score=0.3)
+    whole = read(tmp_path / "found.json")["annotations"][1]
+    assert whole["bbox"] == [0, 0, 80, 60]
+    assert whole["category_id"] == 1
+
+
+@pytest.mark.parametrize("name", ["*.png", "**/*.png"])
+def test_patterns(folder: Path, tmp_path: Path, name: str) -> None:
+    predict_files(model(), [folder / name, folder / "a.png"], tmp_path / "found.json")
+    names = sorted(each["file_name"] for each in read(tmp_path / "found.json")["images"])
+    assert names == sorted(path.relative_to(folder).as_posix() for path in folder.glob(name))
+
+
+def test_masks_and_key_points(folder: Path, tmp_path: Path) -> None:
+    predict_files(model("masks", "keypoints"), [folder / "a.png"], tmp_path / "found.json", drawings=tmp_path / "drawn")
+    reader = da.CocoReader(folder, tmp_path / "found.json", masks=True, keypoints=True)
+    (batch,) = da.Loader(reader, [da.Resize((60, 80))], 1, train=False, device="cpu")
+    wanted = torch.zeros(60, 80, dtype=torch.bool)
+    x0, y0, x1, y1 = BOX
+    wanted[y0:y1, x0:x1] = True
+    assert (batch.masks()[0] ^ wanted).sum() < 2 * (x1 - x0 + y1 - y0)  # at most the outline
+    assert batch.keypoints[0, 0, :, :2].flatten().tolist() == pytest.approx(BOX, abs=1.1)
+    category = read(tmp_path / "found.json")["categories"][1]
+    assert (category["keypoints"], category["skeleton"]) == (["first", "last"], [[1, 2]])
+
+
+def test_what_cannot_be_predicted(folder: Path, tmp_path: Path) -> None:
+    for path in ("nothing", folder / "notes.txt", folder / "*.gif"):
+        with pytest.raises(da.InputError, match="is no image, no folder with images and no pattern"):
+            predict_files(model(), [path], tmp_path / "found.json")
+    (folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    with pytest.raises(da.DataError, match=r"bad\.png"):
+        predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")
+    assert not (tmp_path / "found.json").exists()
+    assert not (tmp_path / "drawn").exists()
