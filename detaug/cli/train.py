@@ -80,6 +80,11 @@ def _terminal() -> Iterator[_Output]:
 @click.option(
     "--weights", type=FILE, help="A state dict to start from; a head with another number of classes is reinitialised."
 )
+@click.option(
+    "--pretrained",
+    type=click.Choice(["coco", "backbone"]),
+    help="Start from torchvision's weights of COCO, or of its backbone; they are fetched unless they are there.",
+)
 @click.option("--resume", is_flag=True, help="Resume from the checkpoint in the output folder, if there is one.")
 @click.option("--amp/--no-amp", default=True, show_default=True, help="Compute in 16 bits on a GPU.")
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of weights and batches.")
@@ -109,10 +114,10 @@ def train(annotations: Path, images: Path, device: str | None, **more: Any) -> N
     """Train a detector of torchvision.
 
     The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for key points.
-    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. Nothing is downloaded: the model
-    starts from random weights, or from --weights. The output folder gets metrics.jsonl, checkpoint.pt, predictions.png
-    and model.pt. Ctrl-C stops after the step and saves a checkpoint; the same command with --resume continues. On
-    several GPUs:
+    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The model starts from random
+    weights, from --weights, or from torchvision's with --pretrained; nothing else is downloaded. The output folder gets
+    metrics.jsonl, checkpoint.pt, predictions.png and model.pt. Ctrl-C stops after the step and saves a checkpoint; the
+    same command with --resume continues. On several GPUs:
 
     \b
     torchrun --nproc-per-node 4 -m detaug train \\

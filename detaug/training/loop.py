@@ -7,6 +7,7 @@ evaluation every few epochs, a metrics file and a picture of detections.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from detaug.training.interrupt import Interrupt, InterruptedTrainingError, defer
 from detaug.training.loaders import make_train_loader, make_val_loader, read_of_data
 from detaug.training.options import TrainOptions
 from detaug.training.predict import keypoints_entry
+from detaug.training.pretrained import pretrained_file
 from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar, Progress
 from detaug.training.state import Training, make_training
@@ -106,16 +108,26 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progr
     of_data = read_of_data(options)
     num_classes = len(of_data.class_names)
     detector = make_model(options.model, num_classes, **of_data.arguments())
-    if options.weights:
-        detector, missing = load_weights(detector, options.weights)
+    if path := _start_file(options, progress):
+        detector, missing = load_weights(detector, path)
         if missing:
-            progress.say(
-                f"{options.weights}: {len(missing)} weights of the head are reinitialised for {num_classes - 1} classes"
-            )
+            progress.say(f"{path}: {len(missing)} weights are initialised at random for {num_classes - 1} classes")
     if dist.is_initialized() and dist.get_backend() == "nccl":
         convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
         detector = detector._replace(model=convert(detector.model))
     return detector
+
+
+def _start_file(options: TrainOptions, progress: Progress) -> Path | None:
+    """Return the file of weights to start from. Rank 0 fetches it before the others look for it."""
+    if options.pretrained is None:
+        return options.weights
+    if not is_first_rank():
+        dist.barrier()
+    path = pretrained_file(options.model, options.pretrained, progress.say)
+    if is_first_rank() and dist.is_initialized():
+        dist.barrier()
+    return path
 
 
 def _start(training: Training, progress: Progress) -> None:

@@ -11,6 +11,7 @@ from detaug.arguments import check
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.training.detectors import DETECTORS
+from detaug.training.pretrained import Pretrained
 
 Size = int | tuple[int, int]
 
@@ -25,7 +26,9 @@ class TrainOptions:
     `recipe`: a file of `save_recipe`, with its own `Resize` and `Normalize`; None is the model's. `ops`: a module with
     ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a
     GPU. `clip_norm`: largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time.
-    `checkpoint_every`: steps, for more checkpoints; 0 is none. `weights`: a file, see `load_weights`.
+    `checkpoint_every`: steps, for more checkpoints; 0 is none. `weights`: a file, see
+    `load_weights`; `pretrained`: instead, torchvision's weights of "coco", or of the "backbone" alone, fetched unless
+    they are in torch's cache.
     """
 
     annotations: Path
@@ -49,6 +52,7 @@ class TrainOptions:
     seed: int = 0
     device: str | None = None
     weights: Path | None = None
+    pretrained: Pretrained | None = None
     resume: bool = False
     eval_every: int = 10
     checkpoint_every: int = 1000
@@ -58,6 +62,8 @@ class TrainOptions:
         check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
         check("ops", self.ops, self.ops is None or self.recipe is not None, "left out without a recipe that names them")
         check("optimizer", self.optimizer, self.optimizer in ("sgd", "adamw"), "'sgd' or 'adamw'")
+        check("pretrained", self.pretrained, self.pretrained in (None, "coco", "backbone"), "'coco' or 'backbone'")
+        check("pretrained", self.pretrained, not (self.pretrained and self.weights), "left out with weights")
         for name in ("epochs", "batch_size", "eval_every", "log_every"):
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("warm_up", "clip_norm", "checkpoint_every", "weight_decay", "seed"):

@@ -23,21 +23,37 @@ class Loaded(NamedTuple):
 def load_weights(detector: Detector, path: Path) -> Loaded:
     """Load the weights of a file into a detector.
 
-    `path`: a state dict of torchvision's model, or the model.pt of `detaug train`. A head with another number of
-    classes or key points stays as it is, and its weights are named in `missing`. Raises InputError where the file is no
-    state dict, or is another model's.
+    `path`: a state dict of torchvision's model, the model.pt of `detaug train`, or a state dict of the backbone alone,
+    as the detector or torchvision's classifier has it. What the file does not have stays as it is, and is named in
+    `missing`: a head with another number of classes or key points; of a backbone, the rest. Raises InputError where the
+    file is no state dict, or is another model's.
     """
     content = read_torch_file(path)
-    weights = content.get("model", content)
+    weights: Any = content.get("model", content)
     if not (isinstance(weights, Mapping) and weights and all(isinstance(each, Tensor) for each in weights.values())):
         raise InputError(f"{path} holds no state dict; save one with torch.save(model.state_dict(), ...)")
     own = detector.model.state_dict()
+    of_backbone = {} if any(name in own for name in weights) else _of_backbone(own, weights)
+    weights = of_backbone or weights
     fitting = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
     missing = [name for name in own if name not in fitting and not name.endswith("num_batches_tracked")]
-    _check_same_model(path, own, weights, missing)
+    _check_same_model(path, own, weights, [name for name in missing if name in weights or not of_backbone])
     detector.model.load_state_dict(fitting, strict=False)
     mean, std = content.get("mean", detector.mean_of_weights), content.get("std", detector.std_of_weights)
     return Loaded(detector._replace(mean=tuple(mean), std=tuple(std)), missing)
+
+
+def _of_backbone(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a backbone by their names in the detector; {} where it has no such.
+
+    A ResNet's keep their names, behind those of its place. A VGG's have the same order.
+    """
+    body = {name: value for name, value in weights.items() if not name.startswith(("fc.", "classifier."))}
+    for place in ("backbone.", "backbone.body."):
+        if any(place + name in own for name in body) and not any(name.startswith("features.") for name in body):
+            return {place + name: value for name, value in body.items()}
+    names = [name for name in own if name.startswith(("backbone.features.", "backbone.extra."))][: len(body)]
+    return dict(zip(names, body.values(), strict=True)) if len(names) == len(body) else {}
 
 
 def _check_same_model(path: Path, own: Any, weights: Mapping[str, Tensor], missing: Sequence[str]) -> None:
