@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -479,6 +480,50 @@ def test_evaluation_with_other_classes_is_refused(folder: tuple[Folder, Path]) -
     (out / "val.json").write_text(json.dumps(document))
     with pytest.raises(ValueError, match=r"val\.json has the classes \('other', "):
         run(painted, out / "run", val=out / "val.json")
+
+
+# ---------------------------------------------------------------- the best model
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> list[dict[str, torch.Tensor]]:
+    """Let evaluations have these AP. Returns the weights at each evaluation."""
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def evaluate(training: Any, *_: Any) -> None:
+        seen.append({name: each.clone() for name, each in training.optimization.model.state_dict().items()})
+        training.evaluation = {"AP": scores[len(seen) - 1], "AP50": 1.0}
+
+    monkeypatch.setattr("detaug.training.loop.evaluate", evaluate)
+    return seen
+
+
+def test_the_best_model_is_kept(folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    painted, out = folder
+    seen = scripted(monkeypatch, [0.1, 0.5, 0.5, 0.3])
+    run(painted, out / "run", epochs=4, eval_every=1)
+    best, last = (torch.load(out / "run" / name, weights_only=True)["model"] for name in ("best.pt", "model.pt"))
+    assert all(best[name].equal(seen[1][name]) for name in best)
+    assert all(last[name].equal(seen[3][name]) for name in last)
+
+
+def test_training_stops_without_a_better_model(folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after it was resumed in between."""
+    painted, out = folder
+    seen = scripted(monkeypatch, [0.2, 0.1, 0.2, 0.0, 0.9])
+    said: list[str] = []
+    settings = options(*painted, out / "run", epochs=9, eval_every=1, patience=3)
+    train(settings, make_model=tiny(), say=said.append)
+    assert len(seen) == 4
+    assert "stopped: no better AP than 0.200 in 3 evaluations" in said
+    assert torch.load(out / "run/checkpoint.pt", weights_only=True)["not_better"] == 3
+    train(replace(settings, resume=True), make_model=tiny(), say=said.append)
+    assert len(seen) == 4
+
+
+def test_the_first_batch_is_drawn(trained: Trained) -> None:
+    with Image.open(trained.output / "batches.png") as picture:
+        colors = {color for _, color in picture.convert("RGB").getcolors(1 << 24)}
+    assert len(colors) > 100
 
 
 # ---------------------------------------------------------------- weights, of the tiny model

@@ -34,6 +34,8 @@ def save_checkpoint(training: Training) -> None:
             "step": training.step,
             "evaluation": training.evaluation,
             "evaluated": training.evaluated,
+            "best": training.best,
+            "not_better": training.not_better,
             "clock": training.timer.state_dict(),
             **training.optimization.state_dict(),
             "mean": training.detector.mean,
@@ -58,6 +60,7 @@ def load_checkpoint(training: Training) -> None:
     training.timer.load_state_dict(content["clock"])
     training.step = content["step"]
     training.evaluation, training.evaluated = content["evaluation"], content["evaluated"]
+    training.best, training.not_better = content["best"], content["not_better"]
     _set_random_state(own["random"], training.device)
 
 

@@ -17,10 +17,12 @@ from torch import nn
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder
 from detaug.converters.files.atomic import remove_leftovers
+from detaug.drawing import save_picture
 from detaug.errors import InputError
 from detaug.loading.loader import Loader
+from detaug.sheets import batch_sheet
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
-from detaug.training.detectors import READS, Detector, make_detector
+from detaug.training.detectors import DETECTORS, READS, Detector, make_detector
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import make_train_loader, make_val_loader, read_of_data
@@ -48,7 +50,8 @@ def train(
     """Train, and return the last evaluation, the seconds, and the images a second.
 
     Writes into the folder `options.output`: metrics.jsonl, a line for each step and each evaluation; checkpoint.pt;
-    predictions.png; and at the end model.pt: weights, class names, mean and std.
+    batches.png and predictions.png; best.pt, the model of the best evaluation, and at the end model.pt: weights, class
+    names, mean and std.
 
     With `bar` a progress bar is drawn, with the images/s of all processes together; else `say` gets a line every
     `log_every` steps. Only rank 0 does either.
@@ -74,7 +77,7 @@ def train(
         except KeyboardInterrupt:
             progress.say(_how_to_resume(training))
             raise
-        _write_model(training)
+        _write_model(training, "model.pt")
         progress.say(_how_to_predict(training))
         timer = training.timer
         return {"evaluation": training.evaluation, "steps": training.step, **timer.state_dict(), **timer.rates()}
@@ -85,7 +88,7 @@ def _check_outputs(options: TrainOptions) -> None:
     check_folder(options.output)
     if options.output.is_dir():
         inputs = (options.annotations, options.images, options.val, options.val_images, options.recipe, options.weights)
-        for name in ("metrics.jsonl", "checkpoint.pt", "predictions.png", "model.pt"):
+        for name in ("metrics.jsonl", "checkpoint.pt", "batches.png", "predictions.png", "best.pt", "model.pt"):
             file = options.output / name
             output_files({"output": file}, *inputs, extensions=(file.suffix,))
 
@@ -97,11 +100,28 @@ def _run(training: Training, val: Loader | None, progress: Progress, interrupt: 
             if val:
                 evaluate(training, val, lambda: _stop_if(interrupt, training))
                 progress.say(_evaluation_line(training.evaluation))
+                _keep_best(training)
             training.evaluated = training.step
             save_checkpoint(training)
         if training.step == training.steps:
             return
+        if training.options.patience and training.not_better >= training.options.patience:
+            progress.say(f"stopped: no better AP than {training.best:.3f} in {training.not_better} evaluations")
+            return
         _train_epoch(training, progress, interrupt)
+
+
+def _keep_best(training: Training) -> None:
+    """Write best.pt if the last evaluation is the best so far. Every rank must call this function."""
+    finds = DETECTORS[training.options.model].finds
+    found = [training.evaluation.get(finds, training.evaluation).get("AP", -1.0)]  # of the first rank
+    if dist.is_initialized():
+        dist.broadcast_object_list(found, src=0)
+    if found[0] > training.best:
+        training.best, training.not_better = found[0], 0
+        _write_model(training, "best.pt")
+    else:
+        training.not_better += 1
 
 
 def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progress) -> Detector:
@@ -139,7 +159,7 @@ def _start(training: Training, progress: Progress) -> None:
         raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
     if is_first_rank():
-        for each in (path, options.output / "model.pt"):
+        for each in (path, options.output / "best.pt", options.output / "model.pt"):
             remove_leftovers(each)
     if path.exists():
         load_checkpoint(training)
@@ -155,6 +175,10 @@ def _train_epoch(training: Training, progress: Progress, interrupt: Interrupt) -
     """Train to the end of the loader's epoch."""
     options = training.options
     for batch in training.timer.batches(training.loader, training.device):
+        if training.step == 0 and is_first_rank():
+            loader = training.loader
+            picture = batch_sheet(batch, loader.class_names, ops=getattr(loader, "ops", ()))
+            save_picture(picture, options.output / "batches.png")
         training.log.add(training.optimization.step(batch, training.step))
         training.step += 1
         training.timer.add_step(len(batch.images))
@@ -213,7 +237,7 @@ print([model.class_names[label] for label in found["labels"]], found["scores"], 
 model.draw({image!r}).save("found.jpg")"""
 
 
-def _write_model(training: Training) -> None:
+def _write_model(training: Training, name: str) -> None:
     if is_first_rank():
         detector = training.detector
         content = {
@@ -225,4 +249,4 @@ def _write_model(training: Training) -> None:
             "class_names": training.loader.class_names,
             **keypoints_entry(training.loader.reader.shapes.keypoints),
         }
-        write_torch_file(content, training.options.output / "model.pt")
+        write_torch_file(content, training.options.output / name)

@@ -26,6 +26,8 @@ class TrainOptions:
     `recipe`: a file of `save_recipe`, with its own `Resize` and `Normalize`; None is the model's. `ops`: a module with
     ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a
     GPU. `clip_norm`: largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time.
+    `patience`: stop after so many
+    evaluations without a better AP; 0 is never.
     `checkpoint_every`: steps, for more checkpoints; 0 is none. `weights`: a file, see
     `load_weights`; `pretrained`: instead, torchvision's weights of "coco", or of the "backbone" alone, fetched unless
     they are in torch's cache.
@@ -55,6 +57,7 @@ class TrainOptions:
     pretrained: Pretrained | None = None
     resume: bool = False
     eval_every: int = 10
+    patience: int = 0
     checkpoint_every: int = 1000
     log_every: int = 20
 
@@ -66,7 +69,7 @@ class TrainOptions:
         check("pretrained", self.pretrained, not (self.pretrained and self.weights), "left out with weights")
         for name in ("epochs", "batch_size", "eval_every", "log_every"):
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        for name in ("warm_up", "clip_norm", "checkpoint_every", "weight_decay", "seed"):
+        for name in ("warm_up", "clip_norm", "checkpoint_every", "patience", "weight_decay", "seed"):
             check(name, getattr(self, name), (getattr(self, name) or 0) >= 0, "at least 0")
         check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "above 0")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")

@@ -31,6 +31,10 @@ class Training:
     """The metrics of the last evaluation."""
     evaluated: int = 0
     """The step of the last evaluation."""
+    best: float = -1.0
+    """The highest AP of the evaluations, of what the model finds."""
+    not_better: int = 0
+    """Evaluations since then."""
 
     @property
     def steps(self) -> int:
