@@ -25,6 +25,8 @@ from detaug.loading.clip_batch import ClipBatch as ClipBatch
 from detaug.loading.devices import keep_freed_memory as keep_freed_memory
 from detaug.loading.loader import Loader as Loader
 from detaug.loading.samplers import ClassBalancedSampler as ClassBalancedSampler
+from detaug.loading.samplers import EmptyImageSampler as EmptyImageSampler
+from detaug.loading.samplers import HardImageSampler as HardImageSampler
 from detaug.loading.samplers import RepeatFactorSampler as RepeatFactorSampler
 from detaug.loading.samplers import SourceWeightSampler as SourceWeightSampler
 from detaug.ops.affine import RandomAffine as RandomAffine

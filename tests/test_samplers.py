@@ -54,6 +54,42 @@ def test_repeat_factors_are_those_of_lvis(reader: da.CocoReader, threshold: floa
     assert da.RepeatFactorSampler(threshold)(reader) == pytest.approx(detectron2_repeat_factors(threshold))
 
 
+@pytest.mark.parametrize("share", [0, 0.3, 1])
+def test_the_share_of_images_without_objects(reader: da.CocoReader, share: float) -> None:
+    factors = da.EmptyImageSampler(share)(reader)
+    empty = np.array([not labels for labels in CLASSES])
+    assert factors[empty].sum() == pytest.approx(10 * share)
+    assert factors[~empty] == pytest.approx([10 * (1 - share) / 9] * 9)
+
+
+def test_a_share_that_no_image_has(tmp_path: Path, reader: da.CocoReader) -> None:
+    document = json.loads((tmp_path / "coco.json").read_bytes())
+    document["images"] = [each for each in document["images"] if each["id"] != CLASSES.index([])]
+    (tmp_path / "full.json").write_text(json.dumps(document))
+    full = da.CocoReader(tmp_path, tmp_path / "full.json")
+    assert da.EmptyImageSampler(0)(full).tolist() == [1] * 9
+    with pytest.raises(da.InputError, match=r"got 0\.1 where there is none without objects"):
+        da.EmptyImageSampler(0.1)(full)
+
+
+def test_images_with_many_errors_come_more_often(reader: da.CocoReader, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"errors_of_image": {f"{at}.png": at for at in range(10)}}))
+    assert da.HardImageSampler(report)(reader) == pytest.approx([1 + at / 4.5 for at in range(10)])
+    assert da.HardImageSampler(report, most=2)(reader).max() == 2
+    report.write_text(json.dumps({"errors_of_image": {f"{at}.png": 0 for at in range(10)}}))
+    assert da.HardImageSampler(report)(reader).tolist() == [1] * 10
+    report.write_text(json.dumps({"errors_of_image": {f"{at}.png": 0 for at in range(7)}}))
+    with pytest.raises(da.InputError, match=r"no errors of 3 images, the first is '7\.png'"):
+        da.HardImageSampler(report)(reader)
+    with pytest.raises(da.InputError, match=r"needs a da\.CocoReader"):
+        da.HardImageSampler(report)(da.Source([(4, 4)], ["a"]))
+    for text in ("", "[]", "{}", '{"errors_of_image": {"0.png": []}}'):
+        report.write_text(text)
+        with pytest.raises(da.InputError, match=r"report\.json is no report; detaug evaluate"):
+            da.HardImageSampler(report)(reader)
+
+
 def test_images_come_as_often_as_their_factor_says(reader: da.CocoReader) -> None:
     sampler = da.RepeatFactorSampler(0.5)
     factors = np.array(detectron2_repeat_factors(0.5))

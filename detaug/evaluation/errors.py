@@ -55,7 +55,7 @@ class DetectionErrors:
     >>> for batch in da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=8, train=False):
     ...     found = [{**each, "scores": torch.ones(len(each["labels"]))} for each in batch.targets()]  # your model's
     ...     evaluator.update(batch, found)
-    >>> errors = evaluator.errors(min_score=0.5)
+    >>> errors = evaluator.errors(min_score=0.5)  # DetectionErrors
     >>> print(errors.kinds["missed"], errors.right.sum() == errors.confusion.trace())
     [0 0 0 0 0 0] True
     """

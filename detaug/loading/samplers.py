@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from detaug.arguments import check, is_number
 from detaug.arrays import Floats
+from detaug.converters.files.text import read_json
+from detaug.errors import InputError
 from detaug.sources.concat import ConcatReader
 from detaug.sources.source import Source
 
@@ -63,6 +67,82 @@ class ClassBalancedSampler:
         images = np.bincount(labels, minlength=len(reader.class_names))
         share = 1 / images[labels] / np.count_nonzero(images)
         return np.asarray(np.bincount(indices, share, minlength=len(reader)) * len(reader), np.float64)
+
+
+@dataclass(frozen=True)
+class EmptyImageSampler:
+    """Let images without objects be a share of each epoch, whatever their share of the data set.
+
+    `share`: of the images of an epoch, 0..1. An epoch has as many images as the data set. Images without objects teach
+    a detector what is none; Ultralytics advises up to 0.1 of them.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> factors = da.EmptyImageSampler(0.1)(reader)
+    >>> print(factors.sum().round(), factors.min().round(2), factors.max().round(2))
+    48.0 0.98 1.2
+    """
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        check("share", self.share, is_number(self.share, 0, 1), "a share of the images, in 0..1")
+
+    def __call__(self, reader: Source) -> Floats:
+        """Return (n,): how often each image comes in an epoch, on average. Raises InputError if it cannot be kept."""
+        indices, _ = reader.labels()
+        empty = np.bincount(indices, minlength=len(reader)) == 0
+        shares = ((empty, self.share, "without objects"), (~empty, 1 - self.share, "with objects"))
+        factors = np.zeros(len(reader))
+        for images, share, kind in shares:
+            if share and not images.any():
+                raise InputError(f"share must fit the images, got {self.share} where there is none {kind}")
+            factors[images] = share * len(reader) / max(images.sum(), 1)
+        return factors
+
+
+@dataclass(frozen=True)
+class HardImageSampler:
+    """Repeat images in which a detector makes many errors: those that `detaug evaluate --report` counted.
+
+    `report`: its json. An image with e errors comes 1 + e / m times, m being the mean of all images, but no more than
+    `most` times. Evaluate the training images for it, not those of the validation.
+
+    >>> import json, pathlib
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> errors = {name: 3 * (at == 0) for at, name in enumerate(reader.file_names)}  # what detaug evaluate finds
+    >>> _ = pathlib.Path("report.json").write_text(json.dumps({"errors_of_image": errors}))
+    >>> print(da.HardImageSampler("report.json")(reader)[:3])
+    [4. 1. 1.]
+    """
+
+    report: str | os.PathLike[str]
+    most: float = 4.0
+
+    def __post_init__(self) -> None:
+        check("most", self.most, is_number(self.most, 1), "a number of at least 1")
+
+    def __call__(self, reader: Source) -> Floats:
+        """Return (n,): how often each image comes in an epoch, on average. Raises OSError and InputError."""
+        errors = _errors_of_images(Path(self.report))
+        names = getattr(reader, "file_names", None)
+        if names is None:
+            raise InputError(f"HardImageSampler needs a da.CocoReader, got a {type(reader).__name__}")
+        missing = [name for name in names if name not in errors]
+        if missing:
+            raise InputError(
+                f"{os.fspath(self.report)} has no errors of {len(missing)} images, the first is {missing[0]!r}; "
+                "evaluate with the json of the training"
+            )
+        counts = np.array([errors[name] for name in names], np.float64)
+        return np.asarray((1 + counts / max(counts.mean(), 1e-12)).clip(max=self.most))
+
+
+def _errors_of_images(path: Path) -> dict[str, int]:
+    try:
+        errors = read_json(path)["errors_of_image"]
+        return {str(name): int(count) for name, count in errors.items()}
+    except (InputError, KeyError, TypeError, AttributeError, ValueError):
+        raise InputError(f"{path} is no report; detaug evaluate ... --report FILE.json writes one") from None
 
 
 @dataclass(frozen=True)
