@@ -62,7 +62,12 @@ def block_commands(block: Block) -> list[str]:
 
 
 def is_training(block: Block) -> bool:
-    return block.kind in TRAINING or any(command.startswith("detaug train ") for command in commands_of(block))
+    return block.kind in TRAINING or any(map(needs_training, commands_of(block)))
+
+
+def needs_training(command: str) -> bool:
+    """Return whether a command trains, or uses a model that was trained."""
+    return command.startswith(("detaug train ", "detaug predict ")) or " --model run/" in command
 
 
 def commands_of(block: Block) -> list[str]:
@@ -89,7 +94,7 @@ def run_document(path: Path, *, not_run: dict[str, str], train: bool = False) ->
         if train and block.kind in TRAINING:
             run_training_block(block, path, namespace)
         for command in commands_of(block):
-            if command not in not_run and (train or not command.startswith("detaug train ")):
+            if command not in not_run and (train or not needs_training(command)):
                 run_command(command)
     return "".join([*parts, document[done:]])
 
