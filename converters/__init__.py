@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from detaug.converters.findings.finding import Finding as Finding
     from detaug.converters.findings.kinds import KINDS as KINDS
     from detaug.converters.formats.convert import convert_to_coco as convert_to_coco
+    from detaug.converters.from_coco.csv_tables import coco_to_csv as coco_to_csv
+    from detaug.converters.from_coco.cvat import coco_to_cvat as coco_to_cvat
+    from detaug.converters.from_coco.labelme import coco_to_labelme as coco_to_labelme
     from detaug.converters.mot.to_coco import mot_to_coco as mot_to_coco
     from detaug.converters.shards.pack import pack_coco as pack_coco
     from detaug.converters.shards.to_coco import tfrecord_to_coco as tfrecord_to_coco
@@ -40,7 +43,10 @@ _MODULE_OF = {
     "Summary": "detaug.converters.conversion.summary",
     "VocSummary": "detaug.converters.voc.to_coco",
     "check_coco": "detaug.converters.check.check",
+    "coco_to_csv": "detaug.converters.from_coco.csv_tables",
+    "coco_to_cvat": "detaug.converters.from_coco.cvat",
     "coco_to_dota": "detaug.converters.dota.from_coco",
+    "coco_to_labelme": "detaug.converters.from_coco.labelme",
     "coco_to_voc": "detaug.converters.voc.from_coco",
     "coco_to_yolo": "detaug.converters.yolo.from_coco",
     "convert_to_coco": "detaug.converters.formats.convert",

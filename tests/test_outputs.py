@@ -52,6 +52,9 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
     "convert-coco-to-voc": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "convert-coco-to-yolo": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "convert-coco-to-dota": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
+    "convert-coco-to-labelme": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
+    "convert-coco-to-cvat": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
+    "convert-coco-to-csv": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "pack": ("a.json voc/JPEGImages", {"output": "-o", "report": "--report"}),
 }
 
@@ -61,6 +64,7 @@ NEEDED = {"-o": "new.json", "--out": "new-demo"}
 FOLDERS = [(command, name) for command, name in (
     ("demo", "out"), ("convert-tfrecord", "extract"), ("convert-webdataset", "extract"), ("train", "output"),
     ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("convert-coco-to-dota", "output"),
+    ("convert-coco-to-labelme", "output"), ("convert-coco-to-cvat", "output"), ("convert-coco-to-csv", "output"),
     ("pack", "output"),
 )]  # fmt: skip
 

@@ -48,12 +48,16 @@ class FolderExport:
         """Return whether images are copied or linked."""
         return self.images is not None and self.with_images != "none"
 
-    def read(self) -> tuple[CocoRows, list[Finding]]:
-        """Read the json. Returns the images and boxes that annotation files can be written for, and findings."""
+    def read(self, *, one_file: bool = False) -> tuple[CocoRows, list[Finding]]:
+        """Read the json. Returns the images and boxes that annotation files can be written for, and findings.
+
+        one_file: the format has one file for all images, so two of them may differ only in their extension.
+        """
         rows, findings = read_coco_rows(self.source)
         check_class_names(rows)
         names = {at: rows.file_name(at) for at in rows.images.tolist()}
-        rows, faults = leave_out(rows, [*stem_findings(rows), *missing_images(names, self.images)])
+        named = [each for each in stem_findings(rows) if not (one_file and each[1].kind == "stem-repeated")]
+        rows, faults = leave_out(rows, [*named, *missing_images(names, self.images)])
         return rows, [*findings, *faults]
 
     def stop_on_errors(self, rows: CocoRows, findings: Sequence[Finding]) -> None:

@@ -5,6 +5,7 @@ Points are (n, 2) x, y in continuous pixels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,6 +105,24 @@ def smallest_rectangle(points: Floats) -> Floats:
     best = int(np.argmin(np.ptp(on_along, axis=0) * np.ptp(on_across, axis=0)))
     (a0, a1), (b0, b1) = ((each[:, best].min(), each[:, best].max()) for each in (on_along, on_across))
     return np.asarray([a * along[best] + b * across[best] for a, b in ((a0, b0), (a1, b0), (a1, b1), (a0, b1))])
+
+
+def turned_box(corners: Floats) -> tuple[float, float, float, float, float] | None:
+    """Return x, y of the centre, width, height and degrees, 0 to 360 clockwise, of the box with these corners (4, 2).
+
+    The first side is the width. None for corners that are no rectangle, but for two thousandths of a pixel.
+    """
+    x, y = corners.mean(0).tolist()
+    across = (corners[1] - corners[0] + corners[2] - corners[3]) / 2
+    down = (corners[3] - corners[0] + corners[2] - corners[1]) / 2
+    if across[0] * down[1] - across[1] * down[0] < 0:  # the other way round
+        return turned_box(corners[[0, 3, 2, 1]])
+    degrees = math.degrees(math.atan2(across[1] - down[0], across[0] + down[1])) % 360
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    width, height = float(across @ (cos, sin)), float(down @ (-sin, cos))
+    half = np.array([[-width, -height], [width, -height], [width, height], [-width, height]]) / 2
+    again = half @ np.array([[cos, sin], [-sin, cos]]) + (x, y)
+    return (x, y, width, height, degrees) if np.abs(again - corners).max() <= 2e-3 else None
 
 
 def convex_hull(points: Floats) -> Floats:

@@ -144,13 +144,19 @@ def clipped(rows: CocoRows) -> Iterator[Finding]:
                 yield Finding(str(rows.table.path), "box-clipped", before=before, note=note)
 
 
-def dropped_keys(rows: CocoRows, supported: frozenset[str] = frozenset()) -> Iterator[Finding]:
-    """Yield a finding, with the number of rows, for each key with a value that the other format has no place for."""
+def dropped_keys(
+    rows: CocoRows, supported: frozenset[str] = frozenset(), of_images: frozenset[str] = frozenset()
+) -> Iterator[Finding]:
+    """Yield a finding, with the number of rows, for each key with a value that the other format has no place for.
+
+    supported: keys of annotations that it has a place for. of_images: those of images.
+    """
     counts: Counter[str] = Counter()
-    for where, positions, known in (("images", rows.images, _IMAGE_KEYS), ("annotations", rows.boxes, _BOX_KEYS)):
+    known = _IMAGE_KEYS | of_images, _BOX_KEYS | supported
+    for where, positions, keys in zip(("images", "annotations"), (rows.images, rows.boxes), known, strict=True):
         for at in positions.tolist():
             row = rows.table.row(where, at)  # type: ignore[arg-type]
-            counts.update(f"{where}.{key}" for key in row.keys() - known - supported if _has_value(key, row[key]))
+            counts.update(f"{where}.{key}" for key in row.keys() - keys if _has_value(key, row[key]))
     if "area" not in supported:
         of_rows = (rows.table.row("annotations", at) for at in rows.boxes.tolist())
         counts["annotations.area"] = sum(map(_has_other_area, of_rows))

@@ -19,6 +19,14 @@ Row = Mapping[str, object]
 Box = tuple[float, float, float, float]
 """COCO's (x, y, width, height), pixels."""
 
+OWN_KEYS = frozenset(
+    {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "corners"}
+    | {"keypoints", "num_keypoints", "track_id", "file_name", "width", "height", "video_id", "frame_id"}
+    | {"shard", "offset", "length", "crc32c"}
+)
+"""Keys of a row that are not a format's: a column with such a name gets `PREFIX` in front of it."""
+PREFIX = "attribute_"
+
 
 def write_coco(
     path: PathLike,

@@ -72,7 +72,7 @@ KINDS: dict[str, Kind] = {
         "dropped", "members of a tar that are not read; a key ends at the first dot of a name's last part"
     ),
     "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
-    "crowd-dropped": Kind("dropped", "a crowd (iscrowd 1) is not a single object, and YOLO cannot mark it"),
+    "crowd-dropped": Kind("dropped", "a crowd (iscrowd 1) is not a single object, and the format cannot mark it"),
     "mask-unusable": Kind("dropped", "the masks of an image cannot be read, or have another size than the image"),
     "mask-unmatched": Kind("dropped", "a number in the masks of an image is that of no object, by its position or box"),
     "label-unused": Kind("dropped", "a label file has no image"),
@@ -84,6 +84,9 @@ KINDS: dict[str, Kind] = {
     "image-in-two-files": Kind("error", "an image is in two of the files that are merged"),
     "boxes-without-image": Kind("dropped", "boxes of an image that cannot be used were left out with it"),
     "key-dropped": Kind("dropped", "a key of the json has no place in the other format"),
+    "image-without-row": Kind(
+        "dropped", "an image without objects has no row in a table of this style; --style retinanet has one"
+    ),
     "split-entry-repeated": Kind("dropped", "the split names an image twice; the first entry counts"),
     "split-contradiction": Kind("noted", "the split of a class marks an image -1 and also 1 or 0, which counts"),
     "split-negative": Kind("dropped", "images that the split of a class marks -1, without that class, are left out"),
@@ -111,6 +114,9 @@ KINDS: dict[str, Kind] = {
     "mask-traced": Kind("repaired", "a mask (run lengths) became an outline along the edges of its pixels"),
     "shapes-joined": Kind("repaired", "shapes with the same class and the same group became one object"),
     "rings-joined": Kind("repaired", "the rings of an outline became one, joined by bridges of no width"),
+    "box-outline": Kind("repaired", "a box that is not the one around its outline or mask became that one"),
+    "corners-outline": Kind("repaired", "four corners that are no rectangle became an outline"),
+    "value-text": Kind("repaired", "a value that is no text became text: the format has no other"),
     "point-outside": Kind(
         "repaired", "a key point outside of its image became not labelled, since Ultralytics refuses such images"
     ),

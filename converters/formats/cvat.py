@@ -9,6 +9,7 @@ import re
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from copy import deepcopy
+from html import unescape
 from typing import Any
 
 from lxml import etree
@@ -17,7 +18,7 @@ from detaug.converters.files.paths import require_file
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
 from detaug.converters.formats.cvat_tracks import Video
-from detaug.converters.records.record import Contents, ObjectError, Record, Source, read_objects
+from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, read_objects
 from detaug.converters.voc.xml import SAFE
 
 
@@ -103,7 +104,10 @@ def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]
 
 def _skeleton(svg: str, points: list[str]) -> list[tuple[int, int]]:
     """Return the edges of a skeleton between its points, from 1; [] where the drawing does not name them."""
-    tags = [dict(re.findall(r'([\w-]+)="([^"]*)"', tag)) for tag in re.findall(r"<\w+[^<>]*>", svg[:100_000])]
+    found = (
+        re.findall(r"""([\w-]+)=(?:"([^"]*)"|'([^']*)')""", tag) for tag in re.findall(r"<\w+[^<>]*>", svg[:100_000])
+    )
+    tags = [{name: unescape(one or other) for name, one, other in pairs} for pairs in found]
     at = {tag["data-node-id"]: tag["data-label-name"] for tag in tags if {"data-node-id", "data-label-name"} <= {*tag}}
     pairs = [(at.get(tag.get("data-node-from", "")), at.get(tag.get("data-node-to", ""))) for tag in tags]
     return [(points.index(a) + 1, points.index(b) + 1) for a, b in pairs if a in points and b in points]
@@ -123,4 +127,36 @@ def _image(element: Any, file: str) -> Record:
     read_objects(
         record, shapes, lambda shape: read_shape(shape, shape.get("label"), record), lambda shape: shape.sourceline
     )
+    _join_groups(record)
     return record
+
+
+def _join_groups(record: Record) -> None:
+    """Join shapes of one class and one group to one object, as CVAT's own COCO json does.
+
+    Outlines, or masks, with at most one box, which is then the object's, and at most one skeleton. Several boxes in a
+    group are several objects.
+    """
+    groups: dict[tuple[str, int], list[Object]] = {}
+    for each in record.objects:
+        if group := each.columns.get("group_id"):
+            groups.setdefault((each.class_name, group), []).append(each)
+    for group in groups.values():
+        boxes = [each for each in group if each.edges and not each.rings]
+        corners, masks, rings, points = (
+            [each for each in group if getattr(each, name)] for name in ("corners", "masks", "rings", "key_points")
+        )
+        outlines = bool(corners) + bool(masks) + bool(rings)
+        if len(group) < 2 or max(map(len, (boxes, corners, points))) > 1 or outlines > 1 or (corners and boxes):
+            continue
+        first, *rest = group
+        first.edges = boxes[0].edges if boxes else None if len(rings) > 1 or (rings and points) else first.edges
+        first.rings = [ring for each in rings for ring in each.rings]
+        first.masks = [mask for each in masks for mask in each.masks]
+        first.corners = corners[0].corners if corners else ()
+        first.key_points = points[0].key_points if points else {}
+        columns = {name: value for each in (*rest, first) for name, value in each.columns.items()}
+        first.columns = {name: value for name, value in columns.items() if name != "group_id"}
+        note_at = first.object_index, first.line
+        record.findings.append(Finding(record.about(first.line), "shapes-joined", *note_at, before=first.class_name))
+        record.objects = [each for each in record.objects if each not in rest]

@@ -36,6 +36,9 @@ _ROTATED = ("oriented_rectangle", "rotation")
 IGNORED = "__ignore__"
 """The label of regions that LabelMe's own converters ignore."""
 
+CROWD = "iscrowd"
+"""The flag of crowds, which `coco_to_labelme` writes."""
+
 
 def read_labelme(source: Source) -> Contents:
     """Read the json of each image.
@@ -63,7 +66,8 @@ def read_labelme(source: Source) -> Contents:
 
 def _flags(entry: dict[str, Any]) -> dict[str, Any]:
     flags = entry.get("flags")
-    return {"flags": flags} if isinstance(flags, dict) and any(flags.values()) else {}
+    flags = {key: value for key, value in flags.items() if key != CROWD} if isinstance(flags, dict) else {}
+    return {"flags": flags} if any(flags.values()) else {}
 
 
 def _read_shapes(record: Record, shapes: list[Any]) -> None:
@@ -99,6 +103,7 @@ def _object(shape: dict[str, Any], kind: str) -> Object | None:
     """Return a shape as an object; None for a kind that has no place."""
     found = Object(text_of(shape.get("label"), "label"), columns=_columns(shape))
     found.is_ignored = found.class_name == IGNORED
+    found.is_crowd = isinstance(shape.get("flags"), dict) and shape["flags"].get(CROWD) is True
     if kind in ("polygon", *_ROTATED):
         numbers = points_of(shape.get("points"), "points", 3)
         if kind in _ROTATED and len(numbers) == 8:

@@ -32,6 +32,20 @@ class Placed(NamedTuple):
     object_index: int | None
 
 
+_CROWD = frozenset({"iscrowd", "is_crowd"})
+"""Columns that mark a crowd: COCO's name, which the way back writes, and that of CVAT and Datumaro."""
+
+
+def _crowd_of(item: Object) -> tuple[bool, Mapping[str, Any]]:
+    """Return whether an object is a crowd, and its columns without the one that says so."""
+    values = {name: str(item.columns[name]).lower() for name in _CROWD & item.columns.keys()}
+    marks = {name for name, value in values.items() if value in ("0", "1", "true", "false")}
+    if not marks:
+        return item.is_crowd, item.columns
+    is_crowd = item.is_crowd or any(values[name] in ("1", "true") for name in marks)
+    return is_crowd, {name: value for name, value in item.columns.items() if name not in marks}
+
+
 class Place(NamedTuple):
     """Puts the objects of one record into its image."""
 
@@ -66,7 +80,8 @@ class Place(NamedTuple):
             self.note(kind, item, edges and [*edges], whole_box(box) if box else None)
         if box is None:
             return None
-        rest = item.is_crowd, item.track, item.columns, item.line, item.object_index
+        is_crowd, columns = _crowd_of(item)
+        rest = is_crowd, item.track, columns, item.line, item.object_index
         return Placed(item.class_name, box, keys, key_points, *rest)
 
     def note(self, kind: str, item: Object, before: object = None, after: object = None) -> None:

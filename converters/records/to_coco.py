@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
+from detaug.converters.coco.writer import OWN_KEYS, PREFIX, Row, annotation_row, category_rows, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes, header_findings, unused_classes
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
@@ -25,14 +25,6 @@ from detaug.converters.records.images import Images
 from detaug.converters.records.placing import Place, Placed
 from detaug.converters.records.record import Contents, Record
 from detaug.errors import ConversionError, InputError
-
-_OWN_KEYS = frozenset(
-    {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "corners"}
-    | {"keypoints", "num_keypoints", "track_id", "file_name", "width", "height", "video_id", "frame_id"}
-    | {"shard", "offset", "length", "crc32c"}
-)
-"""Keys of a row that are not a format's: a column with such a name gets "attribute_" in front of it."""
-
 
 _DEEPEST = 50
 """Of values in values, in a column."""
@@ -276,7 +268,7 @@ def _with_classes(
 
 
 def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"attribute_{name}" if name in _OWN_KEYS else name: _plain(value) for name, value in columns.items()}
+    return {f"{PREFIX}{name}" if name in OWN_KEYS else name: _plain(value) for name, value in columns.items()}
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

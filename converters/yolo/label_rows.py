@@ -53,7 +53,7 @@ def label_rows(rows: CocoRows, task: YoloTask) -> LabelRows:
         what = "corners, and no segmentation" if task == "obb" else "segmentation"
         raise ConversionError(f"{rows.table.path}: no annotation has {what}; --task detect writes the boxes")
     numbers, counts = {}, Counter[str]()
-    counts["mask-traced"] = outlines.traced
+    counts["mask-traced"] = len(outlines.runs)
     for at in rows.boxes.tolist():
         height, width = _size(rows, at)
         if task == "obb":

@@ -232,6 +232,80 @@ def convert_coco_to_yolo(**given: Any) -> None:
 
 
 @click.command()
+@options.json_argument
+@options.folder_argument
+@options.images
+@options.with_images
+@options.on_error
+@options.report
+@options.quiet
+def convert_coco_to_labelme(**given: Any) -> None:
+    """Convert a COCO json to LabelMe, to mend it there.
+
+    Writes NAME.json for each image and labels.txt into OUT_FOLDER: boxes, outlines, masks, rotated boxes, key points as
+    points of a group, and further keys. No file is replaced by other content.
+
+    \b
+    detaug convert-coco-to-labelme train.json labelme --images photos \\
+        --with-images link
+    """
+    from detaug.converters import coco_to_labelme
+
+    print_converted(coco_to_labelme, "writing", **given)
+
+
+@click.command()
+@options.json_argument
+@options.folder_argument
+@options.images
+@options.with_images
+@options.on_error
+@options.report
+@options.quiet
+def convert_coco_to_cvat(**given: Any) -> None:
+    """Convert a COCO json to CVAT for images 1.1, to mend it there.
+
+    Writes annotations.xml into OUT_FOLDER: boxes, outlines, masks, rotated boxes, skeletons, attributes. Upload it to a
+    task of the same images. No file is replaced by other content.
+
+    \b
+    detaug convert-coco-to-cvat train.json cvat
+    """
+    from detaug.converters import coco_to_cvat
+
+    print_converted(coco_to_cvat, "writing", **given)
+
+
+@click.command()
+@options.json_argument
+@options.folder_argument
+@click.option(
+    "--style",
+    type=click.Choice(["tensorflow", "retinanet"]),
+    default="tensorflow",
+    show_default=True,
+    help="Columns with a head, as TensorFlow and Roboflow have them, or keras-retinanet's.",
+)
+@options.images
+@options.with_images
+@options.on_error
+@options.report
+@options.quiet
+def convert_coco_to_csv(**given: Any) -> None:
+    """Convert a COCO json to a table of boxes (CSV).
+
+    Writes annotations.csv and classes.csv into OUT_FOLDER. Images without objects have rows only in keras-retinanet's
+    table, crowds and further keys only in the other. No file is replaced by other content.
+
+    \b
+    detaug convert-coco-to-csv train.json table --style retinanet
+    """
+    from detaug.converters import coco_to_csv
+
+    print_converted(coco_to_csv, "writing", **given)
+
+
+@click.command()
 @click.argument("annotations", metavar="A.json B.json ...", type=options.FILE, nargs=-1, required=True)
 @options.output_json
 @click.option(

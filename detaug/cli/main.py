@@ -18,7 +18,10 @@ import click
 
 from detaug.cli.bench import bench, tune
 from detaug.cli.convert import (
+    convert_coco_to_csv,
+    convert_coco_to_cvat,
     convert_coco_to_dota,
+    convert_coco_to_labelme,
     convert_coco_to_voc,
     convert_coco_to_yolo,
     convert_dota,
@@ -75,7 +78,8 @@ for command in (
     *(demo, convert, formats),
     *(convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
     *(merge, split, check, preview, import_recipe, train, evaluate, predict, bench, tune),
-    *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota, pack),
+    *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota),
+    *(convert_coco_to_labelme, convert_coco_to_cvat, convert_coco_to_csv, pack),
 ):
     cli.add_command(command)
 

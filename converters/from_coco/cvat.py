@@ -1,0 +1,262 @@
+"""Convert COCO json to CVAT for images 1.1.
+
+Source: cvat/apps/dataset_manager/formats/cvat.py of CVAT 2, which reads and writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.coco.export import folder_export
+from detaug.converters.coco.key_points import names_of_points
+from detaug.converters.coco.outlines import ends_of_runs
+from detaug.converters.coco.rings import box_of_mask, turned_box
+from detaug.converters.coco.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
+from detaug.converters.coco.rows import clipped, dropped_keys
+from detaug.converters.conversion.arguments import OnError, WithImages
+from detaug.converters.conversion.summary import Summary
+from detaug.converters.files.parallel import Progress
+from detaug.converters.files.paths import PathLike
+from detaug.converters.files.text import decimal, is_plain, joined_spaces
+from detaug.converters.findings.finding import Finding
+
+_DECIMALS = 6  # of a pixel and of a degree
+_CROWD = "is_crowd"
+"""The attribute of crowds, by which CVAT's own COCO json has them, too."""
+
+Element = tuple[str, str]
+"""Its tag, and its attributes as text."""
+
+
+def coco_to_cvat(
+    annotations: PathLike,
+    output: PathLike,
+    *,
+    images: PathLike | None = None,
+    with_images: WithImages = "none",
+    on_error: OnError = "stop",
+    report: PathLike | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Convert a COCO json file into the XML of CVAT for images 1.1, to look at it and to mend it in CVAT.
+
+    Writes output/annotations.xml, for a task of the same images whose labels are those of its meta. An annotation
+    becomes a box, with a rotation if it has corners; a polygon for each ring; a mask; and a skeleton if it has key
+    points. An object of several shapes has them in one group (group_id), as CVAT's own COCO json does. Further keys are
+    attributes, which are text, and is_crowd those of crowds; occluded, group_id, and tags of images, stay.
+
+    images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
+    images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
+    cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
+    with (files written, files in all). Four corners that are no rectangle become a polygon; they are counted, and so
+    are keys without a place. Existing files with other content are an error.
+
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    >>> from detaug.converters import coco_to_cvat
+    >>> summary = coco_to_cvat("train.json", "cvat", images="demo/VOC/JPEGImages")
+    >>> print(summary.next_step)
+    and back: detaug convert cvat/annotations.xml -o again.json --images demo/VOC/JPEGImages
+    """
+    export = folder_export(annotations, output, images, with_images, on_error, report)
+    rows, findings = export.read(one_file=True)
+    rows, shapes, faults = shapes_of(rows)
+    text = _Text(shapes)
+    content = "".join(text.lines())
+    if lost := text.counts.pop("group-dropped", 0):
+        note = f"annotations.group_id, in {lost:,} of its rows, made room for the group of an object's own shapes"
+        findings.append(Finding(str(export.source), "key-dropped", before=["annotations.group_id", lost], note=note))
+    counts = (Finding(str(export.source), kind, count=count) for kind, count in text.counts.items() if count)
+    known = SHAPE_KEYS | frozenset(text.columns)
+    findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known, frozenset({"tags"}))]
+    export.stop_on_errors(rows, findings)
+    file, image_folder = export.folder / "annotations.xml", export.folder / "images"
+    with export.writing(findings):
+        export.write(rows, {file: content}, image_folder, progress)
+    where = image_folder if export.brings_images or export.images is None else export.images
+    command = ["detaug", "convert", str(file), "-o", "again.json", "--images", str(where)]
+    return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
+
+
+class _Text:
+    """Writes the XML, and counts what is lost."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = shapes
+        self.rows = shapes.rows
+        self.counts = Counter[str]()
+        self.columns = sorted(filter(is_plain, shapes.columns))
+        used = (self.rows.table.row("annotations", at).get("group_id") for at in self.rows.boxes.tolist())
+        self._last_group = max((number for number in used if type(number) is int), default=0)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the parts of the file."""
+        yield '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>\n'
+        yield f"<meta>\n<task>\n<size>{len(self.rows.images)}</size>\n<mode>annotation</mode>\n<labels>\n"
+        yield from self._labels()
+        yield "</labels>\n</task>\n</meta>\n"
+        for number, (at, boxes) in enumerate(self.rows):
+            height, width = self.rows.table.sizes[at].tolist()
+            name = quoteattr(self.rows.file_name(at))
+            yield f'<image id="{number}" name={name} width="{width}" height="{height}">\n'
+            shapes = [self.shapes.of(box) for box in boxes]
+            joining = _joining_groups(shapes)
+            for shape in shapes:
+                yield from self._elements(shape, joining)
+            yield from (f'<tag label={quoteattr(tag)} source="file"></tag>\n' for tag in self._tags(at))
+            yield "</image>\n"
+        yield "</annotations>\n"
+
+    def _labels(self) -> Iterator[str]:
+        attributes = "".join(_attribute_of_label(name, "text") for name in self.columns)
+        if self.rows.table.crowd[self.rows.boxes].any():
+            attributes += _attribute_of_label(_CROWD, "checkbox")
+        inside = f"<attributes>{attributes}</attributes>"
+        categories = {row["id"]: row for row in self.rows.table.coco.document["categories"]}
+        names = {number: joined_spaces(name) for number, name in self.rows.table.categories.items()}
+        for number, name in names.items():
+            points = names_of_points(categories[number]) or self.shapes.point_names[number]
+            skeleton = _skeleton(points, categories[number].get("skeleton")) if points else ""
+            yield _label(name, "skeleton" if points else "any", inside + skeleton)
+            yield from (_label(point, "points", f"<parent>{escape(name)}</parent>") for point in points)
+        tags = dict.fromkeys(tag for at in self.rows.images.tolist() for tag in self._tags(at))
+        yield from (_label(tag, "tag", "") for tag in tags if tag not in names.values())
+
+    def _tags(self, at: int) -> list[str]:
+        tags = self.rows.table.row("images", at).get("tags")
+        return [tag for tag in tags if isinstance(tag, str) and is_plain(tag)] if isinstance(tags, list) else []
+
+    def _elements(self, shape: Shape, joining: set[tuple[str, Any]]) -> Iterator[str]:
+        elements = self._outline(shape)
+        around_points = bool(shape.key_points) and _near(_edges_of_points(shape), shape.edges)
+        if shape.has_own_box if elements else not around_points:
+            if shape.corners is not None and elements[0][0] == "box":
+                self.counts["box-outline"] += 1
+            else:
+                elements.append(_box(shape.edges))
+        elements += [("skeleton", "")] if shape.key_points else []
+        group = _group_of(shape)
+        if len(elements) > 1 or (shape.class_name, group) in joining:
+            self.counts["group-dropped"] += group is not None
+            self._last_group += len(elements) > 1
+            group = self._last_group if len(elements) > 1 else None
+        usual = f' source="file" occluded="{int(shape.columns.get("occluded") in (1, True))}"'
+        usual += "" if group is None else f' group_id="{group}"'
+        attributes, label = self._attributes(shape), quoteattr(joined_spaces(shape.class_name))
+        for tag, more in elements:
+            points = _points_of_skeleton(shape) if tag == "skeleton" else ""
+            yield f'<{tag} label={label}{usual}{more} z_order="0">{attributes}{points}</{tag}>\n'
+
+    def _outline(self, shape: Shape) -> list[Element]:
+        """Return the elements of an outline or a rotated box."""
+        if shape.mask is not None:
+            return [_mask(shape.mask)]
+        if shape.corners is None:
+            return [("polygon", f' points="{_numbers(ring.tolist())}"') for ring in shape.rings]
+        turned = turned_box(shape.corners)
+        if turned is None:
+            self.counts["corners-outline"] += 1
+            return [("polygon", f' points="{_numbers(shape.corners.tolist())}"')]
+        x, y, width, height, degrees = turned
+        if min(degrees, 360 - degrees) < 1e-5:  # a box with a rotation of 0 is none in CVAT
+            width, height, degrees = height, width, 90.0
+        tag, edges = _box((x - width / 2, y - height / 2, x + width / 2, y + height / 2))
+        return [(tag, f'{edges} rotation="{decimal(degrees, 9)}"')]
+
+    def _attributes(self, shape: Shape) -> str:
+        texts: dict[str, str] = {}
+        for name, value in shape.columns.items():
+            is_own = name == "occluded" and value in (0, 1) if name != "group_id" else _group_of(shape) is not None
+            if is_own or not is_plain(name):
+                continue
+            is_text = isinstance(value, str) and is_plain(value.replace("\n", ""))
+            self.counts["value-text"] += not is_text
+            texts[name] = value if is_text else json.dumps(value)
+        texts |= {_CROWD: "true"} if shape.is_crowd else {}
+        return "".join(f"<attribute name={quoteattr(name)}>{escape(text)}</attribute>" for name, text in texts.items())
+
+
+def _joining_groups(shapes: Iterable[Shape]) -> set[tuple[str, Any]]:
+    """Return (class, group_id) of objects that would be taken for one object, since at most one of them is a box."""
+    counts, boxes = Counter[tuple[str, Any]](), Counter[tuple[str, Any]]()
+    for shape in shapes:
+        key = shape.class_name, _group_of(shape)
+        counts[key] += 1
+        boxes[key] += shape.mask is None and not shape.rings
+    return {key for key, count in counts.items() if key[1] is not None and count > 1 and boxes[key] < 2}
+
+
+def _group_of(shape: Shape) -> int | None:
+    group = shape.columns.get("group_id")
+    return group if type(group) is int and group > 0 else None
+
+
+def _edges_of_points(shape: Shape) -> tuple[float, ...]:
+    points = np.array([(x, y) for x, y, visible in shape.key_points.values() if visible])
+    return (*points.min(0).tolist(), *points.max(0).tolist())
+
+
+def _near(one: Iterable[float], other: Iterable[float]) -> bool:
+    return all(abs(a - b) <= 1e-3 for a, b in zip(one, other, strict=True))
+
+
+def _box(edges: Iterable[float]) -> Element:
+    names = zip(("xtl", "ytl", "xbr", "ybr"), edges, strict=True)
+    return "box", "".join(f' {name}="{decimal(edge, _DECIMALS)}"' for name, edge in names)
+
+
+def _mask(mask: NDArray[np.bool_]) -> Element:
+    """Return a mask as runs along the rows of its box, the first one outside of the object."""
+    left, top, right, bottom = box_of_mask(mask)
+    part = mask[top:bottom, left:right]
+    runs = ",".join(map(str, np.diff(ends_of_runs(part.T), prepend=0).tolist()))
+    return "mask", f' rle="{runs}" left="{left}" top="{top}" width="{right - left}" height="{bottom - top}"'
+
+
+def _numbers(points: Iterable[Iterable[float]]) -> str:
+    return ";".join(",".join(decimal(number, _DECIMALS) for number in point) for point in points)
+
+
+def _points_of_skeleton(shape: Shape) -> str:
+    found = []
+    for name, (x, y, visible) in shape.key_points.items():
+        state = f'outside="{int(not visible)}" occluded="{int(visible == 1)}"'
+        found.append(f'<points label={quoteattr(name)} source="file" {state} points="{_numbers([[x, y]])}"></points>')
+    return "".join(found)
+
+
+def _label(name: str, kind: str, inside: str) -> str:
+    return f"<label><name>{escape(name)}</name><type>{kind}</type>{inside}</label>\n"
+
+
+def _attribute_of_label(name: str, kind: str) -> str:
+    default = "false" if kind == "checkbox" else ""
+    return (
+        f"<attribute><name>{escape(name)}</name><mutable>False</mutable><input_type>{kind}</input_type>"
+        f"<default_value>{default}</default_value><values>{default}</values></attribute>"
+    )
+
+
+def _skeleton(points: list[str], pairs: Any) -> str:
+    """Return the drawing of a skeleton, its points on a circle, with an edge for each pair of points, from 1."""
+    angles = [2 * math.pi * number / len(points) for number in range(len(points))]
+    places = [(50 + 40 * math.sin(angle), 50 - 40 * math.cos(angle)) for angle in angles]
+    lines = []
+    numbers = range(1, len(points) + 1)
+    for a, b in (pair for pair in pairs or () if isinstance(pair, list) and len(pair) == 2 and {*pair} <= {*numbers}):
+        (x1, y1), (x2, y2) = places[a - 1], places[b - 1]
+        ends = f'x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}"'
+        lines.append(f'<line {ends} data-type="edge" data-node-from="{a}" data-node-to="{b}"></line>')
+    for number, (name, (x, y)) in enumerate(zip(points, places, strict=True), 1):
+        node = f'data-type="element node" data-element-id="{number}" data-node-id="{number}"'
+        lines.append(f'<circle r="1.5" cx="{x:.2f}" cy="{y:.2f}" {node} data-label-name={quoteattr(name)}></circle>')
+    return f"<svg>{escape(''.join(lines))}</svg>"

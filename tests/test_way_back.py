@@ -1,0 +1,246 @@
+"""COCO json to LabelMe, CVAT and tables, and back with `detaug convert`: the same objects."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_files import Document, document, write
+from command import detaug
+from format_files import data_set, kinds
+from pycocotools import mask as coco_mask
+
+from detaug.converters import ConversionError, Summary, coco_to_csv, coco_to_cvat, coco_to_labelme
+
+NAMES = ("ä ö.jpg", "sub dir/b & <c>.jpg", "sub dir/ö/b.jpg", "empty.jpg")
+CLASSES = ("zebra & <co>", "person", "ship", "unused")
+POINTS = ["nose", "left <eye>", 'right "eye"']
+RING = [[10, 10, 30, 10, 10, 40]]
+BLOB = np.random.default_rng(0).random((12, 9)) > 0.4
+
+
+def runs_of(mask: Any) -> dict[str, Any]:
+    encoded = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
+    return {"size": encoded["size"], "counts": encoded["counts"].decode()}
+
+
+def annotation(number: int, image: int, category: int, box: list[float], **more: Any) -> dict[str, Any]:
+    return {"id": number, "image_id": image, "category_id": category, "bbox": box, "iscrowd": 0, **more}
+
+
+def everything() -> Document:
+    """Return a json with every kind of shape, of images of 100 x 80 pixels, as `detaug convert` writes it."""
+    blob, crowd = np.zeros((80, 100), bool), np.zeros((80, 100), bool)
+    blob[20:32, 30:39] = BLOB
+    rows, columns = np.flatnonzero(blob.any(1)), np.flatnonzero(blob.any(0))
+    around = [int(columns[0]), int(rows[0]), int(np.ptp(columns) + 1), int(np.ptp(rows) + 1)]
+    crowd[:10, 50:] = True
+    turned = [[35.392, 25.67], [55.392, 35.67], [50.92, 44.614], [30.92, 34.614]]
+    ring = [number for corner in turned for number in corner]
+    rings = [[10, 10, 40.5, 12, 30, 40.125], [50, 50, 60, 50, 60, 60, 50, 60]]
+    flat = [[60, 20], [90, 20], [90, 30], [60, 30]]
+    flat_ring = [number for corner in flat for number in corner]
+    points = [19.5, 29.25, 2, 24.5, 24.5, 1, 0, 0, 0]
+    annotations = [
+        annotation(1, 1, 1, [10.25, 10, 20.5, 30.125], color="red & <blue>"),
+        annotation(2, 1, 1, [10, 10, 50, 50], segmentation=rings),
+        annotation(3, 1, 3, [30.92, 25.67, 24.472, 18.944], segmentation=[ring], corners=turned),
+        annotation(4, 2, 1, around, segmentation=runs_of(blob)),
+        annotation(5, 2, 1, [50, 0, 50, 10], segmentation=runs_of(crowd), iscrowd=1),
+        annotation(6, 2, 2, [15, 20, 20.5, 40], keypoints=points, num_keypoints=2),
+        annotation(7, 3, 2, [20, 25, 5, 4.75], keypoints=points, num_keypoints=2),
+        annotation(8, 3, 2, [10, 10, 20, 30], segmentation=RING, keypoints=points, num_keypoints=2),
+        annotation(9, 3, 3, [60, 20, 30, 10], segmentation=[flat_ring], corners=flat, occluded=1),
+        annotation(10, 3, 2, [0, 0, 100, 80]),
+    ]  # fmt: skip
+    images = [{"id": n, "file_name": name, "width": 100, "height": 80} for n, name in enumerate(NAMES, 1)]
+    categories: list[dict[str, Any]] = [{"id": n, "name": name} for n, name in enumerate(CLASSES, 1)]
+    categories[1] |= {"keypoints": POINTS, "skeleton": [[1, 2], [1, 3]]}
+    return {"images": images, "annotations": annotations, "categories": categories}
+
+
+_UNCOMPARED = ("id", "image_id", "category_id", "num_keypoints", "area")
+
+
+def objects(content: Document) -> dict[str, list[dict[str, Any]]]:
+    """Return by file name what annotations have, without ids, corners in any order, key points by name."""
+    found: dict[str, list[dict[str, Any]]] = {row["file_name"]: [] for row in content["images"]}
+    names = {row["id"]: row["file_name"] for row in content["images"]}
+    categories = {row["id"]: row for row in content["categories"]}
+    for row in content["annotations"]:
+        rest = {key: value for key, value in row.items() if key not in _UNCOMPARED}
+        category = categories[row["category_id"]]
+        if points := rest.pop("keypoints", None):
+            labelled = zip(category["keypoints"], np.array(points).reshape(-1, 3).tolist(), strict=True)
+            rest["points"] = {name: point for name, point in labelled if point[2]}
+        if corners := rest.get("corners"):
+            rest["corners"] = sorted(corners)
+            rest["segmentation"] = sorted(rest["segmentation"][0])
+        found[names[row["image_id"]]].append({"class": category["name"], **rest})
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, numbers within a thousandth and its rounding."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other) <= 1.1e-3
+    return bool(one == other)
+
+
+def there_and_back(
+    tmp_path: Path, content: Document, convert: Callable[..., Summary], **options: Any
+) -> tuple[Document, Summary]:
+    """Convert, run the command that the summary names, and return what it wrote."""
+    images = data_set(tmp_path / "photos", {}, *(row["file_name"] for row in content["images"]))
+    (tmp_path / "a.json").write_text(json.dumps(content), encoding="utf-8")
+    summary = convert(tmp_path / "a.json", tmp_path / "out dir", images=images, **options)
+    command = shlex.split(summary.next_step.removeprefix("and back: detaug "))
+    command[command.index("again.json")] = str(tmp_path / "again.json")
+    result = detaug(*command)
+    assert result.code == 0, result.err
+    return json.loads((tmp_path / "again.json").read_bytes()), summary
+
+
+@pytest.mark.parametrize("with_images", ["none", "link", "copy"])
+def test_labelme(tmp_path: Path, with_images: str) -> None:
+    again, summary = there_and_back(tmp_path, everything(), coco_to_labelme, with_images=with_images)
+    expected = objects(everything())
+    found = objects(again)
+    assert found.keys() == expected.keys()
+    # LabelMe has no box beside an outline, and the order of classes is that of labels.txt.
+    for name, rows in expected.items():
+        assert same(rows, found[name]), (name, rows, found[name])
+    assert [row["name"] for row in again["categories"]] == [*CLASSES]
+    assert kinds(summary) == {}
+    assert (tmp_path / "out dir/sub dir/b & <c>.jpg").is_symlink() == (with_images == "link")
+    written = json.loads((tmp_path / "out dir/sub dir/ö/b.json").read_bytes())
+    assert (tmp_path / "out dir/sub dir/ö" / written["imagePath"]).is_file()
+
+
+@pytest.mark.parametrize("with_images", ["none", "copy"])
+def test_cvat(tmp_path: Path, with_images: str) -> None:
+    again, summary = there_and_back(tmp_path, everything(), coco_to_cvat, with_images=with_images)
+    expected, found = objects(everything()), objects(again)
+    for rows in (*expected.values(), *found.values()):
+        for row in rows:
+            row["occluded"] = row.get("occluded", 0)  # every shape of CVAT has it
+    for name, rows in expected.items():
+        assert same(rows, found[name]), (name, rows, found[name])
+    assert [row["name"] for row in again["categories"]] == [*CLASSES]
+    assert again["categories"][1]["keypoints"] == POINTS
+    assert again["categories"][1]["skeleton"] == [[1, 2], [1, 3]]
+    assert kinds(summary) == {}
+    root = ET.parse(tmp_path / "out dir/annotations.xml").getroot()
+    assert [each.get("name") for each in root.iter("image")] == [*NAMES]
+
+
+@pytest.mark.parametrize("style", ["tensorflow", "retinanet"])
+def test_csv(tmp_path: Path, style: str) -> None:
+    again, summary = there_and_back(tmp_path, everything(), coco_to_csv, style=style)
+    keys = {"class", "bbox", "iscrowd"} | ({"color", "occluded"} if style == "tensorflow" else set())
+    expected, found = (
+        {name: [{key: row[key] for key in row.keys() & keys} for row in rows] for name, rows in objects(each).items()}
+        for each in (everything(), again)
+    )
+    if style == "tensorflow":
+        assert expected.pop("empty.jpg") == []
+        assert kinds(summary) == {"image-without-row": 1, "key-dropped": 4}
+    else:
+        expected["sub dir/b & <c>.jpg"] = [row for row in expected["sub dir/b & <c>.jpg"] if not row["iscrowd"]]
+        assert kinds(summary) == {"crowd-dropped": 1, "key-dropped": 6}
+    assert same(expected, found)
+    assert [row["name"] for row in again["categories"]] == [*CLASSES]
+
+
+@pytest.mark.parametrize("convert", [coco_to_labelme, coco_to_cvat, coco_to_csv])
+def test_any_boxes_come_back(tmp_path: Path, convert: Callable[..., Summary]) -> None:
+    chance = np.random.default_rng(1)
+    content = everything() | {"annotations": []}
+    for number in range(200):
+        x, y = chance.uniform(0, 60, 2)
+        box = [round(float(value), int(chance.integers(0, 7))) for value in (x, y, *chance.uniform(0.5, 20, 2))]
+        content["annotations"].append(annotation(number + 1, 1 + number % 4, 1 + number % 2, box))
+    again, summary = there_and_back(tmp_path, content, convert)
+    for row in again["annotations"]:
+        assert row.pop("occluded", 0) == 0  # every shape of CVAT has it
+    assert same(objects(content), objects(again))
+    assert kinds(summary) == {}
+
+
+def lost(tmp_path: Path, convert: Callable[..., Summary], *annotations: dict[str, Any]) -> dict[str, int]:
+    """Return what is counted for a json of these annotations."""
+    tmp_path.mkdir()
+    content = everything() | {"annotations": [*annotations]}
+    return kinds(convert(write(tmp_path / "a.json", content), tmp_path / "out"))
+
+
+UNEVEN = [[10, 10], [40, 12], [38, 40], [12, 30]]
+
+
+def test_what_is_lost_is_counted(tmp_path: Path) -> None:
+    own_box = annotation(1, 1, 1, [5, 5, 50, 50], segmentation=RING, track_id=7)
+    assert lost(tmp_path / "1", coco_to_labelme, own_box) == {"box-outline": 1, "key-dropped": 1}
+    assert lost(tmp_path / "2", coco_to_cvat, own_box) == {"key-dropped": 1}
+    uneven = annotation(1, 1, 1, [10, 10, 30, 30], corners=UNEVEN, wheels=4, of="a", parts=["a"])
+    assert lost(tmp_path / "3", coco_to_cvat, uneven) == {"corners-outline": 1, "value-text": 2}
+    assert lost(tmp_path / "4", coco_to_labelme, uneven) == {}
+    assert lost(tmp_path / "5", coco_to_csv, uneven) == {"image-without-row": 3, "key-dropped": 2}
+    other_box = annotation(1, 1, 1, [1, 1, 9, 9], corners=[[60, 20], [90, 20], [90, 30], [60, 30]])
+    assert lost(tmp_path / "6", coco_to_cvat, other_box) == {"box-outline": 1}
+    groups = [annotation(n, 1, 1, [10, 10, 20, 30], segmentation=RING, group_id=3) for n in (1, 2)]
+    assert lost(tmp_path / "7", coco_to_cvat, *groups) == {"key-dropped": 1}
+
+
+def test_groups_of_cvat(tmp_path: Path) -> None:
+    boxes = [annotation(n, 1, 1, [n, 10, 20, 30], group_id=3) for n in (1, 2)]
+    outline = annotation(3, 1, 2, [5, 5, 50, 50], segmentation=RING, group_id=3)
+    own = annotation(4, 1, 1, [5, 5, 50, 50], segmentation=RING)  # of two shapes
+    again, _ = there_and_back(tmp_path, everything() | {"annotations": [*boxes, outline, own]}, coco_to_cvat)
+    rows = again["annotations"]
+    assert [(row["bbox"], row.get("group_id")) for row in rows] == [
+        *(([n, 10, 20, 30], 3) for n in (1, 2)),
+        ([5, 5, 50, 50], None),  # its outline and its box are a group of their own
+        ([5, 5, 50, 50], None),
+    ]
+
+
+def test_columns_of_labelme(tmp_path: Path) -> None:
+    columns = {
+        "flags": {"far": True},
+        "description": "a cat",
+        "difficult": 1,
+        "attribute_area": "wide",
+        "deep": {"a": [1]},
+    }
+    content = everything() | {"annotations": [annotation(1, 1, 1, [10, 10, 20, 30], iscrowd=1) | columns]}
+    again, _ = there_and_back(tmp_path, content, coco_to_labelme)
+    assert {key: again["annotations"][0][key] for key in columns} == columns
+    (shape,) = json.loads((tmp_path / "out dir/ä ö.json").read_bytes())["shapes"]
+    assert shape["flags"] == {"far": True, "iscrowd": True}
+    assert shape["attributes"] == {"area": "wide", "deep": {"a": [1]}}
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    content = document()
+    content["images"][1]["file_name"] = "a.png"  # and a.jpg
+    for convert in (coco_to_cvat, coco_to_csv):
+        assert convert(write(tmp_path / "a.json", content), tmp_path / convert.__name__).images == 3
+    with pytest.raises(ConversionError, match="stem-repeated"):
+        coco_to_labelme(tmp_path / "a.json", tmp_path / "labelme")
+    content = document()
+    content["categories"][0]["name"] = "__ignore__"
+    with pytest.raises(ConversionError, match="a class named __ignore__ is no class in LabelMe; rename it"):
+        coco_to_labelme(write(tmp_path / "b.json", content), tmp_path / "labelme")
+    assert not (tmp_path / "labelme").exists()
+    with pytest.raises(ConversionError, match="exist with other content"):
+        coco_to_csv(write(tmp_path / "a.json", everything()), tmp_path / "coco_to_csv")
