@@ -779,6 +779,7 @@ def test_exit_codes_and_report(folder: Path) -> None:
         "file_name": "b.jpg",
         "message": "bbox [95, 0, 10, 10] reaches 5 pixels outside its image of 100 x 80",
         "like": "",
+        "origin": "",
     }
 
 

@@ -29,6 +29,8 @@ class CheckFinding:
     message: str
     like: str = ""
     """The earlier entry that this one repeats or contradicts, such as annotations[3]; "" for other kinds."""
+    origin: str = ""
+    """The annotation file and the ids in the labelling tool, where the json has them."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def _finding(table: Table, group: Findings, row: int) -> CheckFinding:
         file_name=table.file_name(group.where, row) or None,
         message=group.describe(row),
         like=f"{group.where}[{group.like[row]}]" if row in group.like else "",
+        origin=table.origin(group.where, row),
     )
 
 

@@ -15,13 +15,14 @@ import numpy as np
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.repair import REPAIRS
 from detaug.converters.coco.table import Ints, Mask, Table
+from detaug.converters.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.converters.files.text import is_plain, is_utf8, joined_spaces
 from detaug.converters.findings.entries import Findings, Where
 from detaug.converters.findings.finding import Finding
 from detaug.errors import AnnotationError, ConversionError
 
-_IMAGE_KEYS = frozenset({"id", "file_name", "width", "height"})
-_BOX_KEYS = frozenset({"id", "image_id", "category_id", "bbox", "area", "iscrowd"})
+_IMAGE_KEYS = frozenset({"id", "file_name", "width", "height", ANNOTATION_FILE, TOOL_ID})
+_BOX_KEYS = frozenset({"id", "image_id", "category_id", "bbox", "area", "iscrowd", TOOL_ID})
 _UNUSED_IDS = frozenset({"annotation-id", "annotation-id-repeated"})  # conversions assign new ones, or none
 _NO_FAULTS = _UNUSED_IDS.union(REPAIRS)
 _CLEANED = {"image-size", "file-name-outside", "box-missing"}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.known_files import COCO_JSON, what_file_is, what_is
 from detaug.converters.findings.entries import Findings, Where
@@ -196,5 +197,20 @@ class Table:
         """Return the start of a message about an entry: "annotations[5] (id 6, a.jpg): "."""
         if where not in ("images", "annotations", "categories", "videos"):
             return ""
-        name = shown(self.file_name(where, at))[1:-1]
-        return f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}): "
+        name, origin = shown(self.file_name(where, at))[1:-1], self.origin(where, at)
+        return (
+            f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}{origin and '; '}{origin}): "
+        )
+
+    def origin(self, where: Where, at: int) -> str:
+        """Return where an entry comes from, such as "tasks.json, image 7, object x1"; "" where the json does not tell.
+
+        The annotation file, if there were several, and the ids in the labelling tool: keys that converters write.
+        """
+        if where not in ("images", "annotations"):
+            return ""
+        image = at if where == "images" else int(self.image_index[at])
+        of_image = self.row("images", image) if image >= 0 else {}
+        ids = [("", of_image.get(ANNOTATION_FILE)), ("image ", of_image.get(TOOL_ID))]
+        ids += [("object ", self.row(where, at).get(TOOL_ID))] if where == "annotations" else []
+        return ", ".join(f"{what}{shown(str(value))[1:-1]}" for what, value in ids if type(value) in (int, str))

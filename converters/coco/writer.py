@@ -19,10 +19,13 @@ Row = Mapping[str, object]
 Box = tuple[float, float, float, float]
 """COCO's (x, y, width, height), pixels."""
 
+ANNOTATION_FILE, TOOL_ID = "annotation_file", "tool_id"
+"""Keys of where a row comes from: of images the file, if there are several; the id in the labelling tool, if any."""
+
 OWN_KEYS = frozenset(
     {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "corners"}
     | {"keypoints", "num_keypoints", "track_id", "file_name", "width", "height", "video_id", "frame_id"}
-    | {"shard", "offset", "length", "crc32c"}
+    | {"shard", "offset", "length", "crc32c", ANNOTATION_FILE, TOOL_ID}
 )
 """Keys of a row that are not a format's: a column with such a name gets `PREFIX` in front of it."""
 PREFIX = "attribute_"

@@ -119,6 +119,8 @@ def _image(element: Any, file: str) -> Record:
     record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
     if not name:
         record.findings.append(Finding(file, "object-invalid", None, element.sourceline, note="an image has no name"))
+    number = element.get("id", "")
+    record.tool_id = int(number) if number.isdecimal() and len(number) < 18 else None
     width, height = element.get("width", ""), element.get("height", "")
     record.size = (int(width), int(height)) if width.isdecimal() and height.isdecimal() and len(width) < 9 else None
     if tags := [tag.get("label") for tag in element.iterchildren("tag")]:

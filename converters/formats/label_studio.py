@@ -23,6 +23,7 @@ from detaug.converters.records.record import (
     Record,
     Source,
     ellipse,
+    id_of,
     list_of,
     number_of,
     object_of,
@@ -62,6 +63,7 @@ def _records(file: str, index: int, task: Any, findings: list[Finding]) -> Itera
     record = Record(file)
     try:
         task = object_of(task, f"task {index}")
+        record.tool_id = id_of(task.get("id"))
         is_whole = isinstance(task.get("data"), dict)
         record.names = _names(task["data"] if is_whole else task, task.get("file_upload"))
         results = _results(file, task, findings) if is_whole else _results_of_min(task)
@@ -170,6 +172,7 @@ def _object(record: Record, index: int, result: dict[str, Any], about: list[dict
         raise ObjectError("image_rotation must be 0: turn the image back in Label Studio, and export again")
     labels = [name for each in about for name in _labels(each)]
     found = Object(text_of(labels[0] if labels else None, "its label"), columns=_columns(about, labels))
+    found.tool_id = id_of(result.get("id"))
     across, down = (side / 100 for side in record.unit or (100, 100))
     if kind == "polygon":
         numbers = points_of(value.get("points"), "points", 3)

@@ -72,7 +72,7 @@ def _tags(entry: dict[str, Any]) -> dict[str, Any]:
 def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[str, str]]) -> Object | None:
     entry = object_of(value, "an object")
     kind, found = str(entry.get("geometryType")), Object(text_of(entry.get("classTitle"), "classTitle"))
-    found.columns = _tags(entry)
+    found.columns, found.tool_id = _tags(entry), records.id_of(entry.get("id"))
     if kind in ("rectangle", "polygon"):
         points = object_of(entry.get("points"), "points")
         exterior = records.points_of(points.get("exterior"), "exterior", 2 if kind == "rectangle" else 3)

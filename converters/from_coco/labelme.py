@@ -57,8 +57,8 @@ def coco_to_labelme(
     cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
     with (files written, files in all).
 
-    LabelMe opens oriented_rectangle from 6.2 on. It has no box beside an outline: one that is not the box around it is counted, and so are keys without a place.
-    Existing files with other content are an error before anything is written.
+    LabelMe opens oriented_rectangle from 6.2 on. It has no box beside an outline: one that is not the box around it is
+    counted, and so are keys without a place. Existing files with other content are an error before anything is written.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 

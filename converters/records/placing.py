@@ -28,6 +28,7 @@ class Placed(NamedTuple):
     is_crowd: bool
     track: int | None
     columns: Mapping[str, Any]
+    tool_id: int | str | None
     line: int | None
     object_index: int | None
 
@@ -81,7 +82,7 @@ class Place(NamedTuple):
         if box is None:
             return None
         is_crowd, columns = _crowd_of(item)
-        rest = is_crowd, item.track, columns, item.line, item.object_index
+        rest = is_crowd, item.track, columns, item.tool_id, item.line, item.object_index
         return Placed(item.class_name, box, keys, key_points, *rest)
 
     def note(self, kind: str, item: Object, before: object = None, after: object = None) -> None:

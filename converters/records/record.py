@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from detaug.converters.coco.rings import join_rings
 from detaug.converters.coco.rings import points_of as points_of_ring
+from detaug.converters.files.text import is_plain
 from detaug.converters.findings.finding import Finding
 from detaug.errors import InputError
 
@@ -55,6 +56,8 @@ class Object:
     """The same number in all frames of a video."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the annotation."""
+    tool_id: int | str | None = None
+    """By which the labelling tool finds it."""
     line: int | None = None
     """In its file, from 1."""
     object_index: int | None = None
@@ -78,6 +81,8 @@ class Record:
     objects: list[Object] = field(default_factory=list)
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the image."""
+    tool_id: int | str | None = None
+    """By which the labelling tool finds it, such as the number of a task."""
     video: str = ""
     frame: int | None = None
     """Number of the frame in its video, from 0."""
@@ -103,6 +108,8 @@ class Contents(NamedTuple):
     """By class, pairs of key points, from 1."""
     findings: Sequence[Finding] = ()
     """About what is in no record."""
+    files: int = 1
+    """How many annotation files there are."""
 
 
 class Source(NamedTuple):
@@ -188,6 +195,12 @@ def text_of(value: object, name: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise ObjectError(f"{name} must be text, got {str(value)[:40]!r}", "object-no-name")
     return text
+
+
+def id_of(value: object) -> int | str | None:
+    """Return the id that a tool has given, a whole number or text; None for anything else."""
+    is_id = type(value) is int or (isinstance(value, str) and 0 < len(value) < 200 and is_plain(value))
+    return value if is_id else None  # type: ignore[return-value]
 
 
 def object_of(value: object, name: str) -> dict[str, Any]:

@@ -11,14 +11,23 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detaug.converters.coco.writer import OWN_KEYS, PREFIX, Row, annotation_row, category_rows, write_coco
+from detaug.converters.coco.writer import (
+    ANNOTATION_FILE,
+    OWN_KEYS,
+    PREFIX,
+    TOOL_ID,
+    Row,
+    annotation_row,
+    category_rows,
+    write_coco,
+)
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes, header_findings, unused_classes
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.matching import Pair, settle_claims
 from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
+from detaug.converters.files.paths import PathLike, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, counted, has_error
 from detaug.converters.records.images import Images
@@ -303,10 +312,19 @@ def _image_rows(dataset: _DataSet, folder: str) -> Iterator[Row]:
         name = each.name.removeprefix(folder)
         row = {"id": image_id, "file_name": name, "width": each.header.width, "height": each.header.height}
         if each.record:
-            row |= _columns(each.record.columns)
+            row |= _origin(each, dataset.contents.files) | _columns(each.record.columns)
             if each.record.video:
                 row |= {"video_id": videos[each.record.video], "frame_id": each.record.frame}
         yield row
+
+
+def _origin(image: _Image, files: int) -> dict[str, Any]:
+    """Return the keys that say where the annotations of an image come from, if its name does not."""
+    assert image.record is not None
+    file, found = image.record.file, dict[str, Any]()
+    if files > 1 and stem_of(last_part(file)) != stem_of(last_part(image.name)):
+        found[ANNOTATION_FILE] = file
+    return found if image.record.tool_id is None else found | {TOOL_ID: image.record.tool_id}
 
 
 def _annotation_rows(dataset: _DataSet) -> Iterator[Row]:
@@ -325,6 +343,8 @@ def _annotation_rows(dataset: _DataSet) -> Iterator[Row]:
             row["num_keypoints"] = sum(visible > 0 for _, _, visible in points)
         if tracks:
             row["track_id"] = next(free) if item.track is None else item.track
+        if item.tool_id is not None:
+            row[TOOL_ID] = item.tool_id
         yield row | _columns(item.columns)
 
 

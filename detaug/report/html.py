@@ -138,7 +138,7 @@ def _remedy(kind: str) -> str:
 
 def _figure(summary: CheckSummary, finding: CheckFinding) -> str:
     text = escape(shorten(finding.message, 300))
-    where = ", ".join(filter(None, [finding.file_name, finding.entry]))
+    where = ", ".join(filter(None, [finding.file_name, finding.entry, finding.origin]))
     picture = _thumbnail(summary, finding) if image_of(finding) else ""
     location = f"<bdi>{escape(shorten(where, MOST_LETTERS))}</bdi><br>" if where else ""
     return f'<figure>{picture}{location}<span class="faint">{text}</span></figure>'
