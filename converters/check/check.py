@@ -26,6 +26,7 @@ from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder, output_files
+from detaug.converters.conversion.part import Part, check_part
 from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.files.parallel import Progress
@@ -45,6 +46,7 @@ def check_coco(
     *,
     decode: bool = False,
     isolated: bool = False,
+    part: tuple[int, int] | None = None,
     against: Sequence[PathLike] = (),
     size: tuple[int, int] | None = None,
     clean: PathLike | None = None,
@@ -56,13 +58,14 @@ def check_coco(
 
     annotations: the json. images: the folder that its file names are relative to. decode: decode every image, with
     DALI, on the CUDA device if there is one. isolated: for files of strangers, decode in processes with limits of
-    memory and time, images of any size. against: json files of other splits; images that are in one of them too
-    are errors. Their images are looked for in `images`, then beside them. size: the (H, W) pixels that training resizes
-    to, which decide what boxes are tiny; None for the images' own. clean: a json file to write without the entries that
-    have errors, or with these repaired; it is not written where no object would be left, or boxes are corners, and the
-    summary says so. drop_classes: names of classes without objects that `clean` leaves out. report: a json file for
-    every finding. progress: called with (images done, images in all), for their headers and then, with decode, for
-    their pixels.
+    memory and time, images of any size. part: (number, of), such as (1, 3), to decode only the first third of the
+    images, in the json's order; all else is checked whole, and there is no clean. against: json files of other splits;
+    images that are in one of them too are errors. Their images are looked for in `images`, then beside them. size: the
+    (H, W) pixels that training resizes to, which decide what boxes are tiny; None for the images' own. clean: a json
+    file to write without the entries that have errors, or with these repaired; it is not written where no object would
+    be left, or boxes are corners, and the summary says so. drop_classes: names of classes without objects that `clean`
+    leaves out. report: a json file for every finding. progress: called with (images done, images in all), for their
+    headers and then, with decode, for their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
@@ -78,6 +81,11 @@ def check_coco(
         raise InputError("isolated is about how images are decoded; give decode (--decode), too")
     if drop_classes and clean is None:
         raise InputError("drop_classes are left out of the json that is written; give clean (--clean), too")
+    own = check_part(part)
+    if own and not decode:
+        raise InputError("part is about which images are decoded; give decode (--decode), too")
+    if own and clean is not None:
+        raise InputError("part decodes only some images, and clean must know all; leave one of them out")
     annotations, folder = Path(annotations), Path(images)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
     others = [_other_split(path, folder) for path in against]
@@ -85,11 +93,11 @@ def check_coco(
     findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
     findings += check_shapes(table)
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
-    findings += _check_pixels(table, folder, headers, progress, limits)
+    findings += _check_pixels(table, folder, headers, progress, limits, own)
     findings.sort(key=lambda found: _ORDER[found.kind])
     _check_dropped(table, drop_classes)
     cleaned = write_clean(table, findings, paths["clean"], drop_classes) if clean is not None else None
-    summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode)
+    summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode, part=own)
     if report is not None:
         write_json(paths["report"], report_document(summary))
     return summary
@@ -118,6 +126,7 @@ def _summary(
     report: Path | None,
     *,
     decoded: bool,
+    part: Part | None,
 ) -> CheckSummary:
     names = table.categories
     return CheckSummary(
@@ -128,6 +137,7 @@ def _summary(
         class_counts={_unique_name(number, names): count for number, count in class_counts(table).items()},
         kind_counts=count_findings(findings),
         decoded=decoded,
+        part=str(part or ""),
         cleaned=cleaned,
         report=report,
         table=table,
@@ -159,7 +169,12 @@ def _other_split(path: PathLike, folder: Path) -> OtherSplit:
 
 
 def _check_pixels(
-    table: Table, folder: Path, headers: Sequence[Header], progress: Progress | None, limits: Limits | None
+    table: Table,
+    folder: Path,
+    headers: Sequence[Header],
+    progress: Progress | None,
+    limits: Limits | None,
+    part: Part | None,
 ) -> Iterator[Findings]:
     """Yield findings about images that changed or are cut off; with limits, also about those that do not decode."""
     changed = find_changed(table, folder, headers)
@@ -167,7 +182,8 @@ def _check_pixels(
     messages = {"image-changed": changed, "image-broken": cut_off}
     if limits:
         pixels = {at: each.width * each.height for at, each in enumerate(headers) if isinstance(each, ImageHeader)}
-        rest = {at: area for at, area in pixels.items() if at not in changed and at not in cut_off}
+        own = range(len(headers)) if part is None else part.items(range(len(headers)))
+        rest = {at: area for at, area in pixels.items() if at in own and at not in changed and at not in cut_off}
         for at, fault in _decoding_faults(table, folder, rest, progress, limits).items():
             messages.setdefault(fault.kind, {})[at] = fault.reason
     for kind, of_kind in messages.items():

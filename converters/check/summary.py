@@ -53,6 +53,8 @@ class CheckSummary:
     """The json as columns."""
     groups: tuple[Findings, ...] = field(repr=False)
     """The findings, one record for each kind and list, errors first."""
+    part: str = ""
+    """Such as 1/3, if only a part of the images was decoded."""
 
     @property
     def errors(self) -> int:
@@ -100,6 +102,7 @@ def report_document(summary: CheckSummary) -> dict[str, object]:
         "image_folder": str(summary.image_folder),
         "images": summary.images,
         "decoded": summary.decoded,
+        "part": summary.part,
         "class_counts": summary.class_counts,
         "errors": summary.errors,
         "warnings": summary.warnings,
@@ -149,7 +152,8 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
     if not summary.errors and "objects-none" in summary.kind_counts and not has_classes:
         yield f"{counts}: no object to train on"
     elif not summary.errors:
-        yield f"{counts}: ready for training" + ("" if summary.decoded else "; images not decoded (--decode)")
+        limit = f"; part {summary.part} of the images decoded" if summary.part else ""
+        yield f"{counts}: ready for training{limit if summary.decoded else '; images not decoded (--decode)'}"
     elif isinstance(summary.cleaned, Cleaned):
         yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
     elif summary.cleaned or NOT_CLEANABLE & summary.kind_counts.keys():

@@ -10,6 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from detaug.converters.coco.parts import (
+    check_options_of_parts,
+    count_regions,
+    is_part,
+    joined_parts,
+    read_parts,
+    text_of_joined,
+)
 from detaug.converters.coco.rows import CocoRows, read_coco_rows
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
@@ -46,6 +54,9 @@ def merge_coco(
     Unicode form are reported. A class whose key points have other names, skeletons or flip_idx in two files is an
     error. All other keys of a row stay, but licences are left out, since their ids would contradict each other.
 
+    The parts of one data set, of `convert_to_coco` or `pack_coco` with `part`, are joined to the same bytes as one run
+    writes. They are all given, in any order, without images and join.
+
     An image that is in two of the files is an error, since a file name may occur only once; with join, it gets the
     boxes of both, if both files give it the same size. Videos get new ids, and their objects keep their track ids; then
     all files must have videos, and join is refused. on_error: "stop" at entries that cannot be used, after reading
@@ -71,6 +82,9 @@ def merge_coco(
     check_choice("on_error", on_error, OnError)
     sources = [Path(path) for path in annotations]
     paths = output_files({"output": output, "report": report}, *sources, *images)
+    if any(map(is_part, sources)):
+        check_options_of_parts(images, join=join)
+        return _merge_parts(sources, paths)
     folder, prefixes = _prefixes(sources, [Path(path) for path in images])
     merged = _Merged(join)
     for source, prefix in zip(sources, prefixes, strict=True):
@@ -86,6 +100,27 @@ def merge_coco(
     with reported(merged.findings, paths.get("report")):
         write_atomically(paths["output"], merged.text(f"{len(sources)} COCO json files, merged by detaug"))
     return merged.summary(paths, folder)
+
+
+def _merge_parts(sources: Sequence[Path], paths: dict[str, Path]) -> Summary:
+    """Join the parts of one data set."""
+    parts = read_parts(sources)
+    document = joined_parts(parts)
+    objects = document["annotations"][: len(document["annotations"]) - count_regions(parts)]
+    counts = Counter(row["category_id"] for row in objects)
+    refuse_nothing_left(len(document["images"]), ", ".join(map(str, sources)), [], paths.get("report"))
+    with reported([], paths.get("report")):
+        write_atomically(paths["output"], text_of_joined(parts, document))
+    return Summary(
+        output=paths["output"],
+        image_folder=Path("."),
+        images=len(document["images"]),
+        images_without_boxes=len(document["images"]) - len({row["image_id"] for row in objects}),
+        class_counts={row["name"]: counts[row["id"]] for row in document["categories"]},
+        findings=(),
+        report=paths.get("report"),
+        next_step=f'load it: da.CocoReader(IMAGES, "{paths["output"]}"), the images\' folder first',
+    )
 
 
 def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, list[str]]:

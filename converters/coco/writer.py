@@ -44,7 +44,7 @@ def write_coco(
     Compact UTF-8, keys in the order of the rows; without videos, no key for them. Raises InputError for NaN and
     infinity.
     """
-    write_atomically(path, _coco_text(images, annotations, categories, info or {}, [*videos]))
+    write_atomically(path, coco_text(images, annotations, categories, info or {}, videos))
 
 
 def annotation_row(
@@ -76,9 +76,11 @@ def whole(value: float) -> float | int:
     return int(value) if value == int(value) else value
 
 
-def _coco_text(
-    images: Iterable[Row], annotations: Iterable[Row], categories: Iterable[Row], info: Row, videos: list[Row]
+def coco_text(
+    images: Iterable[Row], annotations: Iterable[Row], categories: Iterable[Row], info: Row, videos: Iterable[Row] = ()
 ) -> Iterator[str]:
+    """Yield the text that `write_coco` writes."""
+    videos = [*videos]
     yield f'{{"info":{_encode(info)},'
     if videos:
         yield '"videos":['

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.converters.conversion.arguments import OnError, output_files
+from detaug.converters.conversion.part import check_part
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
@@ -27,6 +28,7 @@ def convert_to_coco(
     split: str | None = None,
     classes: Sequence[str] | None = None,
     on_error: OnError = "stop",
+    part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
@@ -40,7 +42,10 @@ def convert_to_coco(
     all others, sorted.
 
     on_error: "stop" at files, images and objects that cannot be used, after reading all of them, or "skip" these
-    images. report: a json file for every finding. progress: called with (images done, images in all).
+    images. part: (number, of), such as (1, 3), for only the first third of the folder's images, in the order of their
+    names; merge_coco joins the jsons of all parts to the same bytes as one run writes. Formats with a converter of
+    their own, and videos, have no parts. report: a json file for every finding. progress: called with (images done,
+    images in all).
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, EXIF orientation applied, rounded to 3
     decimals and cut at the image's edges; the image file decides the size. The same input gives the same bytes.
@@ -52,12 +57,12 @@ def convert_to_coco(
     203
     """
     found = path if isinstance(path, Recognised) else recognise(path, format)
-    given = {"split": split, "classes": classes, "images": images}
+    given = {"split": split, "classes": classes, "images": images, "part": part}
     more = {"on_error": on_error, "report": report, "progress": progress}
     if not found.format.reader:
         return _convert_with_own(found, output, given, more)
     _refuse(found, given, ("split",))
-    options = Options(classes, on_error, report, progress)
+    options = Options(classes, on_error, report, progress, check_part(part))
     folder = found.folder if images is None else Path(images)
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
@@ -76,6 +81,8 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
     """Convert a format that has a converter of its own."""
     from detaug import converters
 
+    _refuse(found, given, ("part",))
+    del given["part"]
     path, folder, classes = found.path, found.folder, given["classes"]
     if found.format.name == "coco":
         file = found.folder / found.files[0]

@@ -30,18 +30,20 @@ class Images:
             groups.setdefault(folded(stem_of(last_part(name))), []).append(name)
         return groups
 
+    def with_stem(self, stem: str) -> Sequence[str]:
+        """Return the images with the path of a label file, but for their extensions."""
+        return self._found.by_stem.get(stem, ()) if stem else ()
+
     def find(self, record: Record) -> tuple[str | None, int]:
         """Return the image of a record, and how well it fits: see matching. Appends findings to the record.
 
         A label file's stem counts before the name in the file (decision 3). Of several images with the name in other
         folders, the one with most of the path counts.
         """
-        if record.stem:
-            same = self._found.by_stem.get(record.stem, ())
-            if same:
-                if len(same) > 1:
-                    self._note_several(record, same)
-                return self._of_stem(record, same), SAME_STEM
+        if same := self.with_stem(record.stem):
+            if len(same) > 1:
+                self._note_several(record, same)
+            return self._of_stem(record, same), SAME_STEM
         names = [name.strip().replace("\\", "/").removeprefix("./") for name in record.names if name.strip()]
         for name in names:
             if name in self._names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -87,6 +88,8 @@ class Record:
     frame: int | None = None
     """Number of the frame in its video, from 0."""
     findings: list[Finding] = field(default_factory=list)
+    read: Callable[[], None] | None = None
+    """Reads the file into the record, if that is not done yet: another part may have its image."""
 
     def about(self, line: int | None) -> str:
         """Return the file as findings about an object name it: with the image, if no line tells which one it is."""
@@ -260,13 +263,17 @@ def rotated(edges: Edges, degrees: float, x: float, y: float) -> list[float]:
 
 
 def records_of_files(files: Sequence[str], read: Callable[[str, Record], None]) -> Iterator[Record]:
-    """Yield the record of each label file, filled by `read`, which may raise OSError, ObjectError and InputError."""
+    """Yield the record of each label file, to be filled by `read`, which may raise OSError and InputError."""
+
+    def fill(record: Record) -> None:
+        try:
+            read(record.file, record)
+        except (OSError, InputError) as error:
+            record.findings.append(_unreadable(record.file, error))
+
     for file in files:
         record = Record(file, stem=file.rpartition(".")[0])
-        try:
-            read(file, record)
-        except (OSError, InputError) as error:
-            record.findings.append(_unreadable(file, error))
+        record.read = partial(fill, record)
         yield record
 
 

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from detaug.converters.coco.writer import (
-    ANNOTATION_FILE,
-    OWN_KEYS,
-    PREFIX,
-    TOOL_ID,
-    Row,
-    annotation_row,
-    category_rows,
-    write_coco,
-)
+from detaug.converters.coco.parts import part_head, write_part
+from detaug.converters.coco.writer import write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes, header_findings, unused_classes
+from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
-from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
+from detaug.converters.files.image_headers import ImageError, read_image_header
 from detaug.converters.files.matching import Pair, settle_claims
 from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike, last_part, stem_of
+from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, counted, has_error
 from detaug.converters.records.images import Images
+from detaug.converters.records.json_rows import (
+    DataSet,
+    RecordImage,
+    annotation_rows,
+    category_rows_of,
+    image_rows,
+    region_rows,
+    video_rows,
+    videos_of,
+)
 from detaug.converters.records.placing import Place, Placed
 from detaug.converters.records.record import Contents, Record
 from detaug.errors import ConversionError, InputError
-
-_DEEPEST = 50
-"""Of values in values, in a column."""
 
 
 @dataclass(frozen=True)
@@ -47,35 +45,13 @@ class Options:
     on_error: OnError = "stop"
     report: PathLike | None = None
     progress: Progress | None = None
+    part: Part | None = None
+    """Only the images of this part of the folder's, whose json `merge_coco` joins with the others."""
 
     def __post_init__(self) -> None:
         check_choice("on_error", self.on_error, OnError)
         if isinstance(self.classes, str):
             raise InputError(f"classes must be a list of names, got the text {self.classes!r}; use [{self.classes!r}]")
-
-
-@dataclass(slots=True)
-class _Image:
-    """One image with its objects in pixels."""
-
-    name: str
-    header: ImageHeader | None = None
-    objects: list[Placed] = field(default_factory=list)
-    ignored: list[Placed] = field(default_factory=list)
-    """Regions that become crowds of each class."""
-    findings: list[Finding] = field(default_factory=list)
-    record: Record | None = None
-    rank: int = 0
-
-
-class _DataSet(NamedTuple):
-    """What is written."""
-
-    images: list[_Image]
-    class_names: list[str]
-    key_points: dict[str, list[str]]
-    """By class."""
-    contents: Contents
 
 
 def records_to_coco(
@@ -99,13 +75,15 @@ def records_to_coco(
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
     report = paths.get("report")
     found = Images(images)
-    read = [*_read(contents, found, options)]
+    names = found.names if options.part is None else options.part.items(found.names)
+    read, by_stem = _read(contents, found, names, options)
     findings = [*contents.findings]
-    _refuse_other_folder(read, found, title)
+    if options.part is None:
+        _refuse_other_folder(read, found, title)
     _settle(read)
     rest = []
-    if unnamed := _unnamed(read, found):
-        if is_whole and any(each.record and each.record.stem for each in read):
+    if unnamed := _unnamed(read, names):
+        if is_whole and by_stem:
             rest = [_image_without_record(name, found) for name in unnamed]
         else:
             note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
@@ -116,18 +94,17 @@ def records_to_coco(
     dataset, about_classes = _with_classes(usable, contents, options.classes, findings)
     findings += about_classes
     stop_on_errors(findings, options.on_error, report)
-    refuse_nothing_left(len(usable), inputs[0], findings, report)
-    folder = found.deepest_folder([each.name for each in usable])
+    if options.part is None:
+        refuse_nothing_left(len(usable), inputs[0], findings, report)
+    folder = "" if options.part else found.deepest_folder([each.name for each in usable])
     info = {"description": f"{title}, converted by detaug"}
+    rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
     with reported(findings, report):
-        write_coco(
-            paths["output"],
-            _image_rows(dataset, folder),
-            _annotation_rows(dataset),
-            _category_rows(dataset),
-            info,
-            _video_rows(dataset),
-        )
+        if options.part is None:
+            write_coco(paths["output"], *rows, info, video_rows(dataset))
+        else:
+            head = part_head(options.part, found.names, dataset.class_names[: dataset.listed])
+            write_part(paths["output"], head, info, rows, region_rows(dataset))
     counts = Counter(item.class_name for each in usable for item in each.objects)
     return Summary(
         output=paths["output"],
@@ -141,26 +118,39 @@ def records_to_coco(
     )
 
 
-def _order(image: _Image) -> tuple[str, int, str]:
+def _order(image: RecordImage) -> tuple[str, int, str]:
     frame = image.record.frame if image.record else None
     return image.record.video if image.record else "", -1 if frame is None else frame, image.name
 
 
-def _read(contents: Contents, found: Images, options: Options) -> Iterator[_Image]:
-    """Yield the image of each record; its name is "" where there is none."""
-    done = 0
+def _read(contents: Contents, found: Images, names: Sequence[str], options: Options) -> tuple[list[RecordImage], bool]:
+    """Return the images of records, of these names or "" where there is none, and whether each has its own file."""
+    done, images, by_stem = 0, [], False
+    wanted = None if options.part is None else frozenset(names)
     for done, record in enumerate(contents.records, 1):
-        yield _image_of(record, found)
-        record.objects = []  # the image has them now, in pixels
+        if record.video and wanted is not None:
+            raise InputError(f"part is for images, and {record.file} has frames of a video; leave it out")
+        by_stem |= bool(record.stem)
+        if image := _image_of(record, found, wanted):
+            images.append(image)
+        record.objects, record.read = [], None  # the image has them now, in pixels
         if options.progress and done % 64 == 0:
             options.progress(done, max(done, contents.total))
     if options.progress:
         options.progress(done, done)
+    return images, by_stem
 
 
-def _image_of(record: Record, found: Images) -> _Image:
+def _image_of(record: Record, found: Images, wanted: Collection[str] | None) -> RecordImage | None:
+    """Return the image of a record, with its objects in pixels; None for one that is not wanted."""
+    if wanted is not None and (same := found.with_stem(record.stem)) and not any(name in wanted for name in same):
+        return None
+    if record.read:
+        record.read()
     name, rank = found.find(record)
-    image = _Image(name or "", record=record, rank=rank, findings=record.findings)
+    if wanted is not None and name and name not in wanted:
+        return None
+    image = RecordImage(name or "", record=record, rank=rank, findings=record.findings)
     if not name or not _read_header(image, found):
         return image
     assert image.header is not None
@@ -191,7 +181,7 @@ def _image_of(record: Record, found: Images) -> _Image:
     return image
 
 
-def _read_header(image: _Image, found: Images) -> bool:
+def _read_header(image: RecordImage, found: Images) -> bool:
     """Read the header of an image; return whether it can be used."""
     if not is_utf8(image.name):
         image.findings.append(Finding(image.name, "file-name-not-utf8"))
@@ -205,7 +195,7 @@ def _read_header(image: _Image, found: Images) -> bool:
     return True
 
 
-def _refuse_other_folder(read: Sequence[_Image], found: Images, title: str) -> None:
+def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str) -> None:
     """Raise ConversionError where no image is found: the folder is wrong, rather than every image missing."""
     kinds = ("image-missing", "label-unused")
     missing = [each.findings[-1] for each in read if each.findings and each.findings[-1].kind in kinds]
@@ -217,7 +207,7 @@ def _refuse_other_folder(read: Sequence[_Image], found: Images, title: str) -> N
         )
 
 
-def _refuse_mixed(images: Sequence[_Image], title: str) -> None:
+def _refuse_mixed(images: Sequence[RecordImage], title: str) -> None:
     """Raise ConversionError for images and frames of videos in one json: its reader would not know the images."""
     with_video = [each for each in images if each.record and each.record.video]
     if 0 < len(with_video) < len(images):
@@ -226,7 +216,7 @@ def _refuse_mixed(images: Sequence[_Image], title: str) -> None:
         raise ConversionError(f"{title}: {note}; convert the files of images and of videos one by one")
 
 
-def _settle(read: Sequence[_Image]) -> None:
+def _settle(read: Sequence[RecordImage]) -> None:
     """Append a finding to each record whose image belongs to another one."""
     losers = settle_claims(Pair(f"{at:09}", (each.name,), each.rank) for at, each in enumerate(read) if each.name)
     for at in map(int, losers):
@@ -236,21 +226,21 @@ def _settle(read: Sequence[_Image]) -> None:
         read[at].findings.append(Finding(record.file, "image-shared", after=read[at].name, note=note))
 
 
-def _image_without_record(name: str, found: Images) -> _Image:
-    image = _Image(name)
+def _image_without_record(name: str, found: Images) -> RecordImage:
+    image = RecordImage(name)
     if _read_header(image, found):
         image.findings.append(Finding(name, "label-missing"))
     return image
 
 
-def _unnamed(read: Sequence[_Image], found: Images) -> list[str]:
+def _unnamed(read: Sequence[RecordImage], names: Sequence[str]) -> list[str]:
     named = {each.name for each in read}
-    return [name for name in found.names if name not in named]
+    return [name for name in names if name not in named]
 
 
 def _with_classes(
-    images: list[_Image], contents: Contents, classes: Sequence[str] | None, earlier: Sequence[Finding]
-) -> tuple[_DataSet, list[Finding]]:
+    images: list[RecordImage], contents: Contents, classes: Sequence[str] | None, earlier: Sequence[Finding]
+) -> tuple[DataSet, list[Finding]]:
     """Return the data set with the objects of its classes, and findings about classes."""
     findings = []
     if classes is not None:
@@ -264,7 +254,8 @@ def _with_classes(
             each.objects = [item for item in each.objects if item.class_name in classes]
     counts = Counter(item.class_name for each in images for item in each.objects)
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
-    names = [*dict.fromkeys(listed), *sorted(counts.keys() - set(listed))]
+    listed = [*dict.fromkeys(listed)]
+    names = [*listed, *sorted(counts.keys() - set(listed))]
     key_points = {name: [*points] for name, points in contents.key_points.items()}
     for each in images:
         for item in each.objects:
@@ -273,91 +264,11 @@ def _with_classes(
                 known += [name for name in item.key_points if name not in known]
     left_out = {str(finding.before) for finding in (*earlier, *findings) if finding.kind == "class-not-listed"}
     findings += [*unused_classes((name for name in names if not counts[name]), left_out), *alike_classes(names)]
-    return _DataSet(images, names, key_points, contents), findings
+    return DataSet(images, names, len(listed), key_points, contents), findings
 
 
-def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{PREFIX}{name}" if name in OWN_KEYS else name: _plain(value) for name, value in columns.items()}
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a value without NaN and infinity, which json does not have, and without what is nested endlessly."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if depth > _DEEPEST:
-        return None
-    if isinstance(value, dict):
-        return {key: _plain(each, depth + 1) for key, each in value.items()}
-    return [_plain(each, depth + 1) for each in value] if isinstance(value, list) else value
-
-
-def _videos(dataset: _DataSet) -> dict[str, int]:
-    """Return the id of each video."""
-    names = (each.record.video for each in dataset.images if each.record and each.record.video)
-    return {name: number for number, name in enumerate(dict.fromkeys(names), 1)}
-
-
-def _video_rows(dataset: _DataSet) -> Iterator[Row]:
-    first = {each.record.video: each.header for each in reversed(dataset.images) if each.record}
-    for name, number in _videos(dataset).items():
-        header = first[name]
-        assert header is not None
-        yield {"id": number, "name": name, "width": header.width, "height": header.height}
-
-
-def _image_rows(dataset: _DataSet, folder: str) -> Iterator[Row]:
-    videos = _videos(dataset)
-    for image_id, each in enumerate(dataset.images, 1):
-        assert each.header is not None
-        name = each.name.removeprefix(folder)
-        row = {"id": image_id, "file_name": name, "width": each.header.width, "height": each.header.height}
-        if each.record:
-            row |= _origin(each, dataset.contents.files) | _columns(each.record.columns)
-            if each.record.video:
-                row |= {"video_id": videos[each.record.video], "frame_id": each.record.frame}
-        yield row
-
-
-def _origin(image: _Image, files: int) -> dict[str, Any]:
-    """Return the keys that say where the annotations of an image come from, if its name does not."""
-    assert image.record is not None
-    file, found = image.record.file, dict[str, Any]()
-    if files > 1 and stem_of(last_part(file)) != stem_of(last_part(image.name)):
-        found[ANNOTATION_FILE] = file
-    return found if image.record.tool_id is None else found | {TOOL_ID: image.record.tool_id}
-
-
-def _annotation_rows(dataset: _DataSet) -> Iterator[Row]:
-    ids = {name: number for number, name in enumerate(dataset.class_names, 1)}
-    objects = [(image_id, item) for image_id, each in enumerate(dataset.images, 1) for item in each.objects]
-    tracks = [item.track for _, item in objects if item.track is not None]
-    free = count(max(tracks, default=0) + 1)  # either all annotations of a json have a track_id, or none has
-    regions = [(image_id, item) for image_id, each in enumerate(dataset.images, 1) for item in each.ignored]
-    objects += [(image_id, item._replace(class_name=name, is_crowd=True)) for image_id, item in regions for name in ids]
-    for annotation_id, (image_id, item) in enumerate(objects, 1):
-        row = annotation_row(annotation_id, image_id, ids[item.class_name], item.box, iscrowd=item.is_crowd)
-        row |= item.keys
-        if item.key_points:
-            points = [item.key_points.get(name, (0, 0, 0)) for name in dataset.key_points[item.class_name]]
-            row["keypoints"] = [number for point in points for number in point]
-            row["num_keypoints"] = sum(visible > 0 for _, _, visible in points)
-        if tracks:
-            row["track_id"] = next(free) if item.track is None else item.track
-        if item.tool_id is not None:
-            row[TOOL_ID] = item.tool_id
-        yield row | _columns(item.columns)
-
-
-def _category_rows(dataset: _DataSet) -> Iterator[Row]:
-    for row in category_rows(dataset.class_names):
-        names = dataset.key_points.get(str(row["name"]))
-        pairs = dataset.contents.skeletons.get(str(row["name"]))
-        more: dict[str, object] = {"keypoints": names} if names else {}
-        yield {**row, **more, **({"skeleton": [[*pair] for pair in pairs]} if names and pairs else {})}
-
-
-def _next_step(dataset: _DataSet, folder: Path, output: Path) -> str:
-    if _videos(dataset):
+def _next_step(dataset: DataSet, folder: Path, output: Path) -> str:
+    if videos_of(dataset):
         return f'load it: da.ClipReader("{folder}", "{output}")'
     shapes = [item.keys for each in dataset.images for item in each.objects]
     reads = {

@@ -10,7 +10,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from detaug.arguments import parse_size
+from detaug.converters.coco.parts import part_head, refuse_part
 from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import (
@@ -21,6 +24,7 @@ from detaug.converters.conversion.arguments import (
     output_files,
 )
 from detaug.converters.conversion.folder import check_folder, check_with_images, made_folder, refuse_other_content
+from detaug.converters.conversion.part import Part, check_part
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import replacing
 from detaug.converters.files.image_file import ImageFile, load_crc32c
@@ -69,6 +73,7 @@ def pack_coco(
     format: Format = "webdataset",
     shard_size: str | int = "256MB",
     on_error: OnError = "stop",
+    part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
@@ -85,8 +90,10 @@ def pack_coco(
     than A-Z a-z 0-9 _ - /. "tfrecord": TensorFlow's object-detection features, labels being category ids, and the same
     json as the bytes feature image/coco. shard_size: the most bytes of a shard, such as "256MB", "1GB", "64MiB" or a
     number; a larger image has a shard of its own. on_error: "stop" at missing images and entries that cannot be used,
-    after looking at all of them, or "skip" these. report: a json file for every finding. progress: called with (images
-    done, images in all) after each shard.
+    after looking at all of them, or "skip" these. part: (number, of), such as (1, 3), to write only each third shard,
+    from the first, and NAME-part-1-of-3.json instead of NAME.json; merge_coco joins the jsons of all parts to the same
+    bytes as one run writes. report: a json file for every finding. progress: called with (images done, images in all)
+    after each shard.
 
     Existing files with other content are an error. All files appear at the end, NAME.json last. One image at a time is
     in memory. An annotation's own key "category" is replaced by the category's name.
@@ -107,16 +114,18 @@ def pack_coco(
     """
     check_choice("format", format, Format)
     check_choice("on_error", on_error, OnError)
-    limit = parse_size("shard_size", shard_size)
+    limit, own = parse_size("shard_size", shard_size), check_part(part)
     source, image_folder, folder = Path(annotations), Path(images), Path(output)
     paths = _check_paths(source, image_folder, folder, report)
     load_crc32c()  # its error before the work
+    refuse_part(source)
     rows, findings = _read(source, image_folder)
     stop_on_errors(findings, on_error, paths.get("report"))
     refuse_nothing_left(len(rows.images), source, findings, paths.get("report"))
     layout = Layout(rows, image_folder, _FORMATS[format], limit)
+    document = folder / f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
     with reported(findings, paths.get("report")), made_folder(folder):
-        _write(layout, folder, source.stem, progress)
+        rows = _write(layout, document, folder / source.stem, own, progress)
     return Summary(
         output=folder,
         image_folder=folder,
@@ -125,7 +134,7 @@ def pack_coco(
         class_counts=rows.class_counts(),
         findings=tuple(findings),
         report=paths.get("report"),
-        next_step=f'load it: da.CocoReader("{folder}", "{folder / source.stem}.json")',
+        next_step=f'load it: da.CocoReader("{folder}", "{document}")',
     )
 
 
@@ -182,36 +191,49 @@ class _ShardFiles(NamedTuple):
     """A shard and the files to write for it, under their temporary names."""
 
     shard: Shard
+    first: int
+    """The number of its first image among those of all shards."""
     path: Path
     temporary: Path
     index_path: Path
     temporary_index: Path
 
 
-def _write(layout: Layout, folder: Path, stem: str, progress: Progress | None) -> None:
-    """Write all shards, their indexes and the json. They get their names at the end, the json last."""
-    document = folder / f"{stem}.json"
+def _write(layout: Layout, document: Path, start: Path, part: Part | None, progress: Progress | None) -> CocoRows:
+    """Write the shards of a part, or all, their indexes and the json, and return the rows in them.
+
+    They get their names at the end, the json last. start: of the names of the shards.
+    """
     places: list[_Place] = []
-    names = set()
+    names, at = set[str](), list[int]()
     with ExitStack() as stack:  # it ends in the reverse order
         unfinished = stack.enter_context(replacing(document))
-        files = _shard_files(layout, folder / stem, stack)
+        files = _shard_files(layout, start, part, names, stack)
         with closing(map_ahead(partial(_write_shard, layout), files, _THREADS)) as written:
             for each, checksums in written:
                 places += _places(each, checksums)
-                names |= {each.path.name, each.index_path.name}
+                at += range(each.first, each.first + len(each.shard))
                 if progress:
                     progress(len(places), len(layout.rows.images))
-        _refuse_other_shards(folder, stem, names)
-        _write_text(unfinished, _document(layout.rows, places), document)
+        _refuse_other_shards(start.parent, start.name, names)
+        rows = layout.rows.without(set(np.delete(layout.rows.images, at).tolist()))
+        _write_text(unfinished, _document(layout, rows, places, part), document)
         refuse_other_content({}, {document: unfinished})
+    return rows
 
 
-def _shard_files(layout: Layout, start: Path, stack: ExitStack) -> Iterator[_ShardFiles]:
+def _shard_files(
+    layout: Layout, start: Path, part: Part | None, names: set[str], stack: ExitStack
+) -> Iterator[_ShardFiles]:
+    """Yield the shards of a part, or all; add the names of all to `names`."""
+    first = 0
     for number, shard in enumerate(layout.shards()):
         path, index_path = (Path(f"{start}-{number:05d}.{suffix}") for suffix in (layout.format.extension, "idx"))
-        temporary, temporary_index = (stack.enter_context(replacing(each)) for each in (path, index_path))
-        yield _ShardFiles(shard, path, temporary, index_path, temporary_index)
+        names |= {path.name, index_path.name}
+        if part is None or number % part.of == part.number - 1:
+            temporary, temporary_index = (stack.enter_context(replacing(each)) for each in (path, index_path))
+            yield _ShardFiles(shard, first, path, temporary, index_path, temporary_index)
+        first += len(shard)
 
 
 def _write_shard(layout: Layout, files: _ShardFiles) -> tuple[_ShardFiles, list[int]]:
@@ -249,12 +271,18 @@ def _places(files: _ShardFiles, checksums: Iterable[int]) -> Iterator[_Place]:
         yield place | {"crc32c": crc32c}
 
 
-def _document(rows: CocoRows, places: Iterable[_Place]) -> Iterator[str]:
+def _document(layout: Layout, rows: CocoRows, places: Iterable[_Place], part: Part | None) -> Iterator[str]:
     """Return the text of the json: rows that are packed, in the order of the input."""
     table = rows.table
     images = (table.row("images", at) | place for at, place in zip(rows.images.tolist(), places, strict=True))
-    annotations = (table.row("annotations", at) for at in sorted(rows.boxes.tolist()))
-    return document_text(table.coco.document, {"images": images, "annotations": annotations})
+    boxes = sorted(rows.boxes.tolist())
+    lists = {"images": images, "annotations": (table.row("annotations", at) for at in boxes)}
+    if part is None:
+        return document_text(table.coco.document, lists)
+    names = map(layout.rows.file_name, layout.rows.images.tolist())
+    head = part_head(part, [*names, f"{layout.format.extension} {layout.limit}"])
+    positions = {"images": rows.images.tolist(), "annotations": boxes}
+    return document_text({"part": head, **table.coco.document, "positions": positions}, lists)
 
 
 def _refuse_other_shards(folder: Path, stem: str, names: Container[str]) -> None:

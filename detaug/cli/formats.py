@@ -20,6 +20,7 @@ from detaug.cli.progress_bar import progress_bar
 @click.option("--split", metavar="NAME", help="The split to convert, of formats that have some.")
 @options.classes("; others are dropped.  [default: all]")
 @options.on_error
+@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
 @options.report
 @options.quiet
 def convert(path: Path, format: str | None, quiet: bool, **given: Any) -> None:

@@ -81,6 +81,22 @@ on_error = click.option(
     show_default=True,
     help="Unusable files or entries: list all and stop, or leave them out.",
 )
+
+
+def _read_part(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if not found:
+        raise click.BadParameter(f"must be I/N, such as 1/4, got {text!r}")
+    return int(found[1]), int(found[2])
+
+
+def part(what: str) -> Callable[[Command], Command]:
+    """Return the option --part. what: the beginning of its help."""
+    return click.option("--part", metavar="I/N", callback=_read_part, help=f"{what}; I from 1 to N.")
+
+
 report = click.option("--report", type=FILE, help="A json file for everything repaired, dropped or refused.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 device = click.option(

@@ -117,6 +117,7 @@ def convert_webdataset(**given: Any) -> None:
     help="The most bytes of a shard: 256MB, 1GB, 64MiB or a number.",
 )
 @options.on_error
+@options.part("Only each N-th shard, from the I-th; detaug merge joins the jsons")
 @options.report
 @options.quiet
 def pack(**given: Any) -> None:

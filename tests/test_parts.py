@@ -1,0 +1,164 @@
+"""Parts of a conversion, of packing and of a check: `merge` joins jsons to the same bytes as one run writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coco_files import document, write, write_images
+from command import detaug, usage_error
+from format_files import data_set
+from test_labelme import SHAPES, labelme, shape
+
+from detaug.converters import check_coco, convert_to_coco, merge_coco, pack_coco
+from detaug.converters.check import decode as check_decode
+
+
+def joined(tmp_path: Path, root: Path, count: int, **options: Any) -> tuple[bytes, bytes]:
+    """Return the json of one run, and that of parts."""
+    convert_to_coco(root, tmp_path / "whole.json", **options)
+    parts = [tmp_path / f"part-{number}.json" for number in range(1, count + 1)]
+    for number, part in enumerate(parts, 1):
+        convert_to_coco(root, part, part=(number, count), **options)
+    merged = merge_coco(parts[::-1], tmp_path / "merged.json")
+    content = json.loads((tmp_path / "whole.json").read_bytes())
+    assert merged.images == len(content["images"])
+    return (tmp_path / "whole.json").read_bytes(), (tmp_path / "merged.json").read_bytes()
+
+
+IGNORED = shape("polygon", [[60, 60], [90, 60], [90, 79]], "__ignore__")
+PERSON = shape("rectangle", [[60, 10], [90, 70]], "person", group_id=2)
+
+
+def points(*names: str) -> list[dict[str, Any]]:
+    return [shape("point", [[70 + n, 20.5]], name, group_id=2) for n, name in enumerate(names)]
+
+
+def labelme_set(folder: Path) -> Path:
+    """Return files whose classes, key points and regions are each in few images, and images without any."""
+    contents = {
+        "a": labelme(*SHAPES[5:7]),
+        "c": labelme(PERSON, *points("nose", "foot"), IGNORED),
+        "deep/d": labelme(shape("rectangle", [[1, 1], [9, 9]], "zebra"), image="d.jpg"),
+        "e": labelme(IGNORED),
+        "f": labelme(PERSON, *points("eye", "nose"), shape("rectangle", [[1, 1], [9, 9]], "ant")),
+    }
+    files = {f"set/{name}.json": text for name, text in contents.items()}
+    return data_set(folder / "data", files, *(f"set/{name}.jpg" for name in (*contents, "b", "g")))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize("options", [{}, {"classes": ["zebra", "person", "nobody"]}])
+def test_labelme(tmp_path: Path, count: int, options: dict[str, Any]) -> None:
+    whole, merged = joined(tmp_path, labelme_set(tmp_path), count, **options)
+    assert merged == whole
+    assert len(json.loads(whole)["images"]) == 7
+
+
+def test_a_part_is_a_json_of_its_own(tmp_path: Path) -> None:
+    root = labelme_set(tmp_path)
+    result = detaug("convert", root, "-o", tmp_path / "2.json", "--part", "2/3")
+    assert "2 images (0 without boxes)" in result.out
+    assert not check_coco(tmp_path / "2.json", root).errors
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_files_of_many_images(tmp_path: Path, count: int) -> None:
+    def image(name: str, *labels: str) -> str:
+        boxes = (f'<box label="{label}" xtl="{n}" ytl="1" xbr="50" ybr="9"/>' for n, label in enumerate(labels))
+        return f'<image id="{ord(name[0])}" name="{name}" width="100" height="80">{"".join(boxes)}</image>'
+
+    files = {
+        "one.xml": f"<annotations>{image('c.jpg', 'dog', 'cat')}{image('b.jpg')}</annotations>",
+        "two.xml": f"<annotations>{image('a.jpg', 'zebra')}{image('e.jpg', 'ant')}</annotations>",
+    }
+    root = data_set(tmp_path / "data", files, *(f"{name}.jpg" for name in "abcde"))
+    whole, merged = joined(tmp_path, root, count)
+    assert merged == whole
+    table = "filename,width,height,class,xmin,ymin,xmax,ymax,old\n"
+    rows = "".join(f"{name}.jpg,100,80,{label},1,1,9,9,{n}\n" for n, (name, label) in enumerate(["cz", "aa", "em"]))
+    root = data_set(tmp_path / "csv", {"a.csv": table + rows}, *(f"{name}.jpg" for name in "abcde"))
+    whole, merged = joined(tmp_path, root, count)
+    assert merged == whole
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    root = labelme_set(tmp_path)
+    for number in (1, 2, 3):
+        convert_to_coco(root, tmp_path / f"{number}.json", part=(number, 3))
+    convert_to_coco(root, tmp_path / "whole.json")
+    changed = json.loads((tmp_path / "1.json").read_bytes())
+    one, two, three = (tmp_path / f"{number}.json" for number in (1, 2, 3))
+    out = tmp_path / "out.json"
+    assert "the parts must be 1/3 to 3/3, each once" in usage_error("merge", one, three, "-o", out)
+    assert "is no part, as the other files are" in usage_error(
+        "merge", one, two, three, tmp_path / "whole.json", "-o", out
+    )
+    assert "leave out --images and --join" in usage_error("merge", one, two, three, "-o", out, "--join")
+    convert_to_coco(root, two, part=(2, 3), classes=["ant"])
+    (root / "set/b.jpg").unlink()
+    convert_to_coco(root, three, part=(1, 3))
+    assert "each once" in usage_error("merge", one, two, three, "-o", out)
+    convert_to_coco(root, three, part=(3, 3))
+    assert "parts of different data sets, or were changed" in usage_error("merge", one, two, three, "-o", out)
+    for number in (1, 2, 3):
+        convert_to_coco(root, tmp_path / f"{number}.json", part=(number, 3))
+    one.write_text(json.dumps(changed | {"annotations": [{}]}, separators=(",", ":")))
+    assert "parts of different data sets" in usage_error("merge", one, two, three, "-o", out)  # b.jpg is in one
+    del changed["images"][1]
+    two_parts = json.loads(two.read_bytes())["part"]
+    one.write_text(
+        json.dumps(changed | {"part": two_parts | {"number": 1}, "annotations": [{}]}, separators=(",", ":"))
+    )
+    assert "the parts were changed; make them again" in usage_error("merge", one, two, three, "-o", out)
+    assert not out.exists()
+    assert "part must be I/N with I from 1 to N" in usage_error("convert", root, "-o", out, "--part", "4/3")
+    assert "must be I/N, such as 1/4" in usage_error("convert", root, "-o", out, "--part", "x")
+
+
+@pytest.mark.parametrize("format", ["webdataset", "tfrecord"])
+@pytest.mark.parametrize("count", [1, 2, 3, 20])
+def test_pack(tmp_path: Path, format: Any, count: int) -> None:
+    content = document()
+    content["annotations"] = content["annotations"][::-1]  # not in the order of the images
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", content)
+    options: dict[str, Any] = {"format": format, "shard_size": 1}
+    pack_coco(path, images, tmp_path / "whole", **options)
+    packed = [pack_coco(path, images, tmp_path / "parts", part=(n + 1, count), **options) for n in range(count)]
+    assert sum(each.images for each in packed) == 3
+    parts = sorted((tmp_path / "parts").glob("a-part-*-of-*.json"))
+    assert len(parts) == count
+    merge_coco(parts, tmp_path / "parts/a.json")
+    for part in parts:
+        part.unlink()
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "parts").iterdir()} == whole
+    assert len(whole) == 7
+
+
+def test_packed_parts_of_other_shards(tmp_path: Path) -> None:
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", document())
+    pack_coco(path, images, tmp_path / "one", part=(1, 2), shard_size=1)
+    pack_coco(path, images, tmp_path / "two", part=(2, 2), shard_size=2)
+    parts = tmp_path / "one/a-part-1-of-2.json", tmp_path / "two/a-part-2-of-2.json"
+    assert "parts of different data sets" in usage_error("merge", *parts, "-o", tmp_path / "out.json")
+    error = usage_error("pack", parts[0], tmp_path / "one", "-o", tmp_path / "again")
+    assert "is one part of a data set; join all of them first: detaug merge" in error
+
+
+def test_check_decodes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", document())
+    tried: list[str] = []
+    monkeypatch.setattr(
+        check_decode, "find_undecodable", lambda files, *_: tried.extend(each.path for each in files) or {}
+    )
+    for number in (1, 2):
+        summary = check_coco(path, images, decode=True, part=(number, 2))
+        assert str(summary).endswith(f"ready for training; part {number}/2 of the images decoded")
+    assert tried == [str(images / name) for name in ("a.jpg", "b.jpg", "sub/c.png")]
+    assert "part" not in str(check_coco(path, images, decode=True)).splitlines()[-1]
+    assert "give decode (--decode), too" in usage_error("check", path, images, "--part", "1/2")
+    arguments = ("check", path, images, "--decode", "--part", "1/2", "--clean", tmp_path / "clean.json")
+    assert "leave one of them out" in usage_error(*arguments)
