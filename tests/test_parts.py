@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from command import detaug, usage_error
 from format_files import data_set
 from test_labelme import SHAPES, labelme, shape
 
-from detaug.converters import check_coco, convert_to_coco, merge_coco, pack_coco
+from detaug.converters import check_coco, coco_to_yolo, convert_to_coco, merge_coco, pack_coco
 from detaug.converters.check import decode as check_decode
 
 
@@ -82,6 +86,24 @@ def test_files_of_many_images(tmp_path: Path, count: int) -> None:
     root = data_set(tmp_path / "csv", {"a.csv": table + rows}, *(f"{name}.jpg" for name in "abcde"))
     whole, merged = joined(tmp_path, root, count)
     assert merged == whole
+
+
+@pytest.mark.parametrize("task", ["detect", "pose"])
+def test_yolo(tmp_path: Path, task: Any) -> None:
+    content = document()
+    content["images"].append(content["images"][0] | {"id": 4, "file_name": "z.jpg"})
+    for row in content["annotations"]:
+        row["keypoints"] = [row["bbox"][0], row["bbox"][1], 2]
+    images = write_images(tmp_path / "images")
+    (images / "z.jpg").write_bytes((images / "a.jpg").read_bytes())
+    coco_to_yolo(write(tmp_path / "a.json", content), tmp_path / "yolo", task=task, images=images, with_images="copy")
+    for count in (1, 3, 5):
+        (tmp_path / f"of-{count}").mkdir()
+        whole, merged = joined(tmp_path / f"of-{count}", tmp_path / "yolo", count)
+        assert merged == whole
+    convert = ("convert-yolo", tmp_path / "yolo", "-o", tmp_path / "part.json", "--part", "4/4", "-q")
+    assert detaug(*convert).code == 0
+    assert [row["file_name"] for row in json.loads((tmp_path / "part.json").read_bytes())["images"]] == ["z.jpg"]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -162,3 +184,24 @@ def test_check_decodes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "give decode (--decode), too" in usage_error("check", path, images, "--part", "1/2")
     arguments = ("check", path, images, "--decode", "--part", "1/2", "--clean", tmp_path / "clean.json")
     assert "leave one of them out" in usage_error(*arguments)
+
+
+RAY_SCRIPT = Path(__file__).parents[1] / "docs/convert_with_ray.py"
+
+
+def test_the_page_quotes_the_script() -> None:
+    quotes = re.findall(r"^```py\n(.*?)^```$", RAY_SCRIPT.with_name("many-machines.md").read_text(), re.M | re.S)
+    assert [quote in RAY_SCRIPT.read_text() for quote in quotes] == [True]
+
+
+@pytest.mark.slow
+def test_two_workers_of_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray has no wheel for this Python")
+    root, output = labelme_set(tmp_path), tmp_path / "ray.json"
+    arguments = [sys.executable, RAY_SCRIPT, root, output, "--parts", "3"]
+    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEFAULT_NUM_CPUS": "2"}
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    convert_to_coco(root, tmp_path / "whole.json")
+    assert output.read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert [path.name for path in tmp_path.glob("*part*")] == []

@@ -25,14 +25,16 @@ _START = b'{"part":{"number":'
 _OWN_KEYS = ("part", "regions", "positions")
 
 
-def part_head(part: Part, names: Iterable[str], listed: Sequence[str] = ()) -> Document:
+def part_head(part: Part, names: Iterable[str], listed: Sequence[str] = (), *, from_top: bool = False) -> Document:
     """Return what a json says of the part that it is.
 
     names: of all images of the data set: a checksum of them tells whether two parts belong together. listed: classes of
-    a list that all parts have, with which the categories begin.
+    a list that all parts have, with which the categories begin. from_top: file names are relative to a folder of which
+    the whole takes the deepest that holds all images.
     """
     data_set = crc32("\n".join([*names, "", *listed]).encode("utf-8", "backslashreplace"))
-    return {"number": part.number, "of": part.of, "data_set": data_set, "listed": len(listed)}
+    head = {"number": part.number, "of": part.of, "data_set": data_set, "listed": len(listed)}
+    return head | {"from_top": from_top}
 
 
 def write_part(path: Path, head: Document, info: Row, rows: Sequence[Iterable[Row]], regions: Iterable[Row]) -> None:
@@ -77,8 +79,7 @@ def read_parts(paths: Sequence[Path]) -> list[Document]:
         got = ", ".join(f"{path} ({each['part']['number']}/{each['part']['of']})" for path, each in documents.items())
         raise ConversionError(f"the parts must be 1/{of} to {of}/{of}, each once, got {got}")
     keys = [[each.keys(), each.get("info"), {**each["part"], "number": 0}] for each in found]
-    names = [row.get("file_name") for each in found for row in each["images"] if isinstance(row, dict)]
-    if keys.count(keys[0]) < len(keys) or ("regions" in found[0] and names != sorted(set(map(str, names)))):
+    if keys.count(keys[0]) < len(keys):
         raise ConversionError(f"{paths[0]} and the others are parts of different data sets, or were changed")
     return found
 
@@ -119,13 +120,12 @@ def _joined_converted(parts: Sequence[Document]) -> Document:
     categories: dict[str, Document] = {str(row["name"]): {**row} for row in category_rows([*listed, *sorted(others)])}
     for row in (row for part in parts for row in part["categories"]):
         category = categories[row["name"]]
-        if names := row.get("keypoints"):
-            known = category.get("keypoints", [])
-            category["keypoints"] = [*known, *(name for name in names if name not in known)]
-        if "skeleton" in row:
-            category["skeleton"] = row["skeleton"]
+        known = category.get("keypoints", [])
+        more = [name for name in row.get("keypoints", ()) if name not in known]
+        category |= {**row, "id": category["id"]} | ({"keypoints": [*known, *more]} if known or more else {})
     names = [row["file_name"] for part in parts for row in part["images"]]
-    folder = os.path.commonpath([os.path.dirname(name) for name in names]) if names else ""
+    from_top = names and parts[0]["part"]["from_top"]
+    folder = os.path.commonpath([os.path.dirname(name) for name in names]) if from_top else ""
     start = f"{folder}/" if folder else ""
     images = [row | {"file_name": row["file_name"].removeprefix(start)} for part in parts for row in part["images"]]
     for image_id, row in enumerate(images, 1):
@@ -142,12 +142,15 @@ def _objects(parts: Sequence[Document], categories: Mapping[str, Document]) -> I
     first = 0
     for part in parts:
         own = {row["id"]: row for row in part["categories"]}
-        of_regions = len(part["regions"]) * len(own)
-        for row in part["annotations"][: len(part["annotations"]) - of_regions]:
+        objects = len(part["annotations"]) - len(part["regions"]) * len(own)
+        crowds = [row["bbox"] for row in part["annotations"][objects:]]
+        if crowds != [row["bbox"] for row in part["regions"] for _ in own]:
+            raise ValueError("not the crowds of its regions")
+        for row in part["annotations"][:objects]:
             category = own[row["category_id"]]
             whole = categories[category["name"]]
             row |= {"image_id": row["image_id"] + first, "category_id": whole["id"]}
-            if "keypoints" in row and whole["keypoints"] != category["keypoints"]:
+            if "keypoints" in row and whole.get("keypoints") != category.get("keypoints"):
                 triples = (row["keypoints"][at : at + 3] for at in range(0, len(row["keypoints"]), 3))
                 points = dict(zip(category["keypoints"], triples, strict=True))
                 row["keypoints"] = [number for name in whole["keypoints"] for number in points.get(name, (0, 0, 0))]

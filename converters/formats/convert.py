@@ -81,18 +81,18 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
     """Convert a format that has a converter of its own."""
     from detaug import converters
 
-    _refuse(found, given, ("part",))
-    del given["part"]
     path, folder, classes = found.path, found.folder, given["classes"]
     if found.format.name == "coco":
         file = found.folder / found.files[0]
         raise ConversionError(f"{file} is a COCO json; it needs no conversion: detaug check {file} IMAGES")
     convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
-    if found.format.name == "voc":
-        return convert(folder, output, **given, **more)
     if found.format.name == "yolo":
         _refuse(found, given, ("classes", "images"))
-        return convert(path, output, given["split"] or "train", **more)
+        return convert(path, output, given["split"] or "train", part=given["part"], **more)
+    _refuse(found, given, ("part",))
+    del given["part"]
+    if found.format.name == "voc":
+        return convert(folder, output, **given, **more)
     _refuse(found, given, ("split", "images"))
     if found.format.name == "mot":
         return convert(_root_of_sequences(found), output, classes=classes, **more)

@@ -103,7 +103,7 @@ def records_to_coco(
         if options.part is None:
             write_coco(paths["output"], *rows, info, video_rows(dataset))
         else:
-            head = part_head(options.part, found.names, dataset.class_names[: dataset.listed])
+            head = part_head(options.part, found.names, dataset.class_names[: dataset.listed], from_top=True)
             write_part(paths["output"], head, info, rows, region_rows(dataset))
     counts = Counter(item.class_name for each in usable for item in each.objects)
     return Summary(

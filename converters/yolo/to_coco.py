@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from detaug.converters.coco.parts import part_head, write_part
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import header_findings
+from detaug.converters.conversion.part import check_part
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.parallel import Progress, with_progress
@@ -36,6 +38,7 @@ def yolo_to_coco(
     *,
     task: YoloTask | None = None,
     on_error: OnError = "stop",
+    part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
@@ -65,9 +68,11 @@ def yolo_to_coco(
     as `keypoints` the names of kpt_names; without these point_1, ... if there is a flip_idx: names say which points
     change places in a mirrored image.
 
-    on_error: "stop" at images and label files that cannot be used, after reading all of them, or "skip" these. report:
-    a json file for every finding. progress: called with (images done, images in all). The json's file names are
-    relative to the split's folder, or the deepest one that holds all its images: Summary.image_folder.
+    on_error: "stop" at images and label files that cannot be used, after reading all of them, or "skip" these. part:
+    (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the jsons of all parts to the
+    same bytes as one run writes. report: a json file for every finding. progress: called with (images done, images in
+    all). The json's file names are relative to the split's folder, or the deepest one that holds all its images:
+    Summary.image_folder.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -91,17 +96,24 @@ def yolo_to_coco(
     paths = output_files({"output": output, "report": report}, source, source.parent, dataset.root)
     images = find_images(dataset, split)
     labels = find_labels(images, dataset.root)
-    results = [_read_image(dataset, images.folder, name, labels) for name in with_progress(images.names, progress)]
-    _refuse_no_labels(images, results)
+    own = check_part(part)
+    names = images.names if own is None else own.items(images.names)
+    results = [_read_image(dataset, images.folder, name, labels) for name in with_progress(names, progress)]
     usable = [result for result in results if result.header and not result.failed]
     counts = Counter(box.number for result in usable for box in result.boxes)
     class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
     findings = [*_findings(images, results, labels, class_counts)]
     stop_on_errors(findings, on_error, paths.get("report"))
-    refuse_nothing_left(len(usable), source, findings, paths.get("report"))
+    if own is None:
+        _refuse_no_labels(images, results)
+        refuse_nothing_left(len(usable), source, findings, paths.get("report"))
     info = {"description": "YOLO labels, converted by detaug", "split": split}
+    rows = _image_rows(usable), _annotation_rows(usable), _category_rows(dataset)
     with reported(findings, paths.get("report")):
-        write_coco(paths["output"], _image_rows(usable), _annotation_rows(usable), _category_rows(dataset), info)
+        if own is None:
+            write_coco(paths["output"], *rows, info)
+        else:
+            write_part(paths["output"], part_head(own, images.names, dataset.class_names), info, rows, ())
     return Summary(
         output=paths["output"],
         image_folder=images.folder,

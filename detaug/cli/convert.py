@@ -94,6 +94,7 @@ def convert_coco_to_voc(**given: Any) -> None:
     help="What rows are; obb: four corners.  [default: task of data.yaml, else what the rows show]",
 )
 @options.on_error
+@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
 @options.report
 @options.quiet
 def convert_yolo(**given: Any) -> None:
