@@ -46,8 +46,9 @@ def keys_of_mask(mask: NDArray[np.bool_]) -> dict[str, Any]:
 
 def area_of(points: Points) -> float:
     """Return the area of a ring that does not cross itself."""
-    x, y = points_of(points).T
-    return float(abs(((x * np.roll(y, -1)) - (np.roll(x, -1) * y)).sum()) / 2)
+    here = points_of(points)
+    after = np.concatenate([here[1:], here[:1]])  # np.roll takes as long as all the rest
+    return float(abs((here[:, 0] * after[:, 1] - after[:, 0] * here[:, 1]).sum()) / 2)
 
 
 def cut_ring(points: Floats, width: float, height: float) -> Floats:

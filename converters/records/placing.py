@@ -107,9 +107,10 @@ class Place(NamedTuple):
         rings, is_cut = [], False
         for ring in item.rings:
             points = points_of(ring) * self.scale
-            low, high = points.min(0), points.max(0)
-            if low.min() < 0 or high[0] > width or high[1] > height:
-                is_cut |= low.min() < -_ROUNDING or high[0] > width + _ROUNDING or high[1] > height + _ROUNDING
+            xs, ys = points.T.tolist()  # for the few points of a ring, quicker than NumPy's minimum
+            outside = max(-min(xs), -min(ys), max(xs) - width, max(ys) - height)
+            if outside > 0:
+                is_cut |= outside > _ROUNDING
                 points = cut_ring(points, width, height)
             if len(points) > 2:
                 rings.append(points.round(DECIMALS))
