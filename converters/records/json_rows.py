@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
 from detaug.converters.coco.writer import ANNOTATION_FILE, OWN_KEYS, PREFIX, TOOL_ID, Row, annotation_row, category_rows
-from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.files.paths import last_part, stem_of
-from detaug.converters.findings.finding import Finding
 from detaug.converters.records.placing import Placed
-from detaug.converters.records.record import Contents, Record
+from detaug.converters.records.record import Contents
+from detaug.converters.records.record_image import RecordImage, StoredObjects
 
 _DEEPEST = 50
 """Of values in values, in a column."""
-
-
-@dataclass(slots=True)
-class RecordImage:
-    """One image with its objects in pixels."""
-
-    name: str
-    header: ImageHeader | None = None
-    objects: list[Placed] = field(default_factory=list)
-    ignored: list[Placed] = field(default_factory=list)
-    """Regions that become crowds of each class."""
-    findings: list[Finding] = field(default_factory=list)
-    record: Record | None = None
-    rank: int = 0
 
 
 class DataSet(NamedTuple):
     """What is written."""
 
     images: list[RecordImage]
+    stored: StoredObjects
     class_names: list[str]
     listed: int
     """How many of them, from the first, are of a list; the others are sorted."""
+    counts: Mapping[str, int]
+    """Objects by class."""
     key_points: dict[str, list[str]]
     """By class."""
     contents: Contents
@@ -93,7 +80,8 @@ def _origin(image: RecordImage, files: int) -> dict[str, Any]:
     """Return the keys that say where the annotations of an image come from, if its name does not."""
     assert image.record is not None
     file, found = image.record.file, dict[str, Any]()
-    if files > 1 and stem_of(last_part(file)) != stem_of(last_part(image.name)):
+    name = last_part(image.name)
+    if files > 1 and stem_of(last_part(file)) not in (name, stem_of(name)):
         found[ANNOTATION_FILE] = file
     return found if image.record.tool_id is None else found | {TOOL_ID: image.record.tool_id}
 
@@ -101,11 +89,11 @@ def _origin(image: RecordImage, files: int) -> dict[str, Any]:
 def annotation_rows(dataset: DataSet) -> Iterator[Row]:
     """Yield the objects, and then the regions in which nothing counts, each as a crowd of each class."""
     ids = {name: number for number, name in enumerate(dataset.class_names, 1)}
-    tracks = [item.track for each in dataset.images for item in each.objects if item.track is not None]
+    tracks = [each.last_track for each in dataset.images if each.last_track is not None]
     free = count(max(tracks, default=0) + 1)  # either all annotations of a json have a track_id, or none has
     numbers = count(1)
     for image_id, each in enumerate(dataset.images, 1):
-        for item in each.objects:
+        for item in dataset.stored.objects(each):
             row = _object_row(item, next(numbers), image_id, ids[item.class_name])
             if item.key_points:
                 points = [item.key_points.get(name, (0, 0, 0)) for name in dataset.key_points[item.class_name]]
@@ -122,7 +110,8 @@ def annotation_rows(dataset: DataSet) -> Iterator[Row]:
 def region_rows(dataset: DataSet) -> Iterator[Row]:
     """Yield the regions in which nothing counts, without an id and a class."""
     for image_id, each in enumerate(dataset.images, 1):
-        yield from (_object_row(item._replace(is_crowd=True), 0, image_id, 0) | _more(item) for item in each.ignored)
+        for item in dataset.stored.regions(each):
+            yield _object_row(item._replace(is_crowd=True), 0, image_id, 0) | _more(item)
 
 
 def _object_row(item: Placed, annotation_id: int, image_id: int, category_id: int) -> dict[str, Any]:

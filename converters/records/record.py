@@ -229,6 +229,8 @@ def edges_of(numbers: Sequence[float]) -> Edges:
 
 def ring_with_holes(exterior: Sequence[float], holes: Sequence[Sequence[float]]) -> list[float]:
     """Return one ring, x, y, x, y, ..., around a polygon without its holes, which go round the other way."""
+    if not holes:
+        return [*exterior]
     rings = [points_of_ring(ring) for ring in (exterior, *holes)]
     first = _turns_right(rings[0])
     turned = [ring[::-1] if at and _turns_right(ring) == first else ring for at, ring in enumerate(rings)]

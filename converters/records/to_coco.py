@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from detaug.converters.findings.finding import Finding, counted, has_error
 from detaug.converters.records.images import Images
 from detaug.converters.records.json_rows import (
     DataSet,
-    RecordImage,
     annotation_rows,
     category_rows_of,
     image_rows,
@@ -34,6 +34,7 @@ from detaug.converters.records.json_rows import (
 )
 from detaug.converters.records.placing import Place, Placed
 from detaug.converters.records.record import Contents, Record
+from detaug.converters.records.record_image import RecordImage, StoredObjects
 from detaug.errors import ConversionError, InputError
 
 
@@ -73,10 +74,42 @@ def records_to_coco(
     by video. Raises ConversionError and InputError.
     """
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
-    report = paths.get("report")
-    found = Images(images)
+    report, found = paths.get("report"), Images(images)
+    with closing(StoredObjects(paths["output"].parent)) as stored:
+        usable, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
+        dataset, about_classes = _with_classes(usable, stored, contents, options.classes, findings)
+        findings += about_classes
+        stop_on_errors(findings, options.on_error, report)
+        if options.part is None:
+            refuse_nothing_left(len(usable), inputs[0], findings, report)
+        folder = "" if options.part else found.deepest_folder([each.name for each in usable])
+        info = {"description": f"{title}, converted by detaug"}
+        rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
+        with reported(findings, report):
+            if options.part is None:
+                write_coco(paths["output"], *rows, info, video_rows(dataset))
+            else:
+                head = part_head(options.part, found.names, dataset.class_names[: dataset.listed], from_top=True)
+                write_part(paths["output"], head, info, rows, region_rows(dataset))
+    image_folder = images / folder if folder else images
+    return Summary(
+        output=paths["output"],
+        image_folder=image_folder,
+        images=len(usable),
+        images_without_boxes=sum(not any(name in dataset.counts for name in each.counts) for each in usable),
+        class_counts={name: dataset.counts[name] for name in dataset.class_names},
+        findings=tuple(findings),
+        report=report,
+        next_step=_next_step(dataset, image_folder, paths["output"]),
+    )
+
+
+def _usable_images(
+    contents: Contents, found: Images, stored: StoredObjects, options: Options, title: str, *, is_whole: bool
+) -> tuple[list[RecordImage], list[Finding]]:
+    """Return the images that can be written, in their order, and findings."""
     names = found.names if options.part is None else options.part.items(found.names)
-    read, by_stem = _read(contents, found, names, options)
+    read, by_stem = _read(contents, found, names, stored, options)
     findings = [*contents.findings]
     if options.part is None:
         _refuse_other_folder(read, found, title)
@@ -91,31 +124,7 @@ def records_to_coco(
     findings += [finding for each in (*read, *rest) for finding in each.findings]
     usable = sorted((each for each in (*read, *rest) if each.header and not has_error(each.findings)), key=_order)
     _refuse_mixed(usable, title)
-    dataset, about_classes = _with_classes(usable, contents, options.classes, findings)
-    findings += about_classes
-    stop_on_errors(findings, options.on_error, report)
-    if options.part is None:
-        refuse_nothing_left(len(usable), inputs[0], findings, report)
-    folder = "" if options.part else found.deepest_folder([each.name for each in usable])
-    info = {"description": f"{title}, converted by detaug"}
-    rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
-    with reported(findings, report):
-        if options.part is None:
-            write_coco(paths["output"], *rows, info, video_rows(dataset))
-        else:
-            head = part_head(options.part, found.names, dataset.class_names[: dataset.listed], from_top=True)
-            write_part(paths["output"], head, info, rows, region_rows(dataset))
-    counts = Counter(item.class_name for each in usable for item in each.objects)
-    return Summary(
-        output=paths["output"],
-        image_folder=images / folder if folder else images,
-        images=len(usable),
-        images_without_boxes=sum(not each.objects for each in usable),
-        class_counts={name: counts[name] for name in dataset.class_names},
-        findings=tuple(findings),
-        report=report,
-        next_step=_next_step(dataset, images / folder if folder else images, paths["output"]),
-    )
+    return usable, findings
 
 
 def _order(image: RecordImage) -> tuple[str, int, str]:
@@ -123,7 +132,9 @@ def _order(image: RecordImage) -> tuple[str, int, str]:
     return image.record.video if image.record else "", -1 if frame is None else frame, image.name
 
 
-def _read(contents: Contents, found: Images, names: Sequence[str], options: Options) -> tuple[list[RecordImage], bool]:
+def _read(
+    contents: Contents, found: Images, names: Sequence[str], stored: StoredObjects, options: Options
+) -> tuple[list[RecordImage], bool]:
     """Return the images of records, of these names or "" where there is none, and whether each has its own file."""
     done, images, by_stem = 0, [], False
     wanted = None if options.part is None else frozenset(names)
@@ -131,9 +142,9 @@ def _read(contents: Contents, found: Images, names: Sequence[str], options: Opti
         if record.video and wanted is not None:
             raise InputError(f"part is for images, and {record.file} has frames of a video; leave it out")
         by_stem |= bool(record.stem)
-        if image := _image_of(record, found, wanted):
+        if image := _image_of(record, found, wanted, stored):
             images.append(image)
-        record.objects, record.read = [], None  # the image has them now, in pixels
+        record.objects, record.read = [], None  # they are stored, in pixels
         if options.progress and done % 64 == 0:
             options.progress(done, max(done, contents.total))
     if options.progress:
@@ -141,8 +152,10 @@ def _read(contents: Contents, found: Images, names: Sequence[str], options: Opti
     return images, by_stem
 
 
-def _image_of(record: Record, found: Images, wanted: Collection[str] | None) -> RecordImage | None:
-    """Return the image of a record, with its objects in pixels; None for one that is not wanted."""
+def _image_of(
+    record: Record, found: Images, wanted: Collection[str] | None, stored: StoredObjects
+) -> RecordImage | None:
+    """Return the image of a record, and store its objects in pixels; None for one that is not wanted."""
     if wanted is not None and (same := found.with_stem(record.stem)) and not any(name in wanted for name in same):
         return None
     if record.read:
@@ -161,6 +174,7 @@ def _image_of(record: Record, found: Images, wanted: Collection[str] | None) -> 
     scale = (size[0] / record.unit[0], size[1] / record.unit[1]) if record.unit else (1.0, 1.0)
     place = Place(size[::-1], scale, record)
     seen: dict[tuple[Any, ...], list[Placed]] = {}
+    objects, regions = list[Placed](), list[Placed]()
     for item in record.objects:
         class_name = joined_spaces(item.class_name)
         if class_name != item.class_name:
@@ -171,13 +185,14 @@ def _image_of(record: Record, found: Images, wanted: Collection[str] | None) -> 
             continue
         if item.is_ignored:
             place.note("region-ignored", item, after=[*placed.box])
-            image.ignored.append(placed)
+            regions.append(placed)
             continue
         earlier = seen.setdefault((class_name, placed.box), [])
         if any(placed.keys == other.keys and placed.key_points == other.key_points for other in earlier):
             place.note("box-repeated", item, after=[*placed.box])
         earlier.append(placed)
-        image.objects.append(placed)
+        objects.append(placed)
+    stored.put(image, objects, regions)
     return image
 
 
@@ -239,42 +254,47 @@ def _unnamed(read: Sequence[RecordImage], names: Sequence[str]) -> list[str]:
 
 
 def _with_classes(
-    images: list[RecordImage], contents: Contents, classes: Sequence[str] | None, earlier: Sequence[Finding]
+    images: list[RecordImage],
+    stored: StoredObjects,
+    contents: Contents,
+    classes: Sequence[str] | None,
+    earlier: Sequence[Finding],
 ) -> tuple[DataSet, list[Finding]]:
     """Return the data set with the objects of its classes, and findings about classes."""
     findings = []
     if classes is not None:
         for each in images:
-            for item in each.objects:
+            for item in stored.objects(each) if not each.counts.keys() <= {*classes} else ():
                 if item.class_name not in classes:
                     file = each.record.about(item.line) if each.record else each.name
                     findings.append(
                         Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
                     )
-            each.objects = [item for item in each.objects if item.class_name in classes]
-    counts = Counter(item.class_name for each in images for item in each.objects)
+        stored.classes = frozenset(classes)
+    counts = Counter[str]()
+    for each in images:
+        counts.update({name: n for name, n in each.counts.items() if classes is None or name in classes})
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
     listed = [*dict.fromkeys(listed)]
     names = [*listed, *sorted(counts.keys() - set(listed))]
     key_points = {name: [*points] for name, points in contents.key_points.items()}
     for each in images:
-        for item in each.objects:
-            if item.key_points:
-                known = key_points.setdefault(item.class_name, [])
-                known += [name for name in item.key_points if name not in known]
+        for name, points in each.key_points.items():
+            known = key_points.setdefault(name, [])
+            known += [point for point in points if point not in known]
     left_out = {str(finding.before) for finding in (*earlier, *findings) if finding.kind == "class-not-listed"}
     findings += [*unused_classes((name for name in names if not counts[name]), left_out), *alike_classes(names)]
-    return DataSet(images, names, len(listed), key_points, contents), findings
+    return DataSet(images, stored, names, len(listed), counts, key_points, contents), findings
 
 
 def _next_step(dataset: DataSet, folder: Path, output: Path) -> str:
     if videos_of(dataset):
         return f'load it: da.ClipReader("{folder}", "{output}")'
-    shapes = [item.keys for each in dataset.images for item in each.objects]
+    shapes = frozenset().union(*(each.shapes for each in dataset.images))
     reads = {
-        "masks": any("segmentation" in keys and "corners" not in keys for keys in shapes),
+        "masks": "masks" in shapes,
         "keypoints": any(dataset.key_points.values()),
-        "rotated": any("corners" in keys for keys in shapes),
+        "rotated": "corners" in shapes,
     }
     given = "".join(f", {name}=True" for name, wanted in reads.items() if wanted)
     return f'load it: da.CocoReader("{folder}", "{output}"{given})'
