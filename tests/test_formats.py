@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmark_scripts import load_script
 from coco_files import document, write
 from command import detaug, usage_error
 from format_files import converted, data_set, kinds, refused
@@ -31,6 +32,14 @@ def test_every_form_that_is_read_is_a_format() -> None:
     assert {form.reader for form in FORMS if form.reader} == set(names)
     listed = detaug("formats").out.splitlines()
     assert [line.split()[0] for line in listed] == names
+
+
+@pytest.mark.parametrize("name", [*load_script("convert_speed").WRITERS])
+def test_the_script_that_measures_writes_every_format(tmp_path: Path, name: str) -> None:
+    script = load_script("convert_speed")
+    script.write_set(tmp_path / "set", name, 3)
+    summary = convert_to_coco(tmp_path / "set", tmp_path / "out.json", format=name)
+    assert (summary.images, summary.boxes) == (3, 3 * script.OBJECTS)
 
 
 def test_the_table_of_formats_in_the_documents() -> None:

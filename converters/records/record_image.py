@@ -49,7 +49,7 @@ class StoredObjects:
 
     def __init__(self, folder: Path) -> None:
         self._file: IO[bytes] = SpooledTemporaryFile(max_size=_IN_MEMORY, mode="w+b", dir=str(folder))  # noqa: SIM115, see close
-        self._end = 0
+        self._folder, self._end = str(folder), 0
         self.classes: frozenset[str] | None = None
         """Those that are wanted, None for all."""
 
@@ -68,8 +68,11 @@ class StoredObjects:
         image.last_track = max((item.track for item in objects if item.track is not None), default=None)
         image.shapes = frozenset(_shape_of(item) for item in objects)
         if objects or regions:
-            self._file.seek(self._end)
-            self._file.write(pickle.dumps([[tuple(item) for item in items] for items in (objects, regions)], 5))
+            try:
+                self._file.seek(self._end)
+                self._file.write(pickle.dumps([[tuple(item) for item in items] for items in (objects, regions)], 5))
+            except OSError as error:  # of a full disk
+                raise OSError(error.errno, error.strerror, self._folder) from None
             self._end = self._file.tell()
 
     def objects(self, image: RecordImage) -> Iterator[Placed]:
