@@ -58,6 +58,8 @@ def everything() -> Document:
         annotation(8, 3, 2, [10, 10, 20, 30], segmentation=RING, keypoints=points, num_keypoints=2),
         annotation(9, 3, 3, [60, 20, 30, 10], segmentation=[flat_ring], corners=flat, occluded=1),
         annotation(10, 3, 2, [0, 0, 100, 80]),
+        annotation(11, 1, 3, [31, 26, 24, 18], segmentation=[[31, 34, 36, 26, 55, 36, 50, 44]], corners=turned),
+        annotation(12, 2, 3, around, segmentation=runs_of(blob), corners=turned),
     ]  # fmt: skip
     images = [{"id": n, "file_name": name, "width": 100, "height": 80} for n, name in enumerate(NAMES, 1)]
     categories: list[dict[str, Any]] = [{"id": n, "name": name} for n, name in enumerate(CLASSES, 1)]
@@ -81,7 +83,8 @@ def objects(content: Document) -> dict[str, list[dict[str, Any]]]:
             rest["points"] = {name: point for name, point in labelled if point[2]}
         if corners := rest.get("corners"):
             rest["corners"] = sorted(corners)
-            rest["segmentation"] = sorted(rest["segmentation"][0])
+            if isinstance(rest["segmentation"], list):
+                rest["segmentation"] = sorted(rest["segmentation"][0])
         found[names[row["image_id"]]].append({"class": category["name"], **rest})
     return found
 

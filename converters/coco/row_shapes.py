@@ -95,7 +95,7 @@ class Shape(NamedTuple):
     mask: NDArray[np.bool_] | None
     """(H, W) of the image."""
     corners: Floats | None
-    """(4, 2) of a rotated box. An annotation has rings, a mask, corners, or none of them."""
+    """(4, 2) of a rotated box. A ring that is the same is not among the rings."""
     key_points: dict[str, tuple[float, float, int]]
     """By name, in the order of the category: x, y and COCO's visibility; none if none of them is labelled."""
     is_crowd: bool
@@ -105,7 +105,7 @@ class Shape(NamedTuple):
     @property
     def has_own_box(self) -> bool:
         """Return whether the box is not the one around the outline, the mask or the corners."""
-        points = self.corners if self.corners is not None else np.concatenate(self.rings) if self.rings else None
+        points = np.concatenate(self.rings) if self.rings else self.corners
         if self.mask is not None:
             points = np.array(box_of_mask(self.mask), np.float64).reshape(2, 2)
         if points is None:
@@ -129,8 +129,6 @@ class Shapes(NamedTuple):
         height, width = table.sizes[table.image_index[at]].tolist()
         corners, ends = self.outlines.corners.get(at), self.outlines.runs.get(at)
         mask = None if ends is None else mask_of_runs(ends, height, width)
-        if corners is not None and (mask is not None or (rings and not _is_ring_of(rings, corners))):
-            corners = None  # the outline says more
         names = self.point_names[int(table.category_ids[at])]
         points = self.key_points[at] + (0.5, 0.5, 0)  # COCO counts pixels
         named = {name: (x, y, int(v)) for name, (x, y, v) in zip(names, points.tolist(), strict=False)}
@@ -139,7 +137,7 @@ class Shapes(NamedTuple):
             self.rows.class_name(at),
             (height, width),
             (left, top, right, bottom),
-            [] if corners is not None else rings,
+            [] if corners is not None and _is_ring_of(rings, corners) else rings,
             mask if mask is not None and mask.any() else None,
             corners,
             named if points[:, 2].any() else {},

@@ -136,8 +136,8 @@ def _image(element: Any, file: str) -> Record:
 def _join_groups(record: Record) -> None:
     """Join shapes of one class and one group to one object, as CVAT's own COCO json does.
 
-    Outlines, or masks, with at most one box, which is then the object's, and at most one skeleton. Several boxes in a
-    group are several objects.
+    Outlines, or masks, with at most one box, which is then the object's, or its rotated box, and at most one skeleton.
+    Several boxes in a group are several objects.
     """
     groups: dict[tuple[str, int], list[Object]] = {}
     for each in record.objects:
@@ -148,8 +148,7 @@ def _join_groups(record: Record) -> None:
         corners, masks, rings, points = (
             [each for each in group if getattr(each, name)] for name in ("corners", "masks", "rings", "key_points")
         )
-        outlines = bool(corners) + bool(masks) + bool(rings)
-        if len(group) < 2 or max(map(len, (boxes, corners, points))) > 1 or outlines > 1 or (corners and boxes):
+        if len(group) < 2 or len(boxes) + len(corners) > 1 or len(points) > 1 or (masks and rings):
             continue
         first, *rest = group
         first.edges = boxes[0].edges if boxes else None if len(rings) > 1 or (rings and points) else first.edges

@@ -137,21 +137,22 @@ def _columns(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_joined(one: Object, other: Object) -> bool:
-    same_kind = bool(one.masks) == bool(other.masks) and not (one.corners or other.corners)
-    return same_kind and one.class_name == other.class_name
+    outlines = [bool(each.masks) for each in (one, other) if not each.corners or each.rings or each.masks]
+    return one.class_name == other.class_name and len({*outlines}) < 2 and not (one.corners and other.corners)
 
 
 def _join(one: Object, other: Object) -> None:
-    """Add an outline or a mask to an object, whose box is then that around all."""
-    if one.masks:
-        one.masks = [*one.masks, *other.masks]
-    else:
-        one.rings, one.edges = [*_rings(one), *_rings(other)], None
+    """Add an outline, a mask or a rotated box to an object, whose box is then that around its outlines."""
+    one.masks = [*one.masks, *other.masks]
+    one.rings, one.edges = ([] if one.masks else [*_rings(one), *_rings(other)]), None
+    one.corners = one.corners or other.corners
 
 
 def _rings(item: Object) -> list[Any]:
+    if item.rings or item.corners:
+        return list(item.rings)
     left, top, right, bottom = item.edges or (0, 0, 0, 0)
-    return list(item.rings) or [[left, top, right, top, right, bottom, left, bottom]]
+    return [[left, top, right, top, right, bottom, left, bottom]]
 
 
 def _add_point(record: Record, item: tuple[int, dict[str, Any]], groups: dict[str, list[Object]]) -> None:

@@ -72,9 +72,10 @@ def coco_to_cvat(
     rows, shapes, faults = shapes_of(rows)
     text = _Text(shapes)
     content = "".join(text.lines())
-    if lost := text.counts.pop("group-dropped", 0):
-        note = f"annotations.group_id, in {lost:,} of its rows, made room for the group of an object's own shapes"
-        findings.append(Finding(str(export.source), "key-dropped", before=["annotations.group_id", lost], note=note))
+    for key, lost in (+text.dropped).items():
+        why = "made room for the group of an object" if key == "group_id" else "is no rectangle, beside an outline"
+        note = f"annotations.{key}, in {lost:,} of its rows, {why}"
+        findings.append(Finding(str(export.source), "key-dropped", before=[f"annotations.{key}", lost], note=note))
     counts = (Finding(str(export.source), kind, count=count) for kind, count in text.counts.items() if count)
     known = SHAPE_KEYS | frozenset(text.columns)
     findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known, frozenset({"tags"}))]
@@ -93,7 +94,7 @@ class _Text:
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
         self.rows = shapes.rows
-        self.counts = Counter[str]()
+        self.counts, self.dropped = Counter[str](), Counter[str]()
         self.columns = sorted(filter(is_plain, shapes.columns))
         used = (self.rows.table.row("annotations", at).get("group_id") for at in self.rows.boxes.tolist())
         self._last_group = max((number for number in used if type(number) is int), default=0)
@@ -136,17 +137,26 @@ class _Text:
         return [tag for tag in tags if isinstance(tag, str) and is_plain(tag)] if isinstance(tags, list) else []
 
     def _elements(self, shape: Shape, joining: set[tuple[str, Any]]) -> Iterator[str]:
-        elements = self._outline(shape)
+        elements = [_mask(shape.mask)] if shape.mask is not None else []
+        elements += [("polygon", f' points="{_numbers(ring.tolist())}"') for ring in shape.rings]
+        turned = None if shape.corners is None else turned_box(shape.corners)
+        if turned:
+            elements.append(_turned(*turned))
+        elif shape.corners is not None and elements:
+            self.dropped["corners"] += 1
+        elif shape.corners is not None:
+            self.counts["corners-outline"] += 1
+            elements.append(("polygon", f' points="{_numbers(shape.corners.tolist())}"'))
         around_points = bool(shape.key_points) and _near(_edges_of_points(shape), shape.edges)
         if shape.has_own_box if elements else not around_points:
-            if shape.corners is not None and elements[0][0] == "box":
+            if turned:  # a group of two boxes is two objects
                 self.counts["box-outline"] += 1
             else:
                 elements.append(_box(shape.edges))
         elements += [("skeleton", "")] if shape.key_points else []
         group = _group_of(shape)
         if len(elements) > 1 or (shape.class_name, group) in joining:
-            self.counts["group-dropped"] += group is not None
+            self.dropped["group_id"] += group is not None
             self._last_group += len(elements) > 1
             group = self._last_group if len(elements) > 1 else None
         usual = f' source="file" occluded="{int(shape.columns.get("occluded") in (1, True))}"'
@@ -155,22 +165,6 @@ class _Text:
         for tag, more in elements:
             points = _points_of_skeleton(shape) if tag == "skeleton" else ""
             yield f'<{tag} label={label}{usual}{more} z_order="0">{attributes}{points}</{tag}>\n'
-
-    def _outline(self, shape: Shape) -> list[Element]:
-        """Return the elements of an outline or a rotated box."""
-        if shape.mask is not None:
-            return [_mask(shape.mask)]
-        if shape.corners is None:
-            return [("polygon", f' points="{_numbers(ring.tolist())}"') for ring in shape.rings]
-        turned = turned_box(shape.corners)
-        if turned is None:
-            self.counts["corners-outline"] += 1
-            return [("polygon", f' points="{_numbers(shape.corners.tolist())}"')]
-        x, y, width, height, degrees = turned
-        if min(degrees, 360 - degrees) < 1e-5:  # a box with a rotation of 0 is none in CVAT
-            width, height, degrees = height, width, 90.0
-        tag, edges = _box((x - width / 2, y - height / 2, x + width / 2, y + height / 2))
-        return [(tag, f'{edges} rotation="{decimal(degrees, 9)}"')]
 
     def _attributes(self, shape: Shape) -> str:
         texts: dict[str, str] = {}
@@ -212,6 +206,13 @@ def _near(one: Iterable[float], other: Iterable[float]) -> bool:
 def _box(edges: Iterable[float]) -> Element:
     names = zip(("xtl", "ytl", "xbr", "ybr"), edges, strict=True)
     return "box", "".join(f' {name}="{decimal(edge, _DECIMALS)}"' for name, edge in names)
+
+
+def _turned(x: float, y: float, width: float, height: float, degrees: float) -> Element:
+    if min(degrees, 360 - degrees) < 1e-5:  # a box with a rotation of 0 is none in CVAT
+        width, height, degrees = height, width, 90.0
+    tag, edges = _box((x - width / 2, y - height / 2, x + width / 2, y + height / 2))
+    return tag, f'{edges} rotation="{decimal(degrees, 9)}"'
 
 
 def _mask(mask: NDArray[np.bool_]) -> Element:

@@ -127,16 +127,16 @@ def _shapes(shape: Shape, group: int) -> Iterator[dict[str, Any]]:
         ends = [columns[[0, -1]].tolist(), rows[[0, -1]].tolist()]  # of the first and the last pixel
         mask = _png(shape.mask[ends[1][0] : ends[1][1] + 1, ends[0][0] : ends[0][1] + 1])
         parts.append(("mask", [[float(x), float(y)] for x, y in zip(*ends, strict=True)]))
-    elif shape.corners is not None:
+    parts += [("polygon", ring.tolist()) for ring in shape.rings]
+    if shape.corners is not None:
         parts.append(("oriented_rectangle", shape.corners.tolist()))
-    elif shape.rings:
-        parts += [("polygon", ring.tolist()) for ring in shape.rings]
-    else:
+    if not parts:
         left, top, right, bottom = shape.edges
         parts.append(("rectangle", [[left, top], [right, bottom]]))
     group_id = group if len(parts) > 1 or shape.key_points else None
     for kind, points in parts:
-        yield _entry(joined_spaces(shape.class_name), points, group_id, kind) | {"mask": mask} | _keys_of(shape)
+        entry = _entry(joined_spaces(shape.class_name), points, group_id, kind) | _keys_of(shape)
+        yield entry | {"mask": mask if kind == "mask" else None}
     for name, (x, y, visible) in shape.key_points.items():
         if visible:
             yield _entry(name, [[x, y]], group_id, "point") | ({"difficult": True} if visible == 1 else {})

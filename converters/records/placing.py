@@ -63,15 +63,13 @@ class Place(NamedTuple):
         edges = self._scaled(item.edges) if item.edges else None
         if item.edges and (item.edges[0] > item.edges[2] or item.edges[1] > item.edges[3]):
             self.note("box-reversed", item, [*item.edges], edges and [*edges])
-        if item.masks:
-            keys, around = self._mask_keys(item)
+        if item.masks or item.rings:
+            keys, around = self._mask_keys(item) if item.masks else self._ring_keys(item)
             edges = edges or around
-        elif item.corners:
-            keys = keys_of_corners(points_of(item.corners) * self.scale)
+        if item.corners:
+            of_corners = keys_of_corners(points_of(item.corners) * self.scale)
+            keys = {**keys, "corners": of_corners["corners"]} if keys else of_corners
             edges = edges or edges_of([number for corner in keys["corners"] for number in corner])
-        elif item.rings:
-            keys, around = self._ring_keys(item)
-            edges = edges or around
         key_points = {name: self._point(*point) for name, point in item.key_points.items()}
         if edges is None:
             seen = [number for x, y, visible in item.key_points.values() if visible for number in (x, y)]

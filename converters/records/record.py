@@ -45,7 +45,7 @@ class Object:
     rings: Sequence[Sequence[float]] = ()
     """Outlines, each x, y, x, y, ...; the object is what at least one of them surrounds."""
     corners: Sequence[float] = ()
-    """Of a rotated box: x, y of its four corners, in order."""
+    """Of a rotated box: x, y of its four corners, in order. It is the outline where there is no other."""
     masks: Sequence[Mask] = ()
     """The object is what at least one of them has."""
     key_points: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)
