@@ -35,7 +35,7 @@ def read_createml(source: Source) -> Contents:
             read_objects(record, list_of(items, f"annotations of entry {index}"), _object)
             yield record
 
-    records = records_of_lists(source, read)
+    records = [*records_of_lists(source, read)]
     return Contents(records, len(records))
 
 

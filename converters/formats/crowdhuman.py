@@ -43,8 +43,7 @@ def read_crowdhuman(source: Source) -> Contents:
                 if text.strip():
                     yield _record(file, line, text)
 
-    records = records_of_lists(source, read)
-    return Contents(records, len(records), ["person"])
+    return Contents(records_of_lists(source, read), 0, ["person"])
 
 
 def _record(file: str, line: int, text: str) -> Record:

@@ -41,7 +41,7 @@ def read_imagefolder(source: Source) -> Contents:
                 if text.strip():
                     yield _record(file, line, text)
 
-    records = records_of_lists(source, read)
+    records = [*records_of_lists(source, read)]
     names = {item.class_name for record in records for item in record.objects}
     numbers = sorted(map(int, names)) if names and all(name.isdecimal() and len(name) < 9 for name in names) else []
     return Contents(records, len(records), [str(number) for number in numbers if str(number) in names])

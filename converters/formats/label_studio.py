@@ -55,7 +55,7 @@ def read_label_studio(source: Source) -> Contents:
         for index, task in enumerate(list_of(read_json(source.folder / file), "an export of Label Studio")):
             yield from _records(file, index, task, findings)
 
-    records = records_of_lists(source, read)
+    records = [*records_of_lists(source, read)]
     return Contents(records, len(records), findings=findings)
 
 

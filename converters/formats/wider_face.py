@@ -36,7 +36,7 @@ def read_wider_face(source: Source) -> Contents:
         if record:
             yield record
 
-    records = records_of_lists(source, read)
+    records = [*records_of_lists(source, read)]
     return Contents(records, len(records), ["face"])
 
 

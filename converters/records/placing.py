@@ -39,6 +39,8 @@ _CROWD = frozenset({"iscrowd", "is_crowd"})
 
 def _crowd_of(item: Object) -> tuple[bool, Mapping[str, Any]]:
     """Return whether an object is a crowd, and its columns without the one that says so."""
+    if not item.columns:
+        return item.is_crowd, item.columns
     values = {name: str(item.columns[name]).lower() for name in _CROWD & item.columns.keys()}
     marks = {name for name, value in values.items() if value in ("0", "1", "true", "false")}
     if not marks:

@@ -279,15 +279,13 @@ def records_of_files(files: Sequence[str], read: Callable[[str, Record], None]) 
         yield record
 
 
-def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) -> list[Record]:
-    """Return the records of files with many images each; `read` may raise OSError, ObjectError and InputError."""
-    records: list[Record] = []
+def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) -> Iterator[Record]:
+    """Yield the records of files with many images each; `read` may raise OSError, ObjectError and InputError."""
     for file in source.files:
         try:
-            records += read(file)
+            yield from read(file)
         except (OSError, InputError, UnicodeDecodeError) as error:
-            records.append(Record(file, findings=[_unreadable(file, error)]))
-    return records
+            yield Record(file, findings=[_unreadable(file, error)])
 
 
 def _unreadable(file: str, error: Exception) -> Finding:
