@@ -170,6 +170,14 @@ def test_packed_parts_of_other_shards(tmp_path: Path) -> None:
     assert "is one part of a data set; join all of them first: detaug merge" in error
 
 
+def test_keys_of_parts_are_not_the_users(tmp_path: Path) -> None:
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", document() | {"regions": 1})
+    assert "has one of the keys part, regions, positions" in usage_error(
+        "pack", path, images, "-o", tmp_path / "shards", "--part", "1/2"
+    )
+    assert pack_coco(path, images, tmp_path / "shards").images == 3
+
+
 def test_check_decodes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", document())
     tried: list[str] = []

@@ -58,6 +58,12 @@ def is_part(path: Path) -> bool:
         return False
 
 
+def refuse_keys_of_parts(path: Path, document: Document) -> None:
+    """Raise ConversionError for a json that has keys of parts of its own."""
+    if any(key in document for key in _OWN_KEYS):
+        raise ConversionError(f"{path} has one of the keys {', '.join(_OWN_KEYS)}, which parts need; rename it")
+
+
 def refuse_part(path: Path) -> None:
     """Raise ConversionError for the json of a part."""
     if is_part(path):

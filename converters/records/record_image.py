@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ class StoredObjects:
     def __init__(self, folder: Path) -> None:
         self._file: IO[bytes] = SpooledTemporaryFile(max_size=_IN_MEMORY, mode="w+b", dir=str(folder))  # noqa: SIM115, see close
         self._folder, self._end = str(folder), 0
+        self._shapes: dict[frozenset[str], frozenset[str]] = {}  # of all images, once
         self.classes: frozenset[str] | None = None
         """Those that are wanted, None for all."""
 
@@ -60,13 +62,14 @@ class StoredObjects:
     def put(self, image: RecordImage, objects: Sequence[Placed], regions: Sequence[Placed]) -> None:
         """Store the objects and the regions of an image."""
         image.start, image.regions = self._end, len(regions)
-        image.counts = dict(Counter(item.class_name for item in objects))
+        image.counts = dict(Counter(sys.intern(item.class_name) for item in objects))
         for item in objects:
             if item.key_points:
                 known = image.key_points.setdefault(item.class_name, [])
                 known += [name for name in item.key_points if name not in known]
         image.last_track = max((item.track for item in objects if item.track is not None), default=None)
-        image.shapes = frozenset(_shape_of(item) for item in objects)
+        shapes = frozenset(_shape_of(item) for item in objects)
+        image.shapes = self._shapes.setdefault(shapes, shapes)
         if objects or regions:
             try:
                 self._file.seek(self._end)

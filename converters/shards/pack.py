@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from detaug.arguments import parse_size
-from detaug.converters.coco.parts import part_head, refuse_part
+from detaug.converters.coco.parts import part_head, refuse_keys_of_parts, refuse_part
 from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import (
@@ -120,6 +120,8 @@ def pack_coco(
     load_crc32c()  # its error before the work
     refuse_part(source)
     rows, findings = _read(source, image_folder)
+    if own:
+        refuse_keys_of_parts(source, rows.table.coco.document)
     stop_on_errors(findings, on_error, paths.get("report"))
     refuse_nothing_left(len(rows.images), source, findings, paths.get("report"))
     layout = Layout(rows, image_folder, _FORMATS[format], limit)
