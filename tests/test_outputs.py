@@ -21,7 +21,7 @@ from detaug.demo.videos import make_mot
 
 INPUTS = {
     "annotations", "images", "labels", "root", "data", "shards", "file", "against", "recipe", "val", "val_images",
-    "weights", "path",
+    "weights", "path", "model", "detections",
 }  # fmt: skip
 """Parameters that are files and folders to read."""
 
@@ -47,6 +47,11 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
         "a.json voc/JPEGImages --val b.json --val-images other/JPEGImages --recipe recipe.yaml --weights model.pt",
         {"output": "-o"},
     ),
+    "evaluate": (
+        "a.json voc/JPEGImages --detections found.json",
+        {"output": "-o", "report": "--report", "html": "--html"},
+    ),
+    "predict": ("model.pt voc/JPEGImages", {"output": "-o", "drawings": "--drawings"}),
     "bench": ("a.json voc/JPEGImages --seconds 0.1 --only nothing", {"json_file": "--json", "chart": "--chart"}),
     "tune": ("a.json voc/JPEGImages", {"output": "-o"}),
     "convert-coco-to-voc": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
@@ -63,6 +68,7 @@ NEEDED = {"-o": "new.json", "--out": "new-demo"}
 
 FOLDERS = [(command, name) for command, name in (
     ("demo", "out"), ("convert-tfrecord", "extract"), ("convert-webdataset", "extract"), ("train", "output"),
+    ("predict", "drawings"),
     ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("convert-coco-to-dota", "output"),
     ("convert-coco-to-labelme", "output"), ("convert-coco-to-cvat", "output"), ("convert-coco-to-csv", "output"),
     ("pack", "output"),
@@ -82,6 +88,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "albumentations.json").write_text('{"transform": {"__class_fullname__": "Compose", "transforms": []}}')
     (top / "recipe.yaml").write_text("- RandomHorizontalFlip\n")
     (top / "model.pt").write_bytes(b"weights")
+    (top / "found.json").write_text("[]")
     coco_to_yolo(top / "a.json", top / "yolo", images=top / "voc/JPEGImages", with_images="copy")
     coco_to_dota(top / "a.json", top / "dota", images=top / "voc/JPEGImages", with_images="copy")
     for folder, shard_format in (("tars", "webdataset"), ("tfrecord", "tfrecord")):

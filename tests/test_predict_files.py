@@ -129,3 +129,16 @@ def test_what_cannot_be_predicted(folder: Path, tmp_path: Path) -> None:
         predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")
     assert not (tmp_path / "found.json").exists()
     assert not (tmp_path / "drawn").exists()
+
+
+def test_no_photograph_becomes_a_drawing(folder: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*.*")}
+    for drawings in (folder, folder / "sub/.."):
+        with pytest.raises(da.InputError, match=r"must be another file than .*, which is an input"):
+            predict_files(model(), [folder], tmp_path / "found.json", drawings=drawings)
+    assert {path: path.read_bytes() for path in folder.rglob("*.*")} == before
+    for _ in range(2):  # its own drawings are replaced
+        predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")
+    Image.new("RGB", (3, 3)).save(tmp_path / "drawn/a.png")
+    with pytest.raises(da.InputError, match=r"exists and was not written by detaug"):
+        predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")

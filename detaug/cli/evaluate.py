@@ -49,7 +49,7 @@ def evaluate(
     each class, the kinds of errors and the pairs of classes that are confused most.
 
     \b
-    detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt --html evaluation.html
+    detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
     """
     from detaug.converters.conversion.arguments import IMAGES_ORDER, PAGE, check_json_and_folder, output_files
 

@@ -30,6 +30,9 @@ from detaug.training.predict import TrainedModel, load_model, pixels_of
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 
+PICTURES = (".jpg", ".png")
+"""Of drawings; one of an image of another format is a JPEG."""
+
 EXTENSIONS = tuple(sorted(set().union(*DALI_FORMATS.values())))
 
 
@@ -67,16 +70,16 @@ def predict_files(
     """
     files = find_images(paths)
     folder = absolute(os.path.commonpath([each.parent for each in files]))
-    (target,) = output_files({"output": output}, *files).values()
-    if drawings is not None:
-        check_folder(Path(drawings))
+    read = [*files, *paths, *([] if isinstance(model, TrainedModel) else [model])]
+    (target,) = output_files({"output": output}, *read).values()
+    pictures = None if drawings is None else _drawings(Path(drawings), files, folder)
     trained = model if isinstance(model, TrainedModel) else load_model(model, device)
     source, rows = _Files(files, _sizes(files), trained.class_names), list[dict[str, Any]]()
     with torch.inference_mode(), nullcontext() if drawings is None else made_folder(Path(drawings)):
         for at, found in enumerate(_detections(trained, source, batch_size, min_score)):
             rows += _rows(found, trained, source.sizes[at].tolist())
-            if drawings is not None:
-                _draw(trained, source, at, found, Path(drawings) / files[at].relative_to(folder))
+            if pictures is not None:
+                _draw(trained, source, at, found, pictures[at])
             if progress:
                 progress(at + 1, len(files))
     write_json(target, _document(trained, source, folder, rows))
@@ -100,6 +103,18 @@ def _images_at(path: Path) -> Iterator[Path]:
         yield from (path / name for name in list_files(path, EXTENSIONS))
     elif path.suffix.lower() in EXTENSIONS:
         yield path
+
+
+def _drawings(drawings: Path, files: Sequence[Path], folder: Path) -> list[Path]:
+    """Return the pictures to write. Raises ConversionError for one that is someone else's."""
+    check_folder(drawings)
+    names = [each.relative_to(folder) for each in files]
+    pictures = [
+        drawings / name.with_suffix(name.suffix if name.suffix.lower() in PICTURES else ".jpg") for name in names
+    ]
+    for picture in filter(Path.exists, pictures):
+        output_files({"drawings": picture}, *files, extensions=PICTURES)
+    return pictures
 
 
 def _sizes(files: Sequence[Path]) -> list[tuple[int, int]]:
@@ -160,7 +175,7 @@ def _draw(model: TrainedModel, source: _Files, at: int, found: Detections, path:
         pixels_of(source.path(at)), {**arrays, **{name: each for name, each in more.items() if each is not None}}
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_picture(picture, path.with_suffix(path.suffix if path.suffix.lower() in (".jpg", ".png") else ".jpg"))
+    save_picture(picture, path)
 
 
 def _document(model: TrainedModel, source: _Files, folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
