@@ -89,6 +89,7 @@ from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
 from detaug.sources.source import Source as Source
+from detaug.tiles.reader import TileReader as TileReader
 from detaug.video.reader import VideoReader as VideoReader
 
 __version__: str

@@ -103,6 +103,20 @@ def ends_of_runs(mask: NDArray[np.bool_]) -> Ints:
     return np.concatenate([[0] if flat.size and flat[0] else [], changes, [flat.size]]).astype(np.int64)
 
 
+def ends_of_part(mask: NDArray[np.bool_], corner: tuple[int, int], size: tuple[int, int]) -> Ints:
+    """Return the runs, as those of `ends_of_runs`, of a mask of an image of `size` (height, width) that is all False
+    but for a part of it, `mask` (h, w), whose first pixel is at `corner` (x, y).
+    """
+    (left, top), (height, width) = corner, size
+    steps = np.diff(np.pad(mask.astype(np.int8), ((1, 1), (0, 0))), axis=0).T  # (w, h + 1)
+    starts, ends = (np.nonzero(steps == step) for step in (1, -1))
+    begin, end = ((left + column) * height + top + row for column, row in (starts, ends))
+    apart = np.append(begin[1:] > end[:-1], True)  # from the bottom of a column to the top of the next
+    begin, end = begin[np.append(True, apart[:-1])[: len(begin)]], end[apart[: len(end)]]
+    runs = np.stack([begin, end], axis=1).ravel()
+    return runs if len(runs) and runs[-1] == height * width else np.append(runs, height * width)
+
+
 def next_points(first_point: Ints) -> Ints:
     """Return (P,) the position of the point after each one of its ring, of (R + 1,) starts of rings."""
     after = np.arange(1, int(first_point[-1]) + 1)

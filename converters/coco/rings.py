@@ -61,7 +61,11 @@ def area_of(points: Points) -> float:
 
 
 def cut_ring(points: Floats, width: float, height: float) -> Floats:
-    """Return the part of a ring inside an image: Sutherland and Hodgman's polygon clipping; none of 0 points."""
+    """Return the part of a ring inside an image: Sutherland and Hodgman's polygon clipping; none of 0 points.
+
+    Parts of a concave ring are joined along the edges of the image.
+    """
+    whole = points
     for axis, limit, sign in ((0, 0.0, 1), (1, 0.0, 1), (0, width, -1), (1, height, -1)):
         distance = sign * (points[:, axis] - limit)
         if (distance >= 0).all():
@@ -70,9 +74,27 @@ def cut_ring(points: Floats, width: float, height: float) -> Floats:
         crosses = (distance >= 0) != (distance_after >= 0)
         share = distance / np.where(crosses, distance - distance_after, 1)
         crossing = points + share[:, None] * (after - points)
+        crossing[:, axis] = limit
         both = np.stack([points, crossing], axis=1).reshape(-1, 2)
         points = both[np.stack([distance >= 0, crosses], axis=1).ravel()]
-    return points
+    return points if points is whole else _without_spikes(points)
+
+
+def _without_spikes(points: Floats) -> Floats:
+    """Return a ring without points at which it goes back the way that it came: cutting leaves these at edges."""
+    ring, at, since = points.tolist(), 0, 0
+    while len(ring) > 2 and since < len(ring):
+        if _goes_back(ring[at - 1], ring[at], ring[(at + 1) % len(ring)]):
+            del ring[at]
+            at, since = (at - 1) % len(ring), 0
+        else:
+            at, since = (at + 1) % len(ring), since + 1
+    return np.asarray(ring).reshape(-1, 2)
+
+
+def _goes_back(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> bool:
+    ahead = (b[0] - a[0]) * (c[0] - b[0]) + (b[1] - a[1]) * (c[1] - b[1])
+    return ahead <= 0 and _turn(a, b, c) == 0
 
 
 def join_rings(rings: Sequence[Floats]) -> Floats:

@@ -190,10 +190,16 @@ def placed_outlines(table: MaskTable, placement: Placement) -> tuple[NDArray[np.
         points = np.insert(points, chosen.first_point[ring], np.concatenate([np.zeros((0, 2)), *traced]), axis=0)
         of_ring = np.insert(of_ring, ring, [len(each) for each in traced])
         rings[at] = len(traced)
-    of_object = np.repeat(np.repeat(np.arange(len(rows)), rings), of_ring)
-    x, y, _ = project(placement.to_output.reshape(-1, 9).T[:, of_object], *points.T)
     first_point, first_ring = (np.concatenate([[0], np.cumsum(each)]) for each in (of_ring, rings))
-    return np.stack([x, y], axis=1).astype(np.float32), first_point, first_ring
+    moved = moved_points(points, first_point, first_ring, placement)
+    return moved.astype(np.float32), first_point, first_ring
+
+
+def moved_points(points: Floats, first_point: Ints, first_ring: Ints, placement: Placement) -> Floats:
+    """Return (P, 2): the points of the rings of B placed objects in output pixels. Starts as in `OutlineColumns`."""
+    of_object = np.repeat(np.repeat(np.arange(len(placement.rows)), np.diff(first_ring)), np.diff(first_point))
+    x, y, _ = project(placement.to_output.reshape(-1, 9).T[:, of_object], *points.T)
+    return np.stack([x, y], axis=1)
 
 
 def _has_copies(objects: Objects) -> Bools:

@@ -36,6 +36,7 @@ from detaug.cli.evaluate import evaluate, predict
 from detaug.cli.formats import convert, formats
 from detaug.cli.recipe import import_recipe
 from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
+from detaug.cli.tiles import tile
 from detaug.cli.train import train
 from detaug.errors import InputError
 
@@ -77,7 +78,7 @@ def cli() -> None:
 for command in (
     *(demo, convert, formats),
     *(convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
-    *(merge, split, check, preview, import_recipe, train, evaluate, predict, bench, tune),
+    *(merge, split, tile, check, preview, import_recipe, train, evaluate, predict, bench, tune),
     *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota),
     *(convert_coco_to_labelme, convert_coco_to_cvat, convert_coco_to_csv, pack),
 ):

@@ -1,0 +1,63 @@
+"""The command that cuts large pictures into tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from detaug.cli import options
+from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, print_converted
+
+_SHARE = click.FloatRange(0, 1)
+
+
+@click.command()
+@options.json_argument
+@options.images_argument
+@click.option("-o", "--output", metavar="DIR", type=options.FOLDER, required=True, help="The folder to make.")
+@click.option("--size", type=AT_LEAST_1, default=1024, show_default=True, help="The side of a tile in pixels.")
+@click.option(
+    "--overlap",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.2,
+    show_default=True,
+    help="The share of a side that neighbours have in common. Objects smaller than that are whole in some tile.",
+)
+@click.option(
+    "--min-visibility",
+    type=_SHARE,
+    default=0.1,
+    show_default=True,
+    help="Leave out an object where a tile shows less than this share of its area.",
+)
+@click.option(
+    "--empty", type=_SHARE, default=1.0, show_default=True, help="The share of the tiles without objects to keep."
+)
+@click.option(
+    "--whole", type=AT_LEAST_1, help="Also write each picture as a whole, its longer side scaled to so many pixels."
+)
+@click.option(
+    "--format",
+    type=click.Choice(["png", "jpeg"]),
+    default="png",
+    show_default=True,
+    help="PNG keeps each pixel; JPEG loses some, and takes about a quarter of the space.",
+)
+@click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="Of JPEG.")
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of --empty.")
+@options.quiet
+def tile(**given: Any) -> None:
+    """Cut large pictures into tiles.
+
+    Writes the tiles to DIR/images, and a json with the name of FILE.json to DIR: each tile has the key tile_of, the id
+    and file name of its picture, and window, its place there. Boxes, polygons, masks, key points and rotated boxes are
+    cut with the pictures. The last tiles of rows and columns are moved inwards; a picture smaller than a tile is
+    copied. IMAGES is the folder that the json's file names are relative to.
+
+    \b
+    detaug tile train.json photos -o tiles --size 1024 --overlap 0.2
+    """
+    from detaug.tiles import tile_coco
+
+    print_converted(tile_coco, "cutting", **given)

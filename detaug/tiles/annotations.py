@@ -1,0 +1,88 @@
+"""The annotations of tiles as rows of a COCO json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.arrays import Floats
+from detaug.converters.coco.boxes import DECIMALS
+from detaug.converters.coco.outlines import OutlineColumns, encode_counts
+from detaug.converters.coco.rings import area_of, cut_ring
+from detaug.converters.coco.table import Table
+from detaug.converters.coco.writer import whole
+from detaug.tiles.reader import TileReader
+
+_BOX_DECIMALS = 6
+"""More than of outlines, so that boxes of tiles are those of the pictures."""
+
+
+def annotation_rows(table: Table, reader: TileReader) -> Iterator[dict[str, Any]]:
+    """Yield the annotations of all tiles of the pictures of a json, in the order of the tiles."""
+    order = np.argsort(table.image_index, kind="stable")  # rows of the reader, grouped by image
+    tile_of_box = np.repeat(np.arange(len(reader)), np.diff(reader._box_offsets))
+    for at, (row, tile) in enumerate(zip(reader.cut.rows.tolist(), tile_of_box.tolist(), strict=True)):
+        entry = table.row("annotations", int(order[row]))
+        yield {
+            **entry,
+            "id": at + 1,
+            "image_id": tile + 1,
+            "bbox": _box(reader.cut.boxes[at]),
+            **_shapes(entry, reader, at, tile),
+            "part_of": entry["id"],
+        }
+
+
+def _box(box: Floats) -> list[float | int]:
+    x0, y0, x1, y1 = box.tolist()
+    return [whole(round(value, _BOX_DECIMALS)) for value in (x0, y0, x1 - x0, y1 - y0)]
+
+
+def _shapes(entry: dict[str, Any], reader: TileReader, at: int, tile: int) -> dict[str, Any]:
+    """Return the keys of an annotation that change with what the tile shows."""
+    height, width = reader.sizes[tile].tolist()
+    scale = width * height / float(reader.windows[tile, 2:].prod())
+    visible, shapes, keys = float(reader.cut.visible[at]), reader.cut.shapes, dict[str, Any]()
+    is_cut = visible < 1 - 1e-9
+    if isinstance(entry.get("area"), int | float) and (is_cut or scale != 1):
+        keys["area"] = whole(round(entry["area"] * visible * scale, DECIMALS))
+    if shapes.outlines is not None and entry.get("segmentation"):
+        keys |= _outline(shapes.outlines, at, height, width)
+    if shapes.corners is not None and (entry.get("corners") or is_cut):
+        keys["corners"] = [[whole(round(each, DECIMALS)) for each in point] for point in shapes.corners[at].tolist()]
+    if shapes.keypoints is not None and entry.get("keypoints"):
+        points = shapes.keypoints.points[at, : len(entry["keypoints"]) // 3]
+        keys["keypoints"] = [number for point in points.tolist() for number in _key_point(*point)]
+        if "num_keypoints" in entry:
+            keys["num_keypoints"] = int((points[:, 2] > 0).sum())
+    if "truncated" in entry and is_cut:
+        keys["truncated"] = 1
+    return keys
+
+
+def _key_point(x: float, y: float, visibility: float) -> list[float | int]:
+    """Return a point as COCO has it, which counts pixels from 0 at their centres."""
+    if not visibility:
+        return [0, 0, 0]
+    return [*(whole(round(each - 0.5, _BOX_DECIMALS)) for each in (x, y)), int(visibility)]
+
+
+def _outline(outlines: OutlineColumns, at: int, height: int, width: int) -> dict[str, Any]:
+    """Return the outline of an object that is in the tile, as COCO has it; for a mask of run lengths also its area."""
+    runs: NDArray[Any] = outlines.runs[outlines.first_run[at] : outlines.first_run[at + 1]].astype(np.int64)
+    if len(runs):
+        lengths = np.diff(runs, prepend=0)
+        return {
+            "segmentation": {"size": [height, width], "counts": encode_counts(lengths)},
+            "area": int(lengths[1::2].sum()),
+        }
+    rings = []
+    for ring in range(outlines.first_ring[at], outlines.first_ring[at + 1]):
+        points = outlines.points[outlines.first_point[ring] : outlines.first_point[ring + 1]].astype(np.float64)
+        inside = cut_ring(points, width, height)
+        if len(inside) >= 3 and area_of(inside) > 0:
+            rings.append([whole(round(each, DECIMALS)) for each in inside.ravel().tolist()])
+    return {"segmentation": rings}

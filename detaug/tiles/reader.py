@@ -1,0 +1,167 @@
+"""`TileReader`: tiles of the pictures of another source, without files of their own."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from detaug.arguments import check, check_share, is_whole, parse_size
+from detaug.arrays import Bools, Bytes, Ints
+from detaug.converters.files.threads import Threads
+from detaug.converters.machine import available_cores
+from detaug.errors import InputError
+from detaug.sources.source import Source
+from detaug.tiles.cut import cut_objects
+from detaug.tiles.pictures import Pictures
+from detaug.tiles.windows import Size, plan_tiles
+
+
+class TileReader(Source):
+    """Tiles of large pictures, cut while batches are loaded: what `detaug tile` writes, without the files.
+
+    `reader`: the source of the pictures. Boxes, masks, key points, rotated boxes and columns that it reads are cut with
+    the pictures. `size`: a side of the tiles in pixels, or (height, width); a picture that is smaller stays whole.
+    `overlap`: the share of a side that neighbours have in common; an object that is smaller than that is whole in at
+    least one tile. The last tile of a row or a column is moved inwards.
+    `min_visibility`: an object is in a tile that shows at least this share of the area of its box, or of its rotated
+    box. `empty`: the share of the tiles without objects that are kept, chosen by `seed`; evaluation needs all.
+    `whole`: also show each picture as a whole, its longer side scaled down to so many pixels, for large objects.
+    `grids`: lay so many grids over each picture, each moved by a part of the step, so that objects are cut in several
+    ways. There are as many times more tiles; a sampler that returns 1 / grids for each takes another part of them in
+    each epoch.
+    `memory`: bytes of decoded pictures that are kept, 4 a pixel. Pictures are decoded whole; in training, tiles of one
+    come near each other, from 8 pictures at a time for each 8 images of a batch. Of a TIFF that is stored in tiles, as
+    Cloud Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
+
+    `pictures` (n,): the position of each tile's picture in `reader`. `windows` (n, 4): x, y, width, height, pixels of
+    the picture. `is_scaled` (n,): whether it shows a scaled picture. `cut`: the objects, see `CutObjects`. Image ids
+    of tiles are 1..n. `CocoEvaluator(reader, tiles=...)` scores detections on the pictures.
+    Raises InputError for wrong arguments, and for clips.
+
+    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
+    >>> tiles = da.TileReader(reader, 320, overlap=0.25)
+    >>> print(len(reader), "pictures,", len(tiles), "tiles,", tiles.windows[1])
+    48 pictures, 192 tiles, [180   0 320 320]
+    >>> batch = next(iter(da.Loader(tiles, [da.Resize((300, 300)), da.Normalize()], batch_size=8)))
+    >>> print(batch.source_size[0])
+    tensor([320, 320])
+    """
+
+    files, decodes = False, True
+
+    def __init__(
+        self,
+        reader: Source,
+        size: Size = 1024,
+        overlap: float = 0.2,
+        min_visibility: float = 0.1,
+        empty: float = 1.0,
+        *,
+        whole: int | None = None,
+        grids: int = 1,
+        seed: int = 0,
+        memory: str | int = "2GB",
+    ) -> None:
+        if not isinstance(reader, Source) or reader.frames is not None:
+            raise InputError(
+                f"reader must be a source of images, not of clips, such as da.CocoReader; got {type(reader).__name__}"
+            )
+        check_share("min_visibility", min_visibility)
+        check("empty", empty, isinstance(empty, int | float) and 0 <= empty <= 1, "a share of the tiles in 0..1")
+        check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
+        self.reader = reader
+        tiles = plan_tiles(reader.sizes, size, overlap, whole, grids)
+        found = cut_objects(reader, tiles, min_visibility)
+        counts = np.bincount(found.tile, minlength=len(tiles.picture))
+        chosen = _chosen(counts > 0, empty, seed)
+        if not len(chosen):
+            raise InputError(f"empty={empty} leaves no tile of {reader.origin}: no tile shows an object; give empty=1")
+        own = tiles.some(chosen)
+        self.cut, self.pictures, self.windows, self.is_scaled = found, own.picture, own.windows, own.is_scaled
+        _, _, labels = reader.objects()
+        super().__init__(
+            own.sizes,
+            reader.class_names[1:],
+            boxes=found.boxes,
+            counts=counts[chosen],
+            labels=labels[found.rows],
+            classes=None if reader.classes is None else reader.classes[self.pictures],
+            category_ids=reader.category_ids[1:],
+            columns={name: each[found.rows] for name, each in reader.columns.items()},
+            shapes=found.shapes,
+            origin=reader.origin,
+        )
+        self.missing = np.flatnonzero(np.isin(self.pictures, reader.missing))
+        self.remedy = reader.remedy
+        self._read = Pictures(reader, parse_size("memory", memory))
+
+    def __repr__(self) -> str:
+        return f"TileReader({self.reader!r})  # {len(self)} tiles, {len(self._boxes)} boxes"
+
+    @cached_property
+    def stretch_of_clip(self) -> Ints | None:  # type: ignore[override]
+        """Return (n,): a number of the tiles whose picture is decoded at once; training takes them near each other."""
+        in_parts = [at for at in np.unique(self.pictures).tolist() if self._read.tiff(at) is not None]
+        alone = np.isin(self.pictures, in_parts) & ~self.is_scaled
+        numbers = np.where(alone, len(self.reader) + np.arange(len(self)), self.pictures)
+        return None if alone.all() else numbers
+
+    @property
+    def is_copy(self) -> Bools:
+        """Return (n,): whether a tile is its whole picture, as it is."""
+        whole = (self.windows[:, 2:] == self.reader.sizes[self.pictures, ::-1]).all(1)
+        return np.asarray(whole & ~self.is_scaled)
+
+    def path(self, index: int) -> Path:
+        """Return the file of a tile's picture."""
+        return self.reader.path(int(self.pictures[index]))
+
+    def read(self, index: int) -> bytes:
+        """Return a tile as an encoded image, PPM. Raises OSError if its picture does not decode."""
+        (tile,) = self.contents(np.array([index]))
+        height, width = tile.shape[:2]
+        return b"P6\n%d %d\n255\n" % (width, height) + tile.tobytes()
+
+    def contents(self, indices: Ints) -> list[Bytes]:
+        """Return tiles, (H, W, 3) uint8 RGB. Raises OSError if a picture does not decode."""
+        order = np.argsort(self.pictures[indices], kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(self.pictures[indices[order]])) + 1)
+        parts = self._threads.map(self._parts, [indices[group] for group in groups])
+        result: list[Bytes] = [np.zeros(0, np.uint8)] * len(indices)
+        for group, tiles in zip(groups, parts, strict=True):
+            for at, tile in zip(group.tolist(), tiles, strict=True):
+                result[at] = tile
+        return result
+
+    def _parts(self, indices: Ints) -> list[Bytes]:
+        """Return tiles of one picture."""
+        return self._read.parts(int(self.pictures[indices[0]]), self.windows[indices], self.sizes[indices])
+
+    @cached_property
+    def _threads(self) -> Threads:
+        return Threads(available_cores())
+
+    def why_missing(self, index: int) -> str:
+        """Return the reason why the picture of a missing tile cannot be used."""
+        return self.reader.why_missing(int(self.pictures[index]))
+
+    def check_files(self) -> None:
+        """Raise InputError if a picture was missing when its source was made."""
+        self.reader.check_files()
+
+    @cached_property
+    def files_fingerprint(self) -> str:
+        """Return a hash that changes with the files of the pictures."""
+        return self.reader.files_fingerprint
+
+    def _names(self) -> bytes:
+        return self.reader.fingerprint.encode() + self.windows.tobytes() + self.pictures.tobytes() + super()._names()
+
+
+def _chosen(with_objects: Bools, empty: float, seed: int) -> Ints:
+    """Return the tiles that stay: all with objects, and a share of the others."""
+    without = np.flatnonzero(~with_objects)
+    some = np.random.default_rng(seed).permutation(without)[: round(empty * len(without))]
+    return np.union1d(np.flatnonzero(with_objects), some)

@@ -1,0 +1,100 @@
+"""The windows of tiles: a grid over each picture."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from detaug.arguments import check, is_number, is_whole, is_wholes
+from detaug.arrays import Bools, Ints
+
+Size = int | tuple[int, int]
+
+
+class Tiles(NamedTuple):
+    """T tiles of pictures: those of a picture are consecutive, row by row, and then the one that shows all of it."""
+
+    picture: Ints
+    """(T,): the position of each one's picture."""
+    windows: Ints
+    """(T, 4): x, y, width, height, in pixels of the picture."""
+    sizes: Ints
+    """(T, 2): (height, width) of the tile in its own pixels; other than the window's if it shows a scaled picture."""
+
+    def some(self, chosen: Ints | slice) -> Tiles:
+        """Return some of the tiles."""
+        return Tiles(*(each[chosen] for each in self))
+
+    @property
+    def is_scaled(self) -> Bools:
+        """Return (T,): whether a tile's pixels are not the picture's."""
+        return np.asarray((self.sizes[:, ::-1] != self.windows[:, 2:]).any(1))
+
+
+def check_grid(size: Size, overlap: float, whole: int | None, grids: int) -> tuple[int, int]:
+    """Return the height and width of tiles. Raises InputError for arguments of `plan_tiles` that are wrong."""
+    sides = (size, size) if is_whole(size) else size
+    check("size", size, is_wholes(sides, 2, 1), "one number of pixels of at least 1, or (height, width)")
+    check("overlap", overlap, is_number(overlap, 0) and overlap < 1, "a share of the tile's side, at least 0, below 1")
+    check("whole", whole, whole is None or is_whole(whole, 1), "None, or pixels of the longer side, at least 1")
+    check("grids", grids, is_whole(grids, 1), "a whole number of at least 1")
+    height, width = sides  # type: ignore[misc]
+    return int(height), int(width)
+
+
+def plan_tiles(pictures: Ints, size: Size, overlap: float, whole: int | None = None, grids: int = 1) -> Tiles:
+    """Return the tiles of pictures, (n, 2) (height, width) each.
+
+    `size`: pixels of a side, or (height, width). `overlap`: the share of a side that neighbours have in common; the
+    last window of a row and of a column is moved inwards, so that it is as large as the others, as SAHI does. A picture
+    that is smaller than a tile is one window. `whole`: also show all of each picture that has several windows, its
+    longer side scaled down to so many pixels. `grids`: lay several grids over each picture, each moved by a share of
+    the step. Raises InputError.
+    """
+    height, width = check_grid(size, overlap, whole, grids)
+    of_size: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+    rows = []
+    for at, picture in enumerate(map(tuple, pictures.tolist())):
+        if picture not in of_size:
+            of_size[picture] = _windows(picture, (height, width), overlap, whole, grids)
+        windows, sizes = of_size[picture]
+        rows.append((np.full(len(windows), at), windows, sizes))
+    nothing = (np.zeros(0, np.int64), np.zeros((0, 4), np.int64), np.zeros((0, 2), np.int64))
+    return Tiles(*(np.concatenate(each) for each in zip(nothing, *rows, strict=True)))
+
+
+def _windows(
+    picture: tuple[int, int], size: tuple[int, int], overlap: float, whole: int | None, grids: int
+) -> tuple[Ints, Ints]:
+    corners: dict[tuple[int, int], None] = {}
+    for grid in range(grids):
+        y, x = (_starts(side, tile, overlap, grid / grids) for side, tile in zip(picture, size, strict=True))
+        corners |= dict.fromkeys((top, left) for top in y for left in x)
+    height, width = (min(side, tile) for side, tile in zip(picture, size, strict=True))
+    windows = [(left, top, width, height) for top, left in corners]
+    sizes = [(height, width)] * len(windows)
+    if whole is not None and len(windows) > 1:
+        scale = min(1.0, whole / max(picture))
+        windows.append((0, 0, picture[1], picture[0]))
+        sizes.append((max(1, round(picture[0] * scale)), max(1, round(picture[1] * scale))))
+    return np.array(windows, np.int64), np.array(sizes, np.int64)
+
+
+def _starts(side: int, tile: int, overlap: float, phase: float) -> list[int]:
+    """Return where the windows along a side begin. `phase`: the share of a step by which they are moved back."""
+    if side <= tile:
+        return [0]
+    step = tile - int(overlap * tile)
+    first = -int(phase * step)
+    return list(dict.fromkeys(min(max(start, 0), side - tile) for start in range(first, side - tile + step, step)))
+
+
+def covers(windows: Ints, height: int, width: int) -> bool:
+    """Return whether windows (T, 4) x, y, width, height show every pixel of a picture."""
+    start, end = windows[:, :2], windows[:, :2] + windows[:, 2:]
+    x, y = (np.unique([0, side, *start[:, at], *end[:, at]]) for at, side in ((0, width), (1, height)))
+    shown = np.zeros((len(y) - 1, len(x) - 1), bool)
+    for (left, top), (right, bottom) in zip(start, end, strict=True):
+        shown[np.searchsorted(y, top) : np.searchsorted(y, bottom), slice(*np.searchsorted(x, [left, right]))] = True
+    return bool(shown.all())
