@@ -17,6 +17,7 @@ from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
 from detaug.evaluation.errors import DetectionErrors as DetectionErrors
 from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
 from detaug.evaluation.masks import MaskMetrics as MaskMetrics
+from detaug.evaluation.merging import merge_tiles as merge_tiles
 from detaug.evaluation.rotated import RotatedMetrics as RotatedMetrics
 from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
 from detaug.importing.import_recipe import import_recipe as import_recipe

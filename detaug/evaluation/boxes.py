@@ -71,12 +71,14 @@ class BoxKind(Kind[Metrics]):
         boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), 4)
         return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
 
-    def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> Metrics:
+    def metrics(
+        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+    ) -> Metrics:
         """Return COCO's metrics and VOC's."""
         matches = match(self.truth, [found.get(each) for each in self.truth.image_ids], iou_of_boxes)
         by_class = average_precisions(self.truth, matches, eleven_points=voc2007)
         detections = [{**row, "area": row["bbox"][2] * row["bbox"][3]} for row in self.rows(found)]
-        scores = coco_scores(self.truth, detections, found, "bbox")
+        scores = coco_scores(self.truth, detections, found, "bbox", max_detections)
         return Metrics(
             **dict(zip(NAMES, scores.stats, strict=True)),
             AP_by_class=scores.AP_by_class,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from detaug.arguments import SCORE, check, is_number
+from detaug.arguments import SCORE, check, is_number, is_whole
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.evaluation.boxes import BoxKind, Metrics
 from detaug.evaluation.errors import DetectionErrors, find_errors
 from detaug.evaluation.keypoints import KeypointKind, KeypointMetrics
-from detaug.evaluation.kind import Kind
+from detaug.evaluation.kind import Kind, place
 from detaug.evaluation.masks import MaskKind, MaskMetrics
+from detaug.evaluation.merging import Tiles, merged, tiles_of
 from detaug.evaluation.predictions import ImageDetections, read_predictions
 from detaug.evaluation.results import read_results
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
@@ -42,7 +43,11 @@ class CocoEvaluator(Generic[M]):
     `annotations`: the json, or a `CocoReader` with that json. `kind`: what is compared, "bbox", "segm" (masks),
     "keypoints" or "rotated". `sigmas`: for key points, K numbers, how far from a point annotators put it, as a share of
     the root of the object's area; by default COCO's for 17 points, and 0.05 for each of another number of points.
-    Raises InputError for mistakes in the json or in `sigmas`.
+    `tiles`: the batches are of tiles, a `TileReader` or a json of `detaug tile`, and the json is that of the pictures.
+    Detections are moved to the pictures, and merged as `merge_tiles` does, with `min_iou`.
+    `max_detections`: of an image and a class, at least 100, of key points at least 20; by default COCO's 100 and 20,
+    which are few for a large picture. AR1, AR10 and AR100 keep their own numbers of detections.
+    Raises InputError for mistakes in the json, and for wrong arguments.
 
     COCO's rules, for boxes, masks and key points, are pycocotools' own: a crowd region is ignored, `difficult` has no
     effect. VOC's, for boxes, are the devkit's, and DOTA's, for rotated boxes, follow them: a difficult object or a
@@ -63,12 +68,20 @@ class CocoEvaluator(Generic[M]):
         self: CocoEvaluator[Metrics],
         annotations: str | os.PathLike[str] | CocoReader,
         kind: Literal["bbox"] = "bbox",
+        *,
+        tiles: Tiles | None = None,
+        min_iou: float = 0.5,
+        max_detections: int | None = None,
     ) -> None: ...
     @overload
     def __init__(
         self: CocoEvaluator[MaskMetrics],
         annotations: str | os.PathLike[str] | CocoReader,
         kind: Literal["segm"],
+        *,
+        tiles: Tiles | None = None,
+        min_iou: float = 0.5,
+        max_detections: int | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -77,12 +90,19 @@ class CocoEvaluator(Generic[M]):
         kind: Literal["keypoints"],
         *,
         sigmas: Sequence[float] | None = None,
+        tiles: Tiles | None = None,
+        min_iou: float = 0.5,
+        max_detections: int | None = None,
     ) -> None: ...
     @overload
     def __init__(
         self: CocoEvaluator[RotatedMetrics],
         annotations: str | os.PathLike[str] | CocoReader,
         kind: Literal["rotated"],
+        *,
+        tiles: Tiles | None = None,
+        min_iou: float = 0.5,
+        max_detections: int | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -90,6 +110,9 @@ class CocoEvaluator(Generic[M]):
         kind: str = "bbox",
         *,
         sigmas: Sequence[float] | None = None,
+        tiles: Tiles | None = None,
+        min_iou: float = 0.5,
+        max_detections: int | None = None,
     ) -> None:
         if isinstance(annotations, Source) and not isinstance(annotations, CocoReader):
             raise InputError(f"annotations must be a json or a da.CocoReader, got a {type(annotations).__name__}")
@@ -100,7 +123,17 @@ class CocoEvaluator(Generic[M]):
         self.annotations = Path(path).absolute()  # a later change of the working folder changes nothing
         self._kind: Kind[M] = _KINDS[kind](self.annotations, **({} if sigmas is None else {"sigmas": sigmas}))
         truth = self._kind.truth
-        self._known = set(truth.image_ids)
+        self._tiles = None if tiles is None else tiles_of(tiles, truth, self.annotations)
+        self._image_ids = truth.image_ids if self._tiles is None else self._tiles.image_ids
+        self._sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
+        self._number = {image_id: at for at, image_id in enumerate(self._image_ids)}
+        if self._tiles is not None and isinstance(self._kind, MaskKind):
+            self._kind.sizes = dict(zip(self._image_ids, self._tiles.sizes.tolist(), strict=True))
+        check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
+        fewest = 20 if kind == "keypoints" else 100
+        fits = max_detections is None or is_whole(max_detections, fewest)
+        check("max_detections", max_detections, fits, f"None, or a whole number of at least {fewest}")
+        self._min_iou, self._max_detections = min_iou, max_detections
         self._category_ids = np.array(list(truth.categories), np.int64)
         self._own: dict[int, ImageDetections] = {}
         self._own_repeated = 0
@@ -127,8 +160,9 @@ class CocoEvaluator(Generic[M]):
             )
         detections = self._in_source(batch, predictions)
         for image_id, found in zip(batch.image_id.tolist(), detections, strict=True):
-            if image_id not in self._known:
-                raise InputError(f"image_id {image_id} is not in {self.annotations}; evaluate with the loader's json")
+            if image_id not in self._number:
+                where = f"in {self.annotations}" if self._tiles is None else "that of a tile"
+                raise InputError(f"image_id {image_id} is not {where}; evaluate with the loader's json")
             self._own_repeated += image_id in self._own
             self._own.setdefault(image_id, found)
         self._found, self._repeated = self._own, self._own_repeated
@@ -137,8 +171,10 @@ class CocoEvaluator(Generic[M]):
         """Take the detections of a json in COCO's form of results, such as `save` writes, instead of those so far.
 
         An image without a row has no detections. Returns the evaluator. Raises OSError, and InputError for what does
-        not fit the json of the objects.
+        not fit the json of the objects, and for an evaluator of tiles.
         """
+        if self._tiles is not None:
+            raise InputError("a json has the detections in pictures: make the evaluator without tiles")
         self._own, self._own_repeated = read_results(Path(path), self._kind), 0
         self._found, self._repeated = self._own, 0
         return self
@@ -165,12 +201,13 @@ class CocoEvaluator(Generic[M]):
         is the mean of precision at 11 recalls, as in VOC2007, not the area under the curve, as from VOC2010 on.
         """
         self._check_complete(partial)
-        return self._kind.metrics(self._found, voc2007=voc2007, repeated=self._repeated)
+        rules: dict[str, Any] = {"voc2007": voc2007, "max_detections": self._max_detections}
+        return self._kind.metrics(self._in_images(), repeated=self._repeated, **rules)
 
     @property
     def detections(self) -> Mapping[int, ImageDetections]:
-        """Return the detections by image id, in source pixels."""
-        return self._found
+        """Return the detections by image id, in source pixels; those in tiles merged."""
+        return self._in_images()
 
     def errors(self, *, min_score: float = SCORE, partial: bool = False) -> DetectionErrors:
         """Return what the detections of at least `min_score`, 0..1, do wrong; of boxes only. See `compute`."""
@@ -178,7 +215,7 @@ class CocoEvaluator(Generic[M]):
         if not isinstance(self._kind, BoxKind):
             raise InputError("errors are found by boxes: make the evaluator with kind='bbox'")
         self._check_complete(partial)
-        return find_errors(self._kind.truth, self._found, min_score)
+        return find_errors(self._kind.truth, self._in_images(), min_score)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detections as COCO results, the json that pycocotools' `loadRes` and test servers take.
@@ -186,24 +223,59 @@ class CocoEvaluator(Generic[M]):
         Rotated boxes have their `corners` beside the box around them.
         """
         (target,) = output_files({"path": path}, self.annotations).values()
-        lines = (json.dumps(row, separators=(",", ":"), allow_nan=False) for row in self._kind.rows(self._found))
+        lines = (json.dumps(row, separators=(",", ":"), allow_nan=False) for row in self._kind.rows(self._in_images()))
         write_atomically(target, ("[" + next(lines, ""), *(",\n" + line for line in lines), "]\n"))
 
     # ---------------------------------------------------------------------------------------- detections
 
-    def _in_source(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> Iterator[ImageDetections]:
+    def _in_images(self) -> Mapping[int, ImageDetections]:
+        """Return the detections by image id of the json: those of tiles are merged."""
+        return self._found if self._tiles is None else merged(self._tiles, self._found, self._kind, self._min_iou)
+
+    def _in_source(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> Sequence[ImageDetections]:
         columns = read_predictions(predictions, len(batch), len(self._category_ids), self._kind.key)
         each = zip(self._kind.in_source(batch, columns), columns.scores, columns.labels, strict=True)
-        for shapes, scores, labels in each:
-            yield ImageDetections(shapes, scores.double().numpy(), self._category_ids[labels.numpy() - 1])
+        found = [
+            ImageDetections(shapes, scores.double().numpy(), self._category_ids[labels.numpy() - 1])
+            for shapes, scores, labels in each
+        ]
+        return found if self._tiles is None else self._in_pictures(batch, predictions, found)
+
+    def _in_pictures(
+        self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]], found: Sequence[ImageDetections]
+    ) -> list[ImageDetections]:
+        """Return detections in tiles in pixels of their pictures.
+
+        Boxes that come with key points or masks are what these are merged by: they show better what a tile cuts.
+        """
+        assert self._tiles is not None
+        of_boxes = None
+        if self._kind.key.name != "boxes" and all(
+            "boxes" in each and each["boxes"].shape == (len(each["scores"]), 4) for each in predictions
+        ):
+            of_boxes = batch.to_source([each["boxes"].detach() for each in predictions])
+        moved = []
+        for at, (image_id, each) in enumerate(zip(batch.image_id.tolist(), found, strict=True)):
+            tile = self._number.get(image_id)
+            if tile is None:  # `update` refuses it
+                moved.append(each)
+                continue
+            window, size = self._tiles.windows[tile], self._tiles.sizes[tile]
+            shapes = self._kind.placed(each.shapes, window, size, self._sizes[self._tiles.pictures[tile]])
+            around = self._kind.boxes_around(shapes)
+            if of_boxes is not None:
+                around = place(of_boxes[at].double().cpu().numpy(), window, size)
+            moved.append(each._replace(shapes=shapes, boxes=around))
+        return moved
 
     def _check_complete(self, partial: bool) -> None:
-        ids = self._kind.truth.image_ids
+        ids = self._image_ids
         missing = [image_id for image_id in ids if image_id not in self._found]
         if not self._found:
             raise InputError("there is nothing to compute: call update(batch, predictions) first")
         if missing and not partial:
+            images = "images" if self._tiles is None else "tiles of the images"
             raise InputError(
-                f"{len(missing)} of {len(ids)} images of {self.annotations} were never updated, the "
+                f"{len(missing)} of {len(ids)} {images} of {self.annotations} were never updated, the "
                 f"first has image_id {missing[0]}; update with all, gather() over the ranks, or compute(partial=True)"
             )

@@ -93,12 +93,14 @@ class KeypointKind(Kind[KeypointMetrics]):
         points = np.array([row["keypoints"] for row in rows], np.float64).reshape(len(rows), self._count, 3)
         return points[..., :2] + 0.5
 
-    def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> KeypointMetrics:
+    def metrics(
+        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+    ) -> KeypointMetrics:
         """Return pycocotools' metrics."""
         if voc2007:
             raise InputError("voc2007 is for boxes and rotated boxes, not for key points")
         detections = [row | _extent(row["keypoints"]) for row in self.rows(found)]
-        stats = coco_scores(self.truth, detections, found, "keypoints", self._sigmas).stats
+        stats = coco_scores(self.truth, detections, found, "keypoints", max_detections, self._sigmas).stats
         return KeypointMetrics(**dict(zip(NAMES, stats, strict=True)), images=len(found), repeated=repeated)
 
     def _read_sigmas(self, sigmas: Sequence[float] | None) -> Floats | None:

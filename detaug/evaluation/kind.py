@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
-from detaug.evaluation.ground_truth import GroundTruth
+from detaug.boxes.polygons import hull
+from detaug.evaluation.ground_truth import Floats, GroundTruth, Ints
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
+from detaug.evaluation.voc_ap import iou_of_boxes
 from detaug.loading.batch import Batch
 
 M_co = TypeVar("M_co", covariant=True)
@@ -21,6 +25,8 @@ class Kind(ABC, Generic[M_co]):
 
     key: Key
     truth: GroundTruth
+    merged_by_shape: ClassVar[bool] = False
+    """Whether detections in tiles are merged by the IoU of their shapes, not of the boxes around them."""
 
     @abstractmethod
     def __init__(self, path: Path) -> None:
@@ -42,8 +48,25 @@ class Kind(ABC, Generic[M_co]):
         """
 
     @abstractmethod
-    def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> M_co:
-        """Return the metrics of the images whose ids `found` has."""
+    def metrics(
+        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+    ) -> M_co:
+        """Return the metrics of the images whose ids `found` has. `max_detections`: see `coco_scores`."""
+
+    def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, picture: Sequence[int]) -> NDArray[Any]:
+        """Return shapes in a tile of `size` (height, width) in pixels of its picture, of `picture` (height, width).
+
+        `window`: x, y, width, height of the tile in the picture.
+        """
+        return place(shapes, window, size)
+
+    def boxes_around(self, shapes: NDArray[Any]) -> Floats:
+        """Return (D, 4) XYXY, the boxes around shapes in source pixels."""
+        return hull(as_points(shapes))
+
+    def iou(self, one: Floats, other: Floats) -> Floats:
+        """Return (D, G): the IoU by which detections in tiles are merged."""
+        return iou_of_boxes(one, other)
 
     def rows(self, found: Mapping[int, ImageDetections]) -> Iterable[dict[str, Any]]:
         """Yield the detections in the form of COCO's results, in the json's order of images."""
@@ -52,3 +75,14 @@ class Kind(ABC, Generic[M_co]):
                 columns = (each.shapes.tolist(), each.scores.tolist(), each.category_ids.tolist())
                 for shape, score, category in zip(*columns, strict=True):
                     yield {"image_id": image_id, "category_id": category, **self.result(shape), "score": score}
+
+
+def place(shapes: Floats, window: Ints, size: Ints) -> Floats:
+    """Return boxes or points, (D, ...) of x, y, in pixels of a picture. Arguments as those of `Kind.placed`."""
+    points = as_points(shapes) * (window[2:] / size[::-1]) + window[:2]
+    return np.asarray(points.reshape(shapes.shape))
+
+
+def as_points(shapes: Floats) -> Floats:
+    """Return (D, P, 2): the points x, y of shapes (D, ...)."""
+    return shapes.reshape(len(shapes), math.prod(shapes.shape[1:]) // 2, 2)

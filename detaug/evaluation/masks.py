@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.arrays import start_offsets
+from detaug.arrays import Floats, Ints, start_offsets
 from detaug.converters.coco.annotations import read_annotations
-from detaug.converters.coco.outlines import encode_many_counts
+from detaug.converters.coco.outlines import decode_counts, encode_counts, encode_many_counts, ends_of_part
+from detaug.converters.coco.rings import mask_of_runs
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind
@@ -57,19 +58,41 @@ class MaskKind(Kind[MaskMetrics]):
         data = read_annotations(path, outlines=True)  # raises AnnotationError for wrong ones
         sizes = dict(zip(data.image_ids.tolist(), data.sizes.tolist(), strict=True))
         self.truth = read_ground_truth(path, partial(_row_of, sizes=sizes))
-        self._sizes: dict[int, list[int]] = sizes
+        self.sizes: dict[int, list[int]] = sizes
+        """(height, width) of the images that detections are in, by id."""
 
     def in_source(self, batch: Batch, columns: Columns) -> Iterator[NDArray[Any]]:
         """Yield the run lengths of the masks of each image in source pixels."""
         rows = zip(batch.image_id.tolist(), batch.source_size.tolist(), strict=True)
         for (image_id, size), parts in zip(rows, batch.masks_to_source_in_parts(columns.shapes), strict=True):
-            if self._sizes.get(image_id, size) != size:
+            if self.sizes.get(image_id, size) != size:
                 raise InputError(
                     f"the image with image_id {image_id} is {size[1]} x {size[0]} pixels, and "
-                    f"{self._sizes[image_id][1]} x {self._sizes[image_id][0]} in the json that it is compared with"
+                    f"{self.sizes[image_id][1]} x {self.sizes[image_id][0]} in the json that it is compared with"
                 )
             counts = [text for part in parts for text in run_lengths(part)]
             yield np.array([{"size": size, "counts": text} for text in counts], object)
+
+    def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, picture: Sequence[int]) -> NDArray[Any]:
+        """Return run lengths of masks in a tile as those of masks in its picture."""
+        left, top, width, height = window.tolist()
+        rows, columns = (
+            ((np.arange(side) + 0.5) * of_tile / side).astype(np.int64)
+            for side, of_tile in zip((height, width), size.tolist(), strict=True)
+        )
+        moved = np.empty(len(shapes), object)
+        for at, shape in enumerate(shapes.tolist()):
+            mask = mask_of_runs(np.cumsum(decode_counts(shape["counts"])), *shape["size"])
+            if (height, width) != tuple(size.tolist()):
+                mask = mask[rows[:, None], columns]
+            ends = ends_of_part(mask, (left, top), (int(picture[0]), int(picture[1])))
+            moved[at] = {"size": [*picture], "counts": encode_counts(np.diff(ends, prepend=0))}
+        return moved
+
+    def boxes_around(self, shapes: NDArray[Any]) -> Floats:
+        """Return (D, 4) XYXY, the boxes around masks."""
+        boxes = np.array([_pycocotools_mask().toBbox(shape) for shape in shapes.tolist()]).reshape(-1, 4)
+        return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
 
     def result(self, shape: Any) -> dict[str, Any]:
         """Return the run lengths."""
@@ -80,20 +103,22 @@ class MaskKind(Kind[MaskMetrics]):
         found = []
         for row in rows:
             size, counts = row["segmentation"]["size"], row["segmentation"]["counts"]
-            if size != self._sizes[row["image_id"]]:
-                raise ValueError(f"a mask of {size}, and an image of {self._sizes[row['image_id']]}")
+            if size != self.sizes[row["image_id"]]:
+                raise ValueError(f"a mask of {size}, and an image of {self.sizes[row['image_id']]}")
             runs = np.array([0] if isinstance(counts, str) else counts, np.int64)
             text = counts if isinstance(counts, str) else encode_many_counts(runs, np.array([0, len(runs)]))[0]
             found.append({"size": size, "counts": text})
         return np.array(found, object)
 
-    def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> MaskMetrics:
+    def metrics(
+        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+    ) -> MaskMetrics:
         """Return pycocotools' metrics."""
         if voc2007:
             raise InputError("voc2007 is for boxes and rotated boxes, not for masks")
         area = _pycocotools_mask().area  # of one each: with NumPy 2 it raises an OverflowError for more than 255
         detections = [{**row, "area": float(area(row["segmentation"]))} for row in self.rows(found)]
-        scores = coco_scores(self.truth, detections, found, "segm")
+        scores = coco_scores(self.truth, detections, found, "segm", max_detections)
         return MaskMetrics(
             **dict(zip(NAMES, scores.stats, strict=True)),
             AP_by_class=scores.AP_by_class,

@@ -21,6 +21,8 @@ class ImageDetections(NamedTuple):
     lengths as COCO has them."""
     scores: Floats
     category_ids: Ints
+    boxes: Floats | None = None
+    """(D, 4) XYXY around the shapes, for detections in tiles, which are merged by them."""
 
 
 class Columns(NamedTuple):

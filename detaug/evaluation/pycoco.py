@@ -64,12 +64,14 @@ def coco_scores(
     detections: list[dict[str, Any]],
     image_ids: Iterable[int],
     kind: Literal["bbox", "segm", "keypoints"],
+    max_detections: int | None = None,
     sigmas: Floats | None = None,
 ) -> CocoScores:
     """Return the numbers of pycocotools' `summarize`, and the AP of each class.
 
     `detections`: COCO's results with the "bbox" and "area" that pycocotools' `loadRes` gives them; `image_ids`: the
-    images to evaluate; `sigmas`: (K,) of key points.
+    images to evaluate; `sigmas`: (K,) of key points. `max_detections`: of an image and class, by default COCO's 100, of
+    key points 20. Then AR100 still is that of 100 detections.
     ultrafast-pycocotools computes them if it is installed, else pycocotools: the same numbers, bit for bit.
     """
     fast = _module("ultrafast_pycocotools")
@@ -82,9 +84,12 @@ def coco_scores(
         scoring.params.imgIds = sorted(image_ids)
         if sigmas is not None:
             scoring.params.kpt_oks_sigmas = sigmas
+        if max_detections is not None:
+            scoring.params.maxDets = [max_detections] if kind == "keypoints" else [1, 10, 100, max_detections]
         scoring.evaluate()
         scoring.accumulate()
-        scoring.summarize()
+        if max_detections is None:
+            scoring.summarize()
     seconds = time.perf_counter() - start
     if seconds > SLOW_SECONDS and not fast:  # no warning: the time of a computer must not become an error
         logging.getLogger("detaug").warning(
@@ -96,15 +101,31 @@ def coco_scores(
     precision = scoring.eval["precision"][:, :, :, 0, -1]  # IoU thresholds, recalls, classes in the order of ids
     names = [truth.categories[each] for each in sorted(truth.categories)]
     by_class = [_means_by_class(names, each) for each in (precision, precision[:1])]
-    return CocoScores([float(each) for each in scoring.stats], *by_class)
+    stats = scoring.stats if max_detections is None else _stats(scoring.eval, kind)
+    return CocoScores([float(each) for each in stats], *by_class)
+
+
+def _stats(scores: dict[str, Any], kind: str) -> list[float]:
+    """Return the numbers of `summarize`, which has none for other limits than COCO's, for the last limit."""
+    precision, recall = scores["precision"], scores["recall"]  # (IoU, recall, class, area, limit), without recall
+    areas = (1, 2) if kind == "keypoints" else (1, 2, 3)
+    of_all = [precision[..., 0, -1], precision[0, ..., 0, -1], precision[5, ..., 0, -1]]
+    of_limits = [recall[..., 0, at] for at in range(3)] if kind != "keypoints" else []
+    recalls = [recall[..., 0, -1], recall[0, ..., 0, -1], recall[5, ..., 0, -1]] if kind == "keypoints" else of_limits
+    by_area = [[each[..., area, -1] for area in areas] for each in (precision, recall)]
+    return [_mean(each) for each in (*of_all, *by_area[0], *recalls, *by_area[1])]
+
+
+def _mean(values: NDArray[Any]) -> float:
+    real = values[values > -1]
+    return float(real.mean()) if real.size else -1.0
 
 
 def _means_by_class(names: list[str], precision: NDArray[Any]) -> dict[str, float]:
     """Return the mean precision of each class; -1 for one without an object to find."""
     means = {}
     for name, of_class in zip(names, np.moveaxis(precision, 2, 0), strict=True):
-        real = of_class[of_class > -1]
-        means[name] = float(real.mean()) if real.size else -1.0
+        means[name] = _mean(of_class)
     return means
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from detaug.arrays import Floats, Ints
 from detaug.boxes.polygons import area, cut, side_of_line, turn_of
 from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
@@ -59,51 +60,6 @@ class RotatedMetrics:
         return f"AP {self.AP:.3f}  AP50 {self.AP50:.3f}  AP75 {self.AP75:.3f}"
 
 
-class RotatedKind(Kind[RotatedMetrics]):
-    """Quadrangles, (4, 2) x, y."""
-
-    key = Key("corners", ((4, 2),))
-
-    def __init__(self, path: Path) -> None:
-        truth, data = read_ground_truth(path), read_annotations(path, outlines=True)
-        assert data.outlines is not None, "they were asked for"
-        self.truth = truth._replace(shapes=corners_of(data, np.ones(len(data.boxes), np.bool_), data.outlines))
-        empty = np.flatnonzero((area(self.truth.shapes) == 0) & ~truth.ignored)
-        if len(empty):
-            raise AnnotationError(f"{path}: {len(empty)} rotated boxes have no area, such as {truth.rows[empty[0]]}")
-
-    def in_source(self, batch: Batch, columns: Columns) -> Iterator[Floats]:
-        """Yield the corners of each image in source pixels."""
-        for corners in batch.points_to_source([each.double() for each in columns.shapes]):
-            yield corners.numpy()
-
-    def result(self, shape: list[Any]) -> dict[str, Any]:
-        """Return the corners, and the box around them, XYWH."""
-        (x0, y0), (x1, y1) = np.min(shape, 0).tolist(), np.max(shape, 0).tolist()
-        return {"bbox": [x0, y0, x1 - x0, y1 - y0], "corners": shape}
-
-    def shapes(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
-        """Return the corners."""
-        return np.array([row["corners"] for row in rows], np.float64).reshape(len(rows), 4, 2)
-
-    def metrics(self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int) -> RotatedMetrics:
-        """Return the metrics by DOTA's rule."""
-        matches = match(self.truth, [found.get(each) for each in self.truth.image_ids], iou_of_quadrangles)
-        by_class = {
-            overlap: average_precisions(self.truth, matches, np.nextafter(overlap, 1), eleven_points=voc2007)
-            for overlap in THRESHOLDS.tolist()
-        }
-        means = {overlap: mean_of_classes(each) for overlap, each in by_class.items()}
-        return RotatedMetrics(
-            AP=float(np.mean([*means.values()])),
-            AP50=means[0.5],
-            AP75=means[0.75],
-            AP50_by_class=by_class[0.5],
-            images=len(found),
-            repeated=repeated,
-        )
-
-
 def iou_of_quadrangles(one: Floats, other: Floats) -> Floats:
     """Return (D, G): the IoU of quadrangles (D, 4, 2) and (G, 4, 2), which may go round either way, or be concave."""
     low, high = (each[:, None] for each in (one.min(1), one.max(1)))
@@ -136,3 +92,57 @@ def _iou_of_pairs(one: Floats, other: Floats, first: Ints, second: Ints) -> Floa
         shared += turn * area(left)
     shared = np.minimum(abs(shared), np.minimum(*areas))
     return np.asarray(shared / np.maximum(areas[0] + areas[1] - shared, np.finfo(float).tiny))
+
+
+class RotatedKind(Kind[RotatedMetrics]):
+    """Quadrangles, (4, 2) x, y."""
+
+    key = Key("corners", ((4, 2),))
+    merged_by_shape = True
+
+    def __init__(self, path: Path) -> None:
+        truth, data = read_ground_truth(path), read_annotations(path, outlines=True)
+        assert data.outlines is not None, "they were asked for"
+        self.truth = truth._replace(shapes=corners_of(data, np.ones(len(data.boxes), np.bool_), data.outlines))
+        empty = np.flatnonzero((area(self.truth.shapes) == 0) & ~truth.ignored)
+        if len(empty):
+            raise AnnotationError(f"{path}: {len(empty)} rotated boxes have no area, such as {truth.rows[empty[0]]}")
+
+    def in_source(self, batch: Batch, columns: Columns) -> Iterator[Floats]:
+        """Yield the corners of each image in source pixels."""
+        for corners in batch.points_to_source([each.double() for each in columns.shapes]):
+            yield corners.numpy()
+
+    def iou(self, one: Floats, other: Floats) -> Floats:
+        """Return (D, G): the IoU of quadrangles."""
+        return iou_of_quadrangles(one, other)
+
+    def result(self, shape: list[Any]) -> dict[str, Any]:
+        """Return the corners, and the box around them, XYWH."""
+        (x0, y0), (x1, y1) = np.min(shape, 0).tolist(), np.max(shape, 0).tolist()
+        return {"bbox": [x0, y0, x1 - x0, y1 - y0], "corners": shape}
+
+    def shapes(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
+        """Return the corners."""
+        return np.array([row["corners"] for row in rows], np.float64).reshape(len(rows), 4, 2)
+
+    def metrics(
+        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+    ) -> RotatedMetrics:
+        """Return the metrics by DOTA's rule, which counts all detections."""
+        if max_detections is not None:
+            raise InputError("max_detections is for COCO's rule; DOTA's, for rotated boxes, counts all")
+        matches = match(self.truth, [found.get(each) for each in self.truth.image_ids], iou_of_quadrangles)
+        by_class = {
+            overlap: average_precisions(self.truth, matches, np.nextafter(overlap, 1), eleven_points=voc2007)
+            for overlap in THRESHOLDS.tolist()
+        }
+        means = {overlap: mean_of_classes(each) for overlap, each in by_class.items()}
+        return RotatedMetrics(
+            AP=float(np.mean([*means.values()])),
+            AP50=means[0.5],
+            AP75=means[0.75],
+            AP50_by_class=by_class[0.5],
+            images=len(found),
+            repeated=repeated,
+        )

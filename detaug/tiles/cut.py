@@ -127,7 +127,8 @@ def _visible(of_pictures: Shapes, placed: Shapes, placement: Placement, of_boxes
 
     `placed`: the shapes in pixels of the tiles; `of_boxes`: (B,) the visible share of their boxes.
     """
-    visible, sides = of_boxes.copy(), placement.layers.rectangle[placement.image, placement.layer, 2:]
+    visible: Floats = of_boxes.copy()
+    sides: Floats = placement.layers.rectangle[placement.image, placement.layer, 2:]
     cut = np.flatnonzero(of_boxes < 1 - 1e-9)
     if placed.outlines is not None:
         outlines = placed.outlines.of(cut)
@@ -150,7 +151,7 @@ def _areas(outlines: OutlineColumns, sides: Floats) -> tuple[Floats, Floats]:
     """Return (B,): the areas of all rings of each outline, and of what is in 0..width, 0..height, `sides` (B, 2)."""
     lengths = np.diff(outlines.first_point)
     owner = np.repeat(np.arange(len(sides)), np.diff(outlines.first_ring))
-    whole, seen = np.zeros(len(sides)), np.zeros(len(sides))
+    whole, seen = np.zeros((2, len(sides)))
     order = np.argsort(lengths, kind="stable")  # rings of about the same length are padded together
     for rings in np.split(order, np.arange(RINGS, len(order), RINGS)) if len(order) else ():
         at = outlines.first_point[rings][:, None] + np.minimum(
@@ -227,9 +228,10 @@ def _joined(parts: list[Shapes]) -> Shapes:
     first = parts[0]
     key_points, corners, outlines = first.keypoints, first.corners, first.outlines
     if key_points is not None:
-        key_points = replace(key_points, points=np.concatenate([each.keypoints.points for each in parts]))
+        points = [each.keypoints.points for each in parts if each.keypoints is not None]
+        key_points = replace(key_points, points=np.concatenate(points))
     if corners is not None:
-        corners = np.concatenate([each.corners for each in parts])  # type: ignore[misc]
+        corners = np.concatenate([each.corners for each in parts if each.corners is not None])
     if outlines is not None:
-        outlines = join_outlines([each.outlines for each in parts])  # type: ignore[misc]
+        outlines = join_outlines([each.outlines for each in parts if each.outlines is not None])
     return Shapes(key_points, corners, outlines, first.masks, first.tight)

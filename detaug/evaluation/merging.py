@@ -1,0 +1,224 @@
+"""Merge the detections in tiles to those in the pictures that the tiles were cut from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from detaug.arguments import check, is_number, is_wholes
+from detaug.arrays import Bools, Floats, Ints
+from detaug.converters.coco.table import load_coco
+from detaug.errors import InputError
+from detaug.evaluation.ground_truth import GroundTruth
+from detaug.evaluation.kind import Kind
+from detaug.evaluation.predictions import ImageDetections
+from detaug.evaluation.voc_ap import Overlaps, iou_of_boxes
+from detaug.sources.coco_reader import CocoReader
+from detaug.tiles.reader import TileReader
+from detaug.tiles.windows import covers
+
+Tiles: TypeAlias = TileReader | CocoReader | str | os.PathLike[str]
+"""A `TileReader`, or a json that `detaug tile` wrote, or its reader."""
+
+EDGE = 0.01
+"""Of a tile's side: a box that ends so near an edge of the tile inside of the picture may be cut by it."""
+
+COVERED = 0.7
+"""The share of a cut box that a box in another tile has to cover, to replace it."""
+
+COVERING_SCORE = 0.5
+"""The least score of that box, as a share of the cut one's: detectors find large things everywhere with low scores."""
+
+
+class TilesOfPictures(NamedTuple):
+    """T tiles: where each is in its picture."""
+
+    image_ids: list[int]
+    """Of the tiles."""
+    pictures: list[int]
+    """The image id of each one's picture."""
+    windows: Ints
+    """(T, 4): x, y, width, height in pixels of the picture."""
+    sizes: Ints
+    """(T, 2): (height, width) of the tile."""
+
+
+def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPictures:
+    """Return the tiles of a `TileReader`, or of a json of `detaug tile`. `truth`: of the pictures.
+
+    Raises InputError for a json without tiles, for tiles of other pictures, and if they leave out parts of pictures.
+    """
+    if isinstance(tiles, TileReader):
+        ids = tiles.reader.image_ids[tiles.pictures].tolist()
+        found, origin = TilesOfPictures(tiles.image_ids.tolist(), ids, tiles.windows, tiles.sizes), tiles.origin
+    else:
+        path = Path(tiles.annotations_file if isinstance(tiles, CocoReader) else tiles)
+        found, origin = _tiles_of_json(path), str(path)
+    sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
+    pictures = np.array(found.pictures, np.int64)
+    for picture in dict.fromkeys(found.pictures):
+        windows = found.windows[pictures == picture]
+        if picture not in sizes or (windows[:, :2] + windows[:, 2:] > sizes[picture][::-1]).any():
+            raise InputError(f"{origin} has tiles of an image with id {picture} that {annotations} does not have")
+        if not covers(windows, *sizes[picture]):
+            raise InputError(
+                f"the tiles of {origin} do not show all of the image with id {picture}: cut them with empty=1 "
+                "(detaug tile --empty 1)"
+            )
+    return found
+
+
+def _tiles_of_json(path: Path) -> TilesOfPictures:
+    rows = load_coco(path).document["images"]
+    for row in rows:
+        origin = row.get("tile_of")
+        if not (isinstance(origin, dict) and "id" in origin and is_wholes(row.get("window"), 4, 0)):
+            raise InputError(
+                f"{path}: the image with id {row.get('id')} has no tile_of and window; give a json that detaug tile "
+                "wrote"
+            )
+    return TilesOfPictures(
+        [row["id"] for row in rows],
+        [row["tile_of"]["id"] for row in rows],
+        np.array([row["window"] for row in rows], np.int64).reshape(-1, 4),
+        np.array([(row["height"], row["width"]) for row in rows], np.int64).reshape(-1, 2),
+    )
+
+
+def merged(
+    tiles: TilesOfPictures, found: Mapping[int, ImageDetections], kind: Kind[Any], min_iou: float
+) -> dict[int, ImageDetections]:
+    """Return the detections in pictures, by image id. `found`: of the tiles, in pixels of their pictures."""
+    sizes = dict(zip(kind.truth.image_ids, kind.truth.sizes.tolist(), strict=True))
+    of_picture: dict[int, list[int]] = {}
+    for at, (image_id, picture) in enumerate(zip(tiles.image_ids, tiles.pictures, strict=True)):
+        if image_id in found:
+            of_picture.setdefault(picture, []).append(at)
+    result = {}
+    for picture, members in of_picture.items():
+        parts = [found[tiles.image_ids[at]] for at in members]
+        columns = [np.concatenate([each[name] for each in parts]) for name in range(4)]
+        shapes, scores, category_ids, boxes = columns
+        numbers = np.repeat(members, [len(each.scores) for each in parts])
+        where = Where(boxes, numbers, tiles.windows[numbers], sizes[picture])
+        compared = shapes if kind.merged_by_shape else boxes
+        kept = merged_rows(where, scores, category_ids, compared, kind.iou, min_iou)
+        result[picture] = ImageDetections(*(each[kept] for each in columns))
+    return result
+
+
+class Where(NamedTuple):
+    """Where D detections in tiles of one picture are."""
+
+    boxes: Floats
+    """(D, 4) XYXY in pixels of the picture."""
+    tile: Ints
+    """(D,): the number of the tile."""
+    windows: Ints
+    """(D, 4): x, y, width, height of that tile."""
+    size: Sequence[int]
+    """(height, width) of the picture."""
+
+
+def merged_rows(
+    where: Where, scores: Floats, labels: Ints, compared: NDArray[Any], iou: Overlaps, min_iou: float
+) -> Ints:
+    """Return which of D detections are left, best first. `compared` (D, ...): what `iou` takes."""
+    left = _without_covered(where, scores, labels)
+    order = left[np.argsort(-scores[left], kind="stable")]
+    stays = np.ones(len(order), bool)
+    for label in np.unique(labels[order]).tolist():
+        rows = order[labels[order] == label]
+        stays[labels[order] == label] = _best(compared[rows], where.boxes[rows], where.tile[rows], iou, min_iou)
+    return order[stays]
+
+
+def _is_cut(where: Where) -> Bools:
+    """Return (D,): whether a box ends at an edge of its tile that is not an edge of the picture."""
+    boxes, _, windows, size = where
+    start, end = windows[:, :2], windows[:, :2] + windows[:, 2:]
+    near = EDGE * windows[:, 2:]
+    at_start = (boxes[:, :2] - start <= near) & (start > 0)
+    at_end = (end - boxes[:, 2:] <= near) & (end < np.array([size[1], size[0]]))
+    return np.asarray((at_start | at_end).any(1))
+
+
+def _without_covered(where: Where, scores: Floats, labels: Ints) -> Ints:
+    """Return the detections without cut boxes that a box of the same class in another tile covers."""
+    boxes, tile, cut = where.boxes, where.tile, _is_cut(where)
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+    stays = ~cut
+    for at in np.flatnonzero(cut)[np.argsort(-area[cut], kind="stable")].tolist():
+        low, high = np.maximum(boxes[:, :2], boxes[at, :2]), np.minimum(boxes[:, 2:], boxes[at, 2:])
+        covers_it = (high - low).clip(0).prod(1) >= COVERED * area[at]
+        others = stays & (labels == labels[at]) & (tile != tile[at]) & (scores >= COVERING_SCORE * scores[at])
+        stays[at] = not (covers_it & others).any()
+    return np.flatnonzero(stays)
+
+
+def _best(compared: NDArray[Any], boxes: Floats, tile: Ints, iou: Overlaps, min_iou: float) -> Bools:
+    """Return (D,): which detections of one class stay: a better one in another tile with a larger IoU removes one.
+
+    Detections in one tile do not suppress each other: that is the detector's own decision.
+    """
+    stays = np.ones(len(boxes), bool)
+    for at in range(len(boxes)):
+        if not stays[at]:
+            continue
+        later = np.arange(at + 1, len(boxes))
+        near = (boxes[later, :2] < boxes[at, 2:]).all(1) & (boxes[later, 2:] > boxes[at, :2]).all(1)
+        later = later[near & (tile[later] != tile[at]) & stays[later]]
+        stays[later[iou(compared[at : at + 1], compared[later])[0] > min_iou]] = False
+    return stays
+
+
+def merge_tiles(
+    predictions: Sequence[Mapping[str, Tensor]], windows: ArrayLike, size: Sequence[int], *, min_iou: float = 0.5
+) -> dict[str, Tensor]:
+    """Merge the detections in the tiles of one picture: boxes (K, 4) XYXY in its pixels, scores and labels, best first.
+
+    `predictions`: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes, scores and
+    labels; also keypoints (K, P, 2 or 3) and corners (K, 4, 2). `windows`: (T, 4) x, y, width, height of each tile in
+    the picture, as `TileReader.windows`. `size`: (height, width) of the picture.
+
+    A box that ends at an edge of its tile, but not of the picture, goes if a box of its class in another tile covers
+    it: there the object is whole. Then of two boxes of a class in different tiles with an IoU above `min_iou` the one
+    with the lower score goes. An object that is whole in no tile keeps a box for each part.
+    Raises InputError for other shapes.
+
+    >>> cut = {"boxes": torch.tensor([[80.0, 20, 100, 40]]), "scores": torch.ones(1), "labels": torch.tensor([1])}
+    >>> whole = {**cut, "boxes": torch.tensor([[0.0, 20, 30, 40]])}
+    >>> print(da.merge_tiles([cut, whole], [[0, 0, 100, 100], [80, 0, 100, 100]], (100, 180))["boxes"])
+    tensor([[ 80.,  20., 110.,  40.]])
+    """
+    frames = np.asarray(windows)
+    check("windows", frames.shape, frames.shape == (len(predictions), 4), f"of shape ({len(predictions)}, 4)")
+    check("size", size, is_wholes(list(size), 2, 1), "(height, width) of the picture")
+    check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
+    names = [name for name in ("boxes", "keypoints", "corners") if all(name in each for each in predictions)]
+    if "boxes" not in names:
+        raise InputError("predictions must have boxes, scores and labels")
+    scores, labels = (torch.cat([each[name] for each in predictions]) for name in ("scores", "labels"))
+    counts = [len(each["scores"]) for each in predictions]
+    pairs = [*zip(predictions, frames, strict=True)]
+    shapes = {name: torch.cat([_moved(each[name], frame) for each, frame in pairs]) for name in names}
+    tile, boxes = np.repeat(np.arange(len(counts)), counts), shapes["boxes"].double().cpu().numpy()
+    where = Where(boxes, tile, frames[tile], size)
+    kept = merged_rows(where, scores.double().cpu().numpy(), labels.cpu().numpy(), boxes, iou_of_boxes, min_iou)
+    rows = torch.from_numpy(kept).to(scores.device)
+    return {name: each[rows] for name, each in {**shapes, "scores": scores, "labels": labels}.items()}
+
+
+def _moved(shapes: Tensor, window: Ints) -> Tensor:
+    """Return boxes (K, 4), points (K, P, 2) or points with a third number, moved to the picture."""
+    corner = shapes.new_tensor(window[:2].tolist())
+    if shapes.ndim == 2:
+        return shapes + corner.repeat(2)
+    return torch.cat([shapes[..., :2] + corner, shapes[..., 2:]], -1)

@@ -1,0 +1,229 @@
+"""Detections in tiles, merged: a perfect detector that reads painted tiles finds every object of the pictures once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiled_scenes import detect, write_scenes
+
+import detaug as da
+from detaug.converters.coco.outlines import decode_counts
+from detaug.evaluation import pycoco
+from detaug.tiles import tile_coco
+
+KINDS = {"bbox": "bbox", "segm": "segmentation", "keypoints": "keypoints", "rotated": "corners"}
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_scenes(tmp_path_factory.mktemp("scenes"), [(400, 560), (300, 330), (200, 230)], objects=12, largest=38)
+
+
+def find(
+    scenes: tuple[Path, Path], kind: Any, size: int, source: str, **evaluation: Any
+) -> tuple[da.CocoEvaluator[Any], list[dict[str, Any]]]:
+    """Detect, merge, and return the evaluator and the rows that it saves."""
+    folder, annotations = scenes
+    out = annotations.parent / f"tiles of {size}"
+    tiles: Any
+    if source == "command":
+        if not out.exists():
+            tile_coco(annotations, folder, out, size=size)
+        tiles = out / "scenes.json"
+        loaded: da.Source = da.CocoReader(out / "images", tiles)
+    else:
+        tiles = loaded = da.TileReader(da.CocoReader(folder, annotations), size)
+    evaluator = da.CocoEvaluator(annotations, kind, tiles=tiles, **evaluation)
+    recipe = [da.Resize((size, size)), da.Normalize(dtype="uint8")]
+    for batch in da.Loader(loaded, recipe, batch_size=4, train=False, device="cpu"):
+        evaluator.update(batch, detect(batch))
+    target = annotations.parent / f"{kind} {source}.json"
+    evaluator.save(target)
+    return evaluator, json.loads(target.read_text())
+
+
+@pytest.mark.parametrize("source", ["reader", "command"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_object_is_found_once(scenes: tuple[Path, Path], kind: str, source: str) -> None:
+    evaluator, rows = find(scenes, kind, 200, source)
+    check_all_found(json.loads(scenes[1].read_text())["annotations"], rows, kind)
+    assert evaluator.compute().AP == pytest.approx(1)
+
+
+def check_all_found(objects: list[dict[str, Any]], rows: list[dict[str, Any]], kind: str) -> None:
+    """Each object has one detection, in its place."""
+    assert len(rows) == len(objects)
+    for item in objects:
+        key = KINDS[kind]
+        mine = [row for row in rows if row["image_id"] == item["image_id"] and is_same(row[key], item[key], key)]
+        assert [row["category_id"] for row in mine] == [item["category_id"]], item
+
+
+def is_same(found: Any, wanted: Any, key: str) -> bool:
+    if key != "segmentation":
+        return bool(np.abs(np.ravel(found) - np.ravel(wanted))[[0, 1, 3, 4] if key == "keypoints" else ...].max() < 0.1)
+    return found["size"] == wanted["size"] and np.array_equal(
+        without_zeros(decode_counts(found["counts"])), without_zeros(wanted["counts"])
+    )
+
+
+def without_zeros(counts: Any) -> list[int]:
+    """Return run lengths without one of 0 at the end, which a mask at the last pixel may have."""
+    return [*map(int, counts)][: len(counts) - (counts[-1] == 0)]
+
+
+@pytest.mark.slow
+def test_every_object_of_a_large_picture_is_found_once(tmp_path: Path) -> None:
+    folder, annotations = write_scenes(tmp_path, [(6000, 8000)], objects=300, largest=200)
+    tiles = da.TileReader(da.CocoReader(folder, annotations), 1024)
+    evaluators = {
+        kind: da.CocoEvaluator(annotations, kind, tiles=tiles, max_detections=None if kind == "rotated" else 300)  # type: ignore[call-overload]
+        for kind in KINDS
+    }
+    recipe = [da.Resize((1024, 1024)), da.Normalize(dtype="uint8")]
+    for batch in da.Loader(tiles, recipe, batch_size=4, train=False, device="cpu"):
+        found = detect(batch)
+        for evaluator in evaluators.values():
+            evaluator.update(batch, found)
+    for kind, evaluator in evaluators.items():
+        evaluator.save(tmp_path / "found.json")
+        rows = json.loads((tmp_path / "found.json").read_text())
+        check_all_found(json.loads(annotations.read_text())["annotations"], rows, kind)
+        assert evaluator.compute().AP == pytest.approx(1)
+
+
+def test_nms_alone_would_leave_parts_of_objects(scenes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detaug.evaluation.merging._without_covered", lambda where, *_: np.arange(len(where.boxes)))
+    _, rows = find(scenes, "bbox", 200, "reader")
+    assert len(rows) > len(json.loads(scenes[1].read_text())["annotations"])
+
+
+@pytest.mark.parametrize("engine", ["pycocotools", "ultrafast"])
+def test_more_than_100_detections_count_by_choice(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if engine == "pycocotools":
+        monkeypatch.setattr(pycoco, "_module", lambda name: None)
+    scenes = write_scenes(tmp_path, [(400, 500)], objects=130, largest=12)
+    document = json.loads(scenes[1].read_text())
+    for each in document["annotations"]:
+        each["category_id"] = 10
+    scenes[1].write_text(json.dumps(document))
+    reader = da.CocoReader(*scenes)
+    scores = []
+    for most in (None, 100, 200):
+        evaluator = da.CocoEvaluator(reader, max_detections=most)
+        for batch in da.Loader(reader, da.presets.evaluation((400, 500)), batch_size=1, train=False, device="cpu"):
+            evaluator.update(batch, [{**each, "scores": torch.ones(130)} for each in batch.targets()])
+        scores.append(evaluator.compute())
+    assert scores[0] == scores[1]
+    assert scores[1].AP < 0.8
+    assert scores[1].AR100 == scores[2].AR100 == pytest.approx(100 / 130)
+    assert (scores[2].AP, scores[2].APs, scores[2].ARs) == (pytest.approx(1),) * 3
+
+
+def boxes(*values: tuple[float, ...], scores: float | tuple[float, ...] = 0.9) -> dict[str, torch.Tensor]:
+    count = len(values)
+    each = torch.tensor(scores if isinstance(scores, tuple) else [scores] * count)
+    return {
+        "boxes": torch.tensor(values).reshape(-1, 4),
+        "scores": each,
+        "labels": torch.ones(count, dtype=torch.int64),
+    }
+
+
+WINDOWS = [(0, 0, 100, 100), (80, 0, 100, 100)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ([(70, 10, 100, 40)], [(0, 10, 15, 40)], [(70, 10, 100, 40)]),  # reaches to 95 only: whole in the first
+        ([(90, 10, 100, 40)], [(10, 10, 40, 40)], [(90, 10, 120, 40)]),
+        ([(10, 10, 100, 40)], [(0, 10, 60, 40)], [(10, 10, 100, 40), (80, 10, 140, 40)]),  # whole in none: both parts
+        ([(85, 10, 95, 30), (86, 10, 96, 30)], [(5, 10, 15, 30), (6, 10, 16, 30)], [(85, 10, 95, 30), (86, 10, 96, 30)]),
+    ],
+)  # fmt: skip
+def test_what_merging_leaves(left: Any, right: Any, expected: Any) -> None:
+    found = da.merge_tiles([boxes(*left), boxes(*right, scores=0.8)], WINDOWS, (100, 180))
+    assert sorted(map(tuple, found["boxes"].tolist())) == expected
+
+
+def test_a_box_of_a_low_score_replaces_no_part() -> None:
+    left, right = boxes((90, 10, 100, 40)), boxes((0, 0, 60, 60), scores=0.1)
+    assert len(da.merge_tiles([left, right], WINDOWS, (100, 180))["boxes"]) == 2
+
+
+def test_boxes_of_other_classes_stay() -> None:
+    left, right = boxes((85, 10, 95, 30)), boxes((5, 10, 15, 30))
+    right["labels"] += 1
+    assert len(da.merge_tiles([left, right], WINDOWS, (100, 180))["boxes"]) == 2
+
+
+def test_key_points_and_corners_come_along() -> None:
+    left, right = boxes(), boxes((10, 10, 40, 40))
+    for each in (left, right):
+        each["keypoints"] = torch.full((len(each["scores"]), 1, 3), 1.0)
+        each["corners"] = torch.zeros(len(each["scores"]), 4, 2)
+    found = da.merge_tiles([left, right], WINDOWS, (100, 180))
+    assert found["keypoints"].tolist() == [[[81, 1, 1]]]
+    assert found["corners"][0, 0].tolist() == [80, 0]
+
+
+def test_a_whole_picture_finds_what_is_larger_than_the_overlap(tmp_path: Path) -> None:
+    folder, annotations = write_scenes(tmp_path, [(300, 400)], objects=1, largest=12)
+    document = json.loads(annotations.read_text())
+    document["annotations"] = [
+        {"id": 1, "image_id": 50, "category_id": 10, "bbox": [20, 40, 300, 200], "iscrowd": 0, "area": 60000}
+    ]
+    annotations.write_text(json.dumps(document))
+    for whole, count in ((None, 6), (200, 1)):
+        tiles = da.TileReader(da.CocoReader(folder, annotations), 150, 0.3, whole=whole, min_visibility=0.2)
+        evaluator = da.CocoEvaluator(annotations, tiles=tiles)
+        for batch in da.Loader(tiles, da.presets.evaluation((300, 300)), batch_size=4, train=False, device="cpu"):
+            targets = [{**each, "scores": torch.full((len(each["labels"]),), 0.9)} for each in batch.targets()]
+            evaluator.update(batch, targets)
+        evaluator.save(tmp_path / "found.json")
+        found = json.loads((tmp_path / "found.json").read_text())
+        assert len(found) == count or (whole is None and len(found) > 1)
+    assert np.abs(np.subtract(found[0]["bbox"], [20, 40, 300, 200])).max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("empty", "cut them with empty=1"),
+        ("other", "an image with id 50 that"),
+        ("no tiles", "has no tile_of and window; give a json that detaug tile wrote"),
+    ],
+)
+def test_tiles_that_do_not_fit_are_refused(
+    scenes: tuple[Path, Path], change: str, message: str, tmp_path: Path
+) -> None:
+    folder, annotations = scenes
+    reader, tiles = da.CocoReader(folder, annotations), annotations
+    if change == "empty":
+        tiles = da.TileReader(reader, 64, empty=0)  # type: ignore[assignment]
+    if change == "other":
+        tiles = da.TileReader(reader, 200)  # type: ignore[assignment]
+        document = json.loads(annotations.read_text())
+        document["images"] = document["images"][1:]
+        document["annotations"] = [each for each in document["annotations"] if each["image_id"] != 50]
+        annotations = tmp_path / "others.json"
+        annotations.write_text(json.dumps(document))
+    with pytest.raises(da.InputError, match=message):
+        da.CocoEvaluator(annotations, tiles=tiles)
+
+
+def test_missing_tiles_are_an_error(scenes: tuple[Path, Path]) -> None:
+    tiles = da.TileReader(da.CocoReader(*scenes), 200)
+    evaluator = da.CocoEvaluator(scenes[1], tiles=tiles)
+    recipe = [da.Resize((200, 200)), da.Normalize(dtype="uint8")]
+    batch = next(iter(da.Loader(tiles, recipe, batch_size=2, train=False, device="cpu")))
+    evaluator.update(batch, detect(batch))
+    with pytest.raises(da.InputError, match=rf"{len(tiles) - 2} of {len(tiles)} tiles of the images of .* image_id 3"):
+        evaluator.compute()
+    assert evaluator.compute(partial=True).images == 1
