@@ -28,7 +28,8 @@ class ConcatReader(Source):
     first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n. `source_of` leads
     back. A column that only some sources have is -1, NaN or None in the others.
 
-    Raises InputError for no source, for clips, and for sources of which only some have a class for each image.
+    Raises InputError for no source, for clips, and for sources of which only some have a class for each image, or
+    decode their images themselves.
 
     >>> demo = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> reader = da.ConcatReader([demo, demo])
@@ -41,6 +42,11 @@ class ConcatReader(Source):
             raise InputError("sources must be a list of sources, such as [da.CocoReader(...), da.CocoReader(...)]")
         if any(source.frames is not None for source in sources):
             raise InputError("ConcatReader joins no clips: join their jsons with detaug merge, for one ClipReader")
+        if len({source.decodes for source in sources}) > 1:
+            raise InputError(
+                "sources must all decode their images themselves, as da.TileReader does, or none: cut files with "
+                "detaug tile, and join those"
+            )
         self.sources = tuple(sources)
         self._first: Ints = np.concatenate([[0], np.cumsum([len(source) for source in self.sources])])
         names = list(dict.fromkeys(name for source in self.sources for name in source.class_names[1:]))
@@ -60,6 +66,7 @@ class ConcatReader(Source):
             columns=join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects]),
             origin=" + ".join(source.origin for source in self.sources),
         )
+        self.decodes = self.sources[0].decodes
         self.files = all(source.files for source in self.sources)
         self.missing = np.concatenate([each.missing + at for each, at in zip(self.sources, self._first, strict=False)])
         self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))

@@ -23,7 +23,8 @@ _BOX_DECIMALS = 6
 def annotation_rows(table: Table, reader: TileReader) -> Iterator[dict[str, Any]]:
     """Yield the annotations of all tiles of the pictures of a json, in the order of the tiles."""
     order = np.argsort(table.image_index, kind="stable")  # rows of the reader, grouped by image
-    tile_of_box = np.repeat(np.arange(len(reader)), np.diff(reader._box_offsets))
+    _, counts, _ = reader.objects()
+    tile_of_box = np.repeat(np.arange(len(reader)), counts)
     for at, (row, tile) in enumerate(zip(reader.cut.rows.tolist(), tile_of_box.tolist(), strict=True)):
         entry = table.row("annotations", int(order[row]))
         yield {

@@ -52,7 +52,7 @@ def read_picture(source: Source, index: int) -> Image.Image:
         raise OSError(source.explain_size(index, size))
     try:
         image = _opened(content, header.width * header.height)
-        if any(";16" in str(tile[3]) for tile in getattr(image, "tile", ())):
+        if image.mode[:4] != "I;16" and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ())):
             raise OSError("has 16 bits a channel, and its tiles would have 8")
         image.load()
     except PILLOW_ERRORS as error:

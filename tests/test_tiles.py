@@ -1,0 +1,367 @@
+"""Tiles of large pictures, written and read: pixels, objects, order, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from command import detaug, usage_error
+from PIL import Image
+from shapely import Polygon, box
+from tiled_scenes import write_scenes
+
+import detaug as da
+from detaug.converters import check_coco
+from detaug.converters.coco.outlines import decode_counts
+from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
+from detaug.tiles import tile_coco
+
+Scenes = tuple[Path, Path]
+SIZE = 100
+RECIPE = [da.Resize((SIZE, SIZE)), da.Normalize(dtype="uint8")]
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
+    """Objects with polygons, with run lengths, with a box alone, and a crowd."""
+    folder, path = write_scenes(tmp_path_factory.mktemp("scenes"), [(240, 330), (170, 200), (100, 100)], 5, 60)
+    document = json.loads(path.read_text())
+    for at, entry in enumerate(document["annotations"]):
+        height, width = entry["segmentation"]["size"]
+        if at % 3 == 0:
+            mask = mask_of_runs(np.cumsum(entry["segmentation"]["counts"]), height, width)
+            entry["segmentation"] = [ring.ravel().tolist() for ring in rings_of_mask(mask)]
+        if at % 3 == 1:
+            del entry["segmentation"]
+    document["annotations"][2]["iscrowd"] = 1
+    path.write_text(json.dumps(document))
+    return folder, path
+
+
+def reader_of(scenes: Scenes) -> da.CocoReader:
+    return da.CocoReader(
+        *scenes, masks=True, keypoints=True, rotated=True, tight=True, crowds="keep", columns=("note",)
+    )  # fmt: skip
+
+
+def batches(source: da.Source, **options: Any) -> Iterator[da.Batch]:
+    options = {"batch_size": 4, "train": False, "device": "cpu", **options}
+    with da.Loader(source, RECIPE, **options) as loader:
+        yield from loader
+
+
+@pytest.mark.parametrize("more", [{}, {"whole": 90, "empty": 0.5, "seed": 3, "min_visibility": 0.4}], ids=["", "more"])
+def test_files_give_the_batches_of_the_reader(more: dict[str, Any], scenes: Scenes, tmp_path: Path) -> None:
+    summary = tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3, **more)
+    written = reader_of((summary.images, summary.annotations))
+    tiles = da.TileReader(reader_of(scenes), SIZE, 0.3, **more)
+    assert summary.tiles == len(tiles) > 15
+    assert summary.cut > 4
+    for files, cut in zip(batches(written), batches(tiles), strict=True):
+        for name in ("images", "labels", "valid", "image_id", "source_size"):
+            assert torch.equal(getattr(files, name), getattr(cut, name)), name
+        for name in ("boxes", "keypoints", "corners", "matrix"):
+            assert torch.allclose(getattr(files, name), getattr(cut, name), atol=2e-3), name
+        for name in ("note", "iscrowd"):
+            assert np.array_equal(files.columns[name], cut.columns[name]), name
+        assert max((files.masks() != cut.masks()).sum((1, 2)).tolist(), default=0) <= 2
+
+
+def test_the_json_of_tiles_is_right(scenes: Scenes, tmp_path: Path) -> None:
+    """Each object is where its own picture has it, and `detaug check` finds nothing."""
+    tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3)
+    before, after = (json.loads(path.read_text()) for path in (scenes[1], tmp_path / "out" / "scenes.json"))
+    pictures, objects = ({each["id"]: each for each in before[name]} for name in ("images", "annotations"))
+    images = {each["id"]: each for each in after["images"]}
+    assert after["info"] == before["info"]
+    assert after["categories"] == before["categories"]
+    for image in after["images"]:
+        picture = pictures[image["tile_of"]["id"]]
+        assert image["tile_of"]["file_name"] == picture["file_name"]
+        assert image["place"] == "harbour"
+        assert image["window"][2:] == [image["width"], image["height"]] == [SIZE, SIZE]
+    for entry in after["annotations"]:
+        item, image = objects[entry["part_of"]], images[entry["image_id"]]
+        assert {name: entry[name] for name in ("note", "category_id", "iscrowd")}.items() <= item.items()
+        check_entry(entry, item, image["window"])
+    kinds = {found.kind for found in check_coco(tmp_path / "out" / "scenes.json", tmp_path / "out/images").findings}
+    assert kinds <= {"box-unusual", "image-identical", "corners-outside"}
+
+
+def check_entry(entry: dict[str, Any], item: dict[str, Any], window: list[int]) -> None:
+    x, y, width, height = window
+    points = np.array(item["keypoints"]).reshape(-1, 3)
+    inside = ((points[:, :2] >= (x, y)) & (points[:, :2] < (x + width, y + height))).all(1)
+    moved = np.where(inside[:, None], points - (x, y, 0), 0)
+    assert np.array_equal(np.reshape(entry["keypoints"], (-1, 3)), moved)
+    assert entry["num_keypoints"] == inside.sum()
+    assert np.array_equal(np.add(entry["corners"], (x, y)), item["corners"])
+    assert ("segmentation" in entry) == ("segmentation" in item)
+    if isinstance(item.get("segmentation"), dict):
+        whole = mask_of_runs(np.cumsum(item["segmentation"]["counts"]), *item["segmentation"]["size"])
+        part = mask_of_runs(np.cumsum(decode_counts(entry["segmentation"]["counts"])), height, width)
+        assert np.array_equal(part, whole[y : y + height, x : x + width])
+        assert entry["area"] == part.sum()
+
+
+def test_an_object_is_in_the_tiles_that_show_enough_of_it(tmp_path: Path) -> None:
+    """Shapely computes the shares."""
+    rng, counted = np.random.default_rng(5), 0
+    folder, path = write_scenes(tmp_path, [(300, 300)], 1, 12)
+    document = json.loads(path.read_text())
+    document["annotations"] = []
+    for number in range(1, 40):
+        middle, radius = rng.uniform(40, 260, 2), rng.uniform(15, 40, 9)
+        turn = np.sort(rng.uniform(0, 2 * np.pi, 9))
+        ring = middle + radius[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+        (x0, y0), (x1, y1) = ring.min(0).tolist(), ring.max(0).tolist()
+        entry = {"id": number, "image_id": 50, "category_id": 10, "bbox": [x0, y0, x1 - x0, y1 - y0], "iscrowd": 0}
+        document["annotations"].append({**entry, "area": 1, "segmentation": [ring.ravel().tolist()]})
+    path.write_text(json.dumps(document))
+    tiles = da.TileReader(da.CocoReader(folder, path, masks=True, tight=True), 120, 0.25, 0.3)
+    _, counts, _ = tiles.objects()
+    in_tiles = {*zip(np.repeat(np.arange(len(tiles)), counts).tolist(), tiles.cut.rows.tolist(), strict=True)}
+    for tile, (x, y, width, height) in enumerate(tiles.windows.tolist()):
+        for row, entry in enumerate(document["annotations"]):
+            outline = Polygon(np.reshape(entry["segmentation"][0], (-1, 2)))
+            share = outline.intersection(box(x, y, x + width, y + height)).area / outline.area
+            if abs(share - 0.3) > 0.01:
+                assert ((tile, row) in in_tiles) == (share > 0.3), (tile, row, share)
+                counted += 0.02 < share < 0.98
+    assert counted > 40
+
+
+def sahi_windows(height: int, width: int, size: int, overlap: float) -> list[tuple[int, int, int, int]]:
+    """Return x0, y0, x1, y1 as `get_slice_bboxes` of SAHI 0.11 does."""
+    found, y_max, y_min, common = [], 0, 0, int(overlap * size)
+    while y_max < height:
+        x_min = x_max = 0
+        y_max = y_min + size
+        while x_max < width:
+            x_max = x_min + size
+            if y_max > height or x_max > width:
+                right, bottom = min(width, x_max), min(height, y_max)
+                found.append((max(0, right - size), max(0, bottom - size), right, bottom))
+            else:
+                found.append((x_min, y_min, x_max, y_max))
+            x_min = x_max - common
+        y_min = y_max - common
+    return found
+
+
+@pytest.mark.parametrize(("size", "overlap"), [(100, 0.2), (64, 0.0), (90, 0.5), (400, 0.2), (170, 0.1)])
+def test_windows_are_those_of_sahi(size: int, overlap: float, scenes: Scenes) -> None:
+    tiles = da.TileReader(da.CocoReader(*scenes), size, overlap)
+    for at, (height, width) in enumerate(tiles.reader.sizes.tolist()):
+        own = tiles.windows[tiles.pictures == at]
+        expected = sahi_windows(height, width, size, overlap)
+        assert [tuple(each) for each in np.c_[own[:, :2], own[:, :2] + own[:, 2:]].tolist()] == expected
+
+
+def test_grids_cut_in_other_places(scenes: Scenes) -> None:
+    one, three = (da.TileReader(da.CocoReader(*scenes), SIZE, 0.2, grids=count) for count in (1, 3))
+    of_first = three.windows[three.pictures == 0]
+    assert len(np.unique(of_first, axis=0)) == len(of_first) > 2 * (one.pictures == 0).sum()
+    assert {0, 27, 54} <= set(of_first[:, 0].tolist())
+    kwargs = {"train": True, "sampler": lambda source: np.full(len(source), 1 / 3)}
+    first, second = ([b.image_id.tolist() for b in batches(three, seed=seed, **kwargs)] for seed in (0, 1))
+    assert first != second
+    assert len(first) < len(three) / 4 / 2
+
+
+def test_a_share_of_the_empty_tiles_is_kept(scenes: Scenes) -> None:
+    reader = da.CocoReader(*scenes)
+    every = da.TileReader(reader, 40)
+    _, counts, _ = every.objects()
+    half, again, other = (da.TileReader(reader, 40, empty=0.5, seed=seed) for seed in (0, 0, 1))
+    assert len(half) == (counts > 0).sum() + round(0.5 * (counts == 0).sum())
+    assert np.array_equal(half.windows, again.windows)
+    assert not np.array_equal(half.windows, other.windows)
+    assert len(half.objects()[0]) == len(every.objects()[0])
+
+
+# ---------------------------------------------------------------- pixels
+
+
+def save_pictures(folder: Path) -> tuple[Path, list[np.ndarray[Any, Any]]]:
+    """Write noise as a JPEG that lies on its side, a PNG with a palette, and two kinds of TIFF; return what is seen."""
+    rng = np.random.default_rng(0)
+    shapes = rng.integers(0, 256, (20, 26, 3), np.uint8).repeat(10, 0).repeat(10, 1)
+    image = Image.fromarray(shapes)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.rotate(90, expand=True).save(folder / "a.jpg", exif=exif, quality=90)
+    image.quantize(64).save(folder / "b.png")
+    image.save(folder / "c.tif")
+    tifffile.imwrite(folder / "d.tif", shapes, tile=(64, 64), compression="zlib", photometric="rgb")
+    rows = [
+        {"id": at, "file_name": name, "height": 200, "width": 260}
+        for at, name in enumerate(["a.jpg", "b.png", "c.tif", "d.tif"], 1)
+    ]
+    path = folder / "noise.json"
+    path.write_text(json.dumps({"images": rows, "annotations": [], "categories": [{"id": 1, "name": "x"}]}))
+    loader = da.Loader(
+        da.CocoReader(folder, path), [da.Resize((200, 260)), da.Normalize(dtype="uint8")], 1, train=False, device="cpu"
+    )
+    return path, [batch.images[0, :, :200, :260].permute(1, 2, 0).numpy() for batch in loader]
+
+
+def test_pixels_of_tiles_are_those_of_the_pictures(tmp_path: Path) -> None:
+    """As a loader shows the whole pictures."""
+    path, pictures = save_pictures(tmp_path)
+    summary = tile_coco(path, tmp_path, tmp_path / "out", size=SIZE)
+    tiles = da.TileReader(da.CocoReader(tmp_path, path), SIZE, memory="100kB")
+    loaded = [image for batch in batches(tiles) for image in batch.images]
+    rows = json.loads(summary.annotations.read_text())["images"]
+    for at, (x, y, width, height) in enumerate(tiles.windows.tolist()):
+        expected = pictures[tiles.pictures[at]][y : y + height, x : x + width]
+        assert np.array_equal(np.asarray(Image.open(summary.images / rows[at]["file_name"]).convert("RGB")), expected)
+        assert np.array_equal(loaded[at][:, :height, :width].permute(1, 2, 0).numpy(), expected)
+
+
+def test_a_picture_that_is_one_tile_is_copied(scenes: Scenes, tmp_path: Path) -> None:
+    tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, format="jpeg")
+    copy, original = tmp_path / "out/images/flight/002_whole.png", scenes[0] / "flight/002.png"
+    assert copy.read_bytes() == original.read_bytes()
+    assert (tmp_path / "out/images/flight/001_0_0.jpg").is_file()
+
+
+def test_bits_are_kept_or_refused(tmp_path: Path) -> None:
+    path, _ = save_pictures(tmp_path)
+    document = json.loads(path.read_text())
+    document["images"] = document["images"][1:2]
+    path.write_text(json.dumps(document))
+    deep = np.arange(200 * 260, dtype=np.uint16).reshape(200, 260)
+    Image.fromarray(deep).save(tmp_path / "b.png")
+    summary = tile_coco(path, tmp_path, tmp_path / "out", size=SIZE)
+    assert np.array_equal(np.asarray(Image.open(summary.images / "b_160_80.png")), deep[80:180, 160:260])
+    with pytest.raises(da.DataError, match="pixels of mode I;16, more than 8 bits"):
+        next(batches(da.TileReader(da.CocoReader(tmp_path, path), SIZE)))
+    order = ("tile", path, tmp_path, "-o", tmp_path / "others", "--size", 100, "--format")
+    assert "which jpeg does not keep; --format png does" in usage_error(*order, "jpeg")
+    tifffile.imwrite(tmp_path / "b.png", np.stack([deep] * 3, axis=2), photometric="rgb")
+    assert "16 bits a channel" in usage_error(*order, "png")
+
+
+def test_of_a_tiled_tiff_only_the_touched_tiles_are_read(tmp_path: Path) -> None:
+    path, pictures = save_pictures(tmp_path)
+    with tifffile.TiffFile(tmp_path / "d.tif") as file:
+        page = file.pages[0]
+        last, length = page.dataoffsets[-1], page.databytecounts[-1]  # type: ignore[union-attr]
+    content = bytearray((tmp_path / "d.tif").read_bytes())
+    content[last : last + length] = bytes(length)
+    (tmp_path / "d.tif").write_bytes(content)
+    tiles = da.TileReader(da.CocoReader(tmp_path, path), SIZE)
+    own = np.flatnonzero(tiles.pictures == 3)
+    (first,) = tiles.contents(own[:1])
+    assert np.array_equal(first, pictures[3][:SIZE, :SIZE])
+    with pytest.raises(OSError, match="does not decode"):
+        tiles.contents(own[-1:])
+
+
+# ---------------------------------------------------------------- order
+
+
+def test_any_world_size_and_a_resumed_loader_give_the_same(scenes: Scenes) -> None:
+    tiles = da.TileReader(reader_of(scenes), SIZE)
+    options: dict[str, Any] = {"train": True, "seed": 4}
+    whole = [*batches(tiles, batch_size=8, **options)]
+    halves = [[*batches(tiles, shard=(rank, 2), **options)] for rank in (0, 1)]
+    for one, left, right in zip(whole, *halves, strict=True):
+        assert torch.equal(one.images, torch.cat([left.images, right.images]))
+        assert torch.equal(one.image_id, torch.cat([left.image_id, right.image_id]))
+    with da.Loader(tiles, RECIPE, 8, device="cpu", **options) as loader:
+        [*islice(loader, 2)]
+        state = loader.state_dict()
+    with da.Loader(tiles, RECIPE, 8, device="cpu", **options) as loader:
+        loader.load_state_dict(state)
+        assert torch.equal(next(iter(loader)).images, whole[2].images)
+    others = da.Loader(da.TileReader(reader_of(scenes), SIZE, 0.3), RECIPE, 8, device="cpu", **options)
+    with pytest.raises(da.InputError, match="are not those of this state"), others:
+        others.load_state_dict(state)
+
+
+def test_training_takes_the_tiles_of_a_picture_near_each_other(tmp_path: Path) -> None:
+    folder, path = write_scenes(tmp_path, [(200, 200)] * 30, 1, 20)
+    tiles = da.TileReader(da.CocoReader(folder, path), 60)
+    pictures = [tiles.pictures[b.image_id.numpy() - 1] for b in batches(tiles, batch_size=8, train=True)]
+    again = [len(set(each) - set(before)) for before, each in pairwise(pictures)]
+    assert np.mean(again) < 6  # of 8, in place of 7.8 at random
+    assert np.mean([len(set(each)) for each in pictures]) > 3
+
+
+def test_a_source_of_tiles_can_be_joined(scenes: Scenes) -> None:
+    tiles = da.TileReader(da.CocoReader(*scenes), SIZE)
+    joined = da.ConcatReader([tiles, tiles])
+    first, both = next(batches(tiles)), [*batches(joined)]
+    assert torch.equal(both[0].images, first.images)
+    with pytest.raises(da.InputError, match="decode their images themselves"):
+        da.ConcatReader([tiles, da.CocoReader(*scenes)])
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_a_broken_picture_leaves_nothing(scenes: Scenes, tmp_path: Path) -> None:
+    path, _ = save_pictures(tmp_path)
+    content = (tmp_path / "a.jpg").read_bytes()
+    (tmp_path / "a.jpg").write_bytes(content[: len(content) // 2])
+    before = sorted(tmp_path.iterdir())
+    error = usage_error("tile", path, tmp_path, "-o", tmp_path / "out", "--size", 100)
+    assert error.startswith(f"detaug: {tmp_path / 'a.jpg'} does not decode (")
+    assert "detaug check" in error
+    assert sorted(tmp_path.iterdir()) == before
+    tiles = da.TileReader(da.CocoReader(tmp_path, path), SIZE)
+    with pytest.raises(da.DataError, match=r"a\.jpg cannot be read \(does not decode"):
+        next(batches(tiles))
+    with pytest.warns(UserWarning, match="skipped"):
+        ids = [i for b in batches(tiles, on_error="skip", max_skipped=1.0) for i in b.image_id.tolist()]
+    assert ids == (np.flatnonzero(tiles.pictures > 0) + 1).tolist()
+
+
+def test_a_picture_of_another_size_is_named(tmp_path: Path) -> None:
+    path, _ = save_pictures(tmp_path)
+    Image.new("RGB", (260, 210)).save(tmp_path / "c.tif")
+    error = usage_error("tile", path, tmp_path, "-o", tmp_path / "out", "--size", 100)
+    assert f"{tmp_path / 'c.tif'} has 260 x 210 pixels" in error
+
+
+def test_a_folder_with_files_is_refused(scenes: Scenes, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("work")
+    assert f"{tmp_path} is not empty" in usage_error("tile", *scenes[::-1], "-o", tmp_path)
+    (tmp_path / "new").mkdir()
+    assert detaug("tile", *scenes[::-1], "-o", tmp_path / "new", "-q", "--size", 100) == (0, "", "")
+
+
+def test_two_pictures_with_one_name_are_refused(tmp_path: Path) -> None:
+    path, _ = save_pictures(tmp_path)
+    (tmp_path / "a.jpg").rename(tmp_path / "b.jpg")
+    path.write_text(path.read_text().replace("a.jpg", "b.jpg"))
+    error = usage_error("tile", path, tmp_path, "-o", tmp_path / "out", "--size", 100)
+    assert "b.jpg and b.png would both have the tile b_0_0.png; rename one" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": 0}, "size must be one number of pixels"),
+        ({"size": (10, 20, 30)}, "size must be one number of pixels"),
+        ({"overlap": 1.0}, "overlap must be a share"),
+        ({"empty": 2}, "empty must be a share"),
+        ({"min_visibility": -1}, "min_visibility must be a share"),
+        ({"whole": 0}, "whole must be None"),
+        ({"grids": 0}, "grids must be a whole number"),
+        ({"memory": "much"}, "memory must be bytes"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str, scenes: Scenes) -> None:
+    with pytest.raises(da.InputError, match=message):
+        da.TileReader(da.CocoReader(*scenes), **arguments)
