@@ -91,6 +91,8 @@ from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
 from detaug.sources.source import Source as Source
 from detaug.tiles.reader import TileReader as TileReader
+from detaug.tiles.write import TileSummary as TileSummary
+from detaug.tiles.write import tile_coco as tile_coco
 from detaug.video.reader import VideoReader as VideoReader
 
 __version__: str

@@ -14,7 +14,6 @@ from tiled_scenes import detect, write_scenes
 import detaug as da
 from detaug.converters.coco.outlines import decode_counts
 from detaug.evaluation import pycoco
-from detaug.tiles import tile_coco
 
 KINDS = {"bbox": "bbox", "segm": "segmentation", "keypoints": "keypoints", "rotated": "corners"}
 
@@ -33,7 +32,7 @@ def find(
     tiles: Any
     if source == "command":
         if not out.exists():
-            tile_coco(annotations, folder, out, size=size)
+            da.tile_coco(annotations, folder, out, size=size)
         tiles = out / "scenes.json"
         loaded: da.Source = da.CocoReader(out / "images", tiles)
     else:

@@ -21,7 +21,6 @@ import detaug as da
 from detaug.converters import check_coco
 from detaug.converters.coco.outlines import decode_counts
 from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
-from detaug.tiles import tile_coco
 
 Scenes = tuple[Path, Path]
 SIZE = 100
@@ -59,7 +58,7 @@ def batches(source: da.Source, **options: Any) -> Iterator[da.Batch]:
 
 @pytest.mark.parametrize("more", [{}, {"whole": 90, "empty": 0.5, "seed": 3, "min_visibility": 0.4}], ids=["", "more"])
 def test_files_give_the_batches_of_the_reader(more: dict[str, Any], scenes: Scenes, tmp_path: Path) -> None:
-    summary = tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3, **more)
+    summary = da.tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3, **more)
     written = reader_of((summary.images, summary.annotations))
     tiles = da.TileReader(reader_of(scenes), SIZE, 0.3, **more)
     assert summary.tiles == len(tiles) > 15
@@ -76,7 +75,7 @@ def test_files_give_the_batches_of_the_reader(more: dict[str, Any], scenes: Scen
 
 def test_the_json_of_tiles_is_right(scenes: Scenes, tmp_path: Path) -> None:
     """Each object is where its own picture has it, and `detaug check` finds nothing."""
-    tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3)
+    da.tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3)
     before, after = (json.loads(path.read_text()) for path in (scenes[1], tmp_path / "out" / "scenes.json"))
     pictures, objects = ({each["id"]: each for each in before[name]} for name in ("images", "annotations"))
     images = {each["id"]: each for each in after["images"]}
@@ -93,6 +92,14 @@ def test_the_json_of_tiles_is_right(scenes: Scenes, tmp_path: Path) -> None:
         check_entry(entry, item, image["window"])
     kinds = {found.kind for found in check_coco(tmp_path / "out" / "scenes.json", tmp_path / "out/images").findings}
     assert kinds <= {"box-unusual", "image-identical", "corners-outside"}
+
+
+def test_a_json_may_have_boxes_alone(tmp_path: Path) -> None:
+    keys = ("segmentation", "keypoints", "num_keypoints", "corners", "iscrowd", "area", "note")
+    folder, path = write_scenes(tmp_path, [(150, 150)], 4, 60, keys=keys)
+    da.tile_coco(path, folder, tmp_path / "out", size=SIZE, min_visibility=0)
+    (first, *_) = json.loads((tmp_path / "out/scenes.json").read_text())["annotations"]
+    assert [*first] == ["id", "image_id", "category_id", "bbox", "part_of"]
 
 
 def check_entry(entry: dict[str, Any], item: dict[str, Any], window: list[int]) -> None:
@@ -216,7 +223,7 @@ def save_pictures(folder: Path) -> tuple[Path, list[np.ndarray[Any, Any]]]:
 def test_pixels_of_tiles_are_those_of_the_pictures(tmp_path: Path) -> None:
     """As a loader shows the whole pictures."""
     path, pictures = save_pictures(tmp_path)
-    summary = tile_coco(path, tmp_path, tmp_path / "out", size=SIZE)
+    summary = da.tile_coco(path, tmp_path, tmp_path / "out", size=SIZE)
     tiles = da.TileReader(da.CocoReader(tmp_path, path), SIZE, memory="100kB")
     loaded = [image for batch in batches(tiles) for image in batch.images]
     rows = json.loads(summary.annotations.read_text())["images"]
@@ -227,7 +234,7 @@ def test_pixels_of_tiles_are_those_of_the_pictures(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_is_one_tile_is_copied(scenes: Scenes, tmp_path: Path) -> None:
-    tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, format="jpeg")
+    da.tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, format="jpeg")
     copy, original = tmp_path / "out/images/flight/002_whole.png", scenes[0] / "flight/002.png"
     assert copy.read_bytes() == original.read_bytes()
     assert (tmp_path / "out/images/flight/001_0_0.jpg").is_file()
@@ -240,7 +247,7 @@ def test_bits_are_kept_or_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     deep = np.arange(200 * 260, dtype=np.uint16).reshape(200, 260)
     Image.fromarray(deep).save(tmp_path / "b.png")
-    summary = tile_coco(path, tmp_path, tmp_path / "out", size=SIZE)
+    summary = da.tile_coco(path, tmp_path, tmp_path / "out", size=SIZE)
     assert np.array_equal(np.asarray(Image.open(summary.images / "b_160_80.png")), deep[80:180, 160:260])
     with pytest.raises(da.DataError, match="pixels of mode I;16, more than 8 bits"):
         next(batches(da.TileReader(da.CocoReader(tmp_path, path), SIZE)))

@@ -58,6 +58,6 @@ def tile(**given: Any) -> None:
     \b
     detaug tile train.json photos -o tiles --size 1024 --overlap 0.2
     """
-    from detaug.tiles import tile_coco
+    from detaug.tiles.write import tile_coco
 
     print_converted(tile_coco, "cutting", **given)

@@ -1,5 +1,1 @@
-"""Large pictures as tiles: windows and what they cut, a source of tiles, and `detaug tile`, which writes them."""
-
-from detaug.tiles.write import TileSummary, tile_coco
-
-__all__ = ["TileSummary", "tile_coco"]
+"""Large pictures as tiles: windows, what they cut, a source of tiles, and `detaug tile`, which writes them."""

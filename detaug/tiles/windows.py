@@ -32,7 +32,7 @@ class Tiles(NamedTuple):
         return np.asarray((self.sizes[:, ::-1] != self.windows[:, 2:]).any(1))
 
 
-def check_grid(size: Size, overlap: float, whole: int | None, grids: int) -> tuple[int, int]:
+def check_grid(size: Size, overlap: float, whole: int | None = None, grids: int = 1) -> tuple[int, int]:
     """Return the height and width of tiles. Raises InputError for arguments of `plan_tiles` that are wrong."""
     sides = (size, size) if is_whole(size) else size
     check("size", size, is_wholes(sides, 2, 1), "one number of pixels of at least 1, or (height, width)")

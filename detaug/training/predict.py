@@ -19,6 +19,7 @@ from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
+from detaug.evaluation.merging import merge_tiles
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device
 from detaug.loading.source_pixels import move_boxes, move_masks, move_points
@@ -26,6 +27,7 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.samples.images import read_image
 from detaug.samples.samples import batch
+from detaug.tiles.windows import check_grid, plan_tiles
 from detaug.training.detectors import DETECTORS, Finds, make_detector
 from detaug.training.loaders import make_resize
 from detaug.training.torch_files import read_torch_file
@@ -49,7 +51,14 @@ class TrainedModel:
     finds: Finds = "bbox"
     """What it finds beside boxes: "segm" masks, "keypoints" key points, "bbox" nothing else."""
 
-    def predict(self, images: OneImage | Iterable[OneImage], *, min_score: float = SCORE) -> list[dict[str, Tensor]]:
+    def predict(
+        self,
+        images: OneImage | Iterable[OneImage],
+        *,
+        min_score: float = SCORE,
+        tile: int | None = None,
+        overlap: float = 0.2,
+    ) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
 
         A model of key points also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them;
@@ -58,11 +67,27 @@ class TrainedModel:
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels.
         `min_score`: the lowest score that counts, 0..1. The pictures of `detaug train` have the same default.
+        `tile`: for large pictures, detect in tiles of so many pixels a side, whose neighbours have the share `overlap`
+        of a side in common, and merge what is found, see `merge_tiles`; not for models of masks.
         Raises OSError for a file that is no image, InputError for other values, TypeError for what is no image.
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
         several = [images] if _is_one(images) else cast("Iterable[OneImage]", images)
-        return [self._predict(pixels_of(image), min_score) for image in several]
+        if tile is None:
+            return [self._predict(pixels_of(image), min_score) for image in several]
+        check_grid(tile, overlap)
+        return [self._predict_in_tiles(pixels_of(image), min_score, tile, overlap) for image in several]
+
+    def _predict_in_tiles(
+        self, image: NDArray[np.uint8], min_score: float, tile: int, overlap: float
+    ) -> dict[str, Tensor]:
+        size = image.shape[:2]
+        windows = plan_tiles(np.array([size]), tile, overlap).windows
+        parts = [image[y : y + height, x : x + width] for x, y, width, height in windows.tolist()]
+        found = [self._predict(np.ascontiguousarray(part), min_score) for part in parts]
+        if "masks" in found[0]:
+            raise InputError("tile is for models of boxes and key points, and this one finds masks; leave it out")
+        return merge_tiles(found, windows, size)
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
         """Return a picture of the image with its detections: scores, masks, skeletons. Arguments as in `predict`."""
