@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
@@ -186,10 +187,10 @@ def open_tiff(path: Path, size: tuple[int, int]) -> TiledTiff | None:
         with tifffile.TiffFile(path) as file:
             page = file.pages[0]
             orientation = page.tags.valueof(274, 1)
-            page.dataoffsets  # noqa: B018  read while the file is open
-            page.jpegtables  # noqa: B018
+            page.dataoffsets, page.jpegtables, page.decode  # noqa: B018  they are read while the file is open
     except (tifffile.TiffFileError, IndexError, KeyError) as error:
         raise ValueError(str(error)) from None
     kind = page.is_tiled, page.dtype, page.samplesperpixel, int(page.planarconfig), page.imagedepth, orientation
-    fits = kind == (True, np.uint8, 3, 1, 1, 1) and int(page.photometric) in (2, 6)  # RGB, YCbCr
+    fits = page.compression == 1 or find_spec("imagecodecs") is not None
+    fits &= kind == (True, np.uint8, 3, 1, 1, 1) and int(page.photometric) in (2, 6)  # RGB, YCbCr
     return TiledTiff(path, page) if fits and (page.imagelength, page.imagewidth) == size else None
