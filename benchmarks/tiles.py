@@ -1,6 +1,6 @@
 """CPU time of a tile: from files of `detaug tile`, and from TileReader without files. All in one process, interleaved.
 
-    python benchmarks/tiles.py [--pictures 6] [--turns 5] [--tiles 64]
+    python benchmarks/tiles.py [--pictures 6] [--turns 5] [--tiles 256]
 
 Makes pictures of 4000 x 3000 (12 megapixels) as JPEGs of about 1.7 bits a pixel and as TIFFs in tiles of 512 x 512,
 cuts them to tiles of 1024 x 1024, and loads these in the order of training, without resizing: `Resize` to their size
@@ -139,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=6)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--tiles", type=int, default=64)
+    parser.add_argument("--tiles", type=int, default=256)
     options = parser.parse_args()
     da.keep_freed_memory()
     with TemporaryDirectory() as name:

@@ -133,3 +133,36 @@ def test_wrong_images_and_scores(
 ) -> None:
     with pytest.raises(error, match=message):
         model.predict(images, **arguments)
+
+
+class FindsColors(nn.Module):
+    """A detector that finds a box for each level of white, and masks if it is asked to."""
+
+    masks = False
+
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        (image,) = images
+        levels = image[0].unique()[1:]
+        places = [torch.nonzero(image[0] == level, as_tuple=True) for level in levels]
+        boxes = [torch.stack([x.min(), y.min(), x.max() + 1, y.max() + 1]).float() for y, x in places]
+        found = {"boxes": torch.stack(boxes) if boxes else torch.zeros(0, 4), "scores": torch.ones(len(boxes))}
+        found["labels"] = torch.ones(len(boxes), dtype=torch.int64)
+        return [found | ({"masks": torch.zeros(len(boxes), 1, *image.shape[1:])} if self.masks else {})]
+
+
+def test_a_large_picture_is_searched_in_tiles() -> None:
+    rng, pixels, boxes = np.random.default_rng(0), np.zeros((200, 340, 3), np.uint8), []
+    for level in range(12):
+        x, y = 25 * level + int(rng.integers(5)), int(rng.integers(180))
+        pixels[y : y + 15, x : x + 18] = 100 + 10 * level
+        boxes.append((x, y, x + 18, y + 15))
+    ops = (da.Resize((100, 100)), da.Normalize((0, 0, 0), (1, 1, 1)))
+    detector = FindsColors()
+    model = TrainedModel(detector, ops, ("background", "x"), torch.device("cpu"))
+    (found,) = model.predict([pixels], tile=100, overlap=0.3)
+    assert sorted(map(tuple, found["boxes"].round().int().tolist())) == sorted(boxes)
+    with pytest.raises(da.InputError, match="overlap must be"):
+        model.predict([pixels], tile=100, overlap=1)
+    detector.masks = True
+    with pytest.raises(da.InputError, match="this one finds masks; leave it out"):
+        model.predict([pixels], tile=100)

@@ -42,7 +42,7 @@ _SHARE = click.FloatRange(0, 1)
     type=click.Choice(["png", "jpeg"]),
     default="png",
     show_default=True,
-    help="PNG keeps each pixel; JPEG loses some, and takes about a quarter of the space.",
+    help="PNG keeps each pixel, and takes several times the space of JPEG.",
 )
 @click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="Of JPEG.")
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of --empty.")

@@ -103,7 +103,7 @@ def tile_coco(
 
     The tiles and their objects are those of `da.TileReader`, which explains `size`, `overlap`, `min_visibility`,
     `empty`, `whole` and `seed`. format: "png" keeps each pixel; "jpeg" of this `quality`, 1 to 100, loses some, and
-    needs about a quarter of the space. A picture that is one tile is copied as it is.
+    takes a part of the space. A picture that is one tile is copied as it is.
 
     A tile's entry in the json has `tile_of`, the id and file_name of the picture, and `window`, [x, y, width, height]
     in its pixels, and the picture's further keys; an annotation has `part_of`, the id of the object, and its further
@@ -278,4 +278,4 @@ def _save(image: Image.Image, path: Path, format: str, quality: int) -> None:
     if format == "jpeg":
         image.save(path, "JPEG", quality=quality)
     else:
-        image.save(path, "PNG", compress_level=1)  # 6, the default, takes four times as long for 3 % less
+        image.save(path, "PNG", compress_level=1)  # 6, the default, takes 4 times as long for 13 % less

@@ -83,10 +83,11 @@ class TrainedModel:
     ) -> dict[str, Tensor]:
         size = image.shape[:2]
         windows = plan_tiles(np.array([size]), tile, overlap).windows
-        parts = [image[y : y + height, x : x + width] for x, y, width, height in windows.tolist()]
-        found = [self._predict(np.ascontiguousarray(part), min_score) for part in parts]
-        if "masks" in found[0]:
-            raise InputError("tile is for models of boxes and key points, and this one finds masks; leave it out")
+        found = []
+        for x, y, width, height in windows.tolist():
+            found.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), min_score))
+            if "masks" in found[0]:
+                raise InputError("tile is for models of boxes and key points, and this one finds masks; leave it out")
         return merge_tiles(found, windows, size)
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
