@@ -15,16 +15,17 @@ import detaug as da
 from detaug.converters.coco.outlines import decode_counts
 from detaug.evaluation import pycoco
 
+Scenes = tuple[Path, Path]
 KINDS = {"bbox": "bbox", "segm": "segmentation", "keypoints": "keypoints", "rotated": "corners"}
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
     return write_scenes(tmp_path_factory.mktemp("scenes"), [(400, 560), (300, 330), (200, 230)], objects=12, largest=38)
 
 
 def find(
-    scenes: tuple[Path, Path], kind: Any, size: int, source: str, **evaluation: Any
+    scenes: Scenes, kind: Any, size: int, source: str, **evaluation: Any
 ) -> tuple[da.CocoEvaluator[Any], list[dict[str, Any]]]:
     """Detect, merge, and return the evaluator and the rows that it saves."""
     folder, annotations = scenes
@@ -47,7 +48,7 @@ def find(
 
 
 @pytest.mark.parametrize(("kind", "source"), [*((kind, "reader") for kind in KINDS), ("segm", "command")])
-def test_every_object_is_found_once(scenes: tuple[Path, Path], kind: str, source: str) -> None:
+def test_every_object_is_found_once(scenes: Scenes, kind: str, source: str) -> None:
     evaluator, rows = find(scenes, kind, 200, source)
     check_all_found(json.loads(scenes[1].read_text())["annotations"], rows, kind)
     assert pytest.approx(1) == evaluator.compute().AP
@@ -95,7 +96,7 @@ def test_every_object_of_a_large_picture_is_found_once(tmp_path: Path) -> None:
         assert pytest.approx(1) == evaluator.compute().AP
 
 
-def test_nms_alone_would_leave_parts_of_objects(scenes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nms_alone_would_leave_parts_of_objects(scenes: Scenes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("detaug.evaluation.merging._without_covered", lambda where, *_: np.arange(len(where.boxes)))
     _, rows = find(scenes, "bbox", 200, "reader")
     assert len(rows) > len(json.loads(scenes[1].read_text())["annotations"])
@@ -198,9 +199,7 @@ def test_a_whole_picture_finds_what_is_larger_than_the_overlap(tmp_path: Path) -
         ("no tiles", "has no tile_of and window; give a json that detaug tile wrote"),
     ],
 )
-def test_tiles_that_do_not_fit_are_refused(
-    scenes: tuple[Path, Path], change: str, message: str, tmp_path: Path
-) -> None:
+def test_tiles_that_do_not_fit_are_refused(scenes: Scenes, change: str, message: str, tmp_path: Path) -> None:
     folder, annotations = scenes
     reader, tiles = da.CocoReader(folder, annotations), annotations
     if change == "empty":
@@ -216,7 +215,7 @@ def test_tiles_that_do_not_fit_are_refused(
         da.CocoEvaluator(annotations, tiles=tiles)
 
 
-def test_missing_tiles_are_an_error(scenes: tuple[Path, Path]) -> None:
+def test_missing_tiles_are_an_error(scenes: Scenes) -> None:
     tiles = da.TileReader(da.CocoReader(*scenes), 200)
     evaluator = da.CocoEvaluator(scenes[1], tiles=tiles)
     recipe = [da.Resize((200, 200)), da.Normalize(dtype="uint8")]
@@ -225,3 +224,14 @@ def test_missing_tiles_are_an_error(scenes: tuple[Path, Path]) -> None:
     with pytest.raises(da.InputError, match=rf"{len(tiles) - 2} of {len(tiles)} tiles of the images of .* image_id 3"):
         evaluator.compute()
     assert evaluator.compute(partial=True).images == 1
+    with pytest.raises(da.InputError, match="make the evaluator without tiles"):
+        evaluator.load(scenes[1])
+
+
+def test_saved_detections_and_errors_are_those_of_the_pictures(scenes: Scenes) -> None:
+    evaluator, rows = find(scenes, "bbox", 200, "reader")
+    again = da.CocoEvaluator(scenes[1]).load(scenes[1].parent / "bbox reader.json")
+    assert {image: len(each.scores) for image, each in evaluator.detections.items()} == {50: 12, 51: 12, 52: 12}
+    assert again.compute() == evaluator.compute()
+    assert str(evaluator.errors(min_score=0.5)) == str(again.errors(min_score=0.5))
+    assert len(rows) == 36
