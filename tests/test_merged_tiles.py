@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiled_scenes import detect, write_scenes
+from command import detaug, usage_error
+from tiled_scenes import CLASSES, Detector, detect, write_scenes
 
 import detaug as da
 from detaug.converters.coco.outlines import decode_counts
 from detaug.evaluation import pycoco
+from detaug.training.predict import TrainedModel
 
 Scenes = tuple[Path, Path]
 KINDS = {"bbox": "bbox", "segm": "segmentation", "keypoints": "keypoints", "rotated": "corners"}
@@ -235,3 +237,16 @@ def test_saved_detections_and_errors_are_those_of_the_pictures(scenes: Scenes) -
     assert again.compute() == evaluator.compute()
     assert str(evaluator.errors(min_score=0.5)) == str(again.errors(min_score=0.5))
     assert len(rows) == 36
+
+
+def test_the_command_evaluates_in_tiles(scenes: Scenes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = (da.Resize((200, 200)), da.Normalize((0, 0, 0), (1, 1, 1)))
+    model = TrainedModel(Detector(), recipe, ("background", *CLASSES), torch.device("cpu"))
+    monkeypatch.setattr("detaug.scoring.evaluate.load_model", lambda *_: model)
+    order = ("evaluate", scenes[1], scenes[0], "--model", tmp_path / "model.pt", "--device", "cpu", "-q")
+    report, found = tmp_path / "report.json", tmp_path / "found.json"
+    code, _, error = detaug(*order, "--tile", 200, "--max-detections", 200, "--report", report, "-o", found)
+    assert (code, error) == (0, "")
+    check_all_found(json.loads(scenes[1].read_text())["annotations"], json.loads(found.read_text()), "bbox")
+    assert json.loads(report.read_text())["metrics"]["bbox"]["AP"] == pytest.approx(1)
+    assert "--tile is for --model" in usage_error(*order[:3], "--detections", found, "--tile", 200)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import nn
 
 import detaug as da
 
@@ -117,25 +118,32 @@ def read_objects(pixels: NDArray[np.uint8]) -> Iterator[tuple[int, NDArray[np.bo
 
 def detect(batch: da.Batch) -> list[dict[str, torch.Tensor]]:
     """Return what a perfect detector finds in the batch: it sees pixels alone. Scores differ from tile to tile."""
-    found = []
-    for image_id, image in zip(batch.image_id.tolist(), batch.images, strict=True):
-        objects = [*read_objects(image.permute(1, 2, 0).numpy())]
-        masks = np.array([mask for _, mask, _ in objects]).reshape(-1, *image.shape[1:])
-        boxes = np.array([_box(mask) for mask in masks], np.float32).reshape(-1, 4)
-        points = np.array([each for _, _, each in objects], np.float32).reshape(-1, POINTS, 2)
-        centres = np.stack([boxes[:, [0, 2]].mean(1), boxes[:, [1, 3]].mean(1)], axis=1)[:, None]
-        scores = 0.6 + 0.4 * np.random.default_rng(image_id).random(len(objects))
-        found.append(
-            {
-                "boxes": torch.from_numpy(boxes),
-                "labels": torch.tensor([label for label, _, _ in objects], dtype=torch.int64),
-                "scores": torch.from_numpy(scores.astype(np.float32)),
-                "masks": torch.from_numpy(masks),
-                "keypoints": torch.from_numpy(np.where(np.isnan(points), centres, points)),
-                "corners": torch.from_numpy(boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)),
-            }
-        )
-    return found
+    return [detect_in(image, seed) for image, seed in zip(batch.images, batch.image_id.tolist(), strict=True)]
+
+
+def detect_in(image: torch.Tensor, seed: int) -> dict[str, torch.Tensor]:
+    """Return what a perfect detector finds in an image (3, H, W) uint8."""
+    objects = [*read_objects(image.permute(1, 2, 0).numpy())]
+    masks = np.array([mask for _, mask, _ in objects]).reshape(-1, *image.shape[1:])
+    boxes = np.array([_box(mask) for mask in masks], np.float32).reshape(-1, 4)
+    points = np.array([each for _, _, each in objects], np.float32).reshape(-1, POINTS, 2)
+    centres = np.stack([boxes[:, [0, 2]].mean(1), boxes[:, [1, 3]].mean(1)], axis=1)[:, None]
+    scores = 0.6 + 0.4 * np.random.default_rng(seed).random(len(objects))
+    return {
+        "boxes": torch.from_numpy(boxes),
+        "labels": torch.tensor([label for label, _, _ in objects], dtype=torch.int64),
+        "scores": torch.from_numpy(scores.astype(np.float32)),
+        "masks": torch.from_numpy(masks),
+        "keypoints": torch.from_numpy(np.where(np.isnan(points), centres, points)),
+        "corners": torch.from_numpy(boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)),
+    }
+
+
+class Detector(nn.Module):
+    """The same as a model of images in 0..1."""
+
+    def forward(self, images: torch.Tensor) -> list[dict[str, torch.Tensor]]:
+        return [detect_in((image * 255).round().byte(), seed=int(image.sum())) for image in images]
 
 
 def _box(mask: NDArray[np.bool_]) -> list[int]:

@@ -24,6 +24,21 @@ from detaug.cli.progress_bar import progress_bar
     show_default=True,
     help="The score from which a detection counts as right or as an error.",
 )
+@click.option(
+    "--tile", type=AT_LEAST_1, help="With --model: detect in tiles of so many pixels a side, and merge what is found."
+)
+@click.option(
+    "--overlap",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.2,
+    show_default=True,
+    help="The share of a side that neighbouring tiles have in common.",
+)
+@click.option(
+    "--max-detections",
+    type=click.IntRange(min=100),
+    help="Detections of an image and a class that count.  [default: COCO's 100, of key points 20]",
+)
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
 @click.option("--report", type=FILE, help="A json file for all numbers.")
 @click.option("-o", "--output", type=FILE, help="A json file for the detections, in COCO's form of results.")
@@ -36,6 +51,9 @@ def evaluate(
     model: Path | None,
     detections: Path | None,
     min_score: float,
+    tile: int | None,
+    overlap: float,
+    max_detections: int | None,
     html: Path | None,
     report: Path | None,
     output: Path | None,
@@ -55,6 +73,8 @@ def evaluate(
 
     if (model is None) == (detections is None):
         raise click.UsageError("give --model MODEL.pt or --detections FILE.json")
+    if tile is not None and model is None:
+        raise click.UsageError("--tile is for --model: merge other detections with da.merge_tiles")
     check_json_and_folder(annotations, images, IMAGES_ORDER)  # before torch is imported, which takes seconds
     read = (annotations, images, model, detections)
     output_files({"report": report, "output": output}, *read)
@@ -65,11 +85,20 @@ def evaluate(
         options.keep_freed_memory_on_cpu(device)
         with progress_bar("evaluating", quiet) as progress:
             found = evaluate_model(
-                model, annotations, images, min_score=min_score, batch_size=batch_size, device=device, progress=progress
+                model,
+                annotations,
+                images,
+                min_score=min_score,
+                batch_size=batch_size,
+                device=device,
+                progress=progress,
+                tile=tile,
+                overlap=overlap,
+                max_detections=max_detections,
             )
     else:
         assert detections is not None
-        found = evaluate_results(detections, annotations, images, min_score=min_score)
+        found = evaluate_results(detections, annotations, images, min_score=min_score, max_detections=max_detections)
     print_unless(quiet, found)
     writers = ((html, lambda path: write_page(found, path)), (report, found.write_report), (output, found.save))
     for path, write in writers:

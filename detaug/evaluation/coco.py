@@ -138,6 +138,7 @@ class CocoEvaluator(Generic[M]):
         self._own: dict[int, ImageDetections] = {}
         self._own_repeated = 0
         self._found, self._repeated = self._own, 0
+        self._merged: Mapping[int, ImageDetections] | None = None
 
     def update(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> None:
         """Add the detections in a batch.
@@ -165,7 +166,7 @@ class CocoEvaluator(Generic[M]):
                 raise InputError(f"image_id {image_id} is not {where}; evaluate with the loader's json")
             self._own_repeated += image_id in self._own
             self._own.setdefault(image_id, found)
-        self._found, self._repeated = self._own, self._own_repeated
+        self._found, self._repeated, self._merged = self._own, self._own_repeated, None
 
     def load(self, path: str | os.PathLike[str]) -> CocoEvaluator[M]:
         """Take the detections of a json in COCO's form of results, such as `save` writes, instead of those so far.
@@ -191,7 +192,7 @@ class CocoEvaluator(Generic[M]):
         with torch.cuda.device(resolve_device("cuda")) if dist.get_backend() == "nccl" else nullcontext():
             dist.all_gather_object(parts, (self._own, self._own_repeated))
         self._found = {image_id: each for own, _ in reversed(parts) for image_id, each in own.items()}
-        self._repeated = sum(len(own) + repeated for own, repeated in parts) - len(self._found)
+        self._repeated, self._merged = sum(len(own) + repeated for own, repeated in parts) - len(self._found), None
         return self
 
     def compute(self, *, partial: bool = False, voc2007: bool = False) -> M:
@@ -229,8 +230,12 @@ class CocoEvaluator(Generic[M]):
     # ---------------------------------------------------------------------------------------- detections
 
     def _in_images(self) -> Mapping[int, ImageDetections]:
-        """Return the detections by image id of the json: those of tiles are merged."""
-        return self._found if self._tiles is None else merged(self._tiles, self._found, self._kind, self._min_iou)
+        """Return the detections by image id of the json: those of tiles are merged, once after each change."""
+        if self._tiles is None:
+            return self._found
+        if self._merged is None:
+            self._merged = merged(self._tiles, self._found, self._kind, self._min_iou)
+        return self._merged
 
     def _in_source(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> Sequence[ImageDetections]:
         columns = read_predictions(predictions, len(batch), len(self._category_ids), self._kind.key)

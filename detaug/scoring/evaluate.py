@@ -20,6 +20,7 @@ from detaug.evaluation.errors import DetectionErrors
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections
 from detaug.sources.coco_reader import CocoReader
+from detaug.tiles.reader import TileReader
 from detaug.training.detectors import READS
 from detaug.training.predict import load_model
 
@@ -134,8 +135,15 @@ def evaluate_model(
     batch_size: int = 8,
     device: str | None = None,
     progress: Progress | None = None,
+    tile: int | None = None,
+    overlap: float = 0.2,
+    max_detections: int | None = None,
 ) -> Evaluation:
-    """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the json."""
+    """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the json.
+
+    `tile`, `overlap`: detect in tiles of so many pixels a side, as those of `TileReader`, and merge. `max_detections`:
+    see `CocoEvaluator`.
+    """
     trained = load_model(model, device)
     reader = CocoReader(images, annotations, **READS[trained.finds])
     if reader.class_names != trained.class_names:
@@ -143,26 +151,35 @@ def evaluate_model(
             f"{os.fspath(model)} finds the classes {', '.join(trained.class_names[1:])}, and {os.fspath(annotations)} "
             f"has {', '.join(reader.class_names[1:])}; convert with --classes in the order of the training"
         )
+    tiles = None if tile is None else TileReader(reader, tile, overlap)
+    source = reader if tiles is None else tiles
     kinds = dict.fromkeys(("bbox", trained.finds))
-    evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind) for kind in kinds}
+    options: dict[str, Any] = {"tiles": tiles, "max_detections": max_detections}
+    evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind, **options) for kind in kinds}
     with torch.inference_mode():
         done = 0
-        for batch in Loader(reader, trained.ops, batch_size, device=trained.device, train=False):
+        for batch in Loader(source, trained.ops, batch_size, device=trained.device, train=False):
             predictions = trained.model(batch.images)
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)
             done += len(batch)
             if progress:
-                progress(done, len(reader))
+                progress(done, len(source))
     return _evaluation(os.fspath(model), reader, evaluators, min_score)
 
 
 def evaluate_results(
-    detections: PathLike, annotations: PathLike, images: PathLike, *, min_score: float = SCORE
+    detections: PathLike,
+    annotations: PathLike,
+    images: PathLike,
+    *,
+    min_score: float = SCORE,
+    max_detections: int | None = None,
 ) -> Evaluation:
-    """Score the boxes of a json in COCO's form of results, of any detector."""
+    """Score the boxes of a json in COCO's form of results, of any detector. `max_detections`: see `CocoEvaluator`."""
     reader = CocoReader(images, annotations)
-    return _evaluation(os.fspath(detections), reader, {"bbox": CocoEvaluator(reader).load(detections)}, min_score)
+    evaluator = CocoEvaluator(reader, max_detections=max_detections).load(detections)
+    return _evaluation(os.fspath(detections), reader, {"bbox": evaluator}, min_score)
 
 
 def _evaluation(
