@@ -230,7 +230,8 @@ def test_the_help_is_in_the_order_of_use() -> None:
     assert listed == [
         *("demo", "convert", "formats", "convert-voc", "convert-yolo", "convert-dota", "convert-mot"),
         *("convert-tfrecord", "convert-webdataset"),
-        *("merge", "split", "check", "preview", "import-recipe", "train", "evaluate", "predict", "bench", "tune"),
+        *("merge", "split", "tile", "check", "preview", "import-recipe"),
+        *("train", "evaluate", "predict", "bench", "tune"),
         *("convert-coco-to-voc", "convert-coco-to-yolo", "convert-coco-to-dota"),
         *("convert-coco-to-labelme", "convert-coco-to-cvat", "convert-coco-to-csv", "pack"),
     ]

@@ -40,6 +40,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
         {"output": "-o", "report": "--report"},
     ),
     "split": ("a.json --shares 50,50 -o new-part.json", {"outputs": "-o"}),
+    "tile": ("a.json voc/JPEGImages", {"output": "-o"}),
     "check": ("a.json voc/JPEGImages --against b.json", {"clean": "--clean", "report": "--report", "html": "--html"}),
     "preview": ("a.json voc/JPEGImages --recipe recipe.yaml", {"output": "-o"}),
     "import-recipe": ("albumentations.json", {"output": "-o"}),
@@ -71,7 +72,7 @@ FOLDERS = [(command, name) for command, name in (
     ("predict", "drawings"),
     ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("convert-coco-to-dota", "output"),
     ("convert-coco-to-labelme", "output"), ("convert-coco-to-cvat", "output"), ("convert-coco-to-csv", "output"),
-    ("pack", "output"),
+    ("pack", "output"), ("tile", "output"),
 )]  # fmt: skip
 
 FILES = [(command, name) for command, (_, names) in OUTPUTS.items() for name in names if (command, name) not in FOLDERS]
