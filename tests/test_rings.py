@@ -88,3 +88,15 @@ def test_rectangles_around_points_on_a_line_have_no_area(points: list[list[float
     corners = smallest_rectangle(np.array(points, float))
     assert area_of(corners) == pytest.approx(0)
     np.testing.assert_allclose([corners.min(0), corners.max(0)], [np.min(points, 0), np.max(points, 0)], atol=1e-9)
+
+
+def test_a_cut_concave_ring_ends_where_its_parts_end() -> None:
+    """Stars near a corner of the image: the box around what is left is that of Shapely's parts."""
+    rng, image, angles = np.random.default_rng(0), shapely_box(0, 0, 10, 10), np.arange(24) * np.pi / 12
+    for _ in range(300):
+        star = rng.choice([0.0, 10.0], 2) + rng.uniform(-4, 4, 2)
+        star = star + rng.uniform(0.5, 8, 24)[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        cut, expected = cut_ring(star, 10, 10), Polygon(star).intersection(image)
+        if expected.area:
+            assert area_of(cut) == pytest.approx(expected.area, abs=1e-9)
+            assert (*cut.min(0), *cut.max(0)) == pytest.approx(expected.bounds, abs=1e-9)
