@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from band_files import encode, values
 from coco_files import Document, add_outlines, document, write, write_images
 from command import detaug, usage_error
 from hypothesis import given, settings
@@ -150,6 +151,7 @@ UNREADABLE = {"image-unreadable"}
 NOT_WHOLE = "must be a whole number from 0 to 2^63 - 1, got "
 
 # kind, change, message, and further kinds that follow from the same change
+DEEP = encode(values(1, "uint16", (HEIGHT, WIDTH)), "png")
 JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("images-empty", emptied("images"), "has no images", {"image-id-unknown", "objects-none", "image-unreferenced"}),
     ("categories-empty", emptied("categories"), "has no categories", {"category-unknown", "objects-none"}),
@@ -291,6 +293,12 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
         "images[2] (id 3, sub/c.png): has two eXIf chunks, which crash DALI's decoder; save it again",
         set(),
     ),
+    (
+        "image-bands",
+        file("sub/c.png", DEEP),
+        "has 1 band of type uint16, of which 8-bit RGB would be left; save",
+        set(),
+    ),
     ("size-wrong", image(width=101), "101 x 80 in the json, 100 x 80 in the file", set()),
     ("size-unrotated", file("a.jpg", rotated_jpeg(6)), "80 x 100 in the file with EXIF orientation 6", set()),
     ("size-wrong", file("a.jpg", rotated_jpeg(6, size=(50, 40))), "100 x 80 in the json, 40 x 50 in the file", set()),
@@ -320,6 +328,7 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("image-identical", copied, "images[0], 'a.jpg'", set()),
     ("palette-small", file("sub/c.png", palette_png(4)), "(id 3, sub/c.png): a palette of 4 bits per pixel", set()),
     ("palette-small", file("sub/c.png", palette_png(1)), "a palette of 1 bit per pixel; save it as RGB or", set()),
+    ("image-alpha", file("sub/c.png", image_bytes(kind="PNG", mode="RGBA")), "alpha beside 3 bands", set()),
     ("orientation-unclear", file("a.jpg", rotated_jpeg(3)), "EXIF orientation 3, 100 x 80", set()),
 ]  # fmt: skip
 

@@ -181,7 +181,8 @@ def _check_pixels(
     cut_off = {at: reason for at, reason in find_cut_off(table, folder, headers).items() if at not in changed}
     messages = {"image-changed": changed, "image-broken": cut_off}
     if limits:
-        pixels = {at: each.width * each.height for at, each in enumerate(headers) if isinstance(each, ImageHeader)}
+        read = {at: each for at, each in enumerate(headers) if isinstance(each, ImageHeader)}
+        pixels = {at: each.width * each.height for at, each in read.items() if not each.pixels.loss}
         own = range(len(headers)) if part is None else part.items(range(len(headers)))
         rest = {at: area for at, area in pixels.items() if at in own and at not in changed and at not in cut_off}
         for at, fault in _decoding_faults(table, folder, rest, progress, limits).items():

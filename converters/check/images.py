@@ -104,6 +104,7 @@ def check_images(
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
+    yield from _bands(headers)
     yield from _unreferenced(table, folder, listed, others)
     yield from _identical(table, folder, headers)
     for other in others:
@@ -216,6 +217,14 @@ def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
     small = {at: number for at, number in bits.items() if 0 < number < 8}
     messages = {at: f"a palette of {counted(number, 'bit')} per pixel; {remedy}" for at, number in small.items()}
     yield from _image_findings("palette-small", messages)
+
+
+def _bands(headers: Sequence[Header]) -> Iterator[Findings]:
+    pixels = {at: header.pixels for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
+    lossy = {at: f"{each.loss}; {each.remedy}" for at, each in pixels.items() if each.loss}
+    alpha = {at: each.bands - 1 for at, each in pixels.items() if each.alpha and not each.loss}
+    yield from _image_findings("image-bands", lossy)
+    yield from _image_findings("image-alpha", {at: f"alpha beside {counted(n, 'band')}" for at, n in alpha.items()})
 
 
 def _identical(table: Table, folder: Path, headers: Sequence[Header]) -> Iterator[Findings]:

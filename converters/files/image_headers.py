@@ -19,6 +19,14 @@ from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.known_files import what_is
 from detaug.converters.files.parallel import map_in_processes
 from detaug.converters.files.paths import PathLike
+from detaug.converters.files.pixel_types import (
+    JPEG_FRAMES,
+    TIFF_MAGIC,
+    PixelType,
+    read_jpeg2000_header,
+    read_pixel_type,
+    read_tiff_header,
+)
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 
@@ -42,14 +50,13 @@ DALI_FORMATS = {
 _HEAD_BYTES = 4096
 _LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size past the first 4 KiB
 _ORIENTATION_TAG = 0x0112
-_JPEG_SIZE_MARKERS = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _PNG_PALETTE = 3  # IHDR's colour type
 _HEIF_BRANDS = {
     **dict.fromkeys((b"avif", b"avis"), "AVIF"),
     **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"), "HEIC"),
     **dict.fromkeys((b"mif1", b"msf1"), "HEIF (AVIF or HEIC)"),
 }
-_PILLOW_FORMATS = ("BMP", "TIFF", "WEBP", "JPEG2000", "PPM", "GIF")
+_PILLOW_FORMATS = ("BMP", "WEBP", "PPM", "GIF")
 PILLOW_ERRORS = (
     OSError,
     SyntaxError,
@@ -77,6 +84,7 @@ class ImageHeader(NamedTuple):
     head_crc: int
     palette_bits: int = 0
     """Bits per pixel of a PNG with a palette: 1, 2, 4 or 8; 0 for every other image."""
+    pixels: PixelType = PixelType()
 
     @property
     def fingerprint(self) -> tuple[int, int]:
@@ -133,8 +141,9 @@ def parse_image_header(file: BinaryIO) -> ImageHeader:
         raise ImageError("image-unreadable", f"has a header of {width} x {height} pixels")
     displayed = (height, width) if found.orientation in (5, 6, 7, 8) else (width, height)
     bits = head[24] if found.format == "PNG" and head[25] == _PNG_PALETTE else 0
+    pixels, length = read_pixel_type(head, file), file.seek(0, 2)
     return ImageHeader(
-        *displayed, found.stored_size, found.orientation, found.format, file.seek(0, 2), zlib.crc32(head), bits
+        *displayed, found.stored_size, found.orientation, found.format, length, zlib.crc32(head), bits, pixels
     )
 
 
@@ -158,6 +167,12 @@ def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
         return _scan_png(head, file)
     if head[4:8] == b"ftyp" and (name := _HEIF_BRANDS.get(head[8:12])):
         return _Scanned(name, (0, 0), 1)
+    if head[:4] in TIFF_MAGIC:
+        tiff = read_tiff_header(file)
+        return _Scanned("TIFF", tiff.size, tiff.orientation) if tiff else None
+    if head[4:8] == b"jP  " or head[:4] == b"\xff\x4f\xff\x51":
+        jpeg2000 = read_jpeg2000_header(head, file)
+        return _Scanned("JPEG2000", jpeg2000[0], 1) if jpeg2000 else None
     return _scan_with_pillow(file)
 
 
@@ -183,7 +198,7 @@ def _scan_jpeg(data: bytes) -> _Scanned | None:
         length = data[position + 2] << 8 | data[position + 3]
         if length < 2 or marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # markers without a length; DALI refuses them too
             return None
-        if marker in _JPEG_SIZE_MARKERS:
+        if marker in JPEG_FRAMES:
             height, width = struct.unpack_from(">HH", data, position + 5)
             size = (width, height)
         elif marker == 0xE1 and data[position + 4 : position + 10] == b"Exif\0\0":
@@ -242,20 +257,10 @@ def _scan_with_pillow(file: BinaryIO) -> _Scanned | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about large images: only the header is read
             image = Image.open(file, formats=_PILLOW_FORMATS)
-            return _Scanned(image.format or "", *_size_and_orientation(image))
+            exif = image.info.get("exif", b"")
+            return _Scanned(image.format or "", image.size, exif_orientation(exif.removeprefix(b"Exif\0\0")))
     except (*PILLOW_ERRORS, Image.DecompressionBombError):
         return None
-
-
-def _size_and_orientation(image: object) -> tuple[tuple[int, int], int]:
-    from PIL import Image, TiffImagePlugin
-
-    assert isinstance(image, Image.Image)
-    if isinstance(image, TiffImagePlugin.TiffImageFile):  # its .size has the orientation applied
-        tags = image.tag_v2
-        return (int(tags[256]), int(tags[257])), int(tags.get(_ORIENTATION_TAG, 1))
-    exif = image.info.get("exif", b"")
-    return image.size, exif_orientation(exif.removeprefix(b"Exif\0\0"))
 
 
 SizeOrFault = tuple[int, int] | str

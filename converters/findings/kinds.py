@@ -215,6 +215,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "file-name-elsewhere": Kind("error", "an image is in the image folder under another path, which --clean writes"),
     "size-missing": Kind("error", "an image's width or height cannot be used; --clean writes those of the file"),
     "image-unreadable": Kind("error", "an image's header cannot be read"),
+    "image-bands": Kind("error", "an image has values of more than 8 bits, or bands that 8-bit RGB would lose"),
     "size-wrong": Kind("error", "an image's width and height are not the file's, so its boxes are misplaced"),
     "size-unrotated": Kind("error", "an image's width and height are the file's before its EXIF rotation"),
     "image-changed": Kind("error", "an image's bytes in its shard are others than when the json was written"),
@@ -287,6 +288,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "palette-small": Kind(
         "warning", "a PNG has a palette of fewer than 8 bits per pixel, which DALI decodes to wrong pixels on a GPU"
     ),
+    "image-alpha": Kind("warning", "an image has an alpha band, which is left out: the colours below it are used"),
     "image-not-decoded": Kind(
         "warning", "an image has more pixels than --decode tries; training may decode it, if there is enough memory"
     ),

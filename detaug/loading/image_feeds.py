@@ -16,6 +16,7 @@ from detaug.gpu.fused_kernel import in_copied
 from detaug.gpu.streams import Copies, HostCopier
 from detaug.loading import decoding
 from detaug.loading.image_cache import ImageCache
+from detaug.loading.pixel_check import PixelCheck
 from detaug.ops.dali_internals import apply_where, to_torch
 from detaug.ops.op import Node, Nodes
 from detaug.sources.source import Source
@@ -44,6 +45,7 @@ class ImageFeed:
         self._source, self._device, self._hw_decoder_load = source, device, hw_decoder_load
         self.cache, self._copier = cache, HostCopier(device)
         self._nothing = torch.empty(0, dtype=torch.uint8, device=device)
+        self._pixel_check = PixelCheck(source)
 
     def missing(self, indices: Ints) -> Ints:
         """Return the positions in `indices` of images that must be decoded."""
@@ -91,9 +93,13 @@ class ImageFeed:
         """Let the memory of `images_in_memory` be used again when the work on the current stream is done."""
 
     def inputs(self, indices: Ints, in_memory: list[Tensor]) -> dict[str, Any]:
-        """Return the inputs of `node` for these images, by name. `in_memory`: their `images_in_memory`."""
+        """Return the inputs of `node` for these images, by name. `in_memory`: their `images_in_memory`.
+
+        Raises BadFilesFound for images of which the decoder would lose bands or bits.
+        """
         missing = self.missing(indices)
         encoded = decoding.inputs(self._source, indices, missing)
+        self._pixel_check.check(indices, encoded)
         if self.cache is None:
             return encoded
         flags = np.zeros(len(indices), np.int32)
@@ -116,8 +122,10 @@ class ImageFeed:
         return decoding.decoded(self._source, self._device.type, self._hw_decoder_load, part)
 
     def decoder_inputs(self, indices: Ints) -> dict[str, Any]:
-        """Return the inputs of `decoded_node` for these images, by name; none without an image."""
-        return decoding.inputs(self._source, indices) if len(indices) else {}
+        """Return the inputs of `decoded_node` for these images, by name; none without an image. Raises as `inputs`."""
+        encoded = decoding.inputs(self._source, indices) if len(indices) else {}
+        self._pixel_check.check(indices, encoded)
+        return encoded
 
     def find(self, indices: Ints) -> Found:
         """Find images, for a kernel that gets `decoded_memory` and `copies`."""

@@ -60,6 +60,7 @@ REMEDIES = {
     "box-unusual": "look whether the box fits its object and has the right class.",
     "class-empty": "annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",
     "class-imbalance": "collect more of the rare class, or give the loader a sampler: da.ClassBalancedSampler.",
+    "image-alpha": "nothing where the picture is opaque; else look at the colours below the transparent parts.",
     "palette-small": "save the image as RGB.",
     "orientation-unclear": "look whether the boxes fit the image as it is displayed.",
 }

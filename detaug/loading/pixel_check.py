@@ -1,0 +1,69 @@
+"""Find images of which the decoder would lose bands or bits: each once, from its first bytes, before it is decoded."""
+
+from __future__ import annotations
+
+import os
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+from detaug.arrays import Bools, Bytes, Ints
+from detaug.converters.files.pixel_types import PixelType, read_pixel_type
+from detaug.loading.bad_files import BadFiles, BadFilesFound
+from detaug.sources.source import Source
+
+_HEAD_BYTES = 4096
+_JPEG_ENDINGS = np.frombuffer(b".jpgjpeg.jpejfif", np.uint32)
+
+
+class PixelCheck:
+    """Reads the type of the images of a source, but for JPEGs, which have 8 bits: with files, by their names."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._unknown: Bools = np.full(len(source), not source.decodes)
+
+    def check(self, indices: Ints, encoded: dict[str, Any]) -> None:
+        """Check images that are decoded for the first time. `encoded`: the inputs of the decoder, by name.
+
+        Raises BadFilesFound for those that would lose something. A file that cannot be read is left to the decoder.
+        """
+        unknown = self._unknown[indices]
+        if not unknown.any():
+            return
+        positions = np.flatnonzero(unknown)
+        if "path" in encoded:
+            positions = positions[~_named_jpeg(encoded["path"][positions])]
+        found = BadFiles()
+        for at in positions.tolist():
+            pixels = _type_of_file(encoded["path"][at]) if "path" in encoded else _type_of_bytes(encoded["bytes"][at])
+            if pixels.loss:
+                index = int(indices[at])
+                found[index] = f"{self._source.path(index)} {pixels.loss}: {pixels.remedy}"
+        if found:
+            raise BadFilesFound(found)
+        self._unknown[indices] = False
+
+
+def _named_jpeg(paths: Bytes) -> Bools:
+    """Return (N,): which paths, (N, longest) padded with zeros, end like those of JPEGs."""
+    ends = (paths != 0).sum(1)[:, None] + np.arange(-4, 0)
+    letters = np.take_along_axis(paths, ends.clip(0), 1) | 0x20  # in lower case
+    return np.isin(np.ascontiguousarray(letters).view(np.uint32)[:, 0], _JPEG_ENDINGS)
+
+
+def _type_of_file(path: Bytes) -> PixelType:
+    try:
+        with open(os.fsdecode(path.tobytes().rstrip(b"\0")), "rb", buffering=0) as file:
+            return read_pixel_type(file.read(_HEAD_BYTES), file)
+    except OSError:
+        return PixelType()
+
+
+def _type_of_bytes(content: Any) -> PixelType:
+    data = np.asarray(content)
+    if data[:2].tobytes() == b"\xff\xd8":
+        return PixelType()
+    head = data[:_HEAD_BYTES].tobytes()
+    return read_pixel_type(head, BytesIO(data))  # type: ignore[arg-type]  # of bytes, or what has them
