@@ -14,10 +14,10 @@ from detaug.errors import InputError
 Range = tuple[float, float]
 """(smallest, largest)."""
 
-RGB = tuple[float, float, float]
-"""Red, green, blue, 0..255."""
+RGB = tuple[float, ...]
+"""Red, green, blue, 0..255; for images of other bands a number for each, in the values of their files."""
 
-FILL: RGB = (123.0, 117.0, 104.0)
+FILL = (123.0, 117.0, 104.0)
 """The default fill around an image: the mean colour of photographs (SSD, Liu et al. 2016)."""
 
 SCORE = 0.4
@@ -134,6 +134,13 @@ def check_range(name: str, bounds: Any, low: float, high: float) -> None:
 
 def check_share(name: str, value: Any) -> None:
     check(name, value, is_number(value, 0, 1), "a share of the area in 0..1")
+
+
+def check_fill(name: str, value: Any) -> None:
+    """Raise InputError for what is no list of numbers; the recipe knows how many bands its images have."""
+    check(
+        name, value, is_numbers(value), "three numbers in 0..255: red, green, blue; or one for each band of the files"
+    )
 
 
 def check_rgb(name: str, value: Any) -> None:

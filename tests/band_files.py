@@ -13,6 +13,8 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
+import detaug as da
+
 Array = NDArray[Any]
 
 
@@ -72,3 +74,24 @@ def data_set(folder: Path, files: dict[str, bytes], size: tuple[int, int] = (37,
     json_file = folder / "images.json"
     json_file.write_text(json.dumps(document))
     return folder, json_file
+
+
+SIZE = (37, 53)
+"""Of `values`."""
+
+EXACT = [da.Resize(SIZE), da.Normalize(scale=1)]
+"""A recipe that changes nothing."""
+
+READING: dict[str, Any] = {"channels": 6, "dtype": "uint16"}
+
+
+def loader_of(
+    folder: Path, files: dict[str, bytes], ops: list[da.Op], batch_size: int = 1, train: bool = False, **reading: Any
+) -> da.Loader:
+    reader = da.CocoReader(*data_set(folder, files), **reading)
+    return da.Loader(reader, ops, batch_size, train=train, device="cpu")
+
+
+def first(loader: da.Loader) -> Array:
+    """Return the first image of a loader, (H, W, bands)."""
+    return np.asarray(next(iter(loader)).images[0].permute(1, 2, 0).numpy())

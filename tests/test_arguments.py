@@ -260,7 +260,7 @@ def test_numbers_become_pythons_at_any_depth() -> None:
         (lambda: da.RandomHorizontalFlip(p=1.5), "p must be a probability in 0..1, got 1.5"),
         (lambda: da.RandomVerticalFlip(p=-1), "p must be a probability"),
         (lambda: da.RandomZoomOut(max_ratio=0.5), "max_ratio must be at least 1"),
-        (lambda: da.RandomZoomOut(fill=(0, 0, 300)), "fill must be three numbers"),
+        (lambda: da.RandomZoomOut(fill=(0, 0, "x")), "fill must be three numbers"),
         (lambda: da.RandomIoUCrop(thresholds=()), "thresholds must be one or more IoUs"),
         (lambda: da.RandomIoUCrop(scaling=(0.9, 0.3)), "scaling must be"),
         (lambda: da.RandomIoUCrop(min_visibility=2), "min_visibility must be"),

@@ -296,7 +296,7 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     (
         "image-bands",
         file("sub/c.png", DEEP),
-        "has 1 band of type uint16, of which 8-bit RGB would be left; save",
+        "has 1 band of type uint16, of which 8-bit RGB would be left; read",
         set(),
     ),
     ("size-wrong", image(width=101), "101 x 80 in the json, 100 x 80 in the file", set()),

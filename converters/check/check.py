@@ -31,6 +31,7 @@ from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
+from detaug.converters.files.pixel_types import DTYPES, RGB8
 from detaug.converters.findings.entries import Findings, count_findings, from_messages
 from detaug.converters.findings.finding import shown
 from detaug.converters.findings.kinds import CHECK_KINDS
@@ -51,6 +52,8 @@ def check_coco(
     size: tuple[int, int] | None = None,
     clean: PathLike | None = None,
     drop_classes: Sequence[str] = (),
+    channels: int = 3,
+    dtype: str = "uint8",
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> CheckSummary:
@@ -64,8 +67,9 @@ def check_coco(
     (H, W) pixels that training resizes to, which decide what boxes are tiny; None for the images' own. clean: a json
     file to write without the entries that have errors, or with these repaired; it is not written where no object would
     be left, or boxes are corners, and the summary says so. drop_classes: names of classes without objects that `clean`
-    leaves out. report: a json file for every finding. progress: called with (images done, images in all), for their
-    headers and then, with decode, for their pixels.
+    leaves out. channels, dtype: those of the reader, see `CocoReader`; images that have others are errors. report: a
+    json file for every finding. progress: called with (images done, images in all), for their headers and then, with
+    decode, for their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
@@ -86,14 +90,18 @@ def check_coco(
         raise InputError("part is about which images are decoded; give decode (--decode), too")
     if own and clean is not None:
         raise InputError("part decodes only some images, and clean must know all; leave one of them out")
+    if channels < 1 or dtype not in DTYPES:
+        rule = f"channels must be at least 1, and dtype one of {', '.join(DTYPES)}"
+        raise InputError(f"{rule}; got {channels} and {dtype!r}")
     annotations, folder = Path(annotations), Path(images)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
     others = [_other_split(path, folder) for path in against]
     table, headers = _read(annotations, folder, progress)
-    findings = [*table.findings, *check_images(table, folder, headers, others), *check_boxes(table, size)]
+    bands = channels, dtype
+    findings = [*table.findings, *check_images(table, folder, headers, others, bands), *check_boxes(table, size)]
     findings += check_shapes(table)
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
-    findings += _check_pixels(table, folder, headers, progress, limits, own)
+    findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
     findings.sort(key=lambda found: _ORDER[found.kind])
     _check_dropped(table, drop_classes)
     cleaned = write_clean(table, findings, paths["clean"], drop_classes) if clean is not None else None
@@ -175,6 +183,7 @@ def _check_pixels(
     progress: Progress | None,
     limits: Limits | None,
     part: Part | None,
+    bands: tuple[int, str],
 ) -> Iterator[Findings]:
     """Yield findings about images that changed or are cut off; with limits, also about those that do not decode."""
     changed = find_changed(table, folder, headers)
@@ -182,10 +191,11 @@ def _check_pixels(
     messages = {"image-changed": changed, "image-broken": cut_off}
     if limits:
         read = {at: each for at, each in enumerate(headers) if isinstance(each, ImageHeader)}
-        pixels = {at: each.width * each.height for at, each in read.items() if not each.pixels.loss}
+        pixels = {at: each.width * each.height for at, each in read.items() if not each.pixels.fault(*bands)}
         own = range(len(headers)) if part is None else part.items(range(len(headers)))
         rest = {at: area for at, area in pixels.items() if at in own and at not in changed and at not in cut_off}
-        for at, fault in _decoding_faults(table, folder, rest, progress, limits).items():
+        dtype = None if bands == RGB8 else bands[1]
+        for at, fault in _decoding_faults(table, folder, rest, progress, limits, dtype).items():
             messages.setdefault(fault.kind, {})[at] = fault.reason
     for kind, of_kind in messages.items():
         if of_kind:
@@ -193,13 +203,14 @@ def _check_pixels(
 
 
 def _decoding_faults(
-    table: Table, folder: Path, pixels: dict[int, int], progress: Progress | None, limits: Limits
+    table: Table, folder: Path, pixels: dict[int, int], progress: Progress | None, limits: Limits, dtype: str | None
 ) -> dict[int, Fault]:
-    """Return why images do not decode, by position. pixels: of the images to decode."""
+    """Return why images do not decode, by position. pixels: of the images to decode. dtype: see `find_undecodable`."""
     rows = [at for at, area in pixels.items() if area <= limits.pixels]
     too_large = {at: area for at, area in pixels.items() if area > limits.pixels}
     found = {at: Fault("image-not-decoded", _TOO_LARGE.format(area, limits.pixels)) for at, area in too_large.items()}
     if rows:
-        faults = decoding.find_undecodable([table.image_file(folder, at) for at in rows], progress, limits)
+        files = [table.image_file(folder, at) for at in rows]
+        faults = decoding.find_undecodable(files, progress, limits, dtype)
         found |= {rows[n]: fault for n, fault in faults.items()}
     return found

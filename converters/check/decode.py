@@ -28,7 +28,7 @@ from detaug.converters.files.paths import PathLike
 from detaug.converters.machine import available_memory
 
 _BATCH_SIZE = 32
-_COMMAND = f"from detaug.converters.check.decoder import serve; serve({_BATCH_SIZE})"
+_COMMAND = f"import sys; from detaug.converters.check.decoder import serve; serve({_BATCH_SIZE}, *sys.argv[1:])"
 _LOOK_EVERY = 50  # ms, at the memory and the time
 
 _SECONDS = 60.0  # a usual image takes some 10 ms, one of 100 million pixels a few seconds
@@ -66,16 +66,20 @@ class Fault(NamedTuple):
 
 
 def find_undecodable(
-    images: Sequence[PathLike | ImageFile], progress: Progress | None = None, limits: Limits = USUAL_LIMITS
+    images: Sequence[PathLike | ImageFile],
+    progress: Progress | None = None,
+    limits: Limits = USUAL_LIMITS,
+    dtype: str | None = None,
 ) -> dict[int, Fault]:
     """Return why images do not decode whole, by position.
 
-    Decodes on the CUDA device if there is one, else on all CPU cores. Where the process ends, or goes beyond a limit,
-    the images of its batch are tried again one by one, so that only those that cause it are blamed.
+    dtype: of the files, to decode them as they are; None decodes to 8-bit RGB. Decodes on the CUDA device if there is
+    one, else on all CPU cores. Where the process ends, or goes beyond a limit, the images of its batch are tried again
+    one by one, so that only those that cause it are blamed.
     """
     broken: dict[str, Fault] = {}
     names = [json.dumps(image if isinstance(image, ImageFile) else ImageFile(str(image))) for image in images]
-    with _DecodingProcess(limits) as process:
+    with _DecodingProcess(limits, dtype) as process:
         for start in range(0, len(names), _BATCH_SIZE):
             batch = names[start : start + _BATCH_SIZE]
             broken |= _faults(process, batch)
@@ -100,8 +104,8 @@ class _Ended(Exception):
 class _DecodingProcess:
     """The decoding process, started again after it has ended, or after `limits.images` images."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, dtype: str | None) -> None:
+        self._limits, self._arguments = limits, () if dtype is None else (dtype,)
         self._process: Process | None = None
         self._running = ExitStack()
         self._images = self._memory = 0
@@ -130,7 +134,7 @@ class _DecodingProcess:
         self._process = None
 
     def _start(self) -> Process:
-        started = child_process("-c", _COMMAND, stdin=PIPE, stdout=PIPE, bufsize=0)
+        started = child_process("-c", _COMMAND, *self._arguments, stdin=PIPE, stdout=PIPE, bufsize=0)
         process = self._process = self._running.enter_context(started)
         self._images, self._memory = 0, 0
         try:

@@ -20,20 +20,24 @@ from nvidia.dali import Pipeline, fn, types
 from PIL import Image
 
 from detaug.converters.check.decode import be_expendable
+from detaug.converters.files.decodable import as_decodable
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, read_image_header
 from detaug.converters.machine import available_cores
 
 
-def serve(batch_size: int) -> None:
-    """Answer until stdin ends. The first line tells the parent that the process has started."""
+def serve(batch_size: int, dtype: str | None = None) -> None:
+    """Answer until stdin ends. The first line tells the parent that the process has started.
+
+    dtype: see `find_undecodable`.
+    """
     be_expendable()
     Image.MAX_IMAGE_PIXELS = None  # check_coco, which chooses the images, has a limit
     answers = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryFile() as messages:  # native libraries write a dozen lines for each broken image
         os.dup2(messages.fileno(), 1)
         os.dup2(messages.fileno(), 2)
-        decoder = Decoder(batch_size, messages)
+        decoder = Decoder(batch_size, messages, dtype)
         print(json.dumps("ready"), file=answers, flush=True)
         for line in sys.stdin:
             print(json.dumps(_undecodable(decoder, json.loads(line))), file=answers, flush=True)
@@ -44,14 +48,15 @@ def _undecodable(decoder: Decoder, names: list[str]) -> dict[str, str]:
     images = {name: ImageFile(*json.loads(name)) for name in names}
     singly = images if decoder.failure(list(images.values())) else {}
     failures = {name: failure for name, image in singly.items() if (failure := decoder.failure([image]))}
-    return {name: _pillow_failure(images[name]) or failure for name, failure in failures.items()}
+    says = _pillow_failure if decoder.dtype is None else lambda _: ""  # it knows few types of many bands
+    return {name: says(images[name]) or failure for name, failure in failures.items()}
 
 
 class Decoder:
     """A DALI pipeline that reads and decodes; built again after a failure, which ends a pipeline."""
 
-    def __init__(self, batch_size: int, messages: IO[bytes]) -> None:
-        self.batch_size, self.messages = batch_size, messages
+    def __init__(self, batch_size: int, messages: IO[bytes], dtype: str | None) -> None:
+        self.batch_size, self.messages, self.dtype = batch_size, messages, dtype
         self.pipeline = self._build()
 
     def _build(self) -> Any:
@@ -61,7 +66,8 @@ class Decoder:
         pipeline = Pipeline(self.batch_size, threads, device_id, prefetch_queue_depth=1)
         with pipeline:
             encoded = fn.external_source(name="bytes", dtype=types.UINT8, ndim=1)
-            decoded = fn.decoders.image(encoded, device="mixed" if cuda else "cpu", output_type=types.RGB)
+            device = "mixed" if cuda and self.dtype is None else "cpu"
+            decoded = fn.decoders.image(encoded, device=device, **_OUTPUT[self.dtype])
             pipeline.set_outputs(decoded, fn.peek_image_shape(encoded))  # as the loader does
         pipeline.build()
         return pipeline
@@ -71,7 +77,8 @@ class Decoder:
         self.messages.seek(0)
         self.messages.truncate()
         try:
-            self.pipeline.feed_input("bytes", [np.frombuffer(image.read(), np.uint8) for image in images])
+            contents = [np.frombuffer(image.read(), np.uint8) for image in images]
+            self.pipeline.feed_input("bytes", contents if self.dtype is None else [*map(as_decodable, contents)])
             decoded, shapes = self.pipeline.run()
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
@@ -85,6 +92,14 @@ class Decoder:
         self.messages.seek(0)
         lines = self.messages.read(10_000).decode(errors="replace").splitlines()
         return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
+
+
+_OUTPUT = {
+    None: {"output_type": types.RGB},
+    "uint8": {"output_type": types.ANY_DATA, "dtype": types.UINT8},
+    "uint16": {"output_type": types.ANY_DATA, "dtype": types.UINT16},
+    "float32": {"output_type": types.ANY_DATA, "dtype": types.FLOAT},
+}
 
 
 def _size_fault(image: ImageFile, found: Sequence[tuple[int, ...]]) -> str:

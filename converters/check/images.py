@@ -25,6 +25,7 @@ from detaug.converters.files.image_headers import (
 )
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import list_files
+from detaug.converters.files.pixel_types import RGB8
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.finding import counted, shown
 from detaug.errors import AnnotationError
@@ -95,16 +96,22 @@ def _other_folders(folder: Path, annotations: Path) -> tuple[Path, ...]:
 
 
 def check_images(
-    table: Table, folder: Path, headers: Sequence[Header], others: Sequence[OtherSplit] = ()
+    table: Table,
+    folder: Path,
+    headers: Sequence[Header],
+    others: Sequence[OtherSplit] = (),
+    bands: tuple[int, str] = RGB8,
 ) -> Iterator[Findings]:
-    """Yield findings about the files that show without decoding them. others: the other splits."""
+    """Yield findings about the files that show without decoding them. others: the other splits. bands: (channels,
+    dtype) of the reader.
+    """
     listed = list_files(folder, IMAGE_EXTENSIONS)
     yield from _missing(table, headers, listed)
     yield from _missing_videos(table, folder, headers)
     yield from _unreadable(headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
-    yield from _bands(headers)
+    yield from _bands(headers, *bands)
     yield from _unreferenced(table, folder, listed, others)
     yield from _identical(table, folder, headers)
     for other in others:
@@ -219,11 +226,12 @@ def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
     yield from _image_findings("palette-small", messages)
 
 
-def _bands(headers: Sequence[Header]) -> Iterator[Findings]:
+def _bands(headers: Sequence[Header], channels: int, dtype: str) -> Iterator[Findings]:
     pixels = {at: header.pixels for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    lossy = {at: f"{each.loss}; {each.remedy}" for at, each in pixels.items() if each.loss}
-    alpha = {at: each.bands - 1 for at, each in pixels.items() if each.alpha and not each.loss}
-    yield from _image_findings("image-bands", lossy)
+    faults = {at: fault for at, each in pixels.items() if (fault := each.fault(channels, dtype))}
+    without_alpha = (channels, dtype) == RGB8
+    alpha = {at: each.bands - 1 for at, each in pixels.items() if each.alpha and without_alpha and at not in faults}
+    yield from _image_findings("image-bands", faults)
     yield from _image_findings("image-alpha", {at: f"alpha beside {counted(n, 'band')}" for at, n in alpha.items()})
 
 

@@ -93,6 +93,37 @@ class FileRange(io.RawIOBase):
         return True
 
 
+class BytesFile(io.RawIOBase):
+    """Bytes as an open file, without the copy that io.BytesIO makes."""
+
+    def __init__(self, content: Any) -> None:
+        self._content, self._position = memoryview(content), 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read at most `size` bytes from the position on; all of them if it is negative or None."""
+        end = len(self._content) if size is None or size < 0 else self._position + size
+        data = self._content[self._position : end].tobytes()
+        self._position += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move the position; return it."""
+        self._position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: len(self._content)}[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+
 class ImageChanged(OSError):
     """Raised for an image in a shard whose bytes are not those that its json was written for."""
 

@@ -21,9 +21,11 @@ from detaug.converters.files.parallel import map_in_processes
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.pixel_types import (
     JPEG_FRAMES,
+    NPY_MAGIC,
     TIFF_MAGIC,
     PixelType,
     read_jpeg2000_header,
+    read_npy_header,
     read_pixel_type,
     read_tiff_header,
 )
@@ -45,6 +47,7 @@ DALI_FORMATS = {
     "WEBP": {".webp"},
     "JPEG2000": {".jp2"},
     "PPM": {".ppm", ".pgm", ".pnm"},
+    "NPY": {".npy"},  # for CocoReader(channels=, dtype=)
 }
 
 _HEAD_BYTES = 4096
@@ -115,7 +118,8 @@ def read_image_header(path: PathLike | ImageFile) -> ImageHeader:
 
 def usual_extension(image_format: str) -> str:
     """Return the extension, with its dot, that files of a format of DALI_FORMATS usually have."""
-    return next(extension for extension in IMAGE_EXTENSIONS if extension in DALI_FORMATS[image_format])
+    extensions = (*IMAGE_EXTENSIONS, ".npy")
+    return next(extension for extension in extensions if extension in DALI_FORMATS[image_format])
 
 
 def read_fingerprint(path: PathLike | ImageFile) -> tuple[int, int]:
@@ -173,6 +177,9 @@ def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
     if head[4:8] == b"jP  " or head[:4] == b"\xff\x4f\xff\x51":
         jpeg2000 = read_jpeg2000_header(head, file)
         return _Scanned("JPEG2000", jpeg2000[0], 1) if jpeg2000 else None
+    if head[:6] == NPY_MAGIC:
+        npy = read_npy_header(file)
+        return _Scanned("NPY", npy[0], 1) if npy else None
     return _scan_with_pillow(file)
 
 

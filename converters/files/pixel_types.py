@@ -11,7 +11,10 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+import numpy as np
+
 from detaug.converters.findings.finding import counted
+from detaug.errors import InputError
 
 TIFF_MAGIC = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
 _TIFF_VALUES = {1: "B", 3: "H", 4: "I", 16: "Q"}  # BYTE, SHORT, LONG, LONG8
@@ -20,19 +23,27 @@ _RGB, _PALETTE, _SEPARATED, _YCBCR = 2, 3, 5, 6  # PhotometricInterpretation
 _PNG_BANDS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette has RGB
 
 
+RGB8 = (3, "uint8")
+"""The channels and dtype of a reader that converts all images to 8-bit RGB."""
+
+DTYPES = ("uint8", "uint16", "float32")
+"""Types that a reader can have."""
+
+
 class PixelType(NamedTuple):
     """The bands of an image, and the type of their values."""
 
     bands: int = 3
     """Of a palette and of CMYK the three that they are converted to."""
     dtype: str = "uint8"
-    """NumPy's name for it; of less than 8 bits uint8, of 12 bits uint12."""
+    """NumPy's name for it; of less than 8 bits uint8, of 12 bits uint12, but for JPEG 2000, which has them in 16."""
     alpha: bool = False
     """Whether the last band is declared as alpha."""
     planar: bool = False
     """Whether a TIFF stores one band after the other."""
     rgb: bool = True
     """Whether a file does not say that its bands are other colours than red, green and blue."""
+    cmyk: bool = False
 
     @property
     def loss(self) -> str:
@@ -43,10 +54,26 @@ class PixelType(NamedTuple):
             return f"has {counted(bands, 'band')} of type {self.dtype}, of which 8-bit RGB would be left"
         return f"has {counted(bands, 'band')}, of which {left} would be left" if bands > left else ""
 
+    def fault(self, channels: int, dtype: str, *, as_is: bool = False) -> str:
+        """Return why a reader with these arguments cannot use the image, and what to do; "" if it can.
+
+        It is the end of a sentence about the file. as_is: whether 3 and "uint8" means three bands of the file, too, not
+        what becomes RGB.
+        """
+        if (channels, dtype) == RGB8 and not as_is:
+            return f"{self.loss}; {self._remedy}" if self.loss else ""
+        if self.cmyk:
+            return "has CMYK, which only a reader of 8-bit RGB converts; save it like the others"
+        if (self.bands, self.dtype) == (channels, dtype):
+            return ""
+        expected = f"the reader has channels={channels}, dtype={dtype!r}"
+        return f"has {counted(self.bands, 'band')} of type {self.dtype}, and {expected}; save it like the others"
+
     @property
-    def remedy(self) -> str:
-        """Return what to do about `loss`."""
-        return "save it as 8-bit RGB"
+    def _remedy(self) -> str:
+        if self.dtype in DTYPES:
+            return f'read it with CocoReader(channels={self.bands}, dtype="{self.dtype}"), or save it as 8-bit RGB'
+        return "save it as 8-bit RGB, or as uint16 or float32 for CocoReader(channels=, dtype=)"
 
 
 class TiffHeader(NamedTuple):
@@ -56,6 +83,23 @@ class TiffHeader(NamedTuple):
     """(width, height) as stored."""
     orientation: int
     pixels: PixelType
+
+
+NPY_MAGIC = b"\x93NUMPY"
+
+
+def read_npy_header(file: BinaryIO) -> tuple[tuple[int, int], PixelType] | None:
+    """Return (width, height) and the type of an array (H, W) or (H, W, C) in a .npy file, None for another one."""
+    try:
+        file.seek(0)
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    except Exception:  # noqa: BLE001  # what Python's parser of literals raises, too
+        return None
+    if len(shape) not in (2, 3) or not all(shape) or dtype.kind not in "uif":
+        return None
+    return (shape[1], shape[0]), PixelType(shape[2] if len(shape) == 3 else 1, dtype.newbyteorder("=").name)
 
 
 def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
@@ -73,12 +117,23 @@ def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
     if head[4:8] == b"jP  " or head[:4] == b"\xff\x4f\xff\x51":
         found = read_jpeg2000_header(head, file)
         return found[1] if found else PixelType()
+    if head[:6] == NPY_MAGIC:
+        npy = read_npy_header(file)
+        return npy[1] if npy else PixelType()
     if head[:2] in (b"P5", b"P6", b"P2", b"P3"):
         return _of_pnm(head)
     if head[8:16] == b"WEBPVP8X" or head[8:16] == b"WEBPVP8L":
         alpha = head[20] & 0x10 if head[15] == ord("X") else head[24] & 0x10
         return PixelType(4, alpha=True) if alpha else PixelType()
     return PixelType()
+
+
+def refuse_loss(path: object, file: BinaryIO) -> None:
+    """Raise InputError for an image that 8-bit RGB would cut. `file`: open at its start, where it is left."""
+    fault = read_pixel_type(file.read(4096), file).fault(*RGB8)
+    if fault:
+        raise InputError(f"{path} {fault}")
+    file.seek(0)
 
 
 def _from_start(file: BinaryIO, length: int) -> bytes:
@@ -93,7 +148,7 @@ def _of_jpeg(data: bytes) -> PixelType | None:
         marker = data[position + 1]
         if marker in JPEG_FRAMES:
             bands, bits = data[position + 9], data[position + 4]
-            return PixelType(bands if bands < 4 else 3, _type_name("uint", bits))
+            return PixelType(min(bands, 3), _type_name("uint", bits), cmyk=bands > 3)
         position += 1 if marker == 0xFF else 2 + (data[position + 2] << 8 | data[position + 3])  # 1: a fill byte
     return None
 
@@ -111,7 +166,7 @@ def _of_pnm(head: bytes) -> PixelType:
     lines = [line.partition(b"#")[0] for line in head.splitlines()]
     words = b" ".join(lines).split(maxsplit=4)
     largest = int(words[3]) if len(words) > 3 and words[3].isdigit() else 255
-    return PixelType(3 if head[1:2] in (b"6", b"3") else 1, "uint8" if largest < 256 else "uint16")
+    return PixelType(3 if head[1:2] in (b"6", b"3") else 1, _type_name("uint", largest.bit_length()))
 
 
 def _type_name(kind: str, bits: int) -> str:
@@ -142,7 +197,9 @@ def _tiff_header(tags: dict[int, tuple[int, ...]]) -> TiffHeader | None:
         extra_bands = bands - {_PALETTE: 1, _SEPARATED: 4, _YCBCR: 3}[photometric]
         bands = 3 + max(0, extra_bands)
     rgb = photometric in (_RGB, _PALETTE, _SEPARATED, _YCBCR)
-    return TiffHeader(size, tags.get(274, (1,))[0], PixelType(bands, name, alpha, planar, rgb))
+    return TiffHeader(
+        size, tags.get(274, (1,))[0], PixelType(bands, name, alpha, planar, rgb, photometric == _SEPARATED)
+    )
 
 
 def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -183,6 +240,7 @@ def read_jpeg2000_header(head: bytes, file: BinaryIO) -> tuple[tuple[int, int], 
         right, bottom, left, top = struct.unpack_from(">4I", code, 8)
         bands, depth = struct.unpack_from(">HB", code, 40)
         bits, kind = (depth & 0x7F) + 1, "int" if depth & 0x80 else "uint"
+        bits = 16 if 8 < bits < 16 else bits  # the decoder returns them unchanged
         return (right - left, bottom - top), PixelType(3 if palette else bands, _type_name(kind, bits), alpha)
     except struct.error:
         return None

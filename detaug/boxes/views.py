@@ -24,6 +24,7 @@ from detaug.boxes import polygons
 from detaug.boxes.layers import Drawing, single_layer
 from detaug.boxes.shapes import NO_SHAPES, Shapes
 from detaug.errors import InputError
+from detaug.pixel_format import RGB8, PixelFormat
 
 Fill: TypeAlias = tuple[float, ...]
 
@@ -74,7 +75,8 @@ class Views:
     slot: Ints
     """(N,): the position of each image among those that are rendered together, of one batch or several."""
     fill: Fill | None = None
-    """RGB, 0..255, of what lies outside of the source; None while the view cannot reach there, and for mixed images."""
+    """A number for each band, RGB 0..255, of what lies outside of the source; None while the view cannot reach there,
+    and for mixed images."""
     turned: bool = False
     """Whether the view's axes may differ from the source's."""
     projective: bool = False
@@ -95,6 +97,8 @@ class Views:
     """Output pixels: boxes whose masks show fewer are dropped at the end, for a source with masks."""
     shapes: Shapes = NO_SHAPES
     """What the boxes have beside, by `rows`: no op moves it."""
+    pixels: PixelFormat = RGB8
+    """The bands and the type of the images: known where pixels are changed, and 8-bit RGB where boxes are planned."""
 
     def __len__(self) -> int:
         return len(self.boxes)

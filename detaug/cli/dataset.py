@@ -33,6 +33,8 @@ from detaug.cli.progress_bar import progress_bar
     multiple=True,
     help="With --clean, a class without objects to leave out; may be given several times.",
 )
+@options.channels
+@options.dtype
 @click.option("--report", type=FILE, help="A json file for every finding.")
 @click.option("--html", type=FILE, help="A page for a browser: counts, charts, a picture of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only usage errors.")
@@ -82,6 +84,11 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     show_default=True,
     help="The longer side of each picture, in pixels.",
 )
+@options.channels
+@options.dtype
+@click.option(
+    "--bands", metavar="A,B,C", callback=options.read_positions, help="The bands that are red, green, blue, or one."
+)
 @click.option("--frames", type=AT_LEAST_1, help="Show clips of so many frames, of a json with videos.")
 @click.option("--stride", type=AT_LEAST_1, default=1, show_default=True, help="Take each STRIDE-th frame.")
 @click.option("--only", metavar="CLASS", help="Show only images with objects of this class.")
@@ -97,27 +104,37 @@ def preview(
 
     Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult objects
     are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without boxes last.
-    IMAGES is the folder that the json's file names are relative to.
+    With --channels or --dtype each picture is a random image after the recipe, stretched from the 2nd to the 98th
+    percentile. IMAGES is the folder that the json's file names are relative to.
 
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
     """
     options.say_working("loading torch and DALI, and drawing")
-    from detaug.sheets import preview_clips, preview_file
+    from detaug.sheets import preview_bands, preview_clips, preview_file
 
+    bands = {name: more.pop(name) for name in ("channels", "dtype", "bands")}
+    if bands != {"channels": 3, "dtype": "uint8", "bands": ()}:
+        kept = {name: more.pop(name) for name in ("recipe", "ops", "columns", "size")}
+        _refuse_with("--channels", more | {"frames": frames})
+        click.echo(preview_bands(annotations, images, output, rows=rows, seed=seed, **bands, **kept))
+        return
     if frames is None:
         click.echo(preview_file(annotations, images, output, rows=rows, seed=seed, **more))
         return
     kept = {name: more.pop(name) for name in ("preset", "recipe", "ops", "size")}
-    _refuse_with_frames(more)
+    _refuse_with("--frames", more)
     click.echo(preview_clips(annotations, images, output, frames=frames, stride=stride, rows=rows, seed=seed, **kept))
 
 
-def _refuse_with_frames(more: Mapping[str, Any]) -> None:
+def _refuse_with(option: str, more: Mapping[str, Any]) -> None:
     """Raise an error for options that choose images or draws."""
     given = [f"--{value if name == 'how' else name}" for name, value in more.items() if value]
     if given:
-        raise click.UsageError(f"{given[0]} is for images: leave it out, or --frames")
+        raise click.UsageError(f"{given[0]} is for {_FOR[option]}: leave it out, or {option}")
+
+
+_FOR = {"--frames": "images", "--channels": "8-bit RGB"}
 
 
 @click.command()

@@ -105,6 +105,25 @@ device = click.option(
 batch_size = click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a batch.")
 
 
+channels = click.option(
+    "--channels", metavar="N", type=AT_LEAST_1, default=3, help="Bands that all files have.  [default: 8-bit RGB]"
+)
+dtype = click.option(
+    "--dtype",
+    metavar="TYPE",
+    type=click.Choice(["uint8", "uint16", "float32"]),
+    default="uint8",
+    help="Type of their values: uint8, uint16 or float32.  [default: uint8]",
+)
+
+
+def read_positions(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """Return positions such as 3,2,1; () for None."""
+    if text is not None and not re.fullmatch(r"\d+(,\d+)*", text):
+        raise click.BadParameter(f"must be positions from 0, such as 3,2,1, got {text!r}")
+    return () if text is None else tuple(map(int, text.split(",")))
+
+
 def classes(rest: str) -> Callable[[Command], Command]:
     """Return the option --classes. rest: the end of its help."""
     help = f"Class names in the order of their ids, or a file, one a line{rest}"

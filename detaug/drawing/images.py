@@ -62,15 +62,42 @@ def to_images(images: Sequence[Any]) -> Pictures:
     """Convert the images of one batch to RGB images, without knowing the mean and std of its Normalize.
 
     Colours are true where all values are in 0..1 or 0..255. Other values come from a Normalize: they are stretched to
-    0..255, all images alike.
+    0..255, all images alike. Of images (C, H, W) that are neither grey nor RGB the first bands are `stretched`.
     """
     if all(isinstance(image, Image.Image) for image in images):
         return Pictures(list(images), "")
     arrays = [as_array(image) for image in images]
+    if arrays[0].ndim == 3 and not {arrays[0].shape[0], arrays[0].shape[2]} & {1, 3}:
+        return stretched(arrays)
     low, high = (float(extreme([extreme(array) for array in arrays])) for extreme in (np.min, np.max))
     if low >= -SLACK and (arrays[0].dtype == np.uint8 or not 1 + SLACK < high <= LARGEST_NORMALIZED):
         return Pictures([to_image(array, white=1 if high <= 1 + SLACK else 255) for array in arrays], "")
     return Pictures([to_image((array - low) / (high - low)) for array in arrays], "normalised, so in false colours")
+
+
+PERCENTILES = (2, 98)
+"""Of a band's values: what is black and what is white in `stretched`."""
+
+
+def stretched(images: Sequence[Any], bands: Sequence[int] = ()) -> Pictures:
+    """Convert images of any bands, (C, H, W), to RGB images: each band from its 2nd to its 98th percentile.
+
+    bands: positions of one band, for grey, or of three, for red, green and blue; by default the first three, or the
+    first of one or two. The percentiles are those of all images together, without values that are not finite. Raises
+    InputError for bands that the images do not have.
+    """
+    arrays = [as_array(image) for image in images]
+    count = arrays[0].shape[0]
+    chosen = tuple(bands) or (tuple(range(3)) if count >= 3 else (0,))
+    if len(chosen) not in (1, 3) or not all(0 <= band < count for band in chosen):
+        raise InputError(f"bands must be one or three positions in 0..{count - 1}, got {bands!r}")
+    parts = [np.stack([array[band] for band in chosen], axis=2).astype(np.float64) for array in arrays]
+    values = np.concatenate([part.reshape(-1, len(chosen)) for part in parts])
+    limits = [np.percentile(band[np.isfinite(band)], PERCENTILES) for band in values.T]
+    low, high = np.transpose(limits)
+    scaled = [np.nan_to_num((part - low) / np.maximum(high - low, 1e-12)).clip(0, 1) for part in parts]
+    shown = f"band {chosen[0]}" if len(chosen) == 1 else "bands {}, {}, {}".format(*chosen)
+    return Pictures([to_image(each) for each in scaled], f"{shown}, from the 2nd to the 98th percentile")
 
 
 def as_array(values: Any) -> NDArray[Any]:

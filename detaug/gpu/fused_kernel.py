@@ -71,7 +71,7 @@ class FusedKernel:
         parameters["fill"] = np.round(self.fill)
         if self.tiles:
             parameters = _pasted_tiles(parameters, slots, inputs[self.tiles])
-        mean, std = self.normalize.of_bytes()
+        mean, std = self.normalize.of_values()
         self._set_colors(parameters, inputs)
         parameters["mean"], parameters["scale"] = mean, np.divide(1, std)
         return parameters.view(np.int64).reshape(*parameters.shape, -1)

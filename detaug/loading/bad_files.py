@@ -13,6 +13,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from detaug.arrays import Bools, Ints
+from detaug.converters.files.decodable import as_decodable
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
@@ -154,8 +155,9 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
     except OSError as failure:
         return f"{path} cannot be read ({failure.strerror or failure})"
     try:
-        with Image.open(BytesIO(content)) as image:
-            image.load()
+        if reader.pixel_format.is_rgb8:
+            with Image.open(BytesIO(content)) as image:
+                image.load()
     except UnidentifiedImageError:
         return f"{path}: does not decode (cannot identify image file)"
     except (*PILLOW_ERRORS, Image.DecompressionBombError) as failure:
@@ -165,7 +167,10 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
     except ImageError as failure:
         return f"{path} {failure}"
     size = header.height, header.width
-    return None if size == tuple(reader.sizes[index]) else f"{path} {reader.explain_size(index, size)}"
+    if size != tuple(reader.sizes[index]):
+        return f"{path} {reader.explain_size(index, size)}"
+    broken = not reader.pixel_format.is_rgb8 and len(as_decodable(np.frombuffer(content, np.uint8))) == 1
+    return f"{path}: does not decode" if broken else None
 
 
 def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFiles:

@@ -2,59 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from nvidia.dali import fn, tensors, types
 
 from detaug.arrays import Bytes, Ints
+from detaug.converters.files.decodable import as_decodable
 from detaug.loading.scaled_decoding import decode_scaled
 from detaug.ops.dali_internals import either
 from detaug.ops.op import Node, Nodes
+from detaug.pixel_format import PixelFormat
 from detaug.sources.source import Source
 
 
 def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, part: Nodes | None = None) -> Node:
     """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
 
-    It is fed with `inputs`. An image that does not decode, or not of the size that the source says, is an error of the
-    pipeline. On a GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine. `part`: on the CPU, what
-    to decode of the image: its "window", the first corner and the size, (2, 2) (y, x), whose pixels are those of the
-    whole image; and, of a smaller image, the "scale", see `scaled_decoding`.
+    For a source with another `pixel_format` they are (H, W, bands) float32, in the values of the files. It is fed with
+    `inputs`. An image that does not decode, or not of the size that the source says, is an error of the pipeline. On a
+    GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine. `part`: on the CPU, what to decode of the
+    image: its "window", the first corner and the size, (2, 2) (y, x), whose pixels are those of the whole image; and,
+    of a smaller image, the "scale", see `scaled_decoding`.
     """
-    return decode(input_nodes(source), device, hw_decoder_load, part)
+    image = decode(input_nodes(source), device, hw_decoder_load, part, as_stored(source.pixel_format))
+    return image if source.pixel_format.is_rgb8 else used_bands(image, source.pixel_format)
 
 
-def decode(encoded: Nodes, device: str, hw_decoder_load: float = 1.0, part: Nodes | None = None) -> Node:
-    """Return `decoded` of the nodes of `input_nodes`."""
+def decode(
+    encoded: Nodes,
+    device: str,
+    hw_decoder_load: float = 1.0,
+    part: Nodes | None = None,
+    output: Mapping[str, Any] = MappingProxyType({"output_type": types.RGB}),
+) -> Node:
+    """Return `decoded` of the nodes of `input_nodes`. `output`: what the decoder returns."""
     if "pixels" in encoded:
         return _pixels(encoded["pixels"], device, part)
     file = fn.io.file.read(encoded["path"], dont_use_mmap=True) if "path" in encoded else encoded["bytes"]
     image = of_size(file, encoded["size"])  # mmap would stall all threads
     if part:
-        return _decode_part({"image": image, **part})
+        return _decode_part({"image": image, **part}, output)
     if device == "cpu":
-        return fn.decoders.image(image, device="cpu", output_type=types.RGB)
+        return fn.decoders.image(image, device="cpu", **output)
     return fn.decoders.image(
         image,
         device="mixed",
-        output_type=types.RGB,
+        **output,
         hw_decoder_load=hw_decoder_load,
         preallocate_width_hint=640,
         preallocate_height_hint=640,
     )
 
 
-def _decode_part(nodes: Nodes) -> Node:
+def _decode_part(nodes: Nodes, output: Mapping[str, Any]) -> Node:
+    def decode_window(nodes: Nodes) -> Node:
+        start, shape = nodes["window"][0], nodes["window"][1]
+        return fn.decoders.image_slice(nodes["image"], start=start, shape=shape, axes=[0, 1], device="cpu", **output)
+
     scaled = "scale" in nodes
-    return either(nodes["scale"] > 1, nodes, decode_scaled, _decode_window) if scaled else _decode_window(nodes)
+    return either(nodes["scale"] > 1, nodes, decode_scaled, decode_window) if scaled else decode_window(nodes)
 
 
-def _decode_window(nodes: Nodes) -> Node:
-    start, shape = nodes["window"][0], nodes["window"][1]
-    return fn.decoders.image_slice(
-        nodes["image"], start=start, shape=shape, axes=[0, 1], device="cpu", output_type=types.RGB
-    )
+def as_stored(pixels: PixelFormat) -> dict[str, Any]:
+    """Return the arguments with which DALI's decoder returns the values of the files: in their type, or it scales."""
+    if pixels.is_rgb8:
+        return {"output_type": types.RGB}
+    return {"output_type": types.ANY_DATA, "dtype": _TYPES[pixels.dtype]}
+
+
+_TYPES = {"uint8": types.UINT8, "uint16": types.UINT16, "float32": types.FLOAT}
+
+
+def used_bands(image: Node, pixels: PixelFormat) -> Node:
+    """Return the bands that are used, as float32. An image of other bands is an error of the pipeline."""
+    height, width = (image.shape(dtype=types.INT32)[axis] for axis in (0, 1))
+    image = fn.reshape(image, shape=fn.stack(height, width, np.int32(pixels.channels)), layout="HWC")  # no copy
+    if pixels.bands is not None:
+        image = fn.cat(*(image[:, :, band : band + 1] for band in pixels.bands), axis=2)
+    return fn.reshape(fn.cast(image, dtype=types.FLOAT), layout="HWC")
 
 
 def _pixels(image: Node, device: str, part: Nodes | None) -> Node:
@@ -68,7 +96,8 @@ def _pixels(image: Node, device: str, part: Nodes | None) -> Node:
 def input_nodes(source: Source) -> Nodes:
     """Return the nodes of `inputs`, by name."""
     if source.decodes:
-        return {"pixels": fn.external_source(name="pixels", no_copy=True, dtype=types.UINT8, layout="HWC")}
+        dtype = _TYPES[source.pixel_format.dtype]
+        return {"pixels": fn.external_source(name="pixels", no_copy=True, dtype=dtype, layout="HWC")}
     size = fn.external_source(name="size")
     if source.files:
         return {"path": fn.external_source(name="path"), "size": size}
@@ -79,18 +108,25 @@ def inputs(source: Source, indices: Ints, read: Ints | None = None) -> dict[str,
     """Return the inputs of `decoded` for these images, by name. `read`: the positions of those that are used."""
     read = np.arange(len(indices)) if read is None else read
     if source.decodes:
-        return {"pixels": _contents(source, indices, read, np.zeros((1, 1, 3), np.uint8), "HWC")}
+        unread = np.zeros((1, 1, source.pixel_format.channels), source.pixel_format.dtype)
+        return {"pixels": _contents(source, indices, read, unread, "HWC")}
     size = source.sizes[indices].astype(np.int32)
     if source.files:
         return {"path": source.paths(indices), "size": size}
-    return {"bytes": _contents(source, indices, read, np.zeros(1, np.uint8)), "size": size}
+    contents = _contents(source, indices, read, np.zeros(1, np.uint8), decodable=not source.pixel_format.is_rgb8)
+    return {"bytes": contents, "size": size}
 
 
-def _contents(source: Source, indices: Ints, read: Ints, unread: Bytes, layout: str = "") -> list[Any]:
-    """Return what the source has of images, for DALI, without a copy. `unread`: for those not to `read`."""
+def _contents(
+    source: Source, indices: Ints, read: Ints, unread: Bytes, layout: str = "", *, decodable: bool = False
+) -> list[Any]:
+    """Return what the source has of images, for DALI, without a copy. `unread`: for those not to `read`.
+
+    `decodable`: write those again that DALI's decoder cannot read with all their bands.
+    """
     contents = [unread] * len(indices)
     for at, content in zip(read.tolist(), source.contents(indices[read]) if len(read) else [], strict=True):
-        contents[at] = content
+        contents[at] = as_decodable(content, tuple(source.sizes[indices[at]].tolist())) if decodable else content
     return [tensors.TensorCPU(each, layout) for each in contents]
 
 

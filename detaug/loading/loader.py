@@ -118,14 +118,14 @@ class Loader(NoDataLoader, Generic[T]):
         check_cache(cache)
         _check_for_training(train, sampler or aspect_ratio_grouping, last_batch)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
-        self.reader, self.recipe, self.cache = reader, make_recipe(ops), cache
+        self.reader, self.recipe, self.cache = reader, make_recipe(ops, reader.pixel_format), cache
         self.batch_size = _check_positive("batch_size", batch_size)
         self.pad_to_multiple = _check_positive("pad_to_multiple", pad_to_multiple)
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         _check_recipe(self.recipe, reader, self.batch_size)
         self.device = resolve_device(device)
-        _check_decode(self.recipe, self.device, cache)
+        _check_decode(self.recipe, reader, self.device, cache)
         frames = _check_clips(reader, self.recipe, self.device)
         self._kernels = chain_for(self.recipe, self.device)
         chosen = {"pipelines": pipelines, "threads": threads}
@@ -380,12 +380,21 @@ def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
     recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
 
 
-def _check_decode(recipe: Recipe, device: torch.device, cache: CacheSizes | None) -> None:
-    """Raise InputError for a recipe whose images this loader does not decode at a scale."""
+def _check_decode(recipe: Recipe, reader: Source, device: torch.device, cache: CacheSizes | None) -> None:
+    """Raise InputError for images that this loader does not decode: at a scale, or with other bands than 8-bit RGB."""
     if recipe.decodes_scaled and device.type != "cpu":
         raise InputError("decode='scaled' is for a loader on the CPU: leave decode out of the recipe, or device='cpu'")
     if recipe.decodes_scaled and cache is not None:
         raise InputError("decode='scaled' decodes what one epoch shows: leave out cache, or decode")
+    if reader.pixel_format.is_rgb8:
+        return
+    if reader.files and not reader.decodes:
+        raise InputError(f"a source with a pixel_format, here {reader.pixel_format}, must have files = False, and read")
+    if device.type != "cpu":
+        remedy = 'give the loader device="cpu", and move its batches with batch.to("cuda")'
+        raise InputError(f"images of {reader.pixel_format} are decoded and changed on the CPU only: {remedy}")
+    if cache is not None:
+        raise InputError(f"the cache keeps 8-bit RGB, and the reader has {reader.pixel_format}: leave cache out")
 
 
 def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:

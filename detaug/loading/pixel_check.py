@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from io import BytesIO
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from detaug.arrays import Bools, Bytes, Ints
+from detaug.converters.files.image_file import BytesFile
 from detaug.converters.files.pixel_types import PixelType, read_pixel_type
 from detaug.loading.bad_files import BadFiles, BadFilesFound
 from detaug.sources.source import Source
@@ -35,12 +35,12 @@ class PixelCheck:
         positions = np.flatnonzero(unknown)
         if "path" in encoded:
             positions = positions[~_named_jpeg(encoded["path"][positions])]
-        found = BadFiles()
+        found, expected = BadFiles(), self._source.pixel_format
         for at in positions.tolist():
             pixels = _type_of_file(encoded["path"][at]) if "path" in encoded else _type_of_bytes(encoded["bytes"][at])
-            if pixels.loss:
+            if pixels and (fault := pixels.fault(expected.channels, expected.dtype, as_is=not expected.is_rgb8)):
                 index = int(indices[at])
-                found[index] = f"{self._source.path(index)} {pixels.loss}: {pixels.remedy}"
+                found[index] = f"{self._source.path(index)} {fault}"
         if found:
             raise BadFilesFound(found)
         self._unknown[indices] = False
@@ -53,17 +53,18 @@ def _named_jpeg(paths: Bytes) -> Bools:
     return np.isin(np.ascontiguousarray(letters).view(np.uint32)[:, 0], _JPEG_ENDINGS)
 
 
-def _type_of_file(path: Bytes) -> PixelType:
+def _type_of_file(path: Bytes) -> PixelType | None:
     try:
         with open(os.fsdecode(path.tobytes().rstrip(b"\0")), "rb", buffering=0) as file:
             return read_pixel_type(file.read(_HEAD_BYTES), file)
     except OSError:
-        return PixelType()
+        return None
 
 
-def _type_of_bytes(content: Any) -> PixelType:
+def _type_of_bytes(content: Any) -> PixelType | None:
+    """Return the type of an image; None for a byte, which is what is not read, or is broken."""
     data = np.asarray(content)
-    if data[:2].tobytes() == b"\xff\xd8":
-        return PixelType()
+    if len(data) <= 1:
+        return None
     head = data[:_HEAD_BYTES].tobytes()
-    return read_pixel_type(head, BytesIO(data))  # type: ignore[arg-type]  # of bytes, or what has them
+    return read_pixel_type(head, cast(BinaryIO, BytesFile(data)))

@@ -82,7 +82,8 @@ class GraphRenderer:
 
     def __init__(self, recipe: Recipe, feed: ImageFeed, device: torch.device) -> None:
         has_output = "output" in recipe.stages
-        self.recipe = recipe if has_output else make_recipe([*recipe.ops, Normalize(dtype="uint8")])
+        plain = Normalize(dtype="uint8") if recipe.pixels.is_rgb8 else Normalize(scale=1)  # the files' own values
+        self.recipe = recipe if has_output else make_recipe([*recipe.ops, plain], recipe.pixels)
         self.feed, self.device = feed, device
         self._region = self.recipe.region_input if device.type == "cpu" and feed.cache is None else None
         self._scaled = self._region is not None and self.recipe.decodes_scaled and feed.decodes_files

@@ -102,8 +102,12 @@ def pixels_in_flight(reader: Source, recipe: Recipe, kernels: KernelChain | None
 
 
 def large_source(reader: Source) -> int:
-    """Return the number of pixels of a large source image: the 95th percentile; or the mean, if a few have most."""
-    return int(max(np.percentile(reader.pixels, 95), reader.pixels.mean()))
+    """Return the number of pixels of a large source image: the 95th percentile; or the mean, if a few have most.
+
+    A pixel of other bands than 8-bit RGB counts as many as take its memory.
+    """
+    size = max(np.percentile(reader.pixels, 95), reader.pixels.mean())
+    return int(size * reader.pixel_format.decoded_bytes / 3)
 
 
 def grouping_of(settings: Settings, recipe: Recipe) -> Grouping:

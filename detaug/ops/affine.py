@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from detaug.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, is_number, is_numbers
+from detaug.arguments import FILL, RGB, Range, check, check_fill, check_p, check_range, is_number, is_numbers
 from detaug.arrays import Floats
 from detaug.boxes import polygons
 from detaug.boxes.views import Views
@@ -216,5 +216,5 @@ def _check_degrees(degrees: float | Range) -> None:
 
 
 def _check_turn(fill: RGB, outline: str) -> None:
-    check_rgb("fill", fill)
+    check_fill("fill", fill)
     check("outline", outline, outline in OUTLINES, "'box' or 'ellipse'")

@@ -18,6 +18,7 @@ from detaug.boxes.views import Views, replace_at
 from detaug.ops.auto_augment import AutoAugment
 from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
+from detaug.pixel_format import PixelFormat
 
 T = TypeVar("T")
 
@@ -35,6 +36,10 @@ class Container(Op):
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
         return tuple(fill for op in self.ops for fill in op.fills)
+
+    def check_pixels(self, pixels: PixelFormat, label: str) -> None:
+        for index, op in enumerate(self.ops):
+            op.check_pixels(pixels, f"{label}: {self._label(index)}")
 
     @property
     def noise_seeds(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -27,6 +27,7 @@ Node: TypeAlias = Any
 
 CpuKernel: TypeAlias = Callable[..., Tensor]
 """A function of an image, (3, H, W) in 0..255 of any type and strides, and of an op's inputs; it returns the new image.
+With `Op.any_bands` the image may also be (C, H, W) float32 in the units of the files.
 
 The result has whole numbers if it is to be uint8.
 """
@@ -114,7 +115,7 @@ _torch_threads_lock = Lock()
 
 
 def resize(image: Tensor, region: Array) -> Tensor:
-    """Resize a window of the image, linear and antialiased.
+    """Resize a window of the image, linear and antialiased. An image of other types than 8-bit RGB is float32.
 
     `region`: pairs (y, x), namely the window's first and last corner and its new size. The window is mirrored along an
     axis where the last corner comes before the first.
@@ -122,6 +123,8 @@ def resize(image: Tensor, region: Array) -> Tensor:
     low, high = np.sort(region[:2], axis=0)
     on_pixels = not (region[:2] % 1).any()
     resample = _resize_whole_pixels if on_pixels else _resize_part_pixels
+    if image.dtype == torch.float32:
+        resample = _resize_floats
     image = resample(image, low, high, region[2].astype(int).tolist())
     mirrored = (np.flatnonzero(region[0] > region[1]) + 1).tolist()
     return image.flip(mirrored) if mirrored else image
@@ -143,6 +146,20 @@ def _resize_part_pixels(image: Tensor, low: Array, high: Array, size: list[int])
     return torch.from_numpy(np.array(pillow.resize(size[::-1], Image.Resampling.BILINEAR, box=box))).permute(2, 0, 1)
 
 
+def _resize_floats(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor:
+    """Resize each band with Pillow, which copies a window of the output's size, also with NaN and infinity in it.
+
+    Pillow sums in double precision: 6 bands of 512 x 512 to 300 x 300 take 4.5 ms, and torch takes 3.3, but is off by
+    up to 1e-5 of the largest value, which is 0.9 of 65,535.
+    """
+    (top, left), (bottom, right) = np.floor(low).astype(int).tolist(), np.ceil(high).astype(int).tolist()
+    window = image[:, top:bottom, left:right]
+    box = (*(low[::-1] - (left, top)).tolist(), *(high[::-1] - (left, top)).tolist())
+    bands = [Image.fromarray(band) for band in np.ascontiguousarray(window.numpy())]
+    resized = [np.asarray(band.resize(size[::-1], Image.Resampling.BILINEAR, box=box)) for band in bands]
+    return torch.from_numpy(np.stack(resized))
+
+
 def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> Tensor:
     """Resize a window of the image and put it on a canvas of `fill`.
 
@@ -153,8 +170,9 @@ def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> T
     outside = y >= height or x >= width
     if not outside and (region[2] == region[4]).all():
         return resize(image, region)
-    row = torch.tensor(fill, dtype=torch.float32, device="cpu").round().byte().repeat(width)
-    canvas = row.expand(height, -1).contiguous().view(height, width, 3).permute(2, 0, 1)
+    values = torch.tensor(fill, dtype=torch.float32, device="cpu")
+    row = (values if image.dtype == torch.float32 else values.round().byte()).repeat(width)
+    canvas = row.expand(height, -1).contiguous().view(height, width, len(fill)).permute(2, 0, 1)
     if not outside:
         window = resize(image, region)
         canvas[:, y : y + window.shape[1], x : x + window.shape[2]] = window
@@ -162,7 +180,7 @@ def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> T
 
 
 def normalize(image: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype, canvas: Array | None = None) -> Tensor:
-    """Return (image - mean) / std. `mean`, `std`: (3, 1, 1). `canvas`: (height, width) to pad it to with zeros."""
+    """Return (image - mean) / std. `mean`, `std`: (C, 1, 1). `canvas`: (height, width) to pad it to with zeros."""
     planes = torch.from_numpy(np.ascontiguousarray(image.numpy()))  # NumPy transposes twice as fast as torch
     result = planes.to(torch.float32, copy=True).sub_(mean).div_(std)
     result = (round_to_bytes(result) if dtype == torch.uint8 else result).to(dtype)

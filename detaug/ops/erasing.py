@@ -9,14 +9,27 @@ give the hull of what is left. That is exact, and K rectangles take (2 K + 1)^2 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from nvidia.dali import fn
 
-from detaug.arguments import FILL, RGB, Range, check, check_p, check_range, check_rgb, check_share, is_number, is_wholes
+from detaug.arguments import (
+    FILL,
+    RGB,
+    Range,
+    check,
+    check_fill,
+    check_p,
+    check_range,
+    check_share,
+    is_number,
+    is_wholes,
+)
 from detaug.arrays import Bools, Floats
 from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
+from detaug.pixel_format import for_bands
 
 
 def cover(views: Views, rectangles: Floats, max_hidden: float) -> Views:
@@ -81,10 +94,16 @@ class _Erasing(PixelOp):
     """Fills rectangles with `value`. A subclass plans "holes", (N, 2, 2 K): corners (y, x), and (height, width)."""
 
     value: RGB
+    any_bands: ClassVar[bool] = True
+
+    @property
+    def band_arguments(self) -> dict[str, tuple[float, ...]]:
+        return {"value": tuple(self.value)}
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         corner, shape = planned["holes"][0], planned["holes"][1]
-        return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=[float(c) for c in self.value])
+        value = [float(each) for each in for_bands(self.value, views.pixels)]
+        return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=value)
 
 
 @dataclass(frozen=True)
@@ -117,7 +136,7 @@ class RandomErasing(_Erasing):
         check_p(self.p)
         check_range("scale", self.scale, 0, 1)
         check_range("ratio", self.ratio, 1e-6, 1e6)
-        check_rgb("value", self.value)
+        check_fill("value", self.value)
         check_share("max_hidden", self.max_hidden)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -172,7 +191,7 @@ class GridMask(_Erasing):
         check("ratio", self.ratio, inside, "a side of the squares, as a share of their distance, above 0 and below 1")
         in_order = is_wholes(self.size, 2, low=2) and self.size[0] <= self.size[1]
         check("size", self.size, in_order, "(smallest, largest) distance in whole pixels, at least 2")
-        check_rgb("value", self.value)
+        check_fill("value", self.value)
         check_share("max_hidden", self.max_hidden)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from nvidia.dali import fn, types
@@ -13,6 +15,7 @@ from detaug.arrays import Floats
 from detaug.boxes.views import Views
 from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
+from detaug.pixel_format import PixelFormat
 
 
 def clamp(image: Node) -> Node:
@@ -48,9 +51,13 @@ class RandomPixelOp(PixelOp):
         """Return the changed image, of any type, in 0..255."""
         raise NotImplementedError(f"{type(self).__name__} must define change(image, planned)")
 
+    def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
+        """Return the changed image, for an op with `any_bands`; it also gets 8-bit RGB, in 0..255."""
+        return self.change(image, planned)
+
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         nodes = self.constants(image.device) | planned  # a container has made the constants already
-        return apply_where(planned["apply"], image, nodes, keep_type(self.change))
+        return apply_where(planned["apply"], image, nodes, keep_type(partial(self.change_bands, pixels=views.pixels)))
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class GaussianBlur(RandomPixelOp):
     >>> da.batch([image]).then(da.Resize((5, 5)), da.GaussianBlur(sigma=(1, 1), p=1)).images[0][2, :, 0]
     array([ 28,  63, 102,  63,  28], dtype=uint8)
     """
+
+    any_bands: ClassVar[bool] = True
 
     kernel_size: int | None = None
     sigma: Range = (0.1, 2.0)

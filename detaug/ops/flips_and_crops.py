@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from detaug.arguments import FILL, RGB, check, check_p, check_rgb, is_number, is_numbers, is_whole, is_wholes
+from detaug.arguments import FILL, RGB, check, check_fill, check_p, is_number, is_numbers, is_whole, is_wholes
 from detaug.arrays import Floats
 from detaug.boxes.views import Views
 from detaug.ops.op import Arrays, GeometricOp
@@ -116,7 +116,7 @@ class RandomZoomOut(GeometricOp):
         check("max_ratio", self.max_ratio, is_number(self.max_ratio, 1), "at least 1 (1 leaves the image as it is)")
         check("min_ratio", self.min_ratio, is_number(self.min_ratio, 1, self.max_ratio), "from 1 to max_ratio")
         check_p(self.p)
-        check_rgb("fill", self.fill)
+        check_fill("fill", self.fill)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         ratio = np.where(rng.random(n) < self.p, rng.uniform(self.min_ratio, self.max_ratio, n), 1)
@@ -148,7 +148,7 @@ class Pad(GeometricOp):
         check(
             "padding", self.padding, is_wholes(self._sides, 4, low=0), "one, two or four whole numbers of pixels from 0"
         )
-        check_rgb("fill", self.fill)
+        check_fill("fill", self.fill)
 
     @property
     def _sides(self) -> tuple[int, ...]:
@@ -178,7 +178,7 @@ class PadToMultiple(GeometricOp):
 
     def check_arguments(self) -> None:
         check("multiple", self.multiple, is_whole(self.multiple, 1), "a whole number from 1")
-        check_rgb("fill", self.fill)
+        check_fill("fill", self.fill)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         wanted = np.ceil(views.size / self.multiple - 1e-9) * self.multiple
@@ -208,7 +208,7 @@ class CenterCrop(GeometricOp):
 
     def check_arguments(self) -> None:
         check_crop_size(self.size)
-        check_rgb("fill", self.fill)
+        check_fill("fill", self.fill)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         return _crop(views, crop_sizes(self.size, views), np.full((len(views), 2), 0.5), self.fill)
@@ -235,7 +235,7 @@ class RandomCrop(GeometricOp):
     def check_arguments(self) -> None:
         check_crop_size(self.size)
         check_p(self.p)
-        check_rgb("fill", self.fill)
+        check_fill("fill", self.fill)
 
     @property
     def size_after(self) -> Literal["fixed", "any"]:  # type: ignore[override]
@@ -312,7 +312,7 @@ class ScaleJitter(GeometricOp):
         check("size", self.size, is_wholes(self.size, 2, low=1), "(height, width) in whole pixels")
         positive = is_numbers(self.scale, 2) and 0 < self.scale[0] <= self.scale[1]
         check("scale", self.scale, positive, "(smallest, largest) above 0")
-        check_rgb("fill", self.fill)
+        check_fill("fill", self.fill)
         check_p(self.p)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:

@@ -25,6 +25,7 @@ from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 from detaug.ops.resize import first_of_batch
+from detaug.pixel_format import for_bands
 
 GROUP = 8
 """Images that are mixed with each other. A smaller batch is one group; the last group of a batch takes the rest."""
@@ -72,6 +73,7 @@ class PasteTiles(PixelOp):
     """
 
     mixes: ClassVar[bool] = True
+    any_bands: ClassVar[bool] = True
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         tiles = planned["tiles"]  # all in one input: a feed costs DALI more than an index in its graph
@@ -82,13 +84,14 @@ class PasteTiles(PixelOp):
         if "gaps" not in planned:
             return image
         gaps = {"gaps": planned["gaps"]}
-        return apply_where(planned["has_gaps"], image, gaps, partial(_fill_gaps, fill=views.fill or FILL))
+        fill = for_bands(views.fill or FILL, views.pixels)
+        fill = tuple(map(round, fill)) if views.pixels.is_rgb8 else fill
+        return apply_where(planned["has_gaps"], image, gaps, partial(_fill_gaps, fill=fill))
 
 
 def _fill_gaps(image: Node, planned: Nodes, fill: Fill) -> Node:
     corner, shape = planned["gaps"][0], planned["gaps"][1]
-    value = [float(round(each)) for each in fill]
-    return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=value)
+    return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=[float(each) for each in fill])
 
 
 def _only_pixels(packed: Node, image: Node, below: Node) -> Node:
@@ -313,6 +316,7 @@ class MixUp(PixelOp):
     alpha: float = 32.0
 
     mixes: ClassVar[bool] = True
+    any_bands: ClassVar[bool] = True
 
     def check_arguments(self) -> None:
         check_p(self.p)
@@ -338,7 +342,8 @@ class MixUp(PixelOp):
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         partner = fn.permute_batch(image, indices=planned["partner"])
-        return as_bytes(image * planned["share"] + partner * (1.0 - planned["share"]))
+        mixed = image * planned["share"] + partner * (1.0 - planned["share"])
+        return as_bytes(mixed) if views.pixels.is_rgb8 else mixed
 
 
 def check_alpha(alpha: float) -> None:

@@ -7,6 +7,7 @@ pipelines. Here it is a hash of the pixel's position and of the image's seed, eq
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from nvidia.dali import fn, types
@@ -15,6 +16,7 @@ from nvidia.dali import math as dali_math
 from detaug.arguments import Range, check, check_p, check_range, is_number
 from detaug.ops.filters import RandomPixelOp, clamp
 from detaug.ops.op import Arrays, Node, Nodes
+from detaug.pixel_format import PixelFormat
 
 LARGEST = 1 << 14
 """Pixels, the largest side of an output."""
@@ -65,6 +67,7 @@ class GaussianNoise(RandomPixelOp):
     """
 
     noise_seeds = ("seed",)
+    any_bands: ClassVar[bool] = True
 
     mean: float = 0.0
     sigma: float = 0.1
@@ -81,11 +84,12 @@ class GaussianNoise(RandomPixelOp):
     def constants(self, device: str) -> Nodes:
         return {"ramp": ramp(device)}
 
-    def change(self, image: Node, planned: Nodes) -> Node:
+    def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
         ramp, seed = planned["ramp"], planned["seed"]
-        first, second = (uniform(random_bits(image, ramp, seed[at], channels=3)) for at in (0, 1))
+        first, second = (uniform(random_bits(image, ramp, seed[at], channels=pixels.count)) for at in (0, 1))
         normal = dali_math.sqrt(dali_math.log(first) * -2.0) * dali_math.cos(second * (2 * np.pi))  # Box, Muller 1958
-        return clamp(image + (normal * (self.sigma * 255.0) + self.mean * 255.0))
+        noisy = image + (normal * (self.sigma * pixels.white) + self.mean * pixels.white)
+        return clamp(noisy) if pixels.is_rgb8 else noisy
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ class SaltAndPepperNoise(RandomPixelOp):
     """
 
     noise_seeds = ("seed",)
+    any_bands: ClassVar[bool] = True
 
     amount: Range = (0.01, 0.06)
     p: float = 0.5
@@ -118,8 +123,8 @@ class SaltAndPepperNoise(RandomPixelOp):
     def constants(self, device: str) -> Nodes:
         return {"ramp": ramp(device)}
 
-    def change(self, image: Node, planned: Nodes) -> Node:
+    def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
         number = uniform(random_bits(image, planned["ramp"], planned["seed"], channels=1))
         black = fn.cast(number < planned["amount"] / 2.0, dtype=types.FLOAT)
         white = fn.cast(number > 1.0 - planned["amount"] / 2.0, dtype=types.FLOAT)
-        return image * (1.0 - black - white) + 255.0 * white
+        return image * (1.0 - black - white) + pixels.white * white

@@ -19,6 +19,7 @@ from detaug.arrays import Ints
 from detaug.boxes.views import Views
 from detaug.errors import InputError, OpError
 from detaug.ops.cpu_kernels import CpuKernel
+from detaug.pixel_format import PixelFormat, check_bands
 
 Node: TypeAlias = Any
 """A node of a DALI graph; DALI's own type says no more than this."""
@@ -114,19 +115,26 @@ class Op:
     noise_seeds: ClassVar[tuple[str, ...]] = ()
     """Names of what it draws that must differ among the frames of a clip; all else is drawn once for a clip."""
 
+    any_bands: ClassVar[bool] = False
+    """For an op that changes pixels: whether it works on float32 images of any bands and units, too, not on 8-bit RGB
+    alone; see `Views.pixels`."""
+
     output_layout: ClassVar[str] = "HWC"
     """DALI's name for the layout of the image after it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Drop an inherited `cpu_kernel` from a class with its own `dali_graph`: it would do something else.
 
-        Raises TypeError for a method that an op cannot have.
+        Nor does it inherit `any_bands`, which is a promise about the graph. Raises TypeError for a method that an op
+        cannot have.
         """
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and "__dataclass_fields__" not in vars(cls):
             raise TypeError(f"{cls.__name__} defines __init__: write its arguments as fields of a frozen dataclass")
         if "dali_graph" in vars(cls) and "cpu_kernel" not in vars(cls):
             cls.cpu_kernel = Op.cpu_kernel  # type: ignore[method-assign]
+        if {"dali_graph", "cpu_kernel", "change"} & set(vars(cls)) and "any_bands" not in vars(cls):
+            cls.any_bands = False
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Refuse a class that is no dataclass: its `repr` and == say nothing of its arguments."""
@@ -151,8 +159,23 @@ class Op:
 
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
-        """Return the colours that it puts around images, RGB 0..255."""
+        """Return the colours that it puts around images: a number for each band, for RGB 0..255."""
         return ()
+
+    @property
+    def band_arguments(self) -> dict[str, tuple[float, ...]]:
+        """Return the arguments that have a number for each band, in the values of the images, by name."""
+        return {"fill": self.fills[0]} if self.fills else {}
+
+    def check_pixels(self, pixels: PixelFormat, label: str) -> None:
+        """Raise InputError unless it can change images of these bands. `label`: its name and place, for the error."""
+        if not pixels.is_rgb8 and not self.any_bands:
+            raise InputError(
+                f"{label} works on 8-bit RGB, and the reader has {pixels}: leave it out of the recipe, or change what "
+                "it is for in an op of your own with any_bands = True"
+            )
+        for name, values in self.band_arguments.items():
+            check_bands(f"{label}.{name}", values, pixels)
 
     @property
     def uses_masks(self) -> bool:
@@ -234,6 +257,7 @@ class GeometricOp(Op):
     """
 
     stage = "view"
+    any_bands: ClassVar[bool] = True
 
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
@@ -254,7 +278,7 @@ class PixelOp(Op):
     """Changes pixels in place; boxes stay. `dali_graph` gets what `draw` returned.
 
     A subclass defines `dali_graph`, and `draw` if it draws. `image` is a DALI node, (H, W, 3) in 0..255, uint8 or
-    float32.
+    float32. With `any_bands = True` it may also be (H, W, C) float32 in the values of the files, see `views.pixels`.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, takewhile
 from typing import Any, NamedTuple, Protocol
@@ -19,10 +19,12 @@ from detaug.ops.auto_augment import AutoAugment
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
 from detaug.ops.filters import as_bytes
+from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
 from detaug.ops.optical_flow import OpticalFlow
 from detaug.ops.public_names import name_here, public_names
 from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
+from detaug.pixel_format import RGB8, PixelFormat
 
 
 def external_source(name: str) -> Node:
@@ -84,8 +86,13 @@ class Recipe:
     """Ops in an order that works: geometry, Resize, flips and crops of the resized image, pixels, Normalize."""
 
     ops: tuple[Op, ...]
+    pixels: PixelFormat = RGB8
+    """Of the images that it gets."""
 
     def __post_init__(self) -> None:
+        if self.pixels.scale is None and not self.pixels.is_rgb8:
+            scale = next((op.scale for op in self.ops if isinstance(op, Normalize)), None)
+            object.__setattr__(self, "pixels", replace(self.pixels, scale=scale or self.pixels.white))
         for index, op in enumerate(self.ops):
             if not isinstance(op, Op):
                 raise TypeError(f"a recipe is made of ops, such as da.Resize((300, 300)); got {op!r}")
@@ -97,6 +104,8 @@ class Recipe:
         fills = {fill for op in self.ops for fill in op.fills}
         if len(fills) > 1:
             raise InputError(f"all fills of a recipe must be the same, since it is filled once; got {sorted(fills)}")
+        for index, op in enumerate(self.ops):
+            op.check_pixels(self.pixels, name_and_place(self.ops, index))
 
     @cached_property
     def steps(self) -> tuple[tuple[Op, int], ...]:
@@ -188,7 +197,7 @@ class Recipe:
     def dali_graph(
         self, image: Node, canvas: Node | None = None, *, feed: Callable[[str], Node] = external_source
     ) -> Node:
-        """Return the image after all ops: (H, W, 3) uint8, or (3, H, W) after Normalize.
+        """Return the image after all ops: (H, W, 3) uint8, or (3, H, W) after Normalize; of other bands float32.
 
         `canvas`: (height, width) to which Normalize, as the last op, pads with zeros at the right and the bottom.
         `feed`: a function that returns the node of an input by its name, see `input_names`.
@@ -202,12 +211,12 @@ class Recipe:
         on_cpu = image.device == "cpu"
         for with_kernels, group in groupby(steps, lambda step: on_cpu and _cpu_kernel(step) is not None):
             image = (_apply_cpu_kernels if with_kernels else _apply_dali_graphs)(image, list(group))
-        return image if "output" in self.stages else as_bytes(image)
+        return image if "output" in self.stages or not self.pixels.is_rgb8 else as_bytes(image)
 
     @cached_property
     def pixel_steps(self) -> tuple[PixelStep, ...]:
         """Return the steps that change pixels."""
-        views, draws = example_view(), draws_from(np.random.default_rng(0))
+        views, draws = replace(example_view(), pixels=self.pixels), draws_from(np.random.default_rng(0))
         drawn: list[Arrays] = []
         steps = []
         for at, (op, _) in enumerate(self.steps):
@@ -287,9 +296,13 @@ class Plan:
     """For each step of the recipe, the random numbers that it drew."""
 
 
-def make_recipe(ops: Iterable[Op]) -> Recipe:
-    """Return a recipe whose images make a batch: it has a Resize. Raises InputError for an order that cannot work."""
-    recipe = Recipe(listed(ops))
+def make_recipe(ops: Iterable[Op], pixels: PixelFormat = RGB8) -> Recipe:
+    """Return a recipe whose images make a batch: it has a Resize.
+
+    `pixels`: of the images that it gets. Raises InputError for an order that cannot work, and for ops that cannot
+    change such images.
+    """
+    recipe = Recipe(listed(ops), pixels)
     if "render" not in recipe.stages:
         names = ", ".join(type(op).__name__ for op in recipe.ops) or "no ops"
         raise InputError(f"the recipe needs a Resize, so that its images make a batch; got {names}")
@@ -342,7 +355,8 @@ def _apply_cpu_kernels(image: Node, steps: list[_FedStep]) -> Node:
     """Run all kernels in one node: each further node writes the image to memory, which costs as much as an op."""
     kernels = [(kernel, step.inputs) for step in steps if (kernel := _cpu_kernel(step))]
     last = steps[-1].op
-    return apply_kernels(image, kernels, last.output_layout, as_is=last.stage == "output")
+    as_is = last.stage == "output" or not steps[-1].views.pixels.is_rgb8
+    return apply_kernels(image, kernels, last.output_layout, as_is=as_is)
 
 
 def _cpu_kernel(step: PixelStep | _FedStep) -> CpuKernel | None:

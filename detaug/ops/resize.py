@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,19 +20,21 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 from typing_extensions import Self
 
-from detaug.arguments import FILL, RGB, check, check_rgb, is_whole, is_wholes
+from detaug.arguments import FILL, RGB, check, check_fill, is_whole, is_wholes
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
 from detaug.boxes.views import Fill, Views, corners, inverse, part_matrix, view_matrix
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.noise import LARGEST
 from detaug.ops.op import Arrays, Node, Nodes, Op
+from detaug.pixel_format import PixelFormat, for_bands
 
 
 class Render(Op):
     """Renders views as pixels. A subclass defines the output's size."""
 
     stage = "render"
+    any_bands: ClassVar[bool] = True
     letterbox: str | None = None
     fill: RGB = FILL
     decode: Literal["whole", "scaled"] = "whole"
@@ -39,6 +42,11 @@ class Render(Op):
     def check_decode(self) -> None:
         """Raise InputError for a wrong `decode`."""
         check("decode", self.decode, self.decode in ("whole", "scaled"), "'whole' or 'scaled'")
+
+    def check_pixels(self, pixels: PixelFormat, label: str) -> None:
+        super().check_pixels(pixels, label)
+        whole = pixels.is_rgb8 or self.decode == "whole"
+        check(f"{label}.decode", self.decode, whole, f"'whole': the reader has {pixels}, which are decoded as they are")
 
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
@@ -63,7 +71,8 @@ class Render(Op):
 
     def fill_around(self, views: Views) -> Fill | None:
         """Return the colour around the image, or None where the views show nothing but the image."""
-        return self.fill if self.letterbox else views.fill
+        fill = self.fill if self.letterbox else views.fill
+        return None if fill is None else for_bands(fill, views.pixels)
 
     def cpu_kernel(self, views: Views) -> on_cpu.CpuKernel | None:
         if views.turned:
@@ -73,9 +82,9 @@ class Render(Op):
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         region = planned["region"]  # all (y, x) pairs in one input: a feed costs DALI more than an index in its graph
-        image, fill = _resize(image, region), self.fill_around(views)
+        image, fill = _resize(image, region, views.pixels), self.fill_around(views)
         if views.turned:
-            return _warp(image, planned, fill or FILL)
+            return _warp(image, planned, fill or for_bands(FILL, views.pixels), views.pixels)
         if fill is None:
             return image
         anchor, shape = (fn.cast(region[row], dtype=types.INT32) for row in (3, 4))
@@ -89,6 +98,7 @@ class SizeOnly(Op):
     resize: Render
 
     stage = "view"
+    any_bands: ClassVar[bool] = True
 
     @property
     def one_draw_a_batch(self) -> bool:  # type: ignore[override]
@@ -170,7 +180,7 @@ class Resize(Render):
         known = self.letterbox in (None, "center", "top-left")
         check("letterbox", self.letterbox, known, "None, 'center' or 'top-left'")
         check("letterbox", self.letterbox, self.uniform or not self.letterbox, "left out when size is one number")
-        check_rgb("fill", self.fill)
+        check_fill("fill", self.fill)
         self.check_decode()
 
     @property
@@ -250,9 +260,9 @@ def shorter_side(size: Floats, short: Floats, max_size: int | None) -> Floats:
     return np.where(portrait, np.stack([long, short], axis=1), np.stack([short, long], axis=1))
 
 
-def _resize(image: Node, region: Node) -> Node:
+def _resize(image: Node, region: Node, pixels: PixelFormat) -> Node:
     if image.device == "cpu":
-        return on_cpu.apply_kernels(image, [(on_cpu.resize, {"region": region})])
+        return on_cpu.apply_kernels(image, [(on_cpu.resize, {"region": region})], as_is=not pixels.is_rgb8)
     return fn.resize(image, roi_start=region[0], roi_end=region[1], size=region[2])
 
 
@@ -396,13 +406,25 @@ def _half_planes(polygon: Floats) -> Arrays:
     return {"edges": np.stack([a, b, c], axis=1)}
 
 
-def _warp(image: Node, planned: Nodes, fill: Fill) -> Node:
-    size = planned["region"][3]
-    image = fn.experimental.warp_perspective(image, matrix=planned["matrix"], size=size, fill_value=list(fill))
-    return _fill_outside(image, planned, fill) if "edges" in planned else image
+def _warp(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) -> Node:
+    matrix, size = planned["matrix"], planned["region"][3]
+    warp = partial(fn.experimental.warp_perspective, matrix=matrix, size=size)
+    if pixels.is_rgb8:
+        image = warp(image, fill_value=list(fill))
+    else:
+        parts = [(image[:, :, at], fill[at]) for at in _few_bands(pixels.count)]
+        image = fn.cat(*(warp(part, fill_value=list(around)) for part, around in parts), axis=2)
+    return _fill_outside(image, planned, fill, pixels) if "edges" in planned else image
 
 
-def _fill_outside(image: Node, planned: Nodes, fill: Fill) -> Node:
+def _few_bands(count: int) -> list[slice]:
+    """Return slices of four, three or one band: DALI warps no more at once, and two of them to 1/32 pixel only."""
+    rest = count % 4
+    lengths = [4] * (count // 4) + ([1, 1] if rest == 2 else [rest] if rest else [])
+    return [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
+
+
+def _fill_outside(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) -> Node:
     """Fill what is outside of the half planes, with edges as smooth as a resample's."""
     edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
     centres = types.Constant(np.arange(0.5, LARGEST, dtype=np.float32)[:, None], device=image.device)
@@ -411,4 +433,5 @@ def _fill_outside(image: Node, planned: Nodes, fill: Fill) -> Node:
     inside = fn.reductions.min(fn.expand_dims(across, axes=[0]) + fn.expand_dims(down, axes=[1]), axes=[2])
     share = dali_math.max(dali_math.min(fn.expand_dims(inside, axes=[2]) + 0.5, 1.0), 0.0)
     color = types.Constant(np.array(fill, np.float32), device=image.device)
-    return fn.reshape(fn.cast(color + (image - color) * share, dtype=types.UINT8), layout="HWC")
+    filled = fn.cast(color + (image - color) * share, dtype=types.UINT8 if pixels.is_rgb8 else types.FLOAT)
+    return fn.reshape(filled, layout="HWC")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class SanitizeBoundingBoxes(PixelOp):
     >>> print(samples.then(da.Resize((100, 200)), da.SanitizeBoundingBoxes(min_size=5)).labels)
     [array([1])]
     """
+
+    any_bands: ClassVar[bool] = True
 
     min_size: float = 1.0
     min_area: float = 1.0

@@ -9,6 +9,7 @@ from detaug.sheets.detections import Detections as Detections
 from detaug.sheets.detections import detections_sheet as detections_sheet
 from detaug.sheets.photos import objects_of as objects_of
 from detaug.sheets.photos import select_images as select_images
+from detaug.sheets.preview import preview_bands as preview_bands
 from detaug.sheets.preview import preview_clips as preview_clips
 from detaug.sheets.preview import preview_file as preview_file
 from detaug.sheets.recipe_sheets import draws_sheet as draws_sheet
@@ -22,6 +23,7 @@ __all__ = [
     "draws_sheet",
     "objects_of",
     "ops_sheet",
+    "preview_bands",
     "preview_clips",
     "preview_file",
     "samples_sheet",

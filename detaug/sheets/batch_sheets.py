@@ -12,7 +12,7 @@ from PIL import Image
 
 from detaug.converters.conversion.arguments import MARK
 from detaug.converters.files.atomic import write_atomically
-from detaug.drawing.images import Pictures, to_images
+from detaug.drawing.images import Pictures, stretched, to_images
 from detaug.drawing.sheet import Tile, in_rows, make_sheet, padding
 from detaug.errors import InputError
 from detaug.loading.batch import Batch
@@ -49,17 +49,25 @@ def ops_sheet(
 
 
 def batch_sheet(
-    batch: Batch, class_names: Sequence[str] = (), *, ops: Iterable[Op] = (), columns: int = 4
+    batch: Batch,
+    class_names: Sequence[str] = (),
+    *,
+    ops: Iterable[Op] = (),
+    columns: int = 4,
+    bands: Sequence[int] = (),
+    title: str = "",
 ) -> Image.Image:
     """Draw the images of a loader's batch, with their boxes, rotated ones if it has such, and key points.
 
     Padding is hatched.
 
     class_names: as `samples_sheet` takes them. ops: the loader's recipe, for the mean and std of its Normalize.
-    Without it, images outside 0..1 and 0..255 are stretched, in false colours.
+    Without it, images outside 0..1 and 0..255 are stretched, in false colours. bands: positions of one band, or of
+    three for red, green and blue, to show from their 2nd to their 98th percentile; by default the first three of
+    images that are neither grey nor RGB. title: a line above the pictures.
     """
     check_at_least_one("columns", columns)
-    pictures = pictures_of(batch, list(ops))
+    pictures = pictures_of(batch, list(ops), bands)
     each = zip(pictures.images, batch.targets(), batch.image_size.tolist(), batch.marks(), strict=True)
     tiles = [
         Tile(
@@ -71,12 +79,18 @@ def batch_sheet(
         )
         for image, target, size, marks in each
     ]
-    return make_sheet(in_rows(tiles, columns), title=pictures.note, class_names=class_names[1:])
+    title = ", ".join(filter(None, [title, pictures.note]))
+    return make_sheet(in_rows(tiles, columns), title=title, class_names=class_names[1:])
 
 
-def pictures_of(batch: Batch, ops: Sequence[Op]) -> Pictures:
-    """Return the images of a batch, in true colours if `ops` have the Normalize that was used."""
+def pictures_of(batch: Batch, ops: Sequence[Op], bands: Sequence[int] = ()) -> Pictures:
+    """Return the images of a batch, in true colours if `ops` have the Normalize that was used.
+
+    For `bands` see `batch_sheet`.
+    """
     arrays = list(batch.images.cpu().numpy())
+    if bands or batch.images.shape[1] not in (1, 3):
+        return stretched(arrays, bands)
     if find_normalize(ops) is None:
         return to_images(arrays)
     return Pictures([in_true_colors(each, ops) for each in arrays], "")

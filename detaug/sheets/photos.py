@@ -16,6 +16,7 @@ from PIL import Image, ImageOps
 from detaug.boxes.masks import whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
+from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
@@ -238,8 +239,12 @@ def _flags(path: Path) -> dict[int, Flags]:
 def _pixels(reader: CocoReader, row: int) -> Array:
     path, (height, width) = reader.path(row), reader.sizes[row].tolist()
     try:
-        with Image.open(BytesIO(reader.read(row))) as file:
+        content = BytesIO(reader.read(row))
+        refuse_loss(path, content)
+        with Image.open(content) as file:
             pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
+    except InputError:
+        raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"{path} does not decode ({error}); detaug check --decode finds all such images") from None
     if pixels.shape[:2] != (height, width):

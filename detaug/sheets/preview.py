@@ -21,7 +21,9 @@ from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import import_ops, load_recipe
-from detaug.sheets.batch_sheets import clip_sheet, save_animation
+from detaug.ops.resize import Resize
+from detaug.pixel_format import DType
+from detaug.sheets.batch_sheets import batch_sheet, clip_sheet, save_animation
 from detaug.sheets.photos import How, select_images
 from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
 from detaug.sources.clip_reader import ClipReader
@@ -72,6 +74,41 @@ def preview_file(
     chosen, notes = [each.row for each in selected], [each.note for each in selected]
     save_picture(draw(reader, chain, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
+
+
+def preview_bands(
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    channels: int,
+    dtype: DType,
+    bands: Sequence[int] = (),
+    recipe: str | Path | None = None,
+    ops: str | None = None,
+    rows: int = 4,
+    columns: int | None = None,
+    seed: int = 0,
+    size: int = 300,
+) -> str:
+    """Write a sheet of random images of other bands than 8-bit RGB, after a recipe, and return a line on it.
+
+    channels, dtype: as `CocoReader` takes them; bands: as `batch_sheet` does. Without a recipe the images are fitted
+    into squares of `size`. The other arguments and errors as those of `preview_file`.
+    """
+    output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
+    fit: list[Op] = [Resize((size, size), letterbox="center")]
+    chain, named = (fit, "no recipe") if recipe is None else _recipe(None, recipe, ops)
+    reader = _with_shapes(CocoReader, annotations, images, channels=channels, dtype=dtype)
+    shown, columns = min(rows * (columns or 4), len(reader)), columns or 4
+    _check_pixels(-(-shown // columns), columns, size)
+    with Loader(reader, chain, shown, device="cpu", seed=seed) as loader:
+        batch = next(iter(loader))
+    title = f"{Path(annotations).name}, {named}, seed {seed}"
+    bands = bands or range(3 if channels >= 3 else 1)
+    sheet = batch_sheet(batch, reader.class_names, ops=chain, columns=columns, bands=bands, title=title)
+    save_picture(sheet, output)
+    return f"written: {output}, {shown} of {len(reader)} images{_font_advice(reader.class_names)}"
 
 
 def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike, **more: Any) -> R:

@@ -16,6 +16,7 @@ from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.errors import InputError
+from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.clips import Tracks
 from detaug.sources.coco_shapes import FlipPairs, WantedShapes
 from detaug.sources.source import FolderSource
@@ -43,6 +44,9 @@ class CocoReader(FolderSource):
     `rotated`: read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the annotations, their
     `segmentation` where it has four points, else the box.
     `tight`: let each box be that of what is seen of its object's outline, where an op turned or cut it.
+    `channels`, `dtype`: how many bands the files have, and of what type: "uint8", "uint16" or "float32". With anything
+    but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe gets float32 in their own values. `bands`:
+    positions, from 0, of those that are used, in this order. See docs/bands.md.
     `crowds`: regions marked `iscrowd` are no objects to train on: "drop" leaves them out; with "keep" they are boxes,
     and "iscrowd" is a column.
 
@@ -79,6 +83,9 @@ class CocoReader(FolderSource):
         rotated: bool = False,
         tight: bool = False,
         crowds: Crowds = "drop",
+        channels: int = 3,
+        dtype: DType = "uint8",
+        bands: Sequence[int] | None = None,
         cache: bool = True,
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
@@ -91,6 +98,7 @@ class CocoReader(FolderSource):
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
+        self.pixel_format = PixelFormat(channels, dtype, None if bands is None else tuple(bands))
         if crowds not in ("drop", "keep"):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
         names = dict.fromkeys([*column_names(columns), *(["iscrowd"] if crowds == "keep" else [])])
@@ -105,10 +113,12 @@ class CocoReader(FolderSource):
         self._storage = open_storage(self.folder, data, cache_folder, cache_size)
         if not self.file_names:
             raise AnnotationError(f"{self.annotations}: no images; there is nothing to read")
-        check = f"detaug check {self.annotations} {self.images} --decode --clean OUT.json leaves out what is broken"
+        expected = "" if self.pixel_format.is_rgb8 else f" --channels {channels} --dtype {dtype}"
+        check = f"detaug check {self.annotations} {self.images} --decode{expected} --clean OUT.json"
+        check += " leaves out what is broken"
         in_bucket = "put the object there again, or leave it out of the json"
         self.remedy = check if self._storage.is_local else in_bucket
-        self.files = self._storage.is_local and not data.shards
+        self.files = self._storage.is_local and not data.shards and self.pixel_format.is_rgb8
         files = self._storage.shards.files()
         self.missing = np.union1d(self._storage.shards.missing(), files[self._storage.file_sizes < 0])
         if len(self.missing) == len(self):

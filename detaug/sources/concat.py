@@ -16,6 +16,7 @@ from detaug.boxes.shapes import Shapes, corners_of_boxes
 from detaug.converters.coco.outlines import OutlineColumns, join_outlines, read_outlines
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
+from detaug.pixel_format import PixelFormat
 from detaug.sources.columns import join
 from detaug.sources.source import Source
 from detaug.storage.storage import Upcoming
@@ -67,6 +68,7 @@ class ConcatReader(Source):
             origin=" + ".join(source.origin for source in self.sources),
         )
         self.decodes = self.sources[0].decodes
+        self.pixel_format = _pixel_format(self.sources)
         self.files = all(source.files for source in self.sources)
         self.missing = np.concatenate([each.missing + at for each, at in zip(self.sources, self._first, strict=False)])
         self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
@@ -144,6 +146,17 @@ class ConcatReader(Source):
     def _at(self, index: int) -> tuple[Source, int]:
         source, at = self.source_of(index)
         return self.sources[source], at
+
+
+def _pixel_format(sources: Sequence[Source]) -> PixelFormat:
+    first = sources[0]
+    for source in sources:
+        if source.pixel_format != first.pixel_format:
+            raise InputError(
+                f"sources must all have the same channels, dtype and bands: {first.origin} has {first.pixel_format}, "
+                f"{source.origin} has {source.pixel_format}"
+            )
+    return first.pixel_format
 
 
 def _renamed(source: Source, names: list[str]) -> Ints:

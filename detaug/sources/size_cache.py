@@ -15,7 +15,7 @@ import numpy as np
 
 from detaug.arrays import Ints
 from detaug.converters.coco.annotation_cache import load_columns, save_columns
-from detaug.converters.files import image_headers
+from detaug.converters.files import image_headers, pixel_types
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.image_headers import read_image_sizes
 from detaug.storage.folder import file_status
@@ -44,7 +44,8 @@ def with_sizes(folder: Path, cached_as: Path, files: FileTable, *, cache: bool) 
 
     `cached_as`: the path under which the sizes are cached.
     """
-    key = short_digest(Path(image_headers.__file__).read_bytes(), os.fsencode(folder))
+    readers = (Path(file).read_bytes() for file in (image_headers.__file__, pixel_types.__file__))
+    key = short_digest(*readers, os.fsencode(folder))
     sizes = _cached_sizes(cached_as, key, files) if cache else np.zeros((len(files.names), 2), np.int64)
     unknown = np.flatnonzero(sizes[:, 0] == 0).tolist()
     faults = _read_into(sizes, unknown, [os.path.join(folder, files.names[at]) for at in unknown])

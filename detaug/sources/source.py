@@ -18,6 +18,7 @@ from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, whole_images
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
+from detaug.pixel_format import RGB8, PixelFormat
 from detaug.sources.clips import FrameColumns, Tracks
 from detaug.sources.columns import as_columns
 from detaug.storage.storage import Upcoming
@@ -52,6 +53,8 @@ class Source:
     """Whether the images are files at `path`; otherwise `contents` returns their bytes."""
     decodes: bool = False
     """Whether `contents` returns pixels, (H, W, 3) uint8 RGB, instead of encoded images."""
+    pixel_format: PixelFormat = RGB8
+    """The bands and the type of the files; with any other than the default, 8-bit RGB, `files` must be False."""
     missing: Ints = np.zeros(0, np.int64)
     """The positions of images that cannot be read; `Loader` refuses them, or skips them with on_error="skip"."""
     frames: FrameColumns | None = None
@@ -206,11 +209,12 @@ class Source:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a hash that is equal for the same images, boxes, classes and clips in the same order."""
+        """Return a hash that is equal for the same images, boxes, classes, clips and bands in the same order."""
         columns = (self.image_ids, self.sizes, self._box_offsets, self._boxes, self._labels)
         classes = b"" if self.classes is None else self.classes.tobytes()
         clips = (self.clips.tobytes(), self.tracks.ids.tobytes()) if self.tracks else ()
-        return short_digest(*(column.tobytes() for column in columns), self._names(), classes, *clips)
+        bands = () if self.pixel_format.is_rgb8 else (repr(self.pixel_format).encode(),)
+        return short_digest(*(column.tobytes() for column in columns), self._names(), classes, *clips, *bands)
 
     @cached_property
     def files_fingerprint(self) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from detaug.arguments import SCORE, check, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
+from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
 from detaug.evaluation.merging import merge_tiles
@@ -178,8 +179,10 @@ def _is_one(images: Any) -> bool:
 def pixels_of(image: Any) -> NDArray[np.uint8]:
     """Return an image as (H, W, 3) uint8."""
     if isinstance(image, str | os.PathLike):
-        with Image.open(image) as file:
-            return pixels_of(ImageOps.exif_transpose(file))
+        with open(image, "rb") as content:
+            refuse_loss(image, content)
+            with Image.open(content) as file:
+                return pixels_of(ImageOps.exif_transpose(file))
     if isinstance(image, Image.Image) and image.mode[0] not in "IF":  # those are more than 8 bits
         image = image.convert("RGB")
     return read_image(image.cpu() if isinstance(image, Tensor) else image)

@@ -58,5 +58,5 @@ def frames_of(images: Tensor, normalize: Normalize | None) -> Tensor:
     images = images.permute(0, 2, 3, 1)
     if normalize is None or images.dtype == torch.uint8:
         return images.contiguous()
-    mean, std = (torch.tensor(values, dtype=torch.float32, device=images.device) for values in normalize.of_bytes())
+    mean, std = (torch.tensor(values, dtype=torch.float32, device=images.device) for values in normalize.of_values())
     return (images.float() * std + mean).round().clamp(0, 255).to(torch.uint8).contiguous()

@@ -1,0 +1,111 @@
+"""Write images again that DALI's decoder does not read with all their bands: as TIFFs of contiguous pixels.
+
+DALI 2.4 reads no TIFF that stores one band after the other, nor one of many bands with an orientation, nor a PNG of
+grey and alpha, and its decoders of images read no .npy. It ends the process for a grey JPEG that is to stay grey.
+"""
+
+from __future__ import annotations
+
+import struct
+from io import BytesIO
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from detaug.converters.files.image_file import BytesFile
+from detaug.converters.files.image_headers import ImageError, ImageHeader, parse_image_header
+from detaug.converters.files.pixel_types import NPY_MAGIC, TIFF_MAGIC
+from detaug.errors import InputError
+
+Bytes = NDArray[np.uint8]
+
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
+_GREY_AND_ALPHA = 4  # IHDR's colour type
+_KINDS = {"u": 1, "i": 2, "f": 3}  # TIFF's SampleFormat
+_UNDECODABLE = np.zeros(1, np.uint8)
+
+
+def as_decodable(content: Bytes, size: tuple[int, int] | None = None) -> Bytes:
+    """Return encoded bytes that DALI decodes to the same values: these, or those of a TIFF.
+
+    `size`: the (height, width) that the image must have. One that has another, or is broken, becomes a byte that no
+    decoder takes. Raises InputError if the package for planar TIFFs is not installed.
+    """
+    head = content[:26].tobytes()
+    grey_and_alpha = head[:8] == _PNG and head[25:26] == bytes([_GREY_AND_ALPHA])
+    if not (head[:2] == _JPEG or head[:4] in TIFF_MAGIC or head[:6] == NPY_MAGIC or grey_and_alpha):
+        return content
+    try:
+        header = parse_image_header(cast(BinaryIO, BytesFile(content)))
+        if size is not None and (header.height, header.width) != size:
+            return _UNDECODABLE
+        array = _array(content, header)
+        return content if array is None else contiguous_tiff(array, header.orientation)
+    except ImageError:
+        return _UNDECODABLE
+    except InputError:
+        raise
+    except Exception:  # noqa: BLE001  # the decoders of tifffile raise errors of their own
+        return _UNDECODABLE
+
+
+def _array(content: Bytes, header: ImageHeader) -> NDArray[Any] | None:
+    """Return the pixels as they are stored, (H, W) or (H, W, C), of an image that DALI does not read; else None."""
+    pixels = header.pixels
+    if header.format == "TIFF":
+        if not (pixels.planar or header.orientation != 1):
+            return None
+        array = np.asarray(_tifffile().imread(BytesIO(content.tobytes()), key=0))
+        return np.moveaxis(array, 0, 2) if pixels.planar else array
+    if header.format == "NPY":
+        return np.asarray(np.load(BytesIO(content.tobytes()), allow_pickle=False))
+    if header.format == "JPEG" and pixels.bands == 3:
+        return None
+    with Image.open(BytesIO(content.tobytes()), formats=[header.format]) as image:
+        return np.array(image.convert("L" if header.format == "JPEG" else "LA"))
+
+
+def _tifffile() -> Any:
+    try:
+        import tifffile
+    except ImportError:
+        raise InputError(
+            "TIFFs that store one band after the other, or turned, need the package tifffile: "
+            "pip install 'detaug[bands]', or save them with contiguous pixels"
+        ) from None
+    return tifffile
+
+
+def contiguous_tiff(array: NDArray[Any], orientation: int = 1) -> Bytes:
+    """Return an uncompressed TIFF of an image (H, W) or (H, W, C), turned as an EXIF `orientation` says."""
+    if orientation in (5, 6, 7, 8):
+        array = array.swapaxes(0, 1)
+    if orientation in (2, 3, 6, 7):
+        array = array[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        array = array[::-1]
+    (height, width), bands = array.shape[:2], array.shape[2] if array.ndim == 3 else 1
+    pixels = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+    several = {258: (bands, 8 * array.dtype.itemsize), 339: (bands, _KINDS[array.dtype.kind])}  # SHORTs
+    several |= {338: (bands - 1, 0)} if bands > 1 else {}
+    start = _ALIGNED + 6 * bands + -6 * bands % _ALIGNED
+    single = {256: width, 257: height, 259: 1, 262: 1, 273: start, 277: bands, 278: height, 279: len(pixels), 284: 1}
+    entries, more = [], b""
+    for tag in sorted({*single, *several}):
+        if tag in single:
+            entries.append(struct.pack("<HHII", tag, 4, 1, single[tag]))
+            continue
+        count, value = several[tag]
+        values = struct.pack(f"<{count}H", *[value] * count)
+        inline = values.ljust(4, b"\0") if count <= 2 else struct.pack("<I", _ALIGNED + len(more))
+        more += b"" if count <= 2 else values
+        entries.append(struct.pack("<HHI", tag, 3, count) + inline)
+    directory = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries) + bytes(4)
+    head = (directory.ljust(_ALIGNED, b"\0") + more).ljust(start, b"\0")
+    return np.concatenate([np.frombuffer(head, np.uint8), pixels])
+
+
+_ALIGNED = 256
+"""Bytes that a directory fits in."""
