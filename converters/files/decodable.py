@@ -73,7 +73,7 @@ def _tifffile() -> Any:
     except ImportError:
         raise InputError(
             "TIFFs that store one band after the other, or turned, need the package tifffile: "
-            "pip install 'detaug[bands]', or save them with contiguous pixels"
+            "pip install 'detaug[tiff]', or save them with contiguous pixels"
         ) from None
     return tifffile
 

@@ -68,6 +68,10 @@ class TileReader(Source):
             raise InputError(
                 f"reader must be a source of images, not of clips, such as da.CocoReader; got {type(reader).__name__}"
             )
+        if not reader.pixel_format.is_rgb8:
+            raise InputError(
+                f"TileReader cuts 8-bit RGB, and the reader has {reader.pixel_format}: cut the files before"
+            )
         check_share("min_visibility", min_visibility)
         check("empty", empty, isinstance(empty, int | float) and 0 <= empty <= 1, "a share of the tiles in 0..1")
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
