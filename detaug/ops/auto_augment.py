@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from nvidia.dali import fn, types
 
-from detaug.arguments import FILL, RGB, check, check_fill, is_whole
+from detaug.arguments import FILL, RGB, check, check_rgb, is_whole
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views, replace_at
 from detaug.ops import color
@@ -129,7 +129,7 @@ class RandAugment(AutoAugment):
         _check_bins(self.num_magnitude_bins)
         inside = is_whole(self.magnitude, 0, self.num_magnitude_bins - 1)
         check("magnitude", self.magnitude, inside, f"a whole number in 0..{self.num_magnitude_bins - 1}")
-        check_fill("fill", self.fill)
+        check_rgb("fill", self.fill)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
         return np.full((n, self.num_ops), self.magnitude)
@@ -162,7 +162,7 @@ class TrivialAugmentWide(AutoAugment):
 
     def check_arguments(self) -> None:
         _check_bins(self.num_magnitude_bins)
-        check_fill("fill", self.fill)
+        check_rgb("fill", self.fill)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
         return rng.integers(self.num_magnitude_bins, size=(n, 1))
