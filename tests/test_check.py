@@ -195,7 +195,6 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("image-size", unreadable(height=None), "height must be a whole number", UNREADABLE),
     ("number-text", image(width="100"), "width '100' becomes 100", set()),
     ("image-format", image(file_name="a.GIF"), "DALI does not decode GIF", EXTRA),
-    ("image-format", image(file_name="a.heic"), "DALI does not decode GIF, AVIF and HEIC", EXTRA),
     ("category-id", category(1, id=-2), f"categories[1] (id -2): id {NOT_WHOLE}-2", {"category-unknown"}),
     ("id-form", category(1, id="2"), "categories[1] (id 2): id '2' becomes 2", set()),
     ("category-id-repeated", category(1, id=1), "id 1 is taken by categories[0] already", {"category-unknown"}),
@@ -285,8 +284,8 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("image-unreadable", file("a.jpg", b""), "is empty (0 bytes)", set()),
     ("image-unreadable", file("a.jpg", JPEG[:20]), "is a JPEG whose header is broken or cut off", set()),
     ("image-format", file("a.jpg", image_bytes(kind="GIF")), "is GIF, which DALI does not decode", set()),
-    ("image-format", file("a.jpg", HEIF[b"avif"]), "is AVIF, which DALI does not decode; save it as JPEG", set()),
-    ("image-format", file("a.jpg", HEIF[b"heic"]), "is HEIC, which DALI does not decode; save it as JPEG", set()),
+    ("image-unreadable", file("a.jpg", HEIF[b"avif"]), "is not an image that can be read", set()),
+    ("image-unreadable", file("a.jpg", HEIF[b"heic"]), "is not an image that can be read", set()),
     (
         "image-format",
         file("sub/c.png", TWO_EXIFS),

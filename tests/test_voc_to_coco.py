@@ -731,9 +731,9 @@ def test_kinds_of_images(tmp_path: Path, name: str, data: bytes, found: object) 
         ("a.jpg", b"<html>not found</html>", "image-unreadable"),
         ("a.gif", image_bytes(kind="GIF"), "image-format"),
         ("a.jpg", image_bytes(kind="GIF"), "image-format"),
-        ("a.avif", b"\0\0\0\x1cftypavif\0\0\0\0mif1", "image-format"),
-        ("a.HEIC", b"\0\0\0\x1cftypheic\0\0\0\0mif1", "image-format"),
-        ("a.heif", b"\0\0\0\x1cftypmif1\0\0\0\0heic", "image-format"),
+        ("a.avif", b"\0\0\0\x1cftypavif\0\0\0\0mif1", "image-unreadable"),
+        ("a.HEIC", b"\0\0\0\x1cftypheic\0\0\0\0mif1", "image-unreadable"),
+        ("a.heif", b"\0\0\0\x1cftypmif1\0\0\0\0heic", "image-unreadable"),
     ],
 )
 def test_images_that_cannot_be_used(tmp_path: Path, name: str, data: bytes, kind: str) -> None:

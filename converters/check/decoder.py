@@ -78,7 +78,7 @@ class Decoder:
         self.messages.truncate()
         try:
             contents = [np.frombuffer(image.read(), np.uint8) for image in images]
-            self.pipeline.feed_input("bytes", contents if self.dtype is None else [*map(as_decodable, contents)])
+            self.pipeline.feed_input("bytes", [as_decodable(each, as_rgb=self.dtype is None) for each in contents])
             decoded, shapes = self.pipeline.run()
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"

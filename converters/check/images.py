@@ -14,6 +14,7 @@ import numpy as np
 
 from detaug.converters.check.other_splits import named_by_other_splits
 from detaug.converters.coco.table import Mask, Table
+from detaug.converters.files import heif
 from detaug.converters.files.image_file import Fingerprint, ImageChanged, ImageFile, digest, group_equal, repeated_files
 from detaug.converters.files.image_headers import (
     IMAGE_EXTENSIONS,
@@ -108,7 +109,7 @@ def check_images(
     listed = list_files(folder, IMAGE_EXTENSIONS)
     yield from _missing(table, headers, listed)
     yield from _missing_videos(table, folder, headers)
-    yield from _unreadable(headers)
+    yield from _unreadable(table, headers)
     yield from _sizes(table, headers)
     yield from _palettes(headers)
     yield from _bands(headers, *bands)
@@ -164,10 +165,17 @@ def _unreferenced(
         yield from_messages("image-unreferenced", "files", {at: shown(name) for at, name in enumerate(extra)})
 
 
-def _unreadable(headers: Sequence[Header]) -> Iterator[Findings]:
-    for kind in ("image-unreadable", "image-format"):
-        errors = {at: error for at, error in enumerate(headers) if isinstance(error, ImageError)}
-        yield from _image_findings(kind, {at: str(error) for at, error in errors.items() if error.kind == kind})
+def _unreadable(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:
+    errors = {at: error for at, error in enumerate(headers) if isinstance(error, ImageError)}
+    unreadable, other = (
+        {at: str(error) for at, error in errors.items() if error.kind == kind}
+        for kind in ("image-unreadable", "image-format")
+    )
+    for at, header in enumerate(headers):
+        if isinstance(header, ImageHeader) and (fault := heif.name_fault(header.format, table.file_names[at])):
+            other[at] = fault
+    yield from _image_findings("image-unreadable", unreadable)
+    yield from _image_findings("image-format", dict(sorted(other.items())))
 
 
 def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:

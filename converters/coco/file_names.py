@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import posixpath
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from detaug.converters.coco.columns import Rows, whole_numbers
 from detaug.converters.coco.table import Ints
-from detaug.converters.files.image_headers import UNDECODED_EXTENSIONS
+from detaug.converters.files import heif
 from detaug.converters.files.paths import is_below
 from detaug.converters.findings.finding import shown
 
@@ -60,7 +61,7 @@ def _note_faults(rows: Rows, values: list[Any], faults: list[str]) -> None:
 _NAME_RULES = {
     "file-name": "file_name must be the path of a file below the image folder",
     "file-name-outside": "file_name must not lead outside the image folder",
-    "image-format": "DALI does not decode GIF, AVIF and HEIC, so save it as JPEG or PNG",
+    "image-format": "DALI does not decode GIF, and HEIC needs pip install 'detaug[heif]'; save it as JPEG or PNG",
 }
 
 
@@ -77,7 +78,12 @@ def _name_fault(name: Any) -> str:
             return "file-name"
         if len(encoded) > _LONGEST_NAME or max(map(len, encoded.split(b"/"))) > _LONGEST_PART:
             return "file-name"
-    return "image-format" if name[-5:].lower().endswith(UNDECODED_EXTENSIONS) else ""
+    return "image-format" if name[-5:].lower().endswith(_undecoded()) else ""
+
+
+@cache
+def _undecoded() -> tuple[str, ...]:
+    return (".gif", *heif.undecoded_extensions())
 
 
 def _note_repeated_names(rows: Rows, names: list[str], folders: list[str]) -> None:

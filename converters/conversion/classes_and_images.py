@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from detaug.converters.files.image_headers import DALI_FORMATS, ImageHeader
+from detaug.converters.files.image_headers import DECODED_FORMATS, ImageHeader
 from detaug.converters.files.paths import regular_status
 from detaug.converters.files.text import name_key, read_text
 from detaug.converters.findings.finding import Finding
@@ -93,7 +93,7 @@ def missing_images(names: Mapping[int, str], images: Path | None) -> Iterator[tu
 def header_findings(image: str, file: str, header: ImageHeader) -> Iterator[Finding]:
     """Yield findings about an image's header. file: the image's name in the findings."""
     extension = os.path.splitext(image)[1].lower()
-    if extension not in DALI_FORMATS[header.format]:
+    if extension not in DECODED_FORMATS[header.format]:
         yield Finding(file, "image-extension", before=extension, after=header.format)
     if not 1 <= header.orientation <= 8:
         yield Finding(file, "orientation-invalid", before=header.orientation, after=1)

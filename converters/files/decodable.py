@@ -1,7 +1,8 @@
-"""Write images again that DALI's decoder does not read with all their bands: as TIFFs of contiguous pixels.
+"""Write images again that DALI's decoder does not read, or not with all their bands: as TIFFs of contiguous pixels.
 
 DALI 2.4 reads no TIFF that stores one band after the other, nor one of many bands with an orientation, nor a PNG of
-grey and alpha, and its decoders of images read no .npy. It ends the process for a grey JPEG that is to stay grey.
+grey and alpha, and its decoders of images read no .npy, AVIF or HEIC. It ends the process for a grey JPEG that is to
+stay grey.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.converters.files import heif
 from detaug.converters.files.image_file import BytesFile
 from detaug.converters.files.image_headers import ImageError, ImageHeader, parse_image_header
 from detaug.converters.files.pixel_types import NPY_MAGIC, TIFF_MAGIC
@@ -27,20 +29,24 @@ _KINDS = {"u": 1, "i": 2, "f": 3}  # TIFF's SampleFormat
 _UNDECODABLE = np.zeros(1, np.uint8)
 
 
-def as_decodable(content: Bytes, size: tuple[int, int] | None = None) -> Bytes:
+def as_decodable(content: Bytes, size: tuple[int, int] | None = None, *, as_rgb: bool = False) -> Bytes:
     """Return encoded bytes that DALI decodes to the same values: these, or those of a TIFF.
 
     `size`: the (height, width) that the image must have. One that has another, or is broken, becomes a byte that no
-    decoder takes. Raises InputError if the package for planar TIFFs is not installed.
+    decoder takes. `as_rgb`: whether DALI converts to 8-bit RGB; only AVIF and HEIC are written again then.
+    Raises InputError if the package for planar TIFFs is not installed.
     """
     head = content[:26].tobytes()
     grey_and_alpha = head[:8] == _PNG and head[25:26] == bytes([_GREY_AND_ALPHA])
-    if not (head[:2] == _JPEG or head[:4] in TIFF_MAGIC or head[:6] == NPY_MAGIC or grey_and_alpha):
+    others = head[:2] == _JPEG or head[:4] in TIFF_MAGIC or head[:6] == NPY_MAGIC or grey_and_alpha
+    if not (heif.format_of(head) or (others and not as_rgb)):
         return content
     try:
         header = parse_image_header(cast(BinaryIO, BytesFile(content)))
         if size is not None and (header.height, header.width) != size:
             return _UNDECODABLE
+        if header.format in heif.EXTENSIONS:
+            return contiguous_tiff(np.asarray(heif.read_upright(BytesIO(content.tobytes()))))
         array = _array(content, header)
         return content if array is None else contiguous_tiff(array, header.orientation)
     except ImageError:

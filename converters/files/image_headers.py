@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
+from detaug.converters.files import heif
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.known_files import what_is
 from detaug.converters.files.parallel import map_in_processes
@@ -37,9 +38,7 @@ IMAGE_EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".tif", ".tiff", ".webp", ".jp2",
     ".ppm", ".pgm", ".pnm", ".gif", ".avif", ".heic", ".heif",
 )  # fmt: skip
-UNDECODED_EXTENSIONS = (".gif", ".avif", ".heic", ".heif")
-"""Of images that DALI does not decode."""
-DALI_FORMATS = {
+DECODED_FORMATS = {
     "JPEG": {".jpg", ".jpeg", ".jpe", ".jfif"},
     "PNG": {".png"},
     "BMP": {".bmp"},
@@ -47,6 +46,8 @@ DALI_FORMATS = {
     "WEBP": {".webp"},
     "JPEG2000": {".jp2"},
     "PPM": {".ppm", ".pgm", ".pnm"},
+    "AVIF": {*heif.EXTENSIONS["AVIF"]},
+    "HEIC": {*heif.EXTENSIONS["HEIC"]},
     "NPY": {".npy"},  # for CocoReader(channels=, dtype=)
 }
 
@@ -54,11 +55,6 @@ _HEAD_BYTES = 4096
 _LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size past the first 4 KiB
 _ORIENTATION_TAG = 0x0112
 _PNG_PALETTE = 3  # IHDR's colour type
-_HEIF_BRANDS = {
-    **dict.fromkeys((b"avif", b"avis"), "AVIF"),
-    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"), "HEIC"),
-    **dict.fromkeys((b"mif1", b"msf1"), "HEIF (AVIF or HEIC)"),
-}
 _PILLOW_FORMATS = ("BMP", "WEBP", "PPM", "GIF")
 PILLOW_ERRORS = (
     OSError,
@@ -117,9 +113,9 @@ def read_image_header(path: PathLike | ImageFile) -> ImageHeader:
 
 
 def usual_extension(image_format: str) -> str:
-    """Return the extension, with its dot, that files of a format of DALI_FORMATS usually have."""
+    """Return the extension, with its dot, that files of a format of DECODED_FORMATS usually have."""
     extensions = (*IMAGE_EXTENSIONS, ".npy")
-    return next(extension for extension in extensions if extension in DALI_FORMATS[image_format])
+    return next(extension for extension in extensions if extension in DECODED_FORMATS[image_format])
 
 
 def read_fingerprint(path: PathLike | ImageFile) -> tuple[int, int]:
@@ -138,7 +134,7 @@ def parse_image_header(file: BinaryIO) -> ImageHeader:
     found = _scan(head, file)
     if found is None:
         raise ImageError("image-unreadable", _why_unreadable(head))
-    if found.format not in DALI_FORMATS:
+    if found.format not in DECODED_FORMATS:
         raise ImageError("image-format", f"is {found.format}, which DALI does not decode; save it as JPEG or PNG")
     width, height = found.stored_size
     if width < 1 or height < 1:
@@ -169,8 +165,11 @@ def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
         return found
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _scan_png(head, file)
-    if head[4:8] == b"ftyp" and (name := _HEIF_BRANDS.get(head[8:12])):
-        return _Scanned(name, (0, 0), 1)
+    if (image_format := heif.format_of(head)) is not None:
+        if not heif.decodes(image_format):
+            raise ImageError("image-format", heif.why_undecoded(image_format))
+        found = _scan_with_pillow(file, ("AVIF", "HEIF"))
+        return None if found is None else found._replace(format=image_format)
     if head[:4] in TIFF_MAGIC:
         tiff = read_tiff_header(file)
         return _Scanned("TIFF", tiff.size, tiff.orientation) if tiff else None
@@ -256,14 +255,14 @@ def exif_orientation(tiff: bytes) -> int:
     return 1
 
 
-def _scan_with_pillow(file: BinaryIO) -> _Scanned | None:
+def _scan_with_pillow(file: BinaryIO, formats: tuple[str, ...] = _PILLOW_FORMATS) -> _Scanned | None:
     from PIL import Image  # slow to import, and few images need it
 
     file.seek(0)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about large images: only the header is read
-            image = Image.open(file, formats=_PILLOW_FORMATS)
+            image = Image.open(file, formats=formats)
             exif = image.info.get("exif", b"")
             return _Scanned(image.format or "", image.size, exif_orientation(exif.removeprefix(b"Exif\0\0")))
     except (*PILLOW_ERRORS, Image.DecompressionBombError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Sequence
 from io import BytesIO
@@ -13,6 +14,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from detaug.arrays import Bools, Ints
+from detaug.converters.files import heif
 from detaug.converters.files.decodable import as_decodable
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 from detaug.converters.files.threads import Threads
@@ -166,6 +168,8 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
         header = parse_image_header(BytesIO(content))
     except ImageError as failure:
         return f"{path} {failure}"
+    if fault := heif.name_fault(header.format, os.fspath(path)):
+        return f"{path} {fault}"
     size = header.height, header.width
     if size != tuple(reader.sizes[index]):
         return f"{path} {reader.explain_size(index, size)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +12,8 @@ from nvidia.dali import fn, tensors, types
 
 from detaug.arrays import Bytes, Ints
 from detaug.converters.files.decodable import as_decodable
+from detaug.converters.files.threads import Threads
+from detaug.converters.machine import available_cores
 from detaug.loading.scaled_decoding import decode_scaled
 from detaug.ops.dali_internals import either
 from detaug.ops.op import Node, Nodes
@@ -113,20 +116,23 @@ def inputs(source: Source, indices: Ints, read: Ints | None = None) -> dict[str,
     size = source.sizes[indices].astype(np.int32)
     if source.files:
         return {"path": source.paths(indices), "size": size}
-    contents = _contents(source, indices, read, np.zeros(1, np.uint8), decodable=not source.pixel_format.is_rgb8)
+    contents = _contents(source, indices, read, np.zeros(1, np.uint8))
     return {"bytes": contents, "size": size}
 
 
-def _contents(
-    source: Source, indices: Ints, read: Ints, unread: Bytes, layout: str = "", *, decodable: bool = False
-) -> list[Any]:
+def _contents(source: Source, indices: Ints, read: Ints, unread: Bytes, layout: str = "") -> list[Any]:
     """Return what the source has of images, for DALI, without a copy. `unread`: for those not to `read`.
 
-    `decodable`: write those again that DALI's decoder cannot read with all their bands.
+    What DALI's decoder cannot read, or not with all its bands, is written again.
     """
-    contents = [unread] * len(indices)
-    for at, content in zip(read.tolist(), source.contents(indices[read]) if len(read) else [], strict=True):
-        contents[at] = as_decodable(content, tuple(source.sizes[indices[at]].tolist())) if decodable else content
+    contents, as_rgb = [unread] * len(indices), source.pixel_format.is_rgb8
+    found = source.contents(indices[read]) if len(read) else []
+    if not source.decodes and (source.has_heif or not as_rgb):
+        sizes = map(tuple, source.sizes[indices[read]].tolist())
+        with Threads(available_cores()) as pool:
+            found = pool.map(partial(as_decodable, as_rgb=as_rgb), found, [*sizes])
+    for at, content in zip(read.tolist(), found, strict=True):
+        contents[at] = content
     return [tensors.TensorCPU(each, layout) for each in contents]
 
 

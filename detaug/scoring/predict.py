@@ -16,7 +16,7 @@ from detaug.arguments import SCORE
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder, made_folder
 from detaug.converters.files.atomic import write_json
-from detaug.converters.files.image_headers import DALI_FORMATS, read_image_sizes
+from detaug.converters.files.image_headers import DECODED_FORMATS, read_image_sizes
 from detaug.converters.files.paths import absolute, list_files
 from detaug.converters.findings.finding import counted
 from detaug.drawing import save_picture
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 PICTURES = (".jpg", ".png")
 """Of drawings; one of an image of another format is a JPEG."""
 
-EXTENSIONS = tuple(sorted(set().union(*DALI_FORMATS.values())))
+EXTENSIONS = tuple(sorted(set().union(*DECODED_FORMATS.values())))
 
 
 class Predicted(NamedTuple):

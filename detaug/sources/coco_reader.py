@@ -13,6 +13,7 @@ from detaug.arrays import Bools, Bytes, Ints
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
+from detaug.converters.files import heif
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
 from detaug.errors import InputError
@@ -118,7 +119,8 @@ class CocoReader(FolderSource):
         check += " leaves out what is broken"
         in_bucket = "put the object there again, or leave it out of the json"
         self.remedy = check if self._storage.is_local else in_bucket
-        self.files = self._storage.is_local and not data.shards and self.pixel_format.is_rgb8
+        self.has_heif = heif.are_among(self.file_names)
+        self.files = self._storage.is_local and not (data.shards or self.has_heif) and self.pixel_format.is_rgb8
         files = self._storage.shards.files()
         self.missing = np.union1d(self._storage.shards.missing(), files[self._storage.file_sizes < 0])
         if len(self.missing) == len(self):

@@ -70,6 +70,7 @@ class ConcatReader(Source):
         self.decodes = self.sources[0].decodes
         self.pixel_format = _pixel_format(self.sources)
         self.files = all(source.files for source in self.sources)
+        self.has_heif = any(source.has_heif for source in self.sources)
         self.missing = np.concatenate([each.missing + at for each, at in zip(self.sources, self._first, strict=False)])
         self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from detaug.converters.files import heif
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.sources.class_folders import find_classes, read_class_list
@@ -57,6 +58,8 @@ class ImageFolder(FolderSource):
         sizes, self._faults = with_sizes(self.folder, self.list_file or self.folder, files, cache=cache)
         super().__init__(sizes, class_names, classes=classes, origin=str(self.list_file or self.root))
         self.file_names, self._bytes = files.names, files.status[:, 0]
+        self.has_heif = heif.are_among(self.file_names)
+        self.files = not self.has_heif
         self.missing = np.array(sorted(self._faults), np.int64)
         self.remedy = "remove it, or save it again as JPEG or PNG"
         if len(self.missing) == len(self):

@@ -51,6 +51,8 @@ class Source:
 
     files: bool = True
     """Whether the images are files at `path`; otherwise `contents` returns their bytes."""
+    has_heif: bool = False
+    """Whether some are AVIF or HEIC, which the CPU decodes for DALI; `files` must be False then."""
     decodes: bool = False
     """Whether `contents` returns pixels, (H, W, 3) uint8 RGB, instead of encoded images."""
     pixel_format: PixelFormat = RGB8
