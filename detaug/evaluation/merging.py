@@ -62,9 +62,11 @@ def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPict
         path = Path(tiles.annotations_file if isinstance(tiles, CocoReader) else tiles)
         found, origin = _tiles_of_json(path), str(path)
     sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
-    pictures = np.array(found.pictures, np.int64)
-    for picture in dict.fromkeys(found.pictures):
-        windows = found.windows[pictures == picture]
+    of_picture: dict[int, list[int]] = {}
+    for at, picture in enumerate(found.pictures):
+        of_picture.setdefault(picture, []).append(at)
+    for picture, members in of_picture.items():
+        windows = found.windows[members]
         if picture not in sizes or (windows[:, :2] + windows[:, 2:] > sizes[picture][::-1]).any():
             raise InputError(f"{origin} has tiles of an image with id {picture} that {annotations} does not have")
         if not covers(windows, *sizes[picture]):

@@ -12,7 +12,10 @@ from detaug import converters
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "loading": ("Loader and batches", ("detaug.loading", "detaug.samples")),
-    "sources": ("Sources", ("detaug.sources", "detaug.tiles", "detaug.video", "detaug.converters")),
+    "sources": (
+        "Sources",
+        ("detaug.sources", "detaug.pixel_format", "detaug.tiles", "detaug.video", "detaug.converters"),
+    ),
     "geometric-ops": (
         "Geometric ops",
         (
