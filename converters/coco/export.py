@@ -48,6 +48,11 @@ class FolderExport:
         """Return whether images are copied or linked."""
         return self.images is not None and self.with_images != "none"
 
+    @property
+    def left_images(self) -> Path | None:
+        """Return the folder that the images are left in; None where they are brought, or it is not known."""
+        return None if self.brings_images else self.images
+
     def read(self, *, one_file: bool = False) -> tuple[CocoRows, list[Finding]]:
         """Read the json. Returns the images and boxes that annotation files can be written for, and findings.
 

@@ -135,6 +135,13 @@ def _group_by_image(table: Table, images: Ints, boxes: Ints) -> CocoRows:
     return CocoRows(table, images, first, boxes)
 
 
+def without_crowds(rows: CocoRows) -> tuple[CocoRows, list[Finding]]:
+    """Return the rows without crowds, for a format that cannot mark them, and a finding with their number."""
+    crowds = rows.boxes[rows.table.crowd[rows.boxes]].tolist()
+    findings = [Finding(str(rows.table.path), "crowd-dropped", count=len(crowds))] if crowds else []
+    return rows.without((), crowds), findings
+
+
 def clipped(rows: CocoRows) -> Iterator[Finding]:
     """Yield the boxes that reach past their image by up to 1 pixel and are cut at its edge."""
     for found in rows.table.findings:

@@ -10,7 +10,7 @@ import numpy as np
 
 from detaug.converters.coco.export import folder_export
 from detaug.converters.coco.row_shapes import outlines_of
-from detaug.converters.coco.rows import clipped, dropped_keys
+from detaug.converters.coco.rows import clipped, dropped_keys, without_crowds
 from detaug.converters.conversion.arguments import OnError, WithImages
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
@@ -61,9 +61,9 @@ def coco_to_dota(
     for name in rows.table.categories.values():
         if " " in name:
             raise ConversionError(f"{rows.table.path}: class names in DOTA have no spaces, got {name!r}; rename it")
-    crowds = [at for at in rows.boxes.tolist() if rows.table.crowd[at]]
-    findings += [Finding(str(export.source), "crowd-dropped", count=len(crowds))] if crowds else []
-    rows, outlines, faults = outlines_of(rows.without((), crowds))
+    rows, crowds = without_crowds(rows)
+    findings += crowds
+    rows, outlines, faults = outlines_of(rows)
     lines, missing = dict[int, str](), 0
     for at in rows.boxes.tolist():
         corners = outlines.rotated_box(at)
@@ -83,6 +83,6 @@ def coco_to_dota(
         texts[folder / f"{posixpath.splitext(rows.file_name(at))[0]}.txt"] = "".join(lines[box] for box in boxes)
     with export.writing(findings):
         export.write(rows, texts, image_folder, progress)
-    where = image_folder if export.brings_images or export.images is None else export.images
+    where = export.left_images or image_folder
     command = ["detaug", "convert-dota", str(folder), str(where), "-o", "again.json"]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")

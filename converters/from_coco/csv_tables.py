@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
+from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys, without_crowds
 from detaug.converters.coco.writer import OWN_KEYS
 from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
 from detaug.converters.conversion.summary import Summary
@@ -66,9 +66,8 @@ def coco_to_csv(
     rows, findings = export.read(one_file=True)
     source = str(export.source)
     if style == "retinanet":
-        crowds = [at for at in rows.boxes.tolist() if rows.table.crowd[at]]
-        findings += [Finding(source, "crowd-dropped", count=len(crowds))] if crowds else []
-        rows = rows.without((), crowds)
+        rows, crowds = without_crowds(rows)
+        findings += crowds
     elif empty := rows.images_without_boxes():
         findings.append(Finding(source, "image-without-row", count=empty))
     columns = _columns(rows) if style == "tensorflow" else []
@@ -83,9 +82,9 @@ def coco_to_csv(
     with export.writing(findings):
         export.write(rows, texts, export.folder, progress)
     command = ["detaug", "convert", str(export.folder), "-o", "again.json"]
-    if export.images is not None and not export.brings_images:
-        command += ["--images", str(export.images)]
-    where = export.folder if export.brings_images or export.images is None else export.images
+    if export.left_images:
+        command += ["--images", str(export.left_images)]
+    where = export.left_images or export.folder
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 
 

@@ -83,7 +83,7 @@ def coco_to_cvat(
     file, image_folder = export.folder / "annotations.xml", export.folder / "images"
     with export.writing(findings):
         export.write(rows, {file: content}, image_folder, progress)
-    where = image_folder if export.brings_images or export.images is None else export.images
+    where = export.left_images or image_folder
     command = ["detaug", "convert", str(file), "-o", "again.json", "--images", str(where)]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 

@@ -87,8 +87,8 @@ def coco_to_labelme(
         own_boxes += sum(shape.has_own_box for shape in found)
         height, width = rows.table.sizes[at].tolist()
         image = posixpath.basename(rows.file_name(at))
-        if export.images is not None and not export.brings_images:
-            image = os.path.relpath(export.images / rows.file_name(at), path.parent)
+        if export.left_images:
+            image = os.path.relpath(export.left_images / rows.file_name(at), path.parent)
         row = rows.table.row("images", at)
         document = {
             "version": _VERSION,
@@ -108,9 +108,9 @@ def coco_to_labelme(
     with export.writing(findings):
         export.write(rows, texts, export.folder, progress)
     command = ["detaug", "convert", str(export.folder), "-o", "again.json", "--classes", str(labels)]
-    if export.images is not None and not export.brings_images:
-        command += ["--images", str(export.images)]
-    where = export.folder if export.brings_images or export.images is None else export.images
+    if export.left_images:
+        command += ["--images", str(export.left_images)]
+    where = export.left_images or export.folder
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 
 

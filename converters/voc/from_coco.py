@@ -85,9 +85,11 @@ def coco_to_voc(
         export.write(rows, texts, image_folder, progress)
     command: list[object] = ["detaug", "convert-voc", export.folder, "-o", f"{split}-again.json", "--split", split]
     command += ["--classes", export.folder / "classes.txt"]
-    if export.images is not None and not export.brings_images:
-        image_folder, command = export.images, [*command, "--images", export.images]
-    return export.summary(rows, findings, image_folder, f"and back: {shlex.join(map(str, command))}")
+    if export.left_images:
+        command += ["--images", export.left_images]
+    return export.summary(
+        rows, findings, export.left_images or image_folder, f"and back: {shlex.join(map(str, command))}"
+    )
 
 
 def _texts(rows: CocoRows, folder: Path, split: str, origin: Origin, findings: list[Finding]) -> dict[Path, str]:
