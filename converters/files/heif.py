@@ -62,7 +62,7 @@ def undecoded_extensions() -> tuple[str, ...]:
 def are_among(names: Iterable[str]) -> bool:
     """Return whether some of these files are named as AVIF or HEIC."""
     endings = (*EXTENSIONS[AVIF], *EXTENSIONS[HEIC])
-    return any(name[-5:].lower().endswith(endings) for name in names)
+    return any(each.lower().endswith(endings) for each in {name[-5:] for name in names})  # few, of many names
 
 
 def name_fault(image_format: str, name: str) -> str:
