@@ -112,6 +112,22 @@ def test_jpegs_of_all_kinds(tmp_path: Path, picture: Image.Image, mode: str, opt
         assert difference(reader, [da.Resize(size)]).mean() < 0.9
 
 
+OPS = (da.Resize((50, 60)), da.RandomShortestSize((90, 120)), da.RandomResizedCrop(90))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_states_know_how_images_are_decoded(tmp_path: Path, picture: Image.Image, op: Op) -> None:
+    """A recipe that does not say it has the text that it had before it could."""
+    assert "decode" not in repr(op)
+    (other,) = scaled([op])
+    assert repr(other) == f"{repr(op).removesuffix(')')}, decode='scaled')"
+    reader = reader_of(tmp_path, picture, ".jpg")
+    state = da.Loader(reader, [op], 2, device="cpu").state_dict()
+    da.Loader(reader, [op], 2, device="cpu").load_state_dict(state)
+    with pytest.raises(da.InputError, match="recipe"):
+        da.Loader(reader, [other], 2, device="cpu").load_state_dict(state)
+
+
 def test_scales() -> None:
     """The largest scale that leaves twice the output's pixels along both axes; none for a part that is soon decoded."""
     sizes = np.array([[1600, 1600]] * 7)

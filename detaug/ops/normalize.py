@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -13,7 +13,7 @@ from nvidia.dali import fn, types
 from detaug.arguments import check, is_number, is_numbers
 from detaug.boxes.views import Views
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.op import Node, Nodes, PixelOp
+from detaug.ops.op import Node, Nodes, PixelOp, text_without_added
 from detaug.pixel_format import RGB8, PixelFormat
 
 
@@ -63,9 +63,7 @@ class Normalize(PixelOp):
         check("memory_format", self.memory_format, known, "'contiguous' or 'channels_last'")
 
     def __repr__(self) -> str:
-        """Return all arguments, `scale` only if it is given: states of older versions have none."""
-        named = [field.name for field in fields(self) if field.name != "scale" or self.scale is not None]
-        return f"Normalize({', '.join(f'{name}={getattr(self, name)!r}' for name in named)})"
+        return text_without_added(self, "scale")
 
     def check_pixels(self, pixels: PixelFormat, label: str) -> None:
         if pixels.is_rgb8:

@@ -86,7 +86,7 @@ class Op:
     >>> for op in da.presets.retinanet():
     ...     print(op.stage, op)
     view RandomHorizontalFlip(p=0.5)
-    render Resize(size=800, max_size=1333, letterbox=None, fill=(123.0, 117.0, 104.0), decode='whole')
+    render Resize(size=800, max_size=1333, letterbox=None, fill=(123.0, 117.0, 104.0))
     output Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), dtype='float32', memory_format='contiguous')
     """
 
@@ -220,6 +220,15 @@ class Op:
         if not hasattr(samples, "then"):
             raise TypeError(f"ops run on da.batch([image], boxes=[...]) or in a Loader, got {type(samples).__name__}")
         return samples.then(self)
+
+
+def text_without_added(op: Any, *added: str) -> str:
+    """Return the `repr` of an op without those arguments, added since 0.1, that have their default.
+
+    States hold the texts of ops: with a new argument in each, none saved before would be of the same recipe.
+    """
+    named = [each.name for each in fields(op) if each.name not in added or getattr(op, each.name) != each.default]
+    return f"{type(op).__qualname__}({', '.join(f'{name}={getattr(op, name)!r}' for name in named)})"
 
 
 @cache

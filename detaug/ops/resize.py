@@ -26,7 +26,7 @@ from detaug.boxes import polygons
 from detaug.boxes.views import Fill, Views, corners, inverse, part_matrix, view_matrix
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.noise import LARGEST
-from detaug.ops.op import Arrays, Node, Nodes, Op
+from detaug.ops.op import Arrays, Node, Nodes, Op, text_without_added
 from detaug.pixel_format import PixelFormat, for_bands
 
 
@@ -162,6 +162,9 @@ class Resize(Render):
 
     one_draw_a_batch: ClassVar[bool] = True  # if there are several sizes
 
+    def __repr__(self) -> str:
+        return text_without_added(self, "decode")
+
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """Refuse Resize(300, 300), which is not Resize((300, 300)), in words of its own."""
         if len(given) > 1:
@@ -230,6 +233,9 @@ class RandomShortestSize(Render):
 
     uniform = False
     one_draw_a_batch: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        return text_without_added(self, "decode")
 
     def check_arguments(self) -> None:
         check("min_size", self.min_size, is_wholes(self.min_size, low=1), "one or more shorter sides in whole pixels")

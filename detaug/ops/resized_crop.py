@@ -11,7 +11,7 @@ from detaug.arguments import Range, check, check_range
 from detaug.arrays import Bools, Floats
 from detaug.boxes.views import Views
 from detaug.ops.flips_and_crops import check_crop_size, crop_sizes
-from detaug.ops.op import Arrays
+from detaug.ops.op import Arrays, text_without_added
 from detaug.ops.resize import Render
 
 ATTEMPTS = 10
@@ -42,6 +42,9 @@ class RandomResizedCrop(Render):
     ratio: Range = (3 / 4, 4 / 3)
     _: KW_ONLY
     decode: Literal["whole", "scaled"] = "whole"
+
+    def __repr__(self) -> str:
+        return text_without_added(self, "decode")
 
     def check_arguments(self) -> None:
         self.check_decode()
