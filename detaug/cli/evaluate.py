@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, print_unless
+from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, Command, print_unless
 from detaug.cli.progress_bar import progress_bar
+
+_batch_size = click.option("--batch-size", type=AT_LEAST_1, default=8, show_default=True, help="Images in a batch.")
+
+
+def _min_score(help: str) -> Callable[[Command], Command]:
+    default = 0.4  # detaug.arguments.SCORE
+    return click.option("--min-score", type=click.FloatRange(0, 1), default=default, show_default=True, help=help)
 
 
 @click.command()
@@ -17,13 +25,7 @@ from detaug.cli.progress_bar import progress_bar
 @options.images_argument
 @click.option("--model", type=FILE, help="The model.pt of detaug train.")
 @click.option("--detections", type=FILE, help="Boxes of any detector instead: a json in COCO's form of results.")
-@click.option(
-    "--min-score",
-    type=click.FloatRange(0, 1),
-    default=0.4,  # detaug.arguments.SCORE
-    show_default=True,
-    help="The score from which a detection counts as right or as an error.",
-)
+@_min_score("The score from which a detection counts as right or as an error.")
 @click.option(
     "--tile", type=AT_LEAST_1, help="With --model: detect in tiles of so many pixels a side, and merge what is found."
 )
@@ -42,7 +44,7 @@ from detaug.cli.progress_bar import progress_bar
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
 @click.option("--report", type=FILE, help="A json file for all numbers.")
 @click.option("-o", "--output", type=FILE, help="A json file for the detections, in COCO's form of results.")
-@click.option("--batch-size", type=AT_LEAST_1, default=8, show_default=True, help="Images in a batch.")
+@_batch_size
 @options.device
 @options.quiet
 def evaluate(
@@ -112,14 +114,8 @@ def evaluate(
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
 @click.option("--drawings", type=FOLDER, help="A folder for pictures of the images with what was found.")
-@click.option(
-    "--min-score",
-    type=click.FloatRange(0, 1),
-    default=0.4,  # detaug.arguments.SCORE
-    show_default=True,
-    help="The lowest score that counts.",
-)
-@click.option("--batch-size", type=AT_LEAST_1, default=8, show_default=True, help="Images in a batch.")
+@_min_score("The lowest score that counts.")
+@_batch_size
 @options.device
 @options.quiet
 def predict(model: Path, paths: tuple[str, ...], output: Path, device: str | None, quiet: bool, **more: Any) -> None:

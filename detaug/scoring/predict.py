@@ -22,6 +22,7 @@ from detaug.converters.findings.finding import counted
 from detaug.drawing import save_picture
 from detaug.errors import DataError, InputError
 from detaug.evaluation.masks import run_lengths
+from detaug.loading.bad_files import first_three
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections
 from detaug.sources.source import Source
@@ -119,10 +120,9 @@ def _drawings(drawings: Path, files: Sequence[Path], folder: Path) -> list[Path]
 
 def _sizes(files: Sequence[Path]) -> list[tuple[int, int]]:
     sizes = read_image_sizes([os.fspath(each) for each in files])
-    faults = [f"{file} {size}" for file, size in zip(files, sizes, strict=True) if isinstance(size, str)]
+    faults = {at: f"{files[at]} {size}" for at, size in enumerate(sizes) if isinstance(size, str)}
     if faults:
-        more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
-        raise DataError(f"{'; '.join(faults[:3])}{more}; leave such files out")
+        raise DataError(f"{first_three(faults)}; {_Files.remedy}")
     return [size for size in sizes if not isinstance(size, str)]
 
 
