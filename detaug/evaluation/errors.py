@@ -14,7 +14,7 @@ from detaug.evaluation.predictions import ImageDetections
 from detaug.evaluation.voc_ap import iou_of_boxes
 
 FOUND, NEAR = 0.5, 0.1
-"""IoU from which a box counts as found, and from which it counts as meant."""
+"""The IoU from which a box finds an object, and from which it is taken for an attempt at one."""
 
 KINDS = {
     "place": f"the right class, but an IoU of {NEAR} to {FOUND}",
@@ -22,7 +22,7 @@ KINDS = {
     "twice": "an object that a detection of higher score has found",
     "background": f"no object has an IoU of {NEAR} with it",
     "both": f"another class, and an IoU of {NEAR} to {FOUND}",
-    "missed": "an object without a detection, nor one of the kinds place and class",
+    "missed": "an object that no detection finds, not even in another place or as another class",
 }
 """The kinds of errors, those of TIDE (Bolya et al. 2020, https://arxiv.org/abs/2008.08115, its order too). The last is
 of objects, the others of detections."""
