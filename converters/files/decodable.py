@@ -46,7 +46,7 @@ def as_decodable(content: Bytes, size: tuple[int, int] | None = None, *, as_rgb:
         if size is not None and (header.height, header.width) != size:
             return _UNDECODABLE
         if header.format in heif.EXTENSIONS:
-            return contiguous_tiff(np.asarray(heif.read_upright(BytesIO(content.tobytes()))))
+            return contiguous_tiff(np.asarray(heif.read_pixels(BytesIO(content.tobytes()))), header.orientation)
         array = _array(content, header)
         return content if array is None else contiguous_tiff(array, header.orientation)
     except ImageError:

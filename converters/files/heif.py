@@ -76,9 +76,9 @@ def name_fault(image_format: str, name: str) -> str:
     return f"is {image_format}, and its name does not say so; rename it to {endings[0]}, also in the json"
 
 
-def read_upright(file: BinaryIO) -> Any:
-    """Return an image as Pillow's, RGB and upright. Raises what Pillow raises for a broken one."""
-    from PIL import Image, ImageOps
+def read_pixels(file: BinaryIO) -> Any:
+    """Return an image as Pillow's, RGB, as it is stored. Raises what Pillow raises for a broken one."""
+    from PIL import Image
 
     with Image.open(file, formats=["AVIF", "HEIF"]) as image:
-        return ImageOps.exif_transpose(image).convert("RGB")
+        return image.convert("RGB")

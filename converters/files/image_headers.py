@@ -13,7 +13,7 @@ import warnings
 import zlib
 from collections.abc import Sequence
 from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from detaug.converters.files import heif
 from detaug.converters.files.image_file import ImageFile, opened
@@ -253,6 +253,26 @@ def exif_orientation(tiff: bytes) -> int:
         if tag == _ORIENTATION_TAG:
             return int(value)
     return 1
+
+
+def upright(image: Any, orientation: int) -> Any:
+    """Return an image of Pillow as displayed. `orientation`: of its header, which Pillow itself may read otherwise."""
+    from PIL import Image
+
+    turn = _TURNS.get(orientation)
+    return image if turn is None else image.transpose(Image.Transpose[turn])
+
+
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
+"""Pillow's names of what shows an image of an orientation upright."""
 
 
 def _scan_with_pillow(file: BinaryIO, formats: tuple[str, ...] = _PILLOW_FORMATS) -> _Scanned | None:

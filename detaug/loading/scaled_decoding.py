@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageOps
+from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from detaug.arrays import Bytes, Floats, Ints
+from detaug.converters.files.image_headers import parse_image_header, upright
 from detaug.ops.cpu_kernels import apply_in_threads
 from detaug.ops.op import Node, Nodes
 
@@ -53,8 +54,9 @@ def decode_scaled(nodes: Nodes) -> Node:
 
 
 def _decode(encoded: Bytes, scale: NDArray[np.int32], window: NDArray[np.int32]) -> NDArray[Any]:
+    orientation = parse_image_header(BytesIO(encoded.data)).orientation
     with _open(encoded) as image:
-        turned = _turned_at_scale(image, int(scale))
+        turned = _turned_at_scale(image, int(scale), orientation)
     (top, left), (height, width) = window.tolist()
     return np.asarray(turned.crop((left, top, left + width, top + height)))
 
@@ -64,27 +66,26 @@ def _open(encoded: Bytes) -> Image.Image:
     return JpegImageFile(file) if bytes(encoded[:3]) == b"\xff\xd8\xff" else Image.open(file)  # the former of any size
 
 
-def _turned_at_scale(image: Image.Image, scale: int) -> Image.Image:
+def _turned_at_scale(image: Image.Image, scale: int, orientation: int) -> Image.Image:
     """Return the image as RGB, upright: its pixel i is made of the pixels from i * scale to (i + 1) * scale.
 
     What the decoder leaves to do is done by averaging, as all is for other formats than JPEG.
     """
     width = image.width
-    if (smaller := _scale_of_decoder(image, scale)) > 1:
+    if (smaller := _scale_of_decoder(image, scale, orientation)) > 1:
         image.draft(None, (width // smaller, image.height // smaller))
     left = scale if image.width == width else scale // smaller
-    turned = ImageOps.exif_transpose(image).convert("RGB")
+    turned: Image.Image = upright(image, orientation).convert("RGB")
     return turned if left == 1 else turned.reduce(left)
 
 
-def _scale_of_decoder(image: Image.Image, scale: int) -> int:
+def _scale_of_decoder(image: Image.Image, scale: int, orientation: int) -> int:
     """Return the scale at which libjpeg-turbo should decode for an image at `scale`.
 
     It counts from the first pixel of the file: where turning makes that the last one, and the side is no multiple of
     the scale, the image is decoded whole. A quarter and an eighth lose detail of colours that have fewer columns than
     brightness, but all rows, and of CMYK, of which the average is another colour than the average of its colours.
     """
-    orientation = image.getexif().get(ExifTags.Base.Orientation)
     reversed_sides = [image.width] * (orientation in _REVERSE_ROWS) + [image.height] * (orientation in _REVERSE_COLUMNS)
     if any(side % scale for side in reversed_sides):
         return 1

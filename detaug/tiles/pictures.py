@@ -15,22 +15,11 @@ import numpy as np
 from PIL import Image
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
+from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
 from detaug.sources.source import Source
 
 PILLOW_BYTES = 4
 """Bytes of a pixel of an RGB image in Pillow."""
-
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What shows an image of an EXIF orientation upright."""
 
 _limit = Lock()
 
@@ -60,8 +49,8 @@ def read_picture(source: Source, index: int) -> Image.Image:
         raise OSError(f"does not decode ({error})" if not str(error).startswith("has ") else str(error)) from None
     if image.mode in ("P", "1"):
         image = image.convert("RGBA" if "transparency" in image.info else "RGB" if image.mode == "P" else "L")
-    turn = _TURNS.get(header.orientation)
-    return image if turn is None else image.transpose(turn)
+    turned: Image.Image = upright(image, header.orientation)
+    return turned
 
 
 def _opened(content: bytes, pixels: int) -> Image.Image:
