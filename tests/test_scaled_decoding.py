@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from seeds import slow
-from voc_files import with_segment
+from voc_files import with_segment, xmp_orientation
 
 import detaug as da
 from detaug.loading.scaled_decoding import choose_scales
@@ -113,17 +113,12 @@ def test_jpegs_of_all_kinds(tmp_path: Path, picture: Image.Image, mode: str, opt
         assert difference(reader, [da.Resize(size)]).mean() < 0.9
 
 
-XMP = b"""http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF
-xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/"
-tiff:Orientation="3"/></rdf:RDF></x:xmpmeta>"""
-
-
 def test_an_orientation_that_only_pillow_knows(tmp_path: Path, picture: Image.Image) -> None:
     """DALI ignores XMP's, and so does the scaled image."""
     reader = reader_of(tmp_path, picture, ".jpg", quality=95)
     for path in tmp_path.glob("*.jpg"):
         picture.save(path, quality=95)  # without EXIF
-        path.write_bytes(with_segment(path.read_bytes(), XMP, 0xE1))
+        path.write_bytes(with_segment(path.read_bytes(), xmp_orientation(3)))
         with Image.open(path) as image:
             assert image.getexif()[0x0112] == 3
     assert difference(reader, [da.Resize((50, 60))]).mean() < 0.9

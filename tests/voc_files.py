@@ -44,6 +44,14 @@ def with_segment(jpeg: bytes, payload: bytes, marker: int = 0xE1) -> bytes:
     return jpeg[:2] + bytes([0xFF, marker]) + struct.pack(">H", len(payload) + 2) + payload + jpeg[2:]
 
 
+def xmp_orientation(orientation: int) -> bytes:
+    """Return the segment of an orientation in XMP, which Pillow applies to a JPEG without EXIF, and DALI does not."""
+    tags = f'<rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="{orientation}"/>'
+    name = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+    packet = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="{name}">{tags}</rdf:RDF></x:xmpmeta>'
+    return b"http://ns.adobe.com/xap/1.0/\0" + packet.encode()
+
+
 def png_chunk(name: bytes, data: bytes) -> bytes:
     """Return one chunk of a PNG."""
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

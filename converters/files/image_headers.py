@@ -255,6 +255,16 @@ def exif_orientation(tiff: bytes) -> int:
     return 1
 
 
+def read_orientation(file: BinaryIO) -> int:
+    """Return the orientation of an image that DALI shows, from its beginning, where `file` is left; 1 of others."""
+    try:
+        return parse_image_header(file).orientation
+    except ImageError:
+        return 1
+    finally:
+        file.seek(0)
+
+
 def upright(image: Any, orientation: int) -> Any:
     """Return an image of Pillow as displayed. `orientation`: of its header, which Pillow itself may read otherwise."""
     from PIL import Image

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from detaug.arrays import Bools
 from detaug.boxes.mask_table import MaskTable
@@ -18,6 +18,7 @@ from detaug.converters.coco.key_points import names_of_points, side_of
 from detaug.converters.coco.outlines import read_outlines
 from detaug.converters.coco.table import Table
 from detaug.converters.files.image_file import ImageFile, opened
+from detaug.converters.files.image_headers import read_orientation, upright
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
 from detaug.drawing.masks import draw_masks
@@ -95,10 +96,13 @@ def _place_of(entry: str) -> tuple[str, int]:
 
 
 def _open_upright(image: ImageFile) -> Image.Image:
-    with opened(image) as content, Image.open(content) as file:
-        if file.width * file.height > MOST_PIXELS:
-            raise ImageTooLargeError(f"{image.path} has {file.width} x {file.height} pixels")
-        return ImageOps.exif_transpose(file).convert("RGB")
+    with opened(image) as content:
+        orientation = read_orientation(content)
+        with Image.open(content) as file:
+            if file.width * file.height > MOST_PIXELS:
+                raise ImageTooLargeError(f"{image.path} has {file.width} x {file.height} pixels")
+            picture: Image.Image = upright(file, orientation).convert("RGB")
+            return picture
 
 
 def _objects(table: Table, finding: CheckFinding) -> Objects:

@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from detaug.boxes.masks import whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
+from detaug.converters.files.image_headers import read_orientation, upright
 from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
@@ -241,8 +242,9 @@ def _pixels(reader: CocoReader, row: int) -> Array:
     try:
         content = BytesIO(reader.read(row))
         refuse_loss(path, content)
+        orientation = read_orientation(content)
         with Image.open(content) as file:
-            pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
+            pixels = np.asarray(upright(file, orientation).convert("RGB"))
     except InputError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

@@ -11,12 +11,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor, nn
 
 from detaug.arguments import SCORE, check, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
+from detaug.converters.files.image_headers import read_orientation, upright
 from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
@@ -181,8 +182,9 @@ def pixels_of(image: Any) -> NDArray[np.uint8]:
     if isinstance(image, str | os.PathLike):
         with open(image, "rb") as content:
             refuse_loss(image, content)
+            orientation = read_orientation(content)
             with Image.open(content) as file:
-                return pixels_of(ImageOps.exif_transpose(file))
+                return pixels_of(upright(file, orientation))
     if isinstance(image, Image.Image) and image.mode[0] not in "IF":  # those are more than 8 bits
         image = image.convert("RGB")
     return read_image(image.cpu() if isinstance(image, Tensor) else image)
