@@ -15,7 +15,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import rmtree
@@ -36,6 +37,8 @@ from detaug.storage.pieces import PIECE_BYTES
 
 CHUNK = 256 << 10
 PAGE = 1000
+SENT = "/-/sent"
+"""What the server answers with the number of bytes of objects that it has sent."""
 
 
 class Server(ThreadingHTTPServer):
@@ -46,12 +49,13 @@ class Server(ThreadingHTTPServer):
     def __init__(self, folder: str, latency: float, rate: float) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.folder, self.latency, self._rate = folder, latency, rate
-        self._free_at, self._lock = 0.0, Lock()
+        self.sent, self._free_at, self._lock = 0, 0.0, Lock()
         self.names = sorted(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))
 
     def wait_for_link(self, count: int) -> None:
-        """Wait until the link has sent so many bytes more."""
+        """Wait until the link has sent so many bytes more, and count them."""
         with self._lock:
+            self.sent += count
             self._free_at = max(self._free_at, time.monotonic()) + count / self._rate
             wait = self._free_at - time.monotonic()
         time.sleep(max(0.0, wait))
@@ -71,6 +75,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if "list-type=2" in self.path:
             return self._list()
+        if self.path == SENT:
+            body = str(self.server.sent).encode()
+            self._headers(200, len(body))
+            self.wfile.write(body)
+            return None
         if (size := self._file()) is None:
             return None
         start, end = 0, size
@@ -131,6 +140,24 @@ def serve(folder: str, latency: str, rate: str) -> None:
     server = Server(folder, float(latency), float(rate))
     print(server.server_port, flush=True)
     server.serve_forever()
+
+
+@contextmanager
+def serving(folder: Path, latency: float, link: int) -> Iterator[str]:
+    """Run the server in a process of its own, and yield its address."""
+    command = [sys.executable, __file__, "--serve", str(folder), str(latency), str(link)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        try:
+            yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        finally:
+            server.kill()
+
+
+def use_server(address: str) -> None:
+    """Have this process, and those that it starts, read buckets from the server."""
+    os.environ |= {"AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    os.environ |= {"AWS_REGION": "us-east-1"}
 
 
 def link() -> None:
@@ -206,23 +233,9 @@ def main() -> None:
         if not options.single:
             pack_coco(folder / "images" / "train.json", folder / "images", folder / "shards", format="webdataset")
         served = folder / ("images" if options.single else "shards")
-        command = [
-            sys.executable,
-            __file__,
-            "--serve",
-            str(served),
-            str(options.latency),
-            str(parse_size("--link", options.link)),
-        ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout
-            address = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-            os.environ |= {"AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-            os.environ |= {"AWS_REGION": "us-east-1"}
-            try:
-                turns = [turn(served, folder / "cache", options) for _ in range(options.turns)]
-            finally:
-                server.kill()
+        with serving(served, options.latency, parse_size("--link", options.link)) as address:
+            use_server(address)
+            turns = [turn(served, folder / "cache", options) for _ in range(options.turns)]
     report(turns, options.images)
     return None
 

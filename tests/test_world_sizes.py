@@ -189,8 +189,25 @@ def test_the_script_tells_which_images_differ() -> None:
         script.compare(one, script.joined([{"ssd, once": [[a], [b]]} for a, b in (("1 a", "3 c"), ("2 b", "4 d"))]))[1]
         == []
     )
-    devices = [layout.devices for layout in script.layouts("cuda", 2)]
-    assert devices == [("cuda:0",), ("cuda:0", "cuda:1"), ("cuda:0",) * 2, ("cuda:0", "cuda:1") * 2]
+    went_on = {"ssd, once": [[], ["3 c", "4 D"]]}
+    assert script.compare(one, went_on) == (2, ["ssd, once, step 1, slot 1"])
+
+
+def test_the_script_uses_all_gpus() -> None:
+    script = load_script("world_sizes")
+
+    def devices(gpus: int) -> list[str]:
+        chosen = script.layouts("cuda", gpus)
+        return [" ".join(name[-1] for name in each.devices) + " on" * each.goes_on for each in chosen]
+
+    assert devices(1) == ["0", "0 0", "0 0 0 0", "0 0 0 on", "0 0 on", "0 on"]
+    assert devices(2) == ["0", "0 1", "0 0", "0 1 0 1", "0 1 0 on", "0 1 on", "0 on"]
+    assert devices(4) == ["0", "0 1", "0 1 2 3", "0 1 2 on", "0 1 on", "0 on"]
+    assert devices(8)[3:5] == ["0 1 2 3 4 5 6 7", "0 1 2 3 4 5 6 on"]
+    layouts = script.layouts("cuda", 8)
+    assert [script.images_of_a_step(recipe, 8) for recipe in ("ssd", "mixing")] == [56, 64]
+    assert [script.divides("ssd", layout, 8) for layout in layouts] == [True] * 7
+    assert [script.divides("mixing", layout, 8) for layout in layouts] == [True, True, True, True, False, True, True]
 
 
 # ------------------------------------------------------------------------------------------- elastic resume

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,10 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 
 
 def write_images(path: Path) -> Folder:
-    """Write JPEG and PNG files of noise and of three sizes, with none to five boxes each, and their json."""
+    """Write JPEG and PNG files of noise and of three sizes, with none to five boxes each, and their json.
+
+    Each object's outline is a diamond, whose corners are the middles of the box's sides.
+    """
     rng, rows = np.random.default_rng(0), []
     for at in range(IMAGES):
         height, width = [(60, 80), (80, 60), (72, 72)][at % 3]
@@ -55,7 +59,14 @@ def write_images(path: Path) -> Folder:
         Image.fromarray(small).resize((width, height)).save(path / name)
         start = rng.integers(0, 30, (at % 6, 2))
         rows.append((name, (height, width), np.concatenate([start, start + rng.integers(4, 30, start.shape)], axis=1)))
-    return write_coco(path, rows, classes=5)
+    folder = write_coco(path, rows, classes=5)
+    content = json.loads(folder[1].read_text())
+    for annotation in content["annotations"]:
+        x, y, width, height = annotation["bbox"]
+        middle = x + width / 2, y + height / 2
+        annotation["segmentation"] = [[middle[0], y, x + width, middle[1], middle[0], y + height, x, middle[1]]]
+    folder[1].write_text(json.dumps(content))
+    return folder
 
 
 def settings(path: Path, rank: int) -> Path:
