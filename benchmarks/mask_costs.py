@@ -23,6 +23,7 @@ from compare_versions import SIZE, write_data
 from point_costs import Way, compare
 
 import detaug as da
+from detaug.boxes.polygons import area
 
 
 def add_outlines(path: Path, objects: int) -> None:
@@ -41,7 +42,8 @@ def add_outlines(path: Path, objects: int) -> None:
             number = len(content["annotations"]) + 1
             box = [*low.tolist(), *(high - low).tolist()]
             entry = {"id": number, "image_id": image["id"], "category_id": int(rng.integers(1, 21)), "bbox": box}
-            content["annotations"].append(entry | {"segmentation": [ring.ravel().tolist()]})
+            entry |= {"area": float(area(ring)), "iscrowd": 0, "segmentation": [ring.ravel().tolist()]}
+            content["annotations"].append(entry)
     path.write_text(json.dumps(content))
 
 
