@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import math
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command import detaug
+from lxml import etree
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from pycocotools import mask as coco_mask
@@ -180,3 +184,69 @@ def test_shapes_have_no_place_in_voc_and_are_counted(tmp_path: Path) -> None:
     summary = coco_to_voc(tmp_path / "out.json", tmp_path / "again")
     dropped = {tuple(found.before) for found in summary.findings if found.kind == "key-dropped"}  # type: ignore[arg-type]
     assert {("annotations.segmentation", 3), ("annotations.corners", 1)} <= dropped
+
+
+def turned(x: float, y: float, width: float, height: float, angle: float) -> NDArray[np.float64]:
+    """Return (4, 2) corners, clockwise on the screen from the upper left one of the box before its turn."""
+    half = np.array([-1 - 1j, 1 - 1j, 1 + 1j, -1 + 1j])
+    places = x + 1j * y + (half.real * width + 1j * half.imag * height) / 2 * np.exp(1j * angle)
+    return np.stack([places.real, places.imag], axis=1)
+
+
+def coco_of(folder: Path, shapes: list[dict[str, Any]]) -> Path:
+    """Write a.png, of 100 x 80, and a json with an object for each shape, with the box around it."""
+    Image.new("RGB", SIZE).save(folder / "a.png")
+    rows = []
+    for number, shape in enumerate(shapes, 1):
+        points = np.array(shape.get("corners") or shape["segmentation"][0]).reshape(-1, 2)
+        low, high = points.min(0).clip(0, SIZE), points.max(0).clip(0, SIZE)
+        box = shape.get("bbox") or [*low.tolist(), *(high - low).tolist()]
+        rows.append({"id": number, "image_id": 1, "category_id": 1, "bbox": box, "area": 1, "iscrowd": 0, **shape})
+    images = [{"id": 1, "file_name": "a.png", "width": SIZE[0], "height": SIZE[1]}]
+    path = folder / "train.json"
+    path.write_text(json.dumps({"images": images, "annotations": rows, "categories": [{"id": 1, "name": "ship"}]}))
+    return path
+
+
+def robndboxes(path: Path) -> list[NDArray[np.float64]]:
+    """Return the corners of each <robndbox>, by roLabelImg's rule."""
+    boxes = etree.parse(str(path)).getroot().iterfind("object[type='robndbox']/robndbox")
+    return [turned(*(float(box.findtext(name)) for name in ("cx", "cy", "w", "h", "angle"))) for box in boxes]
+
+
+@pytest.mark.parametrize("origin", ["one", "zero"])
+def test_rotated_boxes_go_to_rolabelimg_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str) -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.uniform((20, 20, 2, 2), (80, 60, 50, 30), (60, 4))
+    angles = [0, math.pi / 2, math.pi, 3 * math.pi / 2, -1e-12, *rng.uniform(-4, 4, 55)]
+    shapes = [turned(*size, angle).round(3) for size, angle in zip(sizes.tolist(), angles, strict=True)]
+    keys = [{"corners": each.tolist(), "segmentation": [each.ravel().tolist()]} for each in shapes]
+    keys[1::3] = [{"segmentation": each["segmentation"]} for each in keys[1::3]]  # as DOTA's COCO has them
+    coco_of(tmp_path, [*keys, {"segmentation": [[5, 5, 30, 5, 30, 20]], "iscrowd": 0}])
+    monkeypatch.chdir(tmp_path)
+    summary = coco_to_voc("train.json", "voc", images=tmp_path, rotated=True, origin=origin)  # type: ignore[arg-type]
+    np.testing.assert_allclose(robndboxes(tmp_path / "voc/Annotations/a.xml")[:-1], shapes, rtol=0, atol=1e-3)
+    assert summary.kind_counts == {"outline-rectangle": 1}
+    assert detaug(*shlex.split(summary.next_step.removeprefix("and back: detaug "))).code == 0
+    back = json.loads((tmp_path / "train-again.json").read_text())["annotations"]
+    np.testing.assert_allclose([row["corners"] for row in back[:-1]], shapes, rtol=0, atol=1.001e-3)
+    assert sorted(back[-1]["corners"]) == [[5, 5], [5, 20], [30, 5], [30, 20]]
+
+
+def test_what_is_no_rectangle_becomes_the_smallest_around_it(tmp_path: Path) -> None:
+    quad, line = [[10, 10], [50, 12], [48, 40], [9, 44]], [[5.0, 5.0], [20.0, 5.0], [20.0, 5.0], [5.0, 5.0]]
+    reversed_square = [[60, 20], [60, 40], [80, 40], [80, 20]]
+    shapes: list[dict[str, Any]] = [{"corners": each} for each in (quad, reversed_square)]
+    path = coco_of(tmp_path, [*shapes, {"corners": line, "bbox": [5, 5, 15, 2]}])
+    summary = coco_to_voc(path, tmp_path / "voc", rotated=True)
+    assert summary.kind_counts == {"outline-rectangle": 1, "box-outline": 1}
+    around, square = robndboxes(tmp_path / "voc/Annotations/a.xml")
+    image, inside = (Image.new("1", SIZE) for _ in range(2))
+    ImageDraw.Draw(image).polygon([tuple(point) for point in quad], fill=1)
+    ImageDraw.Draw(inside).polygon([tuple(point) for point in around.tolist()], fill=1)
+    missed = np.asarray(image) & ~np.asarray(inside)
+    assert missed.sum() <= 3  # pixels of the edge
+    assert np.asarray(inside).sum() <= 1.2 * np.asarray(image).sum()
+    assert {tuple(point) for point in square.round(6).tolist()} == {tuple(map(float, p)) for p in reversed_square}
+    root = etree.parse(str(tmp_path / "voc/Annotations/a.xml")).getroot()
+    assert [each.text for each in root.iter("type")] == ["robndbox", "robndbox", "bndbox"]

@@ -137,7 +137,7 @@ class Shapes(NamedTuple):
             self.rows.class_name(at),
             (height, width),
             (left, top, right, bottom),
-            [] if corners is not None and _is_ring_of(rings, corners) else rings,
+            [] if corners is not None and is_ring_of(rings, corners) else rings,
             mask if mask is not None and mask.any() else None,
             corners,
             named if points[:, 2].any() else {},
@@ -158,7 +158,8 @@ def _own_name(key: str) -> str:
     return name if name in OWN_KEYS else key
 
 
-def _is_ring_of(rings: list[Floats], corners: Floats) -> bool:
+def is_ring_of(rings: list[Floats], corners: Floats) -> bool:
+    """Return whether rings are one, of the same four points in the same order as `corners` (4, 2)."""
     return len(rings) == 1 and rings[0].shape == corners.shape and np.allclose(rings[0], corners, atol=1e-3)
 
 

@@ -115,6 +115,9 @@ KINDS: dict[str, Kind] = {
     "shapes-joined": Kind("repaired", "shapes with the same class and the same group became one object"),
     "rings-joined": Kind("repaired", "the rings of an outline became one, joined by bridges of no width"),
     "box-outline": Kind("repaired", "a box that is not the one around its outline or mask became that one"),
+    "outline-rectangle": Kind(
+        "repaired", "an outline, or four corners that are no rectangle, became the smallest rectangle around it"
+    ),
     "corners-outline": Kind("repaired", "four corners that are no rectangle became an outline"),
     "value-text": Kind("repaired", "a value that is no text became text: the format has no other"),
     "point-outside": Kind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 import shlex
 from collections.abc import Iterable
@@ -9,8 +10,13 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+import numpy as np
+
 from detaug.converters.coco.export import folder_export
+from detaug.converters.coco.rings import smallest_rectangle, turned_box
+from detaug.converters.coco.row_shapes import Outlines, is_ring_of, outlines_of
 from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
+from detaug.converters.coco.table import THIN
 from detaug.converters.coco.writer import whole
 from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
 from detaug.converters.conversion.summary import Summary
@@ -18,11 +24,14 @@ from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import decimal, is_plain, joined_spaces
 from detaug.converters.findings.finding import Finding
-from detaug.converters.voc.xml import Corners, Origin
+from detaug.converters.voc.xml import CORNERS, ROTATED, Corners, Origin
 from detaug.errors import InputError
 
 _FLAGS = ("truncated", "difficult", "occluded")
 _ATTRIBUTES = frozenset({*_FLAGS, "pose"})
+_OF_ROTATED = frozenset({"corners", "segmentation", "area"})
+Rectangle = tuple[float, float, float, float, float]
+"""(cx, cy, w, h, angle) of a <robndbox>."""
 _DECIMALS = 9  # of a pixel: what double precision leaves of a photograph's coordinates after adding 1
 
 
@@ -32,6 +41,7 @@ def coco_to_voc(
     *,
     split: str | None = None,
     origin: Origin = "one",
+    rotated: bool = False,
     images: PathLike | None = None,
     with_images: WithImages = "none",
     on_error: OnError = "stop",
@@ -53,8 +63,8 @@ def coco_to_voc(
     all).
 
     difficult, truncated, occluded and pose are written as in the json; a crowd becomes difficult. Other keys
-    (segmentation, ...), and an area that is not the box's, have no place in VOC: they are counted in the findings. The
-    depth is 3, what DALI decodes to, since a json does not have it. Existing files with other content are an error
+    (segmentation, ...), and an area that is not the box's, have no place in VOC: they are counted in the findings, as
+    are outlines that became rectangles. The depth is 3, what DALI decodes to, since a json does not have it. Existing files with other content are an error
     before anything is written. The split's file is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
@@ -77,14 +87,19 @@ def coco_to_voc(
         raise InputError(f"split must be a name without slashes, got {split!r}")
     check_choice("origin", origin, Origin)
     rows, findings = export.read()
-    findings += [*clipped(rows), *dropped_keys(rows, _ATTRIBUTES)]
-    texts = _texts(rows, export.folder, split, origin, findings)
+    rectangles: dict[int, Rectangle] = {}
+    if rotated:
+        rows, outlines, faults = outlines_of(rows)
+        rectangles, changes = _rectangles(rows, outlines)
+        findings += [*faults, *changes]
+    findings += [*clipped(rows), *dropped_keys(rows, _ATTRIBUTES | _OF_ROTATED if rotated else _ATTRIBUTES)]
+    texts = _texts(rows, export.folder, split, _Boxes(origin, rotated, rectangles), findings)
     export.stop_on_errors(rows, findings)
     image_folder = export.folder / "JPEGImages"
     with export.writing(findings):
         export.write(rows, texts, image_folder, progress)
     command: list[object] = ["detaug", "convert-voc", export.folder, "-o", f"{split}-again.json", "--split", split]
-    command += ["--classes", export.folder / "classes.txt"]
+    command += ["--classes", export.folder / "classes.txt", *(["--origin", origin] if origin == "zero" else [])]
     if export.left_images:
         command += ["--images", export.left_images]
     return export.summary(
@@ -92,12 +107,41 @@ def coco_to_voc(
     )
 
 
-def _texts(rows: CocoRows, folder: Path, split: str, origin: Origin, findings: list[Finding]) -> dict[Path, str]:
+class _Boxes(NamedTuple):
+    """How boxes are written."""
+
+    origin: Origin
+    rotated: bool
+    rectangles: dict[int, Rectangle]
+    """Those of rotated boxes, by position in the json."""
+
+
+def _rectangles(rows: CocoRows, outlines: Outlines) -> tuple[dict[int, Rectangle], list[Finding]]:
+    """Return the rotated boxes of the annotations that have an outline, and what changes with them."""
+    rectangles, counts = {}, {"outline-rectangle": 0, "box-outline": 0}
+    for at in rows.boxes.tolist():
+        corners = outlines.rotated_box(at)
+        if corners is None:
+            continue
+        is_rectangle, rings = turned_box(corners) is not None, outlines.rings.get(at, [])
+        corners = corners if is_rectangle else smallest_rectangle(corners)
+        found = turned_box(corners)
+        if found is None or min(found[2:4]) < THIN:
+            continue
+        rectangles[at] = (*found[:4], math.radians(found[4]))
+        counts["outline-rectangle"] += not is_rectangle or (bool(rings) and not is_ring_of(rings, corners))
+        size = rows.table.sizes[rows.table.image_index[at]][::-1]
+        edges = np.concatenate([corners.min(0).clip(0, size), corners.max(0).clip(0, size)])
+        counts["box-outline"] += bool(np.abs(edges - rows.table.boxes[at]).max() > 2e-3)
+    return rectangles, [Finding(str(rows.table.path), kind, count=count) for kind, count in counts.items() if count]
+
+
+def _texts(rows: CocoRows, folder: Path, split: str, how: _Boxes, findings: list[Finding]) -> dict[Path, str]:
     """Return every text file by path, in the order in which they are written."""
     texts, stems = {}, []
     for at, boxes in rows:
         stems.append(posixpath.splitext(rows.file_name(at))[0])
-        texts[folder / "Annotations" / f"{stems[-1]}.xml"] = _xml(rows, at, boxes, origin, findings)
+        texts[folder / "Annotations" / f"{stems[-1]}.xml"] = _xml(rows, at, boxes, how, findings)
     texts[folder / "classes.txt"] = _lines(map(joined_spaces, rows.table.categories.values()))
     texts[folder / "ImageSets" / "Main" / f"{split}.txt"] = _lines(stems)
     return texts
@@ -107,10 +151,10 @@ def _lines(names: Iterable[str]) -> str:
     return "".join(f"{name}\n" for name in names)
 
 
-def _xml(rows: CocoRows, at: int, boxes: list[int], origin: Origin, findings: list[Finding]) -> str:
+def _xml(rows: CocoRows, at: int, boxes: list[int], how: _Boxes, findings: list[Finding]) -> str:
     height, width = rows.table.sizes[at].tolist()
     name = rows.file_name(at).rpartition("/")[2]
-    objects = "".join(_object_xml(_voc_object(rows, box_at, origin, findings)) for box_at in boxes)
+    objects = "".join(_object_xml(_voc_object(rows, box_at, how, findings)) for box_at in boxes)
     return (
         f"<annotation>\n\t<filename>{escape(name)}</filename>\n"
         f"\t<size>\n\t\t<width>{width}</width>\n\t\t<height>{height}</height>\n\t\t<depth>3</depth>\n\t</size>\n"
@@ -122,16 +166,19 @@ class _Object(NamedTuple):
     name: str
     pose: str
     flags: dict[str, int]
-    corners: Corners
+    box: Corners | Rectangle
+    with_type: bool
 
 
 def _object_xml(item: _Object) -> str:
     flags = "".join(f"\t\t<{name}>{value}</{name}>\n" for name, value in item.flags.items())
-    corners = zip(("xmin", "ymin", "xmax", "ymax"), item.corners, strict=True)
-    box = "".join(f"\t\t\t<{name}>{_number(value)}</{name}>\n" for name, value in corners)
+    tag, names = ("robndbox", ROTATED) if len(item.box) == len(ROTATED) else ("bndbox", CORNERS)
+    values = zip(names, item.box, strict=True)
+    box = "".join(f"\t\t\t<{name}>{_number(value)}</{name}>\n" for name, value in values)
+    kind = f"\t\t<type>{tag}</type>\n" if item.with_type else ""
     return (
-        f"\t<object>\n\t\t<name>{escape(item.name)}</name>\n\t\t<pose>{escape(item.pose)}</pose>\n{flags}"
-        f"\t\t<bndbox>\n{box}\t\t</bndbox>\n\t</object>\n"
+        f"\t<object>\n{kind}\t\t<name>{escape(item.name)}</name>\n\t\t<pose>{escape(item.pose)}</pose>\n{flags}"
+        f"\t\t<{tag}>\n{box}\t\t</{tag}>\n\t</object>\n"
     )
 
 
@@ -140,7 +187,7 @@ def _number(value: float) -> str:
     return decimal(value, _DECIMALS) if value % 1 else str(whole(value))
 
 
-def _voc_object(rows: CocoRows, box_at: int, origin: Origin, findings: list[Finding]) -> _Object:
+def _voc_object(rows: CocoRows, box_at: int, how: _Boxes, findings: list[Finding]) -> _Object:
     row = rows.table.row("annotations", box_at)
     class_name = rows.class_name(box_at)
     name = joined_spaces(class_name)
@@ -152,8 +199,9 @@ def _voc_object(rows: CocoRows, box_at: int, origin: Origin, findings: list[Find
         flags["difficult"] = 1
         findings.append(Finding(str(rows.table.path), "crowd-difficult", note=f"{entry}a crowd became difficult"))
     left, top, right, bottom = rows.table.boxes[box_at].tolist()
-    first = 1 if origin == "one" else 0
-    return _Object(name, _pose(row.get("pose")), flags, (left + first, top + first, right, bottom))
+    first = 1 if how.origin == "one" else 0
+    box = how.rectangles.get(box_at, (left + first, top + first, right, bottom))
+    return _Object(name, _pose(row.get("pose")), flags, box, how.rotated)
 
 
 def _flag(key: str, value: object, entry: str, rows: CocoRows, findings: list[Finding]) -> int:

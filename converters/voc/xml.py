@@ -19,8 +19,10 @@ from detaug.errors import InputError
 MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
 MAX_XML_DEPTH = 256  # libxml2's own limit without its "huge" option; a VOC file has 5
 
-_CORNERS = ("xmin", "ymin", "xmax", "ymax")
-_ROTATED = ("cx", "cy", "w", "h", "angle")
+CORNERS = ("xmin", "ymin", "xmax", "ymax")
+"""The elements of a <bndbox>."""
+ROTATED = ("cx", "cy", "w", "h", "angle")
+"""The elements of roLabelImg's <robndbox>."""
 _OBJECT_CHILDREN = frozenset({"name", "bndbox", "robndbox", "difficult", "truncated", "occluded", "pose"})
 _ENCODINGS = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in _ENCODINGS]
@@ -181,7 +183,7 @@ def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> di
 def _corners(element: Any, item: Any) -> tuple[float, float, float, float]:
     if element is None:
         raise XmlError("object-no-box", f"has no <bndbox>{_other_shape(item)}")
-    xmin, ymin, xmax, ymax = _numbers_of(element, _CORNERS)
+    xmin, ymin, xmax, ymax = _numbers_of(element, CORNERS)
     return xmin, ymin, xmax, ymax
 
 
@@ -195,7 +197,7 @@ def _numbers_of(element: Any, names: tuple[str, ...]) -> list[float]:
 
 def _rotated_corners(element: Any) -> tuple[float, ...]:
     """Return x and y of the corners of a <robndbox>: its angle is in radians, clockwise on the screen."""
-    x, y, width, height, angle = _numbers_of(element, _ROTATED)
+    x, y, width, height, angle = _numbers_of(element, ROTATED)
     along_x, along_y = width / 2 * math.cos(angle), width / 2 * math.sin(angle)
     across_x, across_y = -height / 2 * math.sin(angle), height / 2 * math.cos(angle)
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))

@@ -64,6 +64,7 @@ def convert_voc(**given: Any) -> None:
 @options.folder_argument
 @click.option("--split", metavar="NAME", help="The split to write: ImageSets/Main/NAME.txt.  [default: FILE]")
 @options.origin
+@click.option("--rotated", is_flag=True, help="Write rotated boxes as roLabelImg's <robndbox>.")
 @options.images
 @options.with_images
 @options.on_error
