@@ -1,4 +1,4 @@
-"""Key points and rotated boxes as trainers take them; detectors that learn them."""
+"""Key points and rotated boxes as trainers take them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import torch
 from disc_files import paint_discs, write_discs
 from test_rotated_boxes import random_rectangles, write_quadrangles
-from torch import Tensor, nn
 
 import detaug as da
 
@@ -77,95 +76,3 @@ def test_sources_with_and_without_shapes_join(tmp_path: Path) -> None:
     others = da.CocoReader(tmp_path / "a", tmp_path / "a" / "discs.json", keypoints=True, flip_pairs=[])
     with pytest.raises(da.InputError, match="the key points of 'hand' differ"):
         da.ConcatReader([points, others])
-
-
-def small_backbone() -> Any:
-    """Return a network from images to (N, 32, H / 8, W / 8)."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in ((3, 16), (16, 32), (32, 32)):
-        layers += [nn.Conv2d(inputs, outputs, 3, 2, 1), nn.GroupNorm(4, outputs), nn.ReLU()]
-    backbone = nn.Sequential(*layers)
-    backbone.out_channels = 32  # type: ignore[assignment]
-    return backbone
-
-
-@pytest.mark.slow
-def test_keypoint_rcnn_learns_eight_images(tmp_path: Path) -> None:
-    detection = pytest.importorskip("torchvision.models.detection")
-    anchors = pytest.importorskip("torchvision.models.detection.anchor_utils")
-    heads = pytest.importorskip("torchvision.models.detection.keypoint_rcnn")
-    torch.manual_seed(0)
-    model = detection.KeypointRCNN(
-        small_backbone(),
-        num_classes=2,
-        rpn_anchor_generator=anchors.AnchorGenerator(((32, 64, 128),), ((0.5, 1.0, 2.0),)),
-        box_roi_pool=pytest.importorskip("torchvision.ops").MultiScaleRoIAlign(["0"], 7, 2),
-        keypoint_roi_pool=pytest.importorskip("torchvision.ops").MultiScaleRoIAlign(["0"], 7, 2),
-        keypoint_head=heads.KeypointRCNNHeads(32, (32, 32)),
-        keypoint_predictor=heads.KeypointRCNNPredictor(32, 3),
-        min_size=120,
-        max_size=160,
-        box_detections_per_img=10,
-        rpn_pre_nms_top_n_train=100,
-        rpn_post_nms_top_n_train=32,
-        box_batch_size_per_image=32,
-        image_mean=(0.0, 0.0, 0.0),
-        image_std=(1.0, 1.0, 1.0),
-    )
-    reader = da.CocoReader(tmp_path, write_discs(tmp_path, paint_discs(8)), keypoints=True)
-    recipe = [da.RandomHorizontalFlip(), RESIZE, da.Normalize()]
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    loader = da.Loader(reader, recipe, 8, device="cpu", seed=0)
-    model.train()
-    first = last = 0.0
-    for _ in range(35):
-        (batch,) = loader
-        losses = model(list(batch.images), batch.targets())
-        loss = sum(losses.values())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        last = losses["loss_keypoint"].item()
-        first = first or last
-    assert last < 0.9 * first, (first, last)
-
-
-class TinyRotatedDetector(nn.Module):
-    """Predicts one rotated box an image: centre, logarithms of sides, and the double angle, which has no seam."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.Sequential(small_backbone(), nn.AdaptiveAvgPool2d(6), nn.Flatten(), nn.Linear(32 * 36, 64))
-        self.head = nn.Linear(64, 6)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return torch.as_tensor(self.head(self.features(images).relu()))
-
-
-def as_numbers(boxes: Tensor) -> Tensor:
-    x, y, w, h, angle = boxes.unbind(-1)
-    return torch.stack([x / 160, y / 120, (w / 40).log(), (h / 20).log(), (2 * angle).cos(), (2 * angle).sin()], -1)
-
-
-@pytest.mark.slow
-def test_a_rotated_detector_learns_eight_images(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    corners = random_rectangles(np.random.default_rng(1), 8)
-    reader = da.CocoReader(tmp_path, write_quadrangles(tmp_path, corners, "corners"), rotated=True)
-    recipe = [da.RandomHorizontalFlip(), RESIZE, da.Normalize()]
-    model = TinyRotatedDetector()
-    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
-    loader = da.Loader(reader, recipe, 8, device="cpu", seed=0)
-    for _ in range(120):
-        (batch,) = loader
-        loss = (model(batch.images) - as_numbers(batch.rotated_boxes("cxcywhr", "le90")[:, 0])).abs().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    (batch,) = da.Loader(reader, recipe[1:], 8, device="cpu", train=False)
-    with torch.no_grad():
-        predicted = model(batch.images)
-    expected = as_numbers(batch.rotated_boxes("cxcywhr", "le90")[:, 0])
-    assert (predicted[:, :2] - expected[:, :2]).abs().mean() < 0.05
-    turn = torch.atan2(predicted[:, 5], predicted[:, 4]) - torch.atan2(expected[:, 5], expected[:, 4])
-    assert (torch.remainder(turn + torch.pi, 2 * torch.pi) - torch.pi).abs().div(2).mean() < np.deg2rad(8)
