@@ -9,6 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from dali_pipelines import given, make, outputs
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from seeds import seeds
@@ -108,6 +109,49 @@ def test_corners_after_random_chains(seed: int, device: str) -> None:
     for image, each in zip(samples.images, samples.corners, strict=True):
         if len(each) == 1 and whole(image, each[0]):  # others may hide the edges of several
             assert edge_error(image, each[0]) < 0.6
+
+
+@pytest.mark.parametrize("units", ["relative", "pixels"])
+def test_corners_in_a_dali_pipeline(units: Any, device: str) -> None:
+    """Columns and key points beside them stay what they are."""
+    corners = random_rectangles(np.random.default_rng(7), 8)
+    recipe = [da.RandomHorizontalFlip(), OPS[-1], da.Resize((300, 340)), da.Mosaic(p=0.4, min_visibility=0)]
+    side = np.array(SIZE[::-1] if units == "relative" else (1, 1))
+    numbers = [np.array([[at]], np.int64) for at in range(8)]
+    middles = [np.array([[[*each.mean(0) / side, 2]]], np.float32) for each in corners]
+
+    def nodes() -> Any:
+        images = given([paint(each) for each in corners])
+        boxes = given([np.array([[*each.min(0) / side, *each.max(0) / side]], np.float32) for each in corners])
+        points = {
+            "keypoints": given(middles),
+            "flip_pairs": [],
+            "corners": given([(each / side)[None] for each in corners]),
+        }
+        images = images.gpu() if device == "cuda" else images
+        return da.fn.augment(images, boxes, None, recipe, units=units, columns=[given(numbers)], **points)
+
+    compared, seen = 0, set[int]()
+    for image, _, _, middle, moved, number in zip(*outputs(make(nodes, 8, device)), strict=True):
+        assert moved.dtype == np.float32
+        assert moved.shape == (len(number), 4, 2)
+        seen |= {*number.ravel().tolist()}
+        for own, (x, y, visible) in zip(moved.astype(float), middle[:, 0], strict=True):
+            assert visible == 0 or np.abs(own.mean(0) - (x, y)).max() < 8  # a perspective moves the middle
+        if len(moved) == 1 and whole(image, moved[0]):
+            assert edge_error(image, moved[0].astype(float)) < 0.5
+            compared += 1
+    assert compared >= 3
+    assert len(seen) >= 6
+
+
+def test_corners_of_a_dali_pipeline_are_four_points() -> None:
+    def nodes() -> Any:
+        images, boxes = given([np.zeros((9, 9, 3), np.uint8)]), given([np.array([[0, 0, 1, 1]], np.float32)])
+        return da.fn.augment(images, boxes, None, [], corners=given([np.zeros((1, 8), np.float32)]))
+
+    with pytest.raises(RuntimeError, match=r"corners must be \(M, 4, 2\): x, y of each corner; got \(8,\)"):
+        make(nodes, 1, "cpu").run()
 
 
 def test_turning_four_times_is_the_identity() -> None:

@@ -56,16 +56,22 @@ def coco_to_voc(
 
     split: the name of the split; without it that of the json. origin: "one" for pixels counted from 1 and boxes that
     include their last pixel, the devkit's rule (decision 1): x, y, width, height become x + 1, y + 1, x + width,
-    y + height. "zero" for x, y, x + width, y + height. Decimals stay, up to 9 places. images: the folder that file_name
-    is relative to; with it, a missing image is an error. with_images: leave the images where they are, copy them to
-    output/JPEGImages, or make symbolic links there. on_error: "stop" at entries that cannot be used, after reading all
-    of them, or "skip" these. report: a json file for every finding. progress: called with (files written, files in
-    all).
+    y + height. "zero" for x, y, x + width, y + height. Decimals stay, up to 9 places. rotated: write roLabelImg's
+    <robndbox> for objects with `corners`, a `segmentation` of four points, or another outline, which becomes the
+    smallest rectangle around it; others keep their <bndbox>. images: the folder that file_name is relative to; with it,
+    a missing image is an error. with_images: leave the images where they are, copy them to output/JPEGImages, or make
+    symbolic links there. on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+    report: a json file for every finding. progress: called with (files written, files in all).
+
+    A <robndbox> has cx, cy, w, h in continuous pixels, whatever `origin` is, and angle: radians, clockwise on the
+    screen, of the side w, which goes from the first corner to the second. voc_to_coco gives the corners again, in their
+    order if it is clockwise. The angle is in 0 to 2 pi; roLabelImg reads that, and writes 0 to pi. Source:
+    libs/pascal_voc_io.py and libs/labelFile.py of https://github.com/cgvict/roLabelImg
 
     difficult, truncated, occluded and pose are written as in the json; a crowd becomes difficult. Other keys
     (segmentation, ...), and an area that is not the box's, have no place in VOC: they are counted in the findings, as
-    are outlines that became rectangles. The depth is 3, what DALI decodes to, since a json does not have it. Existing files with other content are an error
-    before anything is written. The split's file is written last.
+    are outlines that became rectangles. The depth is 3, what DALI decodes to, since a json does not have it. Existing
+    files with other content are an error before anything is written. The split's file is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 

@@ -34,11 +34,12 @@ def augment(
     columns: Sequence[Node] = (),
     keypoints: Node | None = None,
     flip_pairs: Pairs | None = None,
+    corners: Node | None = None,
     polygons: tuple[Node, Node] | None = None,
     shapes: Node | None = None,
     return_matrix: bool = False,
 ) -> tuple[Node, ...]:
-    """Run a recipe inside a DALI pipeline; return images, boxes, labels, then matrix, masks, key points, and columns.
+    """Run a recipe in a DALI pipeline; return images, boxes, labels, then matrix, masks, key points, corners, columns.
 
     `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None is no
     boxes. `labels`: (M,) whole numbers; None is 1 for each box. `ops`: any recipe; without a `Resize`, images keep the
@@ -47,6 +48,7 @@ def augment(
     that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
     track ids: where a box is dropped, its row is too. `keypoints`: (M, K, 3) x, y in `units`, continuous, and
     visibility 0, 1 or 2; `flip_pairs`: their positions, from 0, that change places in a mirrored image, [] for none.
+    `corners`: (M, 4, 2) x, y in `units` of rotated boxes.
     `polygons`: the outlines of objects, for masks: nodes (P, 3) whole numbers, of which box each ring is and its first
     vertex and the end, and (V, 2) vertices x, y in `units`, as `fn.readers.coco` with polygon_masks=True and
     `da.fn.coco` with polygons=True return them; a box without a ring has the mask of the box.
@@ -58,7 +60,7 @@ def augment(
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
     labels and columns in the types that they had; the matrix if it is wanted; masks (M, H, W) uint8, 0 and 1, on the
     CPU, if polygons are given, see `Batch.masks`; key points (M, K, 3) float32 in pixels if they are given, see
-    `Batch.keypoints`.
+    `Batch.keypoints`; corners (M, 4, 2) likewise, see `Batch.corners`.
 
     Wrong boxes, labels and images end the pipeline with an error that names batch and sample. `DaliIterator` raises it
     as an InputError; DALI itself raises a RuntimeError that contains its text.
@@ -84,14 +86,15 @@ def augment(
         raise InputError(
             "keypoints need flip_pairs, which change places in a mirrored image: such as [(1, 2), (3, 4)], or []"
         )
-    further = columns if keypoints is None else [keypoints, *columns]
+    points = [each for each in (keypoints, corners) if each is not None]
     options: Any = {
         "shapes": shapes,
         "return_matrix": return_matrix,
         "flip_pairs": None if keypoints is None else flip_pairs,
+        "has_corners": corners is not None,
         "polygons": polygons,
     }
-    return augment_to("pixels", images, boxes, labels, recipe, seed, units, further, **options)
+    return augment_to("pixels", images, boxes, labels, recipe, seed, units, [*points, *columns], **options)
 
 
 def augment_to(
@@ -107,12 +110,14 @@ def augment_to(
     shapes: Node | None = None,
     return_matrix: bool = False,
     flip_pairs: Pairs | None = None,
+    has_corners: bool = False,
     polygons: tuple[Node, Node] | None = None,
     name: str = "da.fn.augment",
 ) -> tuple[Node, ...]:
     """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors.
 
-    `flip_pairs`: those of the first of the columns, which are key points; None: there are none.
+    `flip_pairs`: those of the first of the columns, which are key points; None: there are none. `has_corners`: the
+    first of the columns after these are corners.
     """
     given = _given(boxes, labels, columns, polygons)
     _check_nodes(images, given if shapes is None else {**given, "shapes": shapes})
@@ -129,6 +134,7 @@ def augment_to(
         return_matrix,
         polygons is not None,
         flip_pairs,
+        has_corners,
         name,
     )
     planned: Any = fn.python_function(

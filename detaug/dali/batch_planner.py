@@ -58,6 +58,8 @@ class BatchPlanner:
     """Whether the first two inputs are rings and vertices."""
     flip_pairs: Pairs | None
     """Of the first of the columns, which are key points; None: there are none."""
+    has_corners: bool
+    """Whether the first of the columns after key points are corners of rotated boxes."""
     name: str
     """The function that the user called, for errors."""
     _numbers: Iterator[int] = field(default_factory=count)
@@ -112,21 +114,36 @@ class BatchPlanner:
         columns = [column[rows_left(views)] for column in rows.columns]
         if self.flip_pairs is not None:
             columns[1] = self._key_points(views, rows, size)
+        if self.has_corners:
+            at = 1 + (self.flip_pairs is not None)
+            columns[at] = self._corners(views, rows, at, size)
         matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
         first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
         masks = [masks_of(views)] if self.has_polygons else []
         return [first, labels, *matrix, *masks, *others]
 
     def _key_points(self, views: Views, rows: BatchBoxes, size: Floats) -> Array:
-        """Return the moved key points of the boxes that are left, (B, K, 3) float32. `size`: (n, 2) of the images."""
-        points = rows.columns[1].astype(np.float64)
+        """Return the moved key points of the boxes that are left, (B, K, 3) float32."""
+        points = self._points(rows, 1, size)
         if points.ndim != 3 or points.shape[2] != 3:
             raise InputError(f"keypoints must be (M, K, 3): x, y, visibility; got {points.shape[1:]} for each box")
-        if self.units == "relative":
-            points[..., :2] *= size[:, ::-1].repeat(rows.counts, 0)[:, None]
         key_points = KeyPoints(points, swapped=swaps_of_pairs(self.flip_pairs or (), (), points.shape[1])[None])
         placed = place_key_points(key_points, np.zeros(len(points), np.int64), Placement.of_views(views))
         return placed.astype(np.float32)
+
+    def _corners(self, views: Views, rows: BatchBoxes, column: int, size: Floats) -> Array:
+        """Return the moved corners of the boxes that are left, (B, 4, 2) float32."""
+        corners, placement = self._points(rows, column, size), Placement.of_views(views)
+        if corners.shape[1:] != (4, 2):
+            raise InputError(f"corners must be (M, 4, 2): x, y of each corner; got {corners.shape[1:]} for each box")
+        return placement.move(corners[placement.rows]).astype(np.float32)
+
+    def _points(self, rows: BatchBoxes, column: int, size: Floats) -> Floats:
+        """Return a column of points (B, K, 2 or more) with x and y in pixels. `size`: (n, 2) of the images."""
+        points = rows.columns[column].astype(np.float64)
+        if self.units == "relative" and points.ndim == 3:
+            points[..., :2] *= size[:, ::-1].repeat(rows.counts, 0)[:, None]
+        return points
 
 
 def _views(rows: BatchBoxes, size: Floats) -> Views:
