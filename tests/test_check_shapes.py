@@ -252,7 +252,35 @@ def test_what_a_person_should_look_at(folder: Path, kind: str, content: Document
 
 def test_every_kind_has_a_test() -> None:
     kinds = {kind for kind in CHECK_KINDS if kind.startswith(("segmentation-", "corners-", "keypoints-"))}
-    assert {case[0] for case in [*REFUSED, *NOTED]} | {"segmentation-repeated"} == kinds
+    assert {case[0] for case in [*REFUSED, *NOTED]} | {"segmentation-repeated", "keypoints-swapped"} == kinds
+
+
+def faces(swapped: int) -> Document:
+    """Return a json with 100 faces seen from the front, so the left of each is on the right of the picture."""
+    content, rng = document(), np.random.default_rng(0)
+    names = ["left_eye", "right_eye", "nose", "left_ear", "right_ear"]
+    content["categories"][0] |= {"keypoints": names}
+    content["annotations"] = []
+    for number in range(1, 101):
+        x, y = rng.uniform((20, 20), (80, 60))
+        places = [(x + 5, y), (x - 5, y), (x, y + 4), (x + 9, y + 2), (x - 9, y + 2)]
+        if number <= swapped:
+            places = [places[at] for at in (1, 0, 2, 4, 3)]
+        elif number == 100:  # in profile
+            places[3] = (x - 12, y + 2)
+        box = {"id": number, "image_id": 1 + number % 3, "category_id": 1, "bbox": [x - 10, y - 5, 20, 15]}
+        keypoints = [value for place in places for value in (*place, 2)]
+        content["annotations"].append(box | {"area": 300, "iscrowd": 0, "keypoints": keypoints, "num_keypoints": 5})
+    return content
+
+
+@pytest.mark.parametrize("swapped", [0, 3, 20, 96])
+def test_sides_that_are_swapped(folder: Path, swapped: int) -> None:
+    found = [each for each in checked(faces(swapped), folder).findings if each.kind == "keypoints-swapped"]
+    numbers = {0: set[int](), 3: {1, 2, 3}, 20: set[int](), 96: {97, 98, 99}}[swapped]  # of most, nobody can tell
+    assert {each.id for each in found} == numbers
+    share = {3: "97.0%", 96: "97.0%"}.get(swapped, "")
+    assert all(f"the left of 2 pairs of key points lies where {share} of the objects" in each.message for each in found)
 
 
 def test_annotations_with_one_mask_and_two_boxes(folder: Path) -> None:

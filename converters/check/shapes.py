@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from detaug.converters.check.mask_twins import mask_twins
+from detaug.converters.check.swapped_sides import swapped_sides
 from detaug.converters.coco.examine import TOLERANCE
 from detaug.converters.coco.key_points import (
     Fault,
@@ -287,6 +288,7 @@ def _labelled_points(
         if value is not None and value != counts[n] and not faulty[n]
     }
     yield from _findings("keypoints-count", rows, wrong)
+    yield from swapped_sides(table, rows, points)
 
 
 def _categories(categories: Mapping[int, dict[str, Any]], count: int) -> Iterator[Findings]:

@@ -277,6 +277,11 @@ CHECK_KINDS: dict[str, Kind] = {
     "keypoints-sides": Kind(
         "warning", "for key points: a name has a side, such as left, and none has the other; give flip_pairs"
     ),
+    "keypoints-swapped": Kind(
+        "warning",
+        "for key points: all points of the left lie where 95 % or more of the class have those of the right; look "
+        "whether they are swapped",
+    ),
     "box-tiny": Kind("warning", "a box has a side shorter than 1 pixel after resizing"),
     "box-repeated": Kind("warning", "a box has the position and class of an earlier one in its image"),
     "box-nearly-repeated": Kind("warning", "a box overlaps an earlier one of its class with IoU 0.9 or more"),
