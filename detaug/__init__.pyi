@@ -35,6 +35,12 @@ from detaug.ops.affine import RandomPerspective as RandomPerspective
 from detaug.ops.affine import RandomRotation as RandomRotation
 from detaug.ops.auto_augment import RandAugment as RandAugment
 from detaug.ops.auto_augment import TrivialAugmentWide as TrivialAugmentWide
+from detaug.ops.camera import ChannelDropout as ChannelDropout
+from detaug.ops.camera import Defocus as Defocus
+from detaug.ops.camera import Downscale as Downscale
+from detaug.ops.camera import MedianBlur as MedianBlur
+from detaug.ops.camera import MotionBlur as MotionBlur
+from detaug.ops.camera import RandomGamma as RandomGamma
 from detaug.ops.color_ops import ColorJitter as ColorJitter
 from detaug.ops.color_ops import RandomChannelPermutation as RandomChannelPermutation
 from detaug.ops.color_ops import RandomGrayscale as RandomGrayscale

@@ -198,6 +198,8 @@ EXAMPLES = {
     "RandomPhotometricDistort": da.RandomPhotometricDistort(), "RandomHSV": da.RandomHSV(),
     "GaussianBlur": da.GaussianBlur(p=1), "RandomPosterize": da.RandomPosterize(4), "CLAHE": da.CLAHE(p=1),
     "RandomChannelPermutation": da.RandomChannelPermutation(), "RandomGrayscale": da.RandomGrayscale(),
+    "RandomGamma": da.RandomGamma(p=1), "ChannelDropout": da.ChannelDropout(), "MotionBlur": da.MotionBlur(),
+    "Defocus": da.Defocus(), "Downscale": da.Downscale(),
     "RandomOrder": da.RandomOrder([da.RandomHorizontalFlip(), da.RandomRotate90()]),
     "RandomApply": da.RandomApply([da.RandomIoUCrop()]),
 }  # fmt: skip
@@ -244,6 +246,7 @@ def test_every_op_is_tried_here() -> None:
         "RandomShortestSize",
     }
     alike |= {"SanitizeBoundingBoxes", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize", "RandomInvert"}
+    alike |= {"MedianBlur"}
     assert set(library()) - tried - mixing - alike <= {"RandomSolarize", "RandomPosterize"}
 
 

@@ -15,6 +15,7 @@ from reference import v2functional as tv
 from seeds import slow
 
 import detaug as da
+from detaug.ops.camera import disc_kernels, line_kernels
 from detaug.ops.color import BRIGHTNESS, CONTRAST
 from detaug.ops.recipe_file import library
 from detaug.testing import assert_boxes_follow_pixels
@@ -40,9 +41,22 @@ OPS = [
     da.RandomSolarize(128),
     da.GaussianNoise(sigma=0.05),
     da.SaltAndPepperNoise(),
+    da.RandomGamma((0.5, 0.7)),
+    da.ChannelDropout(),
+    da.MotionBlur(),
+    da.Defocus(),
+    da.MedianBlur(),
+    da.Downscale(),
     da.Normalize(),
 ]
-LINEAR = (da.RandomPhotometricDistort, da.ColorJitter, da.RandomHSV, da.RandomGrayscale, da.RandomChannelPermutation)
+LINEAR = (
+    da.RandomPhotometricDistort,
+    da.ColorJitter,
+    da.RandomHSV,
+    da.RandomGrayscale,
+    da.RandomChannelPermutation,
+    da.ChannelDropout,
+)
 ids = {"ids": lambda op: type(op).__name__}
 
 
@@ -225,6 +239,88 @@ def test_hsv_moves_hue_saturation_and_value(device: str) -> None:
 def test_channel_permutations_are_all_found() -> None:
     found = {tuple(np.argsort(image[0, 0])) for image in changed(da.RandomChannelPermutation(p=1), n=64)}
     assert len(found) == 6
+
+
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 1.7])
+def test_gamma_is_a_power_of_shares(gamma: float, device: str) -> None:
+    (image,) = changed(da.RandomGamma((gamma, gamma), p=1), device=device)
+    assert np.abs(image - 255 * (PHOTO / 255.0) ** gamma).max() <= 0.501
+
+
+def test_one_or_two_channels_are_lost(device: str) -> None:
+    found = changed(da.ChannelDropout((1, 2), 7, p=1), n=64, device=device)
+    lost = [tuple((image == 7).all((0, 1))) for image in found]
+    assert len({*lost}) == 6
+    assert {sum(each) for each in lost} == {1, 2}
+    assert all(
+        np.array_equal(image[..., ~np.array(gone)], PHOTO[..., ~np.array(gone)])
+        for image, gone in zip(found, lost, strict=True)
+    )
+
+
+def convolved(kernel: np.ndarray) -> np.ndarray:
+    """Return the photograph filtered by torch, mirrored beyond its border."""
+    reach = kernel.shape[0] // 2
+    planes = torch.from_numpy(PHOTO.copy()).permute(2, 0, 1)[:, None].double()
+    padded = torch.nn.functional.pad(planes, (reach,) * 4, "reflect")
+    return torch.conv2d(padded, torch.from_numpy(kernel)[None, None].double())[:, 0].permute(1, 2, 0).numpy()
+
+
+def test_motion_blurs_along_a_line_of_its_length(device: str) -> None:
+    """The spread of each line is that of its points along the angle, and of at most half a pixel across it."""
+    flat, upright = line_kernels(np.array([5, 3]), np.array([0, np.pi / 2]), 7)
+    assert np.allclose(flat, np.pad(np.full((1, 5), 0.2), ((3, 3), (1, 1))), atol=1e-6)
+    assert np.allclose(upright, np.pad(np.full((3, 1), 1 / 3), ((2, 2), (3, 3))), atol=1e-6)
+    op = da.MotionBlur((3, 9), p=1)
+    kernels = op.amounts(np.random.default_rng(2), 200)["kernel"]
+    assert np.allclose(kernels.sum((1, 2)), 1, atol=1e-5)
+    offset = np.arange(9) - 4
+    y, x = kernels.sum(2), kernels.sum(1)
+    assert np.allclose(y @ offset, 0, atol=1e-5)
+    spread = y @ offset**2 + x @ offset**2
+    assert spread.min() < 1.2
+    assert 6.5 < spread.max() < 7.2
+    kernel = line_kernels(np.array([9]), np.array([0.7]), 9)[0]
+    assert kernel[6:8, 7].sum() > 0.05  # y downwards: 40 degrees go down to the right
+    assert kernel[6:8, 1].sum() == 0
+
+
+@pytest.mark.parametrize("op", [da.MotionBlur((5, 9), p=1), da.Defocus((1.5, 4), p=1)], **ids)
+def test_kernels_blur_as_torch_does(op: Any, device: str) -> None:
+    samples = da.batch([PHOTO] * 4, device=device).then(da.Resize(SIZE), op)
+    kernels = samples.plan.inputs[next(name for name in samples.plan.inputs if name.endswith("kernel"))]
+    for image, kernel in zip(samples.images, kernels, strict=True):
+        assert np.abs(image - convolved(kernel)).max() <= 0.51
+
+
+@pytest.mark.parametrize("radius", [0.3, 1.0, 2.7, 6.0])
+def test_out_of_focus_is_a_disc(radius: float) -> None:
+    (kernel,) = disc_kernels(np.array([radius]), 6.0)
+    assert kernel.shape == (13, 13)
+    fine = np.hypot(*np.mgrid[-6.5:6.5:1300j, -6.5:6.5:1300j]) <= max(radius, 0.5)
+    disc = fine.reshape(13, 100, 13, 100).mean((1, 3))
+    assert np.abs(kernel - disc / disc.sum()).sum() < (0.35 if radius < 2 else 0.1)
+
+
+@pytest.mark.parametrize("side", [3, 5])
+def test_medians_are_torchs(side: int, device: str) -> None:
+    (image,) = changed(da.MedianBlur(side, p=1), device=device)
+    planes = torch.from_numpy(PHOTO.copy()).permute(2, 0, 1).float()
+    padded = torch.nn.functional.pad(planes, (side // 2,) * 4, "replicate")
+    expected = padded.unfold(1, side, 1).unfold(2, side, 1).flatten(3).median(3).values.permute(1, 2, 0)
+    assert np.array_equal(image, expected.numpy())
+
+
+def test_coarse_pixels_repeat(device: str) -> None:
+    ramp = (
+        np.stack([np.arange(80)] * 60).astype(np.uint8)[..., None].repeat(3, 2)
+        + np.arange(60, dtype=np.uint8)[:, None, None]
+    )
+    (image,) = changed(da.Downscale((0.25, 0.25), p=1), ramp, device=device)
+    blocks = image.reshape(15, 4, 20, 4, 3)
+    assert (blocks == blocks[:, :1, :, :1]).all()
+    assert np.abs(image - ramp).max() <= 6  # of 4 + 4: within the block
+    assert len(np.unique(image[0, :, 0])) == 20
 
 
 class TestNoise:

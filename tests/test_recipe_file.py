@@ -158,8 +158,8 @@ def test_modules_without_ops_are_refused(
 
 
 def test_names_of_other_libraries_in_a_recipe_lead_to_ours(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("- MotionBlur\n")
-    with pytest.raises(da.InputError, match=r"no op is called 'MotionBlur'; use GaussianBlur \(docs/ops\.md "):
+    (tmp_path / "a.yaml").write_text("- GlassBlur\n")
+    with pytest.raises(da.InputError, match=r"no op is called 'GlassBlur'; use GaussianBlur \(docs/ops\.md "):
         da.load_recipe(tmp_path / "a.yaml")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from detaug.arrays import Floats, Ints
 from detaug.ops.auto_augment import CHANGES, ColorSteps
+from detaug.ops.camera import RandomGamma
 from detaug.ops.filters import (
     RandomAdjustSharpness,
     RandomAutocontrast,
@@ -19,11 +20,11 @@ from detaug.ops.filters import (
 )
 from detaug.ops.op import Arrays, Op
 
-KINDS = NOTHING, LINEAR, FILTER, POSTERIZE, SOLARIZE, AUTOCONTRAST, EQUALIZE = range(7)
-"""Kinds of changes, those after NOTHING in the order of `auto_augment.CHANGES`."""
+KINDS = NOTHING, LINEAR, FILTER, POSTERIZE, SOLARIZE, AUTOCONTRAST, EQUALIZE, GAMMA = range(8)
+"""Kinds of changes, those between NOTHING and GAMMA in the order of `auto_augment.CHANGES`."""
 
 NUMBERS = 12
-"""Numbers of a change: a linear map (3, 4), a filter (3, 3), a mask of the bits that stay, or a threshold."""
+"""Numbers of a change: a linear map (3, 4), a filter (3, 3), a mask of the bits that stay, a threshold, or a power."""
 
 Changes: TypeAlias = tuple[Ints, Floats]
 """(N, S), the kind of each step of each image, and (N, S, NUMBERS)."""
@@ -61,6 +62,7 @@ CHANGES_OF: dict[type[Op], Callable[[Any, Arrays], Changes]] = {
     RandomAdjustSharpness: _of_one(FILTER, lambda op, inputs: inputs["kernel"].reshape(-1, 9)),
     RandomAutocontrast: _of_one(AUTOCONTRAST),
     RandomEqualize: _of_one(EQUALIZE),
+    RandomGamma: _of_one(GAMMA, lambda op, inputs: inputs["gamma"][:, None]),
     RandomInvert: _of_one(LINEAR, lambda op, inputs: _INVERT),
     RandomPosterize: _of_one(POSTERIZE, lambda op, inputs: 256 - (1 << (8 - op.bits))),
     RandomSolarize: _of_one(SOLARIZE, lambda op, inputs: op.threshold),

@@ -26,7 +26,7 @@ from detaug.gpu.triton_blocks import (
 LEVELS = 256
 """Values of a byte."""
 
-_, _LINEAR, _FILTER, _POSTERIZE, _SOLARIZE, _AUTOCONTRAST, _EQUALIZE = map(tl.constexpr, KINDS)
+_, _LINEAR, _FILTER, _POSTERIZE, _SOLARIZE, _AUTOCONTRAST, _EQUALIZE, _GAMMA = map(tl.constexpr, KINDS)
 _LEVELS = tl.constexpr(LEVELS)
 
 
@@ -72,7 +72,7 @@ def make_tables(numbers, counts, tables, length):
 def change(
     source, numbers, tables, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
-    """Write `out`: a linear map of colours, a filter of 3 x 3 pixels, fewer bits, inverted highlights, or tables.
+    """Write `out`: a linear map of colours, a filter of 3 x 3, fewer bits, inverted highlights, a power, or tables.
 
     A row of `numbers` has the image's height and width, the kind, and 12 numbers that depend on it. `tables`: see
     `make_tables`.
@@ -91,6 +91,8 @@ def change(
             r, g, b = _posterized(r, given), _posterized(g, given), _posterized(b, given)
         elif kind == _SOLARIZE:
             r, g, b = _solarized(r, given), _solarized(g, given), _solarized(b, given)
+        elif kind == _GAMMA:
+            r, g, b = _to_power(r, given), _to_power(g, given), _to_power(b, given)
         elif kind >= _AUTOCONTRAST:
             own_tables = tables + image * 3 * _LEVELS
             r, g, b = _of(own_tables, r), _of(own_tables + _LEVELS, g), _of(own_tables + 2 * _LEVELS, b)
@@ -105,6 +107,12 @@ def _posterized(value, mask):
 @triton.jit
 def _solarized(value, threshold):
     return tl.where(value >= tl.load(threshold), 255 - value, value)
+
+
+@triton.jit
+def _to_power(value, power):
+    share = tl.exp(tl.load(power) * tl.log(tl.maximum(value, 1.0) / 255.0))
+    return tl.where(value > 0, round_to_bytes(255.0 * share), value)
 
 
 @triton.jit
@@ -151,6 +159,88 @@ def blur(
         if out.dtype.element_ty == tl.uint8:
             r, g, b = round_to_bytes(r), round_to_bytes(g), round_to_bytes(b)
         store_pixels(out, position(image, y, x, height, width), mask, r, g, b)
+
+
+@batch_kernel
+def convolve(
+    source, numbers, out, images, length, height, width, SIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Write `out`: filtered by a kernel of SIDE x SIDE numbers. Beyond the border the image is mirrored.
+
+    A row of `numbers`: height, width, the kernel's reach in pixels (0: the image stays), and the kernel.
+    """
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own, mask = numbers + image * length, inside(y, x, height, width)
+        at, reach = position(image, y, x, height, width), tl.load(own + 2).to(tl.int32)
+        r, g, b = load_pixels(source, at, mask)
+        if reach > 0:
+            r, g, b = r * 0, g * 0, b * 0
+            for down in range(-reach, reach + 1):
+                line = mirrored(y + down, tl.load(own).to(tl.int32))
+                for across in range(-reach, reach + 1):
+                    column = mirrored(x + across, tl.load(own + 1).to(tl.int32))
+                    red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
+                    factor = tl.load(own + 3 + (SIDE // 2 + down) * SIDE + SIDE // 2 + across)
+                    r, g, b = r + factor * red, g + factor * green, b + factor * blue
+        store_pixels(out, at, mask, round_to_bytes(r), round_to_bytes(g), round_to_bytes(b))
+
+
+@batch_kernel
+def take_median(
+    source, numbers, out, images, length, height, width, REACH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """Write `out`: the median of each value's square. Beyond the border the outermost pixels repeat.
+
+    A row of `numbers`: height, width, whether the image changes. The median's bits are found from the highest on: a bit
+    is set if at most half of the values are below the number with it.
+    """
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own, mask = numbers + image * length, inside(y, x, height, width)
+        at = position(image, y, x, height, width)
+        r, g, b = load_pixels(source, at, mask)
+        if tl.load(own + 2) > 0:
+            last_line, last_column = tl.load(own).to(tl.int32) - 1, tl.load(own + 1).to(tl.int32) - 1
+            half = (2 * REACH + 1) * (2 * REACH + 1) // 2
+            r, g, b = r * 0, g * 0, b * 0
+            bit = 128.0
+            for _ in range(8):
+                below_r, below_g, below_b = r * 0, g * 0, b * 0
+                for down in range(-REACH, REACH + 1):
+                    line = tl.minimum(tl.maximum(y + down, 0), last_line)
+                    for across in range(-REACH, REACH + 1):
+                        column = tl.minimum(tl.maximum(x + across, 0), last_column)
+                        red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
+                        below_r += (red < r + bit).to(tl.float32)
+                        below_g += (green < g + bit).to(tl.float32)
+                        below_b += (blue < b + bit).to(tl.float32)
+                r = tl.where(below_r <= half, r + bit, r)
+                g = tl.where(below_g <= half, g + bit, g)
+                b = tl.where(below_b <= half, b + bit, b)
+                bit = bit / 2
+        store_pixels(out, at, mask, r, g, b)
+
+
+@batch_kernel
+def coarsen(source, numbers, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Write `out`: each pixel from a coarser grid. A row of `numbers`: height, width, whether it changes, the grid."""
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own, mask = numbers + image * length, inside(y, x, height, width)
+        line, column = y, x
+        if tl.load(own + 2) > 0:
+            line, column = _picked(y, tl.load(own), tl.load(own + 3)), _picked(x, tl.load(own + 1), tl.load(own + 4))
+        r, g, b = load_pixels(source, position(image, line, column, height, width), mask)
+        store_pixels(out, position(image, y, x, height, width), mask, r, g, b)
+
+
+@triton.jit
+def _picked(at, side, coarse):
+    """Return where the pixel in a coarse grid came from that a pixel lies in."""
+    cell = tl.floor((at.to(tl.float32) + 0.5) * (coarse / side))
+    picked = tl.floor((cell + 0.5) * (side / coarse)).to(tl.int32)
+    return tl.minimum(picked, tl.maximum(side.to(tl.int32) - 1, 0))
 
 
 # ----------------------------------------------------------------------------------------------- noise

@@ -7,6 +7,7 @@ it; they go to the device with those of the fused kernel. `pass_of` finds the pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from detaug.gpu.cielab_tables import color_tables_on
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes
 from detaug.gpu.streams import launch, launch_programs
 from detaug.ops.auto_augment import ColorSteps
+from detaug.ops.camera import Defocus, Downscale, MedianBlur, MotionBlur
 from detaug.ops.copy_paste import CopyPaste
 from detaug.ops.erasing import GridMask, RandomErasing
 from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize
@@ -116,6 +118,55 @@ class _Blur:
         _launch(blur, images, numbers, half, DOWN=False)
         _launch(blur, half, numbers, images, DOWN=True)
         return images
+
+
+@dataclass(frozen=True)
+class _Convolve:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own = _own(self.step, inputs)
+        kernel = own["kernel"]
+        reach = (kernel.shape[1] // 2) * (own["apply"] != 0)
+        return {"numbers": _numbers(views, reach, kernel.reshape(len(kernel), -1))}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.pixel_kernels import convolve
+
+        numbers, changed = parameters["numbers"], torch.empty_like(images)
+        _launch(convolve, images, numbers, changed, SIDE=math.isqrt(numbers.shape[1] - 3))
+        return changed
+
+
+@dataclass(frozen=True)
+class _Median:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        return {"numbers": _numbers(views, _own(self.step, inputs)["apply"])}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.pixel_kernels import take_median
+
+        changed, op = torch.empty_like(images), cast(MedianBlur, self.step.op)
+        _launch(take_median, images, parameters["numbers"], changed, REACH=op.kernel_size // 2)
+        return changed
+
+
+@dataclass(frozen=True)
+class _Coarsen:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own = _own(self.step, inputs)
+        return {"numbers": _numbers(views, own["apply"], own["coarse"])}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.pixel_kernels import coarsen
+
+        changed = torch.empty_like(images)
+        _launch(coarsen, images, parameters["numbers"], changed)
+        return changed
 
 
 @dataclass(frozen=True)
@@ -238,6 +289,10 @@ class _PastePixels:
 _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     **{kind: partial(_Change, changes) for kind, changes in CHANGES_OF.items()},
     CLAHE: _CLAHE,
+    Defocus: _Convolve,
+    Downscale: _Coarsen,
+    MedianBlur: _Median,
+    MotionBlur: _Convolve,
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
@@ -263,4 +318,4 @@ def _changes_pixels_as(op: Op, kind: type[Op]) -> bool:
     return isinstance(op, kind) and all(own is known for own, known in methods)
 
 
-_METHODS = ("draw", "amounts", "adapt_draw", "graph_inputs", "plan", "dali_graph", "change")
+_METHODS = ("draw", "amounts", "adapt_draw", "graph_inputs", "plan", "dali_graph", "change", "change_bands")

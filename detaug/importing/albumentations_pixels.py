@@ -11,6 +11,7 @@ from detaug.arguments import Range, is_number, is_whole
 from detaug.importing.albumentations_geometry import maybe
 from detaug.importing.rules import Arguments, Holes, LeftOut, Rules, nearest_ops, rule
 from detaug.ops import filters
+from detaug.ops.camera import MOST_MEDIAN, ChannelDropout, Defocus, Downscale, MedianBlur, MotionBlur, RandomGamma
 from detaug.ops.color_ops import ColorJitter, RandomChannelPermutation, RandomGrayscale, RandomHSV
 from detaug.ops.containers import RandomApply, RandomChoice
 from detaug.ops.erasing import GridMask, RandomErasing
@@ -101,6 +102,20 @@ def _solarize(args: Arguments) -> Op:
     return filters.RandomSolarize(args.middle(name, 0.5) * unit, args.probability())
 
 
+@rule(PIXELS, "RandomGamma")
+def _gamma(args: Arguments) -> Op:
+    args.ignore("eps")
+    low, high = args.span("gamma_limit", (80, 120), lambda _: 1)
+    return RandomGamma((max(low, 1) / 100, high / 100), args.probability())
+
+
+@rule(PIXELS, "ChannelDropout")
+def _channel_dropout(args: Arguments) -> Op:
+    low, high = args.get("channel_drop_range", (1, 1))
+    value = args.first("fill", "fill_value", default=0)
+    return ChannelDropout((low, high), value, args.probability())
+
+
 @rule(PIXELS, "Posterize")
 def _posterize(args: Arguments) -> Op:
     bits, p = args.get("num_bits", 4), args.probability()
@@ -176,6 +191,48 @@ def _advanced_blur(args: Arguments) -> Op:
     args.ignore("blur_limit", "sigma_y_limit", "sigmaY_limit", "rotate_limit", "beta_limit", "noise_limit")
     args.differs("a round Gaussian with sigma_x_limit, not turned and without noise in the kernel")
     return filters.GaussianBlur(None, (low, high), args.probability())
+
+
+@rule(PIXELS, "MotionBlur")
+def _motion_blur(args: Arguments) -> Op:
+    args.ignore("direction_range", "angle_range", "allow_shifted")
+    args.differs("the line is at any angle, antialiased, and in the middle: Albumentations' moves the objects")
+    shortest, longest = _odd_sides(args)
+    return MotionBlur((shortest, longest), args.probability())
+
+
+@rule(PIXELS, "MedianBlur")
+def _median_blur(args: Arguments) -> Op:
+    shortest, longest = _odd_sides(args)
+    if longest > MOST_MEDIAN:
+        args.differs(f"squares are of {MOST_MEDIAN} pixels at most")
+    sides = range(min(shortest, MOST_MEDIAN), min(longest, MOST_MEDIAN) + 1, 2)
+    return _one_of([MedianBlur(side, 1.0) for side in sides], args.probability())
+
+
+def _odd_sides(args: Arguments) -> tuple[int, int]:
+    """Return the smallest and the largest odd side of a kernel."""
+    low, high = map(round, args.span("blur_limit", (3, 7), lambda _: 3))
+    shortest = max(low | 1, 3)
+    return shortest, max(high - 1 + high % 2, shortest)
+
+
+@rule(PIXELS, "Defocus")
+def _defocus(args: Arguments) -> Op:
+    args.ignore("alias_blur").differs("the disc has an antialiased edge, and any radius of the range")
+    low, high = args.span("radius", (3, 10), lambda _: 1)
+    return Defocus((low, high), args.probability())
+
+
+@rule(PIXELS, "Downscale")
+def _downscale(args: Arguments) -> Op:
+    """Return Downscale. `scale_min` and `scale_max` of 1.x are `scale_range` of 2.x."""
+    low, high = args.span("scale_range", (args.number("scale_min", 0.25), args.number("scale_max", 0.25)))
+    args.differs("pixels are picked from the middle of what they stand for: Albumentations' moves the objects")
+    nearest = {"downscale": 0, "upscale": 0}
+    if args.first("interpolation_pair", "interpolation", default=nearest) not in (nearest, 0):
+        args.differs("pixels are picked and repeated, as with the interpolation INTER_NEAREST")
+    return Downscale((low, high), args.probability())
 
 
 @rule(PIXELS, "GaussNoise")
@@ -317,14 +374,14 @@ def _nothing(args: Arguments) -> list[Op]:
 
 NO_COUNTERPART = nearest_ops(
     {
-        "ColorJitter": "RandomGamma RandomToneCurve RGBShift FancyPCA ToSepia PlanckianJitter RandomSunFlare "
+        "ColorJitter": "RandomToneCurve RGBShift FancyPCA ToSepia PlanckianJitter RandomSunFlare "
         "RandomShadow Illumination PlasmaBrightnessContrast PlasmaShadow ChromaticAberration HEStain",
-        "GaussianBlur": "MotionBlur MedianBlur GlassBlur Defocus ZoomBlur RandomFog",
+        "GaussianBlur": "GlassBlur RandomFog",
         "GaussianNoise": "ISONoise MultiplicativeNoise ShotNoise AdditiveNoise",
         "SaltAndPepperNoise": "RandomRain RandomSnow RandomGravel Spatter PixelDropout",
-        "RandomGrayscale": "ChannelDropout",
+        "Defocus": "ZoomBlur",
         "RandomAdjustSharpness": "Emboss UnsharpMask RingingOvershoot",
-        "JPEG": "Downscale Superpixels",
+        "Downscale": "Superpixels",
         "GridMask": "XYMasking MaskDropout ConstrainedCoarseDropout RandomGridShuffle",
         "RandomPerspective": "ElasticTransform GridDistortion OpticalDistortion",
         "RandomAffine": "PiecewiseAffine ThinPlateSpline GridElasticDeform Morphological",

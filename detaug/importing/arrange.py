@@ -11,6 +11,7 @@ from detaug.importing.rules import CropSize, Holes, PadTo
 from detaug.importing.translate import Piece
 from detaug.ops import color_ops, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
+from detaug.ops.camera import RandomGamma
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
 from detaug.ops.erasing import RandomErasing
 from detaug.ops.filters import RandomInvert, RandomPosterize, RandomSolarize
@@ -30,7 +31,9 @@ _RELATIVE = (*_FLIPS, flips_and_crops.RandomZoomOut, flips_and_crops.RandomBoxSa
 _IN_PIXELS = (flips_and_crops.Pad, flips_and_crops.PadToMultiple, RandomCrop, CenterCrop)
 """Ops whose arguments are pixels."""
 _CONTAINERS = (RandomApply, RandomChoice, RandomOrder)
-_POINTWISE = (color_ops.ColorOp, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes)
+_POINTWISE = (
+    color_ops.ColorOp, RandomGamma, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes
+)  # fmt: skip
 """Pixel ops that look at one pixel at a time, but for the mean grey that contrast is about."""
 _TURNING = (RandomAffine, RandomPerspective, RandomRotation)
 

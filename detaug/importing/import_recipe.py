@@ -24,7 +24,7 @@ class ImportedRecipe:
     """A translated pipeline: the recipe, and what became of each op. str() is the report of `detaug import-recipe`.
 
     >>> import albumentations as A
-    >>> imported = da.import_recipe([A.Resize(64, 96), A.MedianBlur()])
+    >>> imported = da.import_recipe([A.Resize(64, 96), A.GlassBlur()])
     >>> print(isinstance(imported, da.ImportedRecipe), len(imported.ops), imported.differing, imported.left_out)
     True 1 0 1
     """
@@ -77,13 +77,13 @@ def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None =
     `entries`.
 
     >>> import albumentations as A
-    >>> transform = A.Compose([A.HorizontalFlip(), A.Resize(64, 96), A.MedianBlur()])
+    >>> transform = A.Compose([A.HorizontalFlip(), A.Resize(64, 96), A.GlassBlur()])
     >>> imported = da.import_recipe(transform)
     >>> print(imported)
     albumentations.Compose
     same      HorizontalFlip -> RandomHorizontalFlip
     same      Resize -> Resize
-    left out  MedianBlur: detaug has no such op; nearest: GaussianBlur
+    left out  GlassBlur: detaug has no such op; nearest: GaussianBlur
     2 mean the same, 0 differ, 1 left out
     >>> imported.ops[0]
     RandomHorizontalFlip(p=0.5)

@@ -39,8 +39,6 @@ _OURS = {
     "CropAndPad": "RandomZoomOut",
     "DataLoader": "Loader",
     "DatasetFolder": "ImageFolder",
-    "Defocus": "GaussianBlur",
-    "Downscale": "Resize",
     "ElasticTransform": "RandomPerspective",
     "Equalize": "RandomEqualize",
     "Erasing": "RandomErasing",
@@ -58,8 +56,6 @@ _OURS = {
     "InvertImg": "RandomInvert",
     "LetterBox": "Resize((H, W), letterbox='center')",
     "LongestMaxSize": "Resize((H, W), letterbox='center')",
-    "MedianBlur": "GaussianBlur",
-    "MotionBlur": "GaussianBlur",
     "OneOf": "RandomChoice",
     "PadIfNeeded": "PadToMultiple",
     "Perspective": "RandomPerspective",
@@ -92,7 +88,7 @@ _OURS = {
     "VerticalFlip": "RandomVerticalFlip",
     "VideoClips": "VideoReader",
     "YOLODataset": "CocoReader",
-    "ZoomBlur": "GaussianBlur",
+    "ZoomBlur": "Defocus",
 }
 """Names of torchvision, Albumentations and Ultralytics, and what does that here, or the nearest that there is.
 
