@@ -85,7 +85,7 @@ def test_a_file_that_was_cut_off_since(tmp_path: Path) -> None:
 def order_of(clips: int, each: int, batch: int, shard: tuple[int, int] = (0, 1), **options: Any) -> EpochOrder:
     """Return the order of clips of one image, `each` of which make a stretch."""
     items = np.arange(clips)
-    names: Any = {"seed": 3, "train": True, "groups": np.zeros(clips, int), "factors": None, **options}
+    names: Any = {"seed": 3, "train": True, "groups": np.zeros(clips, int), "factors": None, "rounds": None, **options}
     names = {"stretches": items // each, **names}
     return EpochOrder(clips=items[:, None], batch_size=batch, shard=shard, **names)
 

@@ -177,10 +177,39 @@ def test_grids_cut_in_other_places(scenes: Scenes) -> None:
     of_first = three.windows[three.pictures == 0]
     assert len(np.unique(of_first, axis=0)) == len(of_first) > 2 * (one.pictures == 0).sum()
     assert {0, 27, 54} <= set(of_first[:, 0].tolist())
-    kwargs = {"train": True, "sampler": lambda source: np.full(len(source), 1 / 3)}
-    first, second = ([b.image_id.tolist() for b in batches(three, seed=seed, **kwargs)] for seed in (0, 1))
-    assert first != second
-    assert len(first) < len(three) / 4 / 2
+    assert three.rounds is not None
+    assert np.array_equal(three.windows[three.rounds[0]], one.windows)
+    assert len([*batches(three)]) == -(-len(three) // 4)  # evaluation has all
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["", "joined"])
+def test_an_epoch_has_one_grid(scenes: Scenes, joined: bool) -> None:
+    """Each epoch covers all pictures with another grid, in as many batches, on any world size and after a resume."""
+    tiles: Any = da.TileReader(reader_of(scenes), SIZE, 0.2, grids=3)
+    rounds = tiles.rounds
+    if joined:
+        tiles = da.ConcatReader([tiles, da.TileReader(reader_of(scenes), SIZE, 0.2, grids=2)])
+        rounds = np.concatenate([np.tile(rounds, (2, 1)), np.tile(tiles.sources[1].rounds, (3, 1))], axis=1)
+    options: dict[str, Any] = {"train": True, "device": "cpu", "last_batch": "partial"}
+    loader, half = da.Loader(tiles, RECIPE, 8, **options), da.Loader(tiles, RECIPE, 4, shard=(1, 2), **options)
+    epochs = [[batch.image_id.numpy() for batch in loader] for _ in range(4)]
+    for epoch, found in enumerate(epochs):
+        wanted = np.flatnonzero(rounds[epoch % len(rounds)]) + 1
+        assert len(found) == len(loader) == -(-rounds.sum(1).max() // 8)
+        assert np.array_equal(np.unique(np.concatenate(found)), wanted)
+        for batch, part in zip(found, half, strict=True):
+            assert np.array_equal(batch[-len(part.image_id) :], part.image_id)
+    with da.Loader(tiles, RECIPE, 8, **options) as other:
+        state = {**other.state_dict(), "epoch": 2, "step": 1}
+        other.load_state_dict(state)
+        assert [each.image_id.tolist() for each in other] == [each.tolist() for each in epochs[2][1:]]
+    with (
+        pytest.raises(da.InputError, match="are not those of this state"),
+        da.Loader(da.TileReader(reader_of(scenes), SIZE, 0.2), RECIPE, 8, **options) as others,
+    ):
+        others.load_state_dict(state)
+    loader.close()
+    half.close()
 
 
 def test_a_share_of_the_empty_tiles_is_kept(scenes: Scenes) -> None:

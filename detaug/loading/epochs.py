@@ -48,6 +48,8 @@ class EpochOrder:
     """(n,) how often each item comes in an epoch, on average; None is once."""
     stretches: Ints | None
     """(n,) the part of a video to which each clip belongs: training takes those of one near each other."""
+    rounds: Bools | None
+    """(R, n) the items that training takes in an epoch: those of row `epoch` % R; None is all."""
     batch_size: int
     shard: tuple[int, int]
     """(rank, world size)."""
@@ -83,7 +85,15 @@ class EpochOrder:
         if self.train:
             least = min(self.smallest_batch, self.batch_size) * self.shard[1]
             return training_steps(
-                self.factors, self.groups, self.global_batch, self.seed, epoch, self.last_batch, least, self.stretches
+                self.factors,
+                self.groups,
+                self.global_batch,
+                self.seed,
+                epoch,
+                self.last_batch,
+                least,
+                self.stretches,
+                self.rounds,
             )
         every = np.arange(self.items)
         return [every[start : start + self.global_batch] for start in range(0, self.items, self.global_batch)]
@@ -160,18 +170,24 @@ def training_steps(
     last_batch: LastBatch = "fill",
     least: int = 1,
     stretches: Ints | None = None,
+    rounds: Bools | None = None,
 ) -> list[Ints]:
-    """Return shuffled steps of `global_batch` images.
+    """Return shuffled steps of `global_batch` images, as many in every epoch.
 
     `factors` (n,): how often each image comes, on average; None is once. `groups` (n,): images of different groups are
     never in one step. `last_batch`: "fill" it with images from the start of the epoch, or of the group; yield it
-    "partial", with at least `least` images; or "drop" it. `stretches`: see `_by_stretches`.
+    "partial", with at least `least` images; or "drop" it. `stretches`: see `_by_stretches`. `rounds` (R, n): the images
+    of an epoch, in row `epoch` % R; an epoch with fewer than the others repeats some.
     """
     rng = np.random.default_rng([0, seed, epoch])
     kinds = np.unique(groups)
     steps: list[Ints] = []
     for kind in kinds:
-        order, images = _shuffled(np.flatnonzero(groups == kind), factors, rng)
+        rows = [np.flatnonzero(groups == kind)]
+        if rounds is not None:
+            rows = [own if len(own := rows[0][each[rows[0]]]) else rows[0] for each in rounds]
+        order, images = _shuffled(rows[epoch % len(rows)], factors, rng)
+        images = max(images, *(_length(each, factors) for each in rows))
         order = order if stretches is None else _by_stretches(order, stretches[order], global_batch, rng)
         steps += _deal(order, images, global_batch, last_batch, least)
     return steps if len(kinds) == 1 else [steps[at] for at in rng.permutation(len(steps))]
@@ -210,12 +226,17 @@ def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -
     """
     shuffled = rng.permutation(indices)
     if factors is None:
-        return shuffled, len(indices)
+        return shuffled, _length(indices, factors)
     total = np.cumsum(factors[shuffled])
     times = np.diff(np.floor(total + rng.random()), prepend=0).astype(np.int64)
     if not times.any():
         times[np.argmax(factors[shuffled])] = 1
-    return rng.permutation(np.repeat(shuffled, times)), int(np.ceil(factors[indices].sum() - 1e-6))
+    return rng.permutation(np.repeat(shuffled, times)), _length(indices, factors)
+
+
+def _length(indices: Ints, factors: Floats | None) -> int:
+    """Return the largest number of images of an epoch of `indices`."""
+    return len(indices) if factors is None else int(np.ceil(factors[indices].sum() - 1e-6))
 
 
 def replace_skipped(skipped: Bools, batches: list[Ints], groups: Ints, hop: int) -> list[Ints]:

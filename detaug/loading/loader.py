@@ -15,7 +15,7 @@ import torch
 from typing_extensions import TypeVar
 
 from detaug.arguments import check, is_number, is_whole
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Bools, Floats, Ints
 from detaug.errors import InputError
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.bad_files import SkippedImages
@@ -433,11 +433,11 @@ def _count_steps(order: EpochOrder) -> int:
 
 def _items(
     reader: Source, aspect_ratio_grouping: bool, sampler: Callable[[Source], Floats] | None
-) -> tuple[Ints, Ints, Floats | None, Ints | None]:
+) -> tuple[Ints, Ints, Floats | None, Ints | None, Bools | None]:
     """Return the first arguments of `EpochOrder`: what it knows of the items of a source."""
     height, width = reader.sizes[reader.clips[:, 0]].T
     factors = _call_sampler(sampler, reader) if sampler else None
-    return reader.clips, (width > height) * int(aspect_ratio_grouping), factors, reader.stretch_of_clip
+    return reader.clips, (width > height) * int(aspect_ratio_grouping), factors, reader.stretch_of_clip, reader.rounds
 
 
 def _call_sampler(sampler: Callable[[Source], Floats], reader: Source) -> Floats:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import tee
+from math import lcm
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-from detaug.arrays import Bytes, Floats, Ints
+from detaug.arrays import Bools, Bytes, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.shapes import Shapes, corners_of_boxes
 from detaug.converters.coco.outlines import OutlineColumns, join_outlines, read_outlines
@@ -71,6 +72,7 @@ class ConcatReader(Source):
         self.pixel_format = _pixel_format(self.sources)
         self.files = all(source.files for source in self.sources)
         self.has_heif = any(source.has_heif for source in self.sources)
+        self.rounds = _rounds(self.sources)
         self.missing = np.concatenate([each.missing + at for each, at in zip(self.sources, self._first, strict=False)])
         self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
 
@@ -158,6 +160,13 @@ def _pixel_format(sources: Sequence[Source]) -> PixelFormat:
                 f"{source.origin} has {source.pixel_format}"
             )
     return first.pixel_format
+
+
+def _rounds(sources: Sequence[Source]) -> Bools | None:
+    """Return the images of each epoch: those that each source takes, whose turns may have other lengths."""
+    rounds = [np.ones((1, len(each)), bool) if each.rounds is None else each.rounds for each in sources]
+    turns = lcm(*(len(each) for each in rounds))
+    return None if turns == 1 else np.concatenate([np.tile(each, (turns // len(each), 1)) for each in rounds], axis=1)
 
 
 def _renamed(source: Source, names: list[str]) -> Ints:

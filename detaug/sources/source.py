@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.arrays import Bytes, Floats, Ints, padded, pairs
+from detaug.arrays import Bools, Bytes, Floats, Ints, padded, pairs
 from detaug.boxes.checking import find_fault, to_relative
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, whole_images
@@ -66,6 +66,8 @@ class Source:
     stretch_of_clip: Ints | None = None
     """(C,) for clips of video files: the stretch of a video that each begins in. In training, those of one stretch come
     near each other."""
+    rounds: Bools | None = None
+    """(R, n): the images that training takes in an epoch, in turn: those of row `epoch` % R. None is all."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 
@@ -216,7 +218,8 @@ class Source:
         classes = b"" if self.classes is None else self.classes.tobytes()
         clips = (self.clips.tobytes(), self.tracks.ids.tobytes()) if self.tracks else ()
         bands = () if self.pixel_format.is_rgb8 else (repr(self.pixel_format).encode(),)
-        return short_digest(*(column.tobytes() for column in columns), self._names(), classes, *clips, *bands)
+        rounds = () if self.rounds is None else (self.rounds.tobytes(),)
+        return short_digest(*(column.tobytes() for column in columns), self._names(), classes, *clips, *bands, *rounds)
 
     @cached_property
     def files_fingerprint(self) -> str:

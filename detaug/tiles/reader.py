@@ -29,8 +29,8 @@ class TileReader(Source):
     box. `empty`: the share of the tiles without objects that are kept, chosen by `seed`; evaluation needs all.
     `whole`: also show each picture as a whole, its longer side scaled down to so many pixels, for large objects.
     `grids`: lay so many grids over each picture, each moved by a part of the step, so that objects are cut in several
-    ways. There are as many times more tiles; a sampler that returns 1 / grids for each takes another part of them in
-    each epoch.
+    ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on in turn; a resumed training
+    goes on with it. Evaluation has the tiles of all.
     `memory`: bytes of decoded pictures that are kept, 4 a pixel. Pictures are decoded whole; in training, tiles of one
     come near each other, from 8 pictures at a time for each 8 images of a batch. Of a TIFF that is stored in tiles, as
     Cloud Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
@@ -99,6 +99,7 @@ class TileReader(Source):
         )
         self.missing = np.flatnonzero(np.isin(self.pictures, reader.missing))
         self.remedy = reader.remedy
+        self.rounds = None if grids == 1 else own.grids.T
         self._read = Pictures(reader, parse_size("memory", memory))
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ class Tiles(NamedTuple):
     """(T, 4): x, y, width, height, in pixels of the picture."""
     sizes: Ints
     """(T, 2): (height, width) of the tile in its own pixels; other than the window's if it shows a scaled picture."""
+    grids: Bools
+    """(T, G): in which of the grids it is."""
 
     def some(self, chosen: Ints | slice) -> Tiles:
         """Return some of the tiles."""
@@ -50,27 +53,27 @@ def plan_tiles(pictures: Ints, size: Size, overlap: float, whole: int | None = N
     last window of a row and of a column is moved inwards, so that it is as large as the others, as SAHI does. A picture
     that is smaller than a tile is one window. `whole`: also show all of each picture that has several windows, its
     longer side scaled down to so many pixels. `grids`: lay several grids over each picture, each moved by a share of
-    the step. Raises InputError.
+    the step; a window may be in several. Raises InputError.
     """
     height, width = check_grid(size, overlap, whole, grids)
-    of_size: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+    of_size: dict[tuple[int, int], tuple[Ints, Ints, Bools]] = {}
     rows = []
     for at, picture in enumerate(map(tuple, pictures.tolist())):
         if picture not in of_size:
             of_size[picture] = _windows(picture, (height, width), overlap, whole, grids)
-        windows, sizes = of_size[picture]
-        rows.append((np.full(len(windows), at), windows, sizes))
-    nothing = (np.zeros(0, np.int64), np.zeros((0, 4), np.int64), np.zeros((0, 2), np.int64))
+        rows.append((np.full(len(of_size[picture][0]), at), *of_size[picture]))
+    nothing = (*(np.zeros((0, *shape), np.int64) for shape in ((), (4,), (2,))), np.zeros((0, grids), bool))
     return Tiles(*(np.concatenate(each) for each in zip(nothing, *rows, strict=True)))
 
 
 def _windows(
     picture: tuple[int, int], size: tuple[int, int], overlap: float, whole: int | None, grids: int
-) -> tuple[Ints, Ints]:
-    corners: dict[tuple[int, int], None] = {}
+) -> tuple[Ints, Ints, Bools]:
+    corners: dict[tuple[int, int], list[int]] = {}
     for grid in range(grids):
         y, x = (_starts(side, tile, overlap, grid / grids) for side, tile in zip(picture, size, strict=True))
-        corners |= dict.fromkeys((top, left) for top in y for left in x)
+        for corner in product(y, x):
+            corners.setdefault(corner, []).append(grid)
     height, width = (min(side, tile) for side, tile in zip(picture, size, strict=True))
     windows = [(left, top, width, height) for top, left in corners]
     sizes = [(height, width)] * len(windows)
@@ -78,7 +81,9 @@ def _windows(
         scale = min(1.0, whole / max(picture))
         windows.append((0, 0, picture[1], picture[0]))
         sizes.append((max(1, round(picture[0] * scale)), max(1, round(picture[1] * scale))))
-    return np.array(windows, np.int64), np.array(sizes, np.int64)
+    in_grid = np.array([[grid in each for grid in range(grids)] for each in corners.values()])
+    in_grid = np.concatenate([in_grid, np.ones((len(windows) - len(in_grid), grids), bool)])
+    return np.array(windows, np.int64), np.array(sizes, np.int64), in_grid
 
 
 def _starts(side: int, tile: int, overlap: float, phase: float) -> list[int]:
