@@ -1,22 +1,23 @@
-"""Read parts of large pictures: whole pictures that are kept for a while, and the touched tiles of a tiled TIFF."""
+"""Read parts of large pictures: pictures that are decoded whole and kept for a while, and touched tiles of TIFFs."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
-from detaug.arrays import Bytes, Ints
+from detaug.arrays import Ints
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
-from detaug.sources.source import Source
+from detaug.sources.source import FolderSource, Source
+from detaug.tiles.bands import BandDecoder, part_of_bands
+from detaug.tiles.tiled_tiff import TiledTiff, open_tiff
 
 PILLOW_BYTES = 4
 """Bytes of a pixel of an RGB image in Pillow."""
@@ -76,110 +77,58 @@ def part_of(picture: Image.Image, window: Ints, size: Ints) -> Image.Image:
 
 
 class Pictures:
-    """Gives parts of the pictures of a source as (H, W, 3) uint8 RGB. Of TIFFs in tiles it reads those it needs.
+    """Gives parts of the pictures of a source, (H, W, bands) of its type. Of TIFFs in tiles it reads those it needs.
 
     Other pictures are decoded whole, and kept as long as all of them have no more than `memory` bytes.
     """
 
     def __init__(self, source: Source, memory: int) -> None:
         self._source, self._memory = source, memory
-        self._kept: OrderedDict[int, Image.Image] = OrderedDict()
+        self._kept: OrderedDict[int, Image.Image | NDArray[Any]] = OrderedDict()
         self._lock = Lock()
+        self._bands = None if source.pixel_format.is_rgb8 else BandDecoder(source)
         self.tiff = lru_cache(256)(self._tiff)
 
-    def parts(self, index: int, windows: Ints, sizes: Ints) -> list[Bytes]:
+    def parts(self, index: int, windows: Ints, sizes: Ints) -> list[NDArray[Any]]:
         """Return tiles of one picture: `windows` (K, 4), `sizes` (K, 2), see `Tiles`. Raises OSError."""
         tiff = self.tiff(index)
         if tiff is not None and (sizes[:, ::-1] == windows[:, 2:]).all():
             return tiff.parts(windows)
         picture = self._whole(index)
-        return [np.array(part_of(picture, *each)) for each in zip(windows, sizes, strict=True)]
+        if isinstance(picture, Image.Image):
+            return [np.array(part_of(picture, *each)) for each in zip(windows, sizes, strict=True)]
+        return [part_of_bands(picture, *each) for each in zip(windows, sizes, strict=True)]
 
-    def _whole(self, index: int) -> Image.Image:
+    def _whole(self, index: int) -> Image.Image | NDArray[Any]:
         with self._lock:
             if index in self._kept:
                 self._kept.move_to_end(index)
                 return self._kept[index]
-        picture = read_picture(self._source, index)
-        if picture.mode[0] in "IF":
-            raise OSError(f"has pixels of mode {picture.mode}, more than 8 bits, which a batch would not have")
-        picture = picture.convert("RGB")
+        picture = self._bands.decode(index) if self._bands else self._rgb(index)
         with self._lock:
             self._kept[index] = picture
             while sum(self._bytes(each) for each in self._kept) > self._memory:
                 self._kept.popitem(last=False)
         return picture
 
+    def _rgb(self, index: int) -> Image.Image:
+        picture = read_picture(self._source, index)
+        if picture.mode[0] in "IF":
+            raise OSError(f"has pixels of mode {picture.mode}, more than 8 bits, which a batch would not have")
+        return picture.convert("RGB")
+
     def _bytes(self, index: int) -> int:
-        return PILLOW_BYTES * int(self._source.pixels[index])
+        pixels = self._source.pixel_format
+        bytes_of_pixel = PILLOW_BYTES if pixels.is_rgb8 else pixels.channels * np.dtype(pixels.dtype).itemsize
+        return bytes_of_pixel * int(self._source.pixels[index])
 
     def _tiff(self, index: int) -> TiledTiff | None:
         source = self._source
-        path = source.path(index) if source.files else Path()
+        in_folder = source.files or (isinstance(source, FolderSource) and not source.decodes)
+        path = source.path(index) if in_folder else Path()
         if path.suffix.lower() not in (".tif", ".tiff"):
             return None
         try:
-            return open_tiff(path, tuple(source.sizes[index].tolist()))
+            return open_tiff(path, tuple(source.sizes[index].tolist()), source.pixel_format)
         except (ImportError, OSError, ValueError):
             return None  # read as a whole, with its own error
-
-
-class TiledTiff:
-    """A TIFF that is stored in tiles, of which parts are read without the rest."""
-
-    def __init__(self, path: Path, page: Any) -> None:
-        self._path, self._page = path, page
-
-    def parts(self, windows: Ints) -> list[Bytes]:
-        """Return the pixels in windows (K, 4) x, y, width, height, each (height, width, 3) uint8. Raises OSError."""
-        decoded: dict[int, Bytes] = {}
-        try:
-            with self._path.open("rb") as file:
-                return [self._part(file, decoded, *window) for window in windows.tolist()]
-        except (ValueError, RuntimeError, IndexError) as error:  # of imagecodecs
-            raise OSError(f"does not decode ({error})") from None
-
-    def _part(self, file: Any, decoded: dict[int, Bytes], x: int, y: int, width: int, height: int) -> Bytes:
-        page = self._page
-        rows, columns = page.tilelength, page.tilewidth
-        across = -(-page.imagewidth // columns)
-        part = np.empty((height, width, 3), np.uint8)
-        for row in range(y // rows, -(-(y + height) // rows)):
-            for column in range(x // columns, -(-(x + width) // columns)):
-                at = row * across + column
-                if at not in decoded:
-                    decoded[at] = self._decode(file, at)
-                top, left = row * rows, column * columns
-                y0, x0 = max(y, top), max(x, left)
-                y1, x1 = min(y + height, top + rows), min(x + width, left + columns)
-                part[y0 - y : y1 - y, x0 - x : x1 - x] = decoded[at][y0 - top : y1 - top, x0 - left : x1 - left]
-        return part
-
-    def _decode(self, file: Any, at: int) -> Bytes:
-        page = self._page
-        if not page.databytecounts[at]:  # a tile without bytes, as GDAL leaves out empty ones
-            return np.full((page.tilelength, page.tilewidth, 3), page.nodata, np.uint8)
-        file.seek(page.dataoffsets[at])
-        tile, _, _ = page.decode(file.read(page.databytecounts[at]), at, jpegtables=page.jpegtables)
-        if tile is None:
-            raise ValueError("a tile is damaged")
-        return np.asarray(tile[0])
-
-
-def open_tiff(path: Path, size: tuple[int, int]) -> TiledTiff | None:
-    """Return a TIFF in tiles of 8-bit RGB, of `size` (height, width), upright; None for any other image.
-
-    Raises ImportError without tifffile, OSError and ValueError for a damaged file.
-    """
-    tifffile = import_module("tifffile")
-    try:
-        with tifffile.TiffFile(path) as file:
-            page = file.pages[0]
-            orientation = page.tags.valueof(274, 1)
-            page.dataoffsets, page.jpegtables, page.decode  # noqa: B018  they are read while the file is open
-    except (tifffile.TiffFileError, IndexError, KeyError) as error:
-        raise ValueError(str(error)) from None
-    kind = page.is_tiled, page.dtype, page.samplesperpixel, int(page.planarconfig), page.imagedepth, orientation
-    fits = page.compression == 1 or find_spec("imagecodecs") is not None
-    fits &= kind == (True, np.uint8, 3, 1, 1, 1) and int(page.photometric) in (2, 6)  # RGB, YCbCr
-    return TiledTiff(path, page) if fits and (page.imagelength, page.imagewidth) == size else None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detaug.arguments import check, check_share, is_whole, parse_size
-from detaug.arrays import Bools, Bytes, Ints
+from detaug.arrays import Bools, Ints
+from detaug.converters.files.decodable import contiguous_tiff
 from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
@@ -22,7 +25,8 @@ class TileReader(Source):
     """Tiles of large pictures, cut while batches are loaded: what `detaug tile` writes, without the files.
 
     `reader`: the source of the pictures. Boxes, masks, key points, rotated boxes and columns that it reads are cut with
-    the pictures. `size`: a side of the tiles in pixels, or (height, width); a picture that is smaller stays whole.
+    the pictures, and tiles have its `channels` and `dtype`. `size`: a side of the tiles in pixels, or (height, width);
+    a picture that is smaller stays whole.
     `overlap`: the share of a side that neighbours have in common; an object that is smaller than that is whole in at
     least one tile. The last tile of a row or a column is moved inwards.
     `min_visibility`: an object is in a tile that shows at least this share of the area of its box, or of its rotated
@@ -31,9 +35,9 @@ class TileReader(Source):
     `grids`: lay so many grids over each picture, each moved by a part of the step, so that objects are cut in several
     ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on in turn; a resumed training
     goes on with it. Evaluation has the tiles of all.
-    `memory`: bytes of decoded pictures that are kept, 4 a pixel. Pictures are decoded whole; in training, tiles of one
-    come near each other, from 8 pictures at a time for each 8 images of a batch. Of a TIFF that is stored in tiles, as
-    Cloud Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
+    `memory`: bytes of decoded pictures that are kept, 4 for a pixel of RGB. Pictures are decoded whole; in training,
+    tiles of one come near each other, from 8 pictures at a time for each 8 images of a batch. Of a TIFF that is stored
+    in tiles, as Cloud Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
 
     `pictures` (n,): the position of each tile's picture in `reader`. `windows` (n, 4): x, y, width, height, pixels of
     the picture. `is_scaled` (n,): whether it shows a scaled picture. `cut`: the objects, see `CutObjects`. Image ids
@@ -68,14 +72,10 @@ class TileReader(Source):
             raise InputError(
                 f"reader must be a source of images, not of clips, such as da.CocoReader; got {type(reader).__name__}"
             )
-        if not reader.pixel_format.is_rgb8:
-            raise InputError(
-                f"TileReader cuts 8-bit RGB, and the reader has {reader.pixel_format}: cut the files before"
-            )
         check_share("min_visibility", min_visibility)
         check("empty", empty, isinstance(empty, int | float) and 0 <= empty <= 1, "a share of the tiles in 0..1")
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
-        self.reader = reader
+        self.reader, self.pixel_format = reader, reader.pixel_format
         tiles = plan_tiles(reader.sizes, size, overlap, whole, grids)
         found = cut_objects(reader, tiles, min_visibility)
         counts = np.bincount(found.tile, minlength=len(tiles.picture))
@@ -124,23 +124,25 @@ class TileReader(Source):
         return self.reader.path(int(self.pictures[index]))
 
     def read(self, index: int) -> bytes:
-        """Return a tile as an encoded image, PPM. Raises OSError if its picture does not decode."""
+        """Return a tile as an encoded image, PPM or TIFF. Raises OSError if its picture does not decode."""
         (tile,) = self.contents(np.array([index]))
+        if not self.pixel_format.is_rgb8:
+            return contiguous_tiff(tile).tobytes()
         height, width = tile.shape[:2]
         return b"P6\n%d %d\n255\n" % (width, height) + tile.tobytes()
 
-    def contents(self, indices: Ints) -> list[Bytes]:
-        """Return tiles, (H, W, 3) uint8 RGB. Raises OSError if a picture does not decode."""
+    def contents(self, indices: Ints) -> list[NDArray[Any]]:
+        """Return tiles, (H, W, 3) uint8 RGB or the reader's bands. Raises OSError for a picture that is broken."""
         order = np.argsort(self.pictures[indices], kind="stable")
         groups = np.split(order, np.flatnonzero(np.diff(self.pictures[indices[order]])) + 1)
         parts = self._threads.map(self._parts, [indices[group] for group in groups])
-        result: list[Bytes] = [np.zeros(0, np.uint8)] * len(indices)
+        result: list[NDArray[Any]] = [np.zeros(0, np.uint8)] * len(indices)
         for group, tiles in zip(groups, parts, strict=True):
             for at, tile in zip(group.tolist(), tiles, strict=True):
                 result[at] = tile
         return result
 
-    def _parts(self, indices: Ints) -> list[Bytes]:
+    def _parts(self, indices: Ints) -> list[NDArray[Any]]:
         """Return tiles of one picture."""
         return self._read.parts(int(self.pictures[indices[0]]), self.windows[indices], self.sizes[indices])
 

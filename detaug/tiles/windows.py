@@ -27,7 +27,7 @@ class Tiles(NamedTuple):
 
     def some(self, chosen: Ints | slice) -> Tiles:
         """Return some of the tiles."""
-        return Tiles(*(each[chosen] for each in self))
+        return Tiles(self.picture[chosen], self.windows[chosen], self.sizes[chosen], self.grids[chosen])
 
     @property
     def is_scaled(self) -> Bools:

@@ -1,0 +1,112 @@
+"""Tiles of pictures of many bands, 16 bits and floats: every value is that of the picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from band_files import Array, data_set, encode, values
+
+import detaug as da
+
+SIDE = 64
+PICTURE = (150, 170)
+IN_TILES: dict[str, Any] = {"tile": (32, 48)}
+
+
+def tiles_of(tmp_path: Path, content: bytes, name: str, array: Array, **options: Any) -> da.TileReader:
+    folder, path = data_set(tmp_path / "pictures", {name: content}, PICTURE)
+    reading: Any = {"channels": array.shape[2], "dtype": array.dtype.name, "bands": options.pop("bands", None)}
+    reader = da.CocoReader(folder, path, **reading)
+    return da.TileReader(reader, SIDE, **options)
+
+
+def loaded(tiles: da.TileReader) -> list[Array]:
+    """Return the images that a loader gives, (H, W, bands) float32 in the values of the files."""
+    with da.Loader(tiles, [da.Resize((SIDE, SIDE)), da.Normalize(scale=1)], 3, train=False, device="cpu") as loader:
+        return [image.permute(1, 2, 0).numpy() for batch in loader for image in batch.images]
+
+
+CASES = [
+    (6, "uint16", "tif", IN_TILES),
+    (6, "uint16", "tif", {**IN_TILES, "planarconfig": "separate", "compression": "zlib", "predictor": 2}),
+    (4, "float32", "tif", {**IN_TILES, "byteorder": ">", "compression": "lzw"}),
+    (1, "uint16", "tif", {**IN_TILES, "bigtiff": True}),
+    (2, "uint8", "tif", IN_TILES),
+    (5, "float32", "tif", {"planarconfig": "separate"}),
+    (6, "uint16", "tif", {}),
+    (3, "uint16", "png", {}),
+    (3, "uint16", "jp2", {}),
+    (7, "float32", "npy", {}),
+]
+
+
+@pytest.mark.parametrize(("bands", "dtype", "kind", "options"), CASES)
+def test_values_are_those_of_the_picture(
+    bands: int, dtype: str, kind: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    picture = values(bands, dtype, PICTURE)
+    tiles = tiles_of(tmp_path, encode(picture, kind, **options), f"a.{kind}", picture)
+    found = loaded(tiles)
+    assert len(found) == len(tiles) == 12
+    for image, (x, y, width, height) in zip(found, tiles.windows.tolist(), strict=True):
+        assert np.array_equal(image, picture[y : y + height, x : x + width].astype(np.float32))
+
+
+def test_only_the_touched_parts_of_each_plane_are_read(tmp_path: Path) -> None:
+    picture = values(3, "uint16", PICTURE)
+    content = bytearray(encode(picture, "tif", **IN_TILES, planarconfig="separate", compression="zlib"))
+    (tmp_path / "a.tif").write_bytes(content)
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        page = file.pages[0]
+        last, length = page.dataoffsets[-1], page.databytecounts[-1]  # type: ignore[union-attr]
+    content[last : last + length] = bytes(length)
+    tiles = tiles_of(tmp_path, bytes(content), "a.tif", picture)
+    (first,) = tiles.contents(np.array([0]))
+    assert np.array_equal(first, picture[:SIDE, :SIDE])
+    with pytest.raises(OSError, match="does not decode"):
+        tiles.contents(np.array([len(tiles) - 1]))
+
+
+def test_bands_are_picked_and_boxes_come_along(tmp_path: Path) -> None:
+    picture = values(6, "uint16", PICTURE)
+    tiles = tiles_of(tmp_path, encode(picture, "tif", **IN_TILES), "a.tif", picture, bands=(4, 0), grids=2)
+    recipe = [da.RandomHorizontalFlip(), da.Resize((SIDE, SIDE)), da.Normalize(scale=65535)]
+    with da.Loader(tiles, recipe, 4, train=False, device="cpu") as loader:
+        batch = next(iter(loader))
+    assert batch.images.shape == (4, 2, SIDE, SIDE)
+    assert batch.boxes_in_source()[0].tolist() == [[4, 5, 24, 15]]
+    assert np.array_equal(loaded(tiles)[0], picture[:SIDE, :SIDE, [4, 0]].astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_a_whole_picture_is_scaled_as_resize_does(dtype: str, tmp_path: Path) -> None:
+    y, x = np.indices(PICTURE)
+    picture = np.stack([100 * x + 7 * y, 3000 + 5 * x, x % 2 * 9000], axis=2).astype(dtype)
+    tiles = tiles_of(tmp_path, encode(picture, "tif", **IN_TILES), "a.tif", picture, whole=50)
+    (scaled,) = tiles.contents(np.array([len(tiles) - 1]))
+    whole = torch.from_numpy(picture.astype(np.float64)).permute(2, 0, 1)[None]
+    expected = torch.nn.functional.interpolate(whole, scaled.shape[:2], mode="bilinear", antialias=True)[0]
+    assert max(scaled.shape) == 50
+    assert np.abs(scaled - expected.permute(1, 2, 0).numpy()).max() <= (0.51 if dtype == "uint16" else 0.01)
+
+
+def test_wrong_and_broken_pictures_are_named(tmp_path: Path) -> None:
+    picture = values(6, "uint16", PICTURE)
+    tiles = tiles_of(tmp_path, encode(picture[..., :4], "tif", **IN_TILES), "a.tif", picture)
+    with pytest.raises(
+        da.DataError, match=r"a\.tif cannot be read \(has 4 bands of type uint16, and the reader has ch"
+    ):
+        loaded(tiles)
+    content = encode(picture, "tif", compression="zlib")
+    tiles = tiles_of(tmp_path, content[: len(content) // 2], "a.tif", picture)
+    with pytest.raises(da.DataError, match=r"a\.tif cannot be read \(does not decode\)"):
+        loaded(tiles)
+    with pytest.raises(OSError, match="does not decode"):
+        tiles.contents(np.array([0]))
+    (tiles.reader.path(0)).write_bytes(encode(picture, "tif"))
+    assert np.array_equal(tiles.contents(np.array([0]))[0], picture[:SIDE, :SIDE])  # after an error
