@@ -97,6 +97,7 @@ from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
 from detaug.sources.source import Source as Source
+from detaug.sources.stack import StackReader as StackReader
 from detaug.tiles.reader import TileReader as TileReader
 from detaug.tiles.write import TileSummary as TileSummary
 from detaug.tiles.write import tile_coco as tile_coco

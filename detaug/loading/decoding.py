@@ -18,6 +18,7 @@ from detaug.loading.scaled_decoding import decode_scaled
 from detaug.ops.dali_internals import either
 from detaug.ops.op import Node, Nodes
 from detaug.pixel_format import PixelFormat
+from detaug.sources.decoder import as_stored, dali_type
 from detaug.sources.source import Source
 
 
@@ -69,16 +70,6 @@ def _decode_part(nodes: Nodes, output: Mapping[str, Any]) -> Node:
     return either(nodes["scale"] > 1, nodes, decode_scaled, decode_window) if scaled else decode_window(nodes)
 
 
-def as_stored(pixels: PixelFormat) -> dict[str, Any]:
-    """Return the arguments with which DALI's decoder returns the values of the files: in their type, or it scales."""
-    if pixels.is_rgb8:
-        return {"output_type": types.RGB}
-    return {"output_type": types.ANY_DATA, "dtype": _TYPES[pixels.dtype]}
-
-
-_TYPES = {"uint8": types.UINT8, "uint16": types.UINT16, "float32": types.FLOAT}
-
-
 def used_bands(image: Node, pixels: PixelFormat) -> Node:
     """Return the bands that are used, as float32. An image of other bands is an error of the pipeline."""
     height, width = (image.shape(dtype=types.INT32)[axis] for axis in (0, 1))
@@ -99,7 +90,7 @@ def _pixels(image: Node, device: str, part: Nodes | None) -> Node:
 def input_nodes(source: Source) -> Nodes:
     """Return the nodes of `inputs`, by name."""
     if source.decodes:
-        dtype = _TYPES[source.pixel_format.dtype]
+        dtype = dali_type(source.pixel_format)
         return {"pixels": fn.external_source(name="pixels", no_copy=True, dtype=dtype, layout="HWC")}
     size = fn.external_source(name="size")
     if source.files:

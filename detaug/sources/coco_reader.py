@@ -93,7 +93,8 @@ class CocoReader(FolderSource):
     ) -> None:
         if isinstance(images, list | tuple) or isinstance(annotations, list | tuple):
             raise InputError(
-                "CocoReader takes one folder and one json; da.ConcatReader([READER, READER]) joins several"
+                "CocoReader takes one folder and one json; da.ConcatReader([READER, READER]) joins several, and "
+                "da.StackReader([READER, READER]) stacks the bands of files of the same scenes"
             )
         self.images, self.annotations = local_or_remote(images), local_or_remote(annotations)
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)

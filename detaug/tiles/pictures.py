@@ -15,8 +15,9 @@ from PIL import Image
 
 from detaug.arrays import Ints
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
+from detaug.sources.decoder import Decoder
 from detaug.sources.source import FolderSource, Source
-from detaug.tiles.bands import BandDecoder, part_of_bands
+from detaug.tiles.bands import part_of_bands
 from detaug.tiles.tiled_tiff import TiledTiff, open_tiff
 
 PILLOW_BYTES = 4
@@ -86,7 +87,7 @@ class Pictures:
         self._source, self._memory = source, memory
         self._kept: OrderedDict[int, Image.Image | NDArray[Any]] = OrderedDict()
         self._lock = Lock()
-        self._bands = None if source.pixel_format.is_rgb8 else BandDecoder(source)
+        self._decoder = None if source.pixel_format.is_rgb8 else Decoder(source)
         self.tiff = lru_cache(256)(self._tiff)
 
     def parts(self, index: int, windows: Ints, sizes: Ints) -> list[NDArray[Any]]:
@@ -104,7 +105,7 @@ class Pictures:
             if index in self._kept:
                 self._kept.move_to_end(index)
                 return self._kept[index]
-        picture = self._bands.decode(index) if self._bands else self._rgb(index)
+        picture = self._decoder.decode(np.array([index]))[0] if self._decoder else self._rgb(index)
         with self._lock:
             self._kept[index] = picture
             while sum(self._bytes(each) for each in self._kept) > self._memory:

@@ -1,0 +1,126 @@
+"""Pairs of registered files, such as RGB and thermal, as one image: painted pixels, boxes, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from band_files import EXACT, SIZE, Array, data_set, encode, values
+
+import detaug as da
+
+
+def pair(folder: Path, kind: str = "tif", dtype: str = "uint16", count: int = 3) -> tuple[list[Array], list[Array]]:
+    """Write RGB pictures and thermal ones of the same names, with the same boxes."""
+    visible = [values(3, "uint8", seed=seed) for seed in range(count)]
+    thermal = [values(1, dtype, seed=9 + seed) for seed in range(count)]
+    data_set(folder / "visible", {f"{at}.png": encode(each, "png") for at, each in enumerate(visible)})
+    data_set(folder / "thermal", {f"{at}.{kind}": encode(each, kind) for at, each in enumerate(thermal)})
+    return visible, thermal
+
+
+def readers(folder: Path, dtype: Any = "uint16", **options: Any) -> list[da.CocoReader]:
+    names = folder / "visible", folder / "thermal"
+    visible, thermal = ((each, each / "images.json") for each in names)
+    return [da.CocoReader(*visible, columns=["area"]), da.CocoReader(*thermal, channels=1, dtype=dtype, **options)]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("tif", "uint16"), ("png", "uint8"), ("npy", "float32")])
+def test_bands_follow_each_other_unchanged(kind: str, dtype: str, tmp_path: Path) -> None:
+    visible, thermal = pair(tmp_path, kind, dtype)
+    reader = da.StackReader(readers(tmp_path, dtype))
+    assert (reader.pixel_format.channels, reader.pixel_format.dtype) == (4, dtype)
+    with da.Loader(reader, EXACT, 2, train=False, device="cpu") as loader:
+        images = torch.cat([batch.images for batch in loader])
+    expected = np.stack([np.concatenate(each, axis=2, dtype="float32") for each in zip(visible, thermal, strict=True)])
+    assert np.array_equal(images.permute(0, 2, 3, 1).numpy(), expected)
+
+
+def test_objects_follow_both_pictures(tmp_path: Path) -> None:
+    """A box is painted into both files: after crops and turns it is where both show it."""
+    folders = [tmp_path / "visible", tmp_path / "thermal"]
+    painted = [np.zeros((*SIZE, bands), dtype) for bands, dtype in ((3, "uint8"), (1, "uint16"))]
+    for array, color in zip(painted, (250, 9000), strict=True):
+        array[5:15, 4:24] = color
+    data_set(folders[0], {"0.png": encode(painted[0], "png")})
+    data_set(folders[1], {"0.tif": encode(painted[1], "tif")})
+    recipe = [da.RandomZoomOut(), da.RandomHorizontalFlip(), da.Resize((120, 160)), da.Normalize(scale=1)]
+    with da.Loader(da.StackReader(readers(tmp_path)), recipe, 1, device="cpu") as loader:
+        for _ in range(5):
+            (batch,) = loader
+            x0, y0, x1, y1 = batch.boxes[0, 0].tolist()
+            for band, color in enumerate((250, 250, 250, 9000)):
+                rows, columns = np.nonzero(batch.images[0, band].numpy() > color / 2)
+                found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+                assert np.abs(np.subtract(found, [x0, y0, x1, y1])).max() <= 1
+            assert batch.columns["area"].tolist() == [[200]]
+
+
+def test_images_are_matched_by_their_ids(tmp_path: Path) -> None:
+    visible, thermal = pair(tmp_path)
+    path = tmp_path / "thermal" / "images.json"
+    document = json.loads(path.read_text())
+    document["images"].reverse()
+    path.write_text(json.dumps(document))
+    (first, *_) = da.StackReader(readers(tmp_path)).contents(np.arange(3))
+    assert np.array_equal(first[..., 3:], thermal[0])
+    picked = da.StackReader([*readers(tmp_path), readers(tmp_path)[0]])
+    assert np.array_equal(picked.contents(np.array([1]))[0][..., 4:], visible[1])
+
+
+def test_other_sources_take_it(tmp_path: Path) -> None:
+    visible, thermal = pair(tmp_path)
+    reader = da.StackReader(readers(tmp_path))
+    whole = np.concatenate([visible[1], thermal[1]], axis=2, dtype="uint16")
+    joined, tiles = da.ConcatReader([reader, reader]), da.TileReader(reader, 30)
+    assert np.array_equal(joined.contents(np.array([4]))[0], whole)
+    at = int(np.flatnonzero(tiles.pictures == 1)[0])
+    assert np.array_equal(tiles.contents(np.array([at]))[0], whole[:30, :30])
+    other = da.StackReader(2 * readers(tmp_path)[:1])
+    with da.Loader(reader, EXACT, 1, device="cpu") as loader, da.Loader(other, EXACT, 1, device="cpu") as another:
+        loader.load_state_dict(loader.state_dict())
+        with pytest.raises(da.InputError, match="are not those of this state"):
+            another.load_state_dict(loader.state_dict())
+
+
+def test_pictures_of_other_sizes_or_ids_are_named(tmp_path: Path) -> None:
+    pair(tmp_path)
+    path = tmp_path / "thermal" / "images.json"
+    document = json.loads(path.read_text())
+    smaller = {**document, "images": [{**each, "width": 50} for each in document["images"]]}
+    path.write_text(json.dumps(smaller))
+    with pytest.raises(da.InputError, match=r"image 1 has 53 x 37 pixels in .*, 50 x 37 in .*; resample the files"):
+        da.StackReader(readers(tmp_path))
+    path.write_text(
+        json.dumps(
+            {**document, "images": [{**each, "id": each["id"] + 9} for each in document["images"]], "annotations": []}
+        )
+    )
+    with pytest.raises(da.InputError, match="has no image with id 1"):
+        da.StackReader(readers(tmp_path))
+    path.write_text(json.dumps({**document, "images": document["images"][:2], "annotations": []}))
+    with pytest.raises(da.InputError, match=r"has 3 images, .*thermal/images.json 2"):
+        da.StackReader(readers(tmp_path))
+    with pytest.raises(da.InputError, match="sources must be a list of sources"):
+        da.StackReader(readers(tmp_path)[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", ["missing", "broken", "size"])
+def test_a_file_without_its_pair_is_named_or_skipped(fault: str, tmp_path: Path) -> None:
+    pair(tmp_path)
+    file = tmp_path / "thermal" / "1.tif"
+    if fault == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(encode(values(1, "uint16", (37, 50)), "tif") if fault == "size" else file.read_bytes()[:300])
+    reader = da.StackReader(readers(tmp_path))
+    options: Any = {"train": False, "device": "cpu"}
+    with pytest.raises(da.InputError, match=r"1\.tif"):
+        list(da.Loader(reader, EXACT, 2, **options))
+    with pytest.warns(UserWarning, match=r"1\.tif.*skipped"):
+        batches = list(da.Loader(reader, EXACT, 2, **options, on_error="skip", max_skipped=0.5))
+    assert [i for batch in batches for i in batch.image_id.tolist()] == [1, 3]
