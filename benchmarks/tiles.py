@@ -3,9 +3,9 @@
     python benchmarks/tiles.py [--pictures 6] [--turns 5] [--tiles 128]
 
 Makes pictures of 4000 x 3000 (12 megapixels) as JPEGs of about 1.7 bits a pixel and as TIFFs in tiles of 512 x 512,
-cuts them to tiles of 1024 x 1024, and loads these in the order of training, mirrored at random, as uint8. Prints the
-CPU milliseconds of a tile, medians of the turns and in brackets their range, the ratios of the same turn, and the bytes
-on the disk. Needs tifffile and imagecodecs.
+of RGB and of six bands of uint16, cuts them to tiles of 1024 x 1024, and loads these in the order of training, mirrored
+at random, as uint8. Prints the CPU milliseconds of a tile, medians of the turns and in brackets their range, the ratios
+of the same turn, and the bytes on the disk. Needs tifffile, imagecodecs and jpeglib.
 
 - tiles / files: files of `detaug tile --format jpeg` beside JPEGs of 1024 x 1024 that Pillow wrote of other parts.
 - TIFF / its tiles: `TileReader.contents` on TIFFs beside decoding the touched tiles of the TIFF alone.
@@ -33,7 +33,7 @@ HEIGHT, WIDTH, SIZE, TIFF_TILE = 3000, 4000, 1024, 512
 
 def write_pictures(folder: Path, count: int) -> None:
     """Write the pictures as JPEG and TIFF, a json of each, and parts of the pictures as JPEGs of their own."""
-    for name in ("jpeg", "zlib", "files"):
+    for name in ("jpeg", "zlib", "bands", "files"):
         (folder / name).mkdir()
     rows, parts = [], []
     for at in range(count):
@@ -48,6 +48,9 @@ def write_pictures(folder: Path, count: int) -> None:
             folder / "jpeg" / f"{at}.tif", pixels, compression="jpeg", compressionargs={"level": 90}, **options
         )
         tifffile.imwrite(folder / "zlib" / f"{at}.tif", pixels, compression="zlib", predictor=True, **options)
+        bands = np.concatenate([pixels, pixels[::-1]], axis=2).astype(np.uint16) * 17
+        options = {"tile": (TIFF_TILE, TIFF_TILE), "photometric": "minisblack", "planarconfig": "contig"}
+        tifffile.imwrite(folder / "bands" / f"{at}.tif", bands, compression="zlib", predictor=True, **options)
         rows.append({"id": at, "width": WIDTH, "height": HEIGHT})
         for x, y in ((16 + 720 * column, 16 + 640 * row) for column in range(5) for row in range(4)):
             number = len(parts)
@@ -57,6 +60,7 @@ def write_pictures(folder: Path, count: int) -> None:
         ("jpg", [{**row, "file_name": f"jpeg/{row['id']}.jpg"} for row in rows]),
         ("tif", [{**row, "file_name": f"jpeg/{row['id']}.tif"} for row in rows]),
         ("zlib", [{**row, "file_name": f"zlib/{row['id']}.tif"} for row in rows]),
+        ("bands", [{**row, "file_name": f"bands/{row['id']}.tif"} for row in rows]),
         ("files", [{**part, "file_name": f"files/{part['file_name']}"} for part in parts]),
     ):
         rng = np.random.default_rng(0)
@@ -145,19 +149,24 @@ def main() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_pictures(folder, options.pictures)
-        for form in ("jpeg", "png"):
+        for form, quality in (("jpeg", 90), ("jpeg", "keep"), ("png", 90)):
             start = time.process_time()
-            summary = da.tile_coco(folder / "jpg.json", folder, folder / f"tiles as {form}", format=form, quality=90)
+            out = folder / f"tiles as {form} {quality}"
+            summary = da.tile_coco(folder / "jpg.json", folder, out, format=form, quality=quality)
             spent = (time.process_time() - start) / summary.tiles * 1e3
             size = bytes_of(summary.images, "**/*.*") / bytes_of(folder, "jpeg/*.jpg")
-            print(f"detaug tile --format {form}: {spent:.0f} CPU ms a tile, {size:.2f} of the bytes of the JPEGs")
+            print(
+                f"detaug tile --format {form} --quality {quality}: {spent:.0f} CPU ms a tile, {size:.2f} of the bytes"
+            )
         sources = {name: da.CocoReader(folder, folder / f"{name}.json") for name in ("files", "jpg", "tif", "zlib")}
-        sources["tiles"] = da.CocoReader(folder / "tiles as jpeg/images", folder / "tiles as jpeg/jpg.json")
-        sources["png"] = da.CocoReader(folder / "tiles as png/images", folder / "tiles as png/jpg.json")
-        readers = {name: da.TileReader(sources[name]) for name in ("jpg", "tif", "zlib")}
+        for name, out in (("tiles", "jpeg 90"), ("kept", "jpeg keep"), ("png", "png 90")):
+            sources[name] = da.CocoReader(folder / f"tiles as {out}/images", folder / f"tiles as {out}/jpg.json")
+        sources["bands"] = da.CocoReader(folder, folder / "bands.json", channels=6, dtype="uint16")
+        readers = {name: da.TileReader(sources[name]) for name in ("jpg", "tif", "zlib", "bands")}
         ways = {
             "files of 1024 x 1024": take(loaded(sources["files"])),
             "files of detaug tile, JPEG": take(loaded(sources["tiles"])),
+            "files of detaug tile, JPEG, kept": take(loaded(sources["kept"])),
             "files of detaug tile, PNG": take(loaded(sources["png"])),
             "TileReader, JPEG, all pictures kept": take(loaded(readers["jpg"])),
             "TileReader, JPEG, 200 MB": take(loaded(da.TileReader(sources["jpg"], memory="200MB"))),
@@ -167,6 +176,8 @@ def main() -> None:
             "TIFF (JPEG), its tiles": decoding(readers["tif"]),
             "TIFF (zlib), contents": reading(readers["zlib"]),
             "TIFF (zlib), its tiles": decoding(readers["zlib"]),
+            "TIFF (six bands), contents": reading(readers["bands"]),
+            "TIFF (six bands), its tiles": decoding(readers["bands"]),
         }
         measure(ways, options.tiles, options.turns)
 
@@ -193,7 +204,9 @@ def measure(ways: dict[str, Callable[[int], int]], count: int, turns: int) -> No
     for title, one, other in (
         ("speed of tiles / files", "files of 1024 x 1024", "files of detaug tile, JPEG"),
         ("TIFF (JPEG) / its tiles", "TIFF (JPEG), contents", "TIFF (JPEG), its tiles"),
+        ("speed of tiles, kept / files", "files of 1024 x 1024", "files of detaug tile, JPEG, kept"),
         ("TIFF (zlib) / its tiles", "TIFF (zlib), contents", "TIFF (zlib), its tiles"),
+        ("TIFF (six bands) / its tiles", "TIFF (six bands), contents", "TIFF (six bands), its tiles"),
     ):
         ratios = sorted(a / b for a, b in zip(found[one], found[other], strict=True))
         print(f"{title}: {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")

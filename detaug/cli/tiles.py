@@ -12,6 +12,11 @@ from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, print_converted
 _SHARE = click.FloatRange(0, 1)
 
 
+class _Quality(click.IntRange):
+    def convert(self, value: Any, *arguments: Any) -> Any:
+        return value if value == "keep" else super().convert(value, *arguments)
+
+
 @click.command()
 @options.json_argument
 @options.images_argument
@@ -44,7 +49,14 @@ _SHARE = click.FloatRange(0, 1)
     show_default=True,
     help="PNG keeps each pixel, and takes several times the space of JPEG.",
 )
-@click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="Of JPEG.")
+@click.option(
+    "--quality",
+    type=_Quality(1, 100),
+    metavar="1..100|keep",
+    default=95,
+    show_default=True,
+    help="Of JPEG; keep cuts JPEGs without loss, at multiples of 16 pixels: pip install 'detaug[lossless]'.",
+)
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of --empty.")
 @options.quiet
 def tile(**given: Any) -> None:

@@ -35,6 +35,7 @@ class TileReader(Source):
     `grids`: lay so many grids over each picture, each moved by a part of the step, so that objects are cut in several
     ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on in turn; a resumed training
     goes on with it. Evaluation has the tiles of all.
+    `align`: begin tiles at multiples of so many pixels, at the cost of smaller ones at the right and bottom edges.
     `memory`: bytes of decoded pictures that are kept, 4 for a pixel of RGB. Pictures are decoded whole; in training,
     tiles of one come near each other, from 8 pictures at a time for each 8 images of a batch. Of a TIFF that is stored
     in tiles, as Cloud Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
@@ -65,6 +66,7 @@ class TileReader(Source):
         *,
         whole: int | None = None,
         grids: int = 1,
+        align: int = 1,
         seed: int = 0,
         memory: str | int = "2GB",
     ) -> None:
@@ -76,7 +78,7 @@ class TileReader(Source):
         check("empty", empty, isinstance(empty, int | float) and 0 <= empty <= 1, "a share of the tiles in 0..1")
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.pixel_format = reader, reader.pixel_format
-        tiles = plan_tiles(reader.sizes, size, overlap, whole, grids)
+        tiles = plan_tiles(reader.sizes, size, overlap, whole, grids, align)
         found = cut_objects(reader, tiles, min_visibility)
         counts = np.bincount(found.tile, minlength=len(tiles.picture))
         chosen = _chosen(counts > 0, empty, seed)

@@ -35,48 +35,51 @@ class Tiles(NamedTuple):
         return np.asarray((self.sizes[:, ::-1] != self.windows[:, 2:]).any(1))
 
 
-def check_grid(size: Size, overlap: float, whole: int | None = None, grids: int = 1) -> tuple[int, int]:
+def check_grid(size: Size, overlap: float, whole: int | None = None, grids: int = 1, align: int = 1) -> tuple[int, int]:
     """Return the height and width of tiles. Raises InputError for arguments of `plan_tiles` that are wrong."""
     sides = (size, size) if is_whole(size) else size
     check("size", size, is_wholes(sides, 2, 1), "one number of pixels of at least 1, or (height, width)")
     check("overlap", overlap, is_number(overlap, 0) and overlap < 1, "a share of the tile's side, at least 0, below 1")
     check("whole", whole, whole is None or is_whole(whole, 1), "None, or pixels of the longer side, at least 1")
     check("grids", grids, is_whole(grids, 1), "a whole number of at least 1")
+    check("align", align, is_whole(align, 1, min(sides)), "pixels, at least 1 and at most a side")  # type: ignore
     height, width = sides  # type: ignore[misc]
     return int(height), int(width)
 
 
-def plan_tiles(pictures: Ints, size: Size, overlap: float, whole: int | None = None, grids: int = 1) -> Tiles:
+def plan_tiles(
+    pictures: Ints, size: Size, overlap: float, whole: int | None = None, grids: int = 1, align: int = 1
+) -> Tiles:
     """Return the tiles of pictures, (n, 2) (height, width) each.
 
     `size`: pixels of a side, or (height, width). `overlap`: the share of a side that neighbours have in common; the
     last window of a row and of a column is moved inwards, so that it is as large as the others, as SAHI does. A picture
     that is smaller than a tile is one window. `whole`: also show all of each picture that has several windows, its
     longer side scaled down to so many pixels. `grids`: lay several grids over each picture, each moved by a share of
-    the step; a window may be in several. Raises InputError.
+    the step; a window may be in several. `align`: begin windows at multiples of so many pixels; the last of a row and
+    of a column are then smaller by less than that. Raises InputError.
     """
-    height, width = check_grid(size, overlap, whole, grids)
+    height, width = check_grid(size, overlap, whole, grids, align)
     of_size: dict[tuple[int, int], tuple[Ints, Ints, Bools]] = {}
     rows = []
     for at, picture in enumerate(map(tuple, pictures.tolist())):
         if picture not in of_size:
-            of_size[picture] = _windows(picture, (height, width), overlap, whole, grids)
+            of_size[picture] = _windows(picture, (height, width), overlap, whole, grids, align)
         rows.append((np.full(len(of_size[picture][0]), at), *of_size[picture]))
     nothing = (*(np.zeros((0, *shape), np.int64) for shape in ((), (4,), (2,))), np.zeros((0, grids), bool))
     return Tiles(*(np.concatenate(each) for each in zip(nothing, *rows, strict=True)))
 
 
 def _windows(
-    picture: tuple[int, int], size: tuple[int, int], overlap: float, whole: int | None, grids: int
+    picture: tuple[int, int], size: tuple[int, int], overlap: float, whole: int | None, grids: int, align: int
 ) -> tuple[Ints, Ints, Bools]:
     corners: dict[tuple[int, int], list[int]] = {}
     for grid in range(grids):
-        y, x = (_starts(side, tile, overlap, grid / grids) for side, tile in zip(picture, size, strict=True))
+        y, x = (_starts(side, tile, overlap, grid / grids, align) for side, tile in zip(picture, size, strict=True))
         for corner in product(y, x):
             corners.setdefault(corner, []).append(grid)
-    height, width = (min(side, tile) for side, tile in zip(picture, size, strict=True))
-    windows = [(left, top, width, height) for top, left in corners]
-    sizes = [(height, width)] * len(windows)
+    sizes = [(min(size[0], picture[0] - top), min(size[1], picture[1] - left)) for top, left in corners]
+    windows = [(left, top, width, height) for (top, left), (height, width) in zip(corners, sizes, strict=True)]
     if whole is not None and len(windows) > 1:
         scale = min(1.0, whole / max(picture))
         windows.append((0, 0, picture[1], picture[0]))
@@ -86,13 +89,13 @@ def _windows(
     return np.array(windows, np.int64), np.array(sizes, np.int64), in_grid
 
 
-def _starts(side: int, tile: int, overlap: float, phase: float) -> list[int]:
+def _starts(side: int, tile: int, overlap: float, phase: float, align: int) -> list[int]:
     """Return where the windows along a side begin. `phase`: the share of a step by which they are moved back."""
     if side <= tile:
         return [0]
-    step = tile - int(overlap * tile)
-    first = -int(phase * step)
-    return list(dict.fromkeys(min(max(start, 0), side - tile) for start in range(first, side - tile + step, step)))
+    step = max((tile - int(overlap * tile)) // align, 1) * align
+    first, last = -int(phase * step) // align * align, -(-(side - tile) // align) * align
+    return list(dict.fromkeys(min(max(start, 0), last) for start in range(first, last + step, step)))
 
 
 def covers(windows: Ints, height: int, width: int) -> bool:

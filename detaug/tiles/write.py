@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL import Image
 
 from detaug.arguments import check, is_whole
-from detaug.arrays import Ints
+from detaug.arrays import Bools, Ints
 from detaug.converters.coco.annotations import raise_on_errors
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
@@ -32,6 +31,7 @@ from detaug.converters.machine import available_cores
 from detaug.errors import ConversionError
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.annotations import annotation_rows
+from detaug.tiles.jpeg_blocks import ALIGN, JpegBlocks, can_cut, check_package
 from detaug.tiles.pictures import part_of, read_picture
 from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import Size
@@ -96,14 +96,17 @@ def tile_coco(
     whole: int | None = None,
     seed: int = 0,
     format: Format = "png",
-    quality: int = 95,
+    quality: int | Literal["keep"] = 95,
     progress: Progress | None = None,
 ) -> TileSummary:
     """Cut the pictures of a COCO json into tiles: output/NAME.json and output/images, with the name of the json.
 
     The tiles and their objects are those of `da.TileReader`, which explains `size`, `overlap`, `min_visibility`,
     `empty`, `whole` and `seed`. format: "png" keeps each pixel; "jpeg" of this `quality`, 1 to 100, loses some, and
-    takes a part of the space. A picture that is one tile is copied as it is.
+    takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses nothing, but for the colours of
+    2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of 16 pixels, and are up to 15 pixels
+    smaller at the right and bottom edges. Pictures of other formats, and those that are turned by their EXIF, become
+    PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A picture that is one tile is copied as it is.
 
     A tile's entry in the json has `tile_of`, the id and file_name of the picture, and `window`, [x, y, width, height]
     in its pixels, and the picture's further keys; an annotation has `part_of`, the id of the object, and its further
@@ -124,7 +127,11 @@ def tile_coco(
     load it: da.CocoReader("tiles/images", "tiles/train.json")
     """
     check_choice("format", format, Format)
-    check("quality", quality, is_whole(quality, 1, 100), "a whole number in 1..100")
+    keep = quality == "keep"
+    check("quality", quality, keep or is_whole(quality, 1, 100), "a whole number in 1..100, or 'keep'")
+    if keep:
+        check("format", format, format == "jpeg", "'jpeg' with quality='keep'")
+        check_package()
     source, folder = Path(annotations), Path(output)
     check_json_and_folder(source, images, IMAGES_ORDER)
     _check_output(folder)
@@ -132,11 +139,11 @@ def tile_coco(
     raise_on_errors(table)
     if table.coco.has_videos:
         raise ConversionError(f"{source} has frames of videos, which are not cut: their tiles would be no video")
-    reader = TileReader(
-        _reader_of(table, images), size, overlap, min_visibility, empty, whole=whole, seed=seed, memory=1
-    )
+    options: dict[str, Any] = {"whole": whole, "seed": seed, "align": ALIGN if keep else 1, "memory": 1}
+    reader = TileReader(_reader_of(table, images), size, overlap, min_visibility, empty, **options)
     reader.check_files()
-    names = _file_names(table, reader, "jpg" if format == "jpeg" else "png")
+    is_jpeg = _are_cut(reader) if keep else np.full(len(reader), format == "jpeg")
+    names = _file_names(table, reader, is_jpeg)
     document = table.coco.document
     rows = {"images": _image_rows(table, reader, names), "annotations": annotation_rows(table, reader)}
     with _appearing(folder) as unfinished:
@@ -183,15 +190,21 @@ def _reader_of(table: Table, images: PathLike) -> CocoReader:
     )
 
 
-def _file_names(table: Table, reader: TileReader, extension: str) -> list[str]:
+def _are_cut(reader: TileReader) -> Bools:
+    """Return (n,): which tiles can be cut from a JPEG without decoding it."""
+    can = [can_cut(reader.reader.read(at)) for at in range(len(reader.reader))]
+    return np.array(can, bool)[reader.pictures] & ~reader.is_scaled
+
+
+def _file_names(table: Table, reader: TileReader, is_jpeg: Bools) -> list[str]:
     """Return the file name of each tile. Raises ConversionError for two pictures whose tiles would have one name."""
     names, first = list[str](), dict[str, int]()
-    columns = reader.pictures.tolist(), reader.windows.tolist(), reader.is_copy.tolist()
-    for picture, window, is_copy in zip(*columns, strict=True):
+    columns = reader.pictures.tolist(), reader.windows.tolist(), reader.is_copy.tolist(), is_jpeg.tolist()
+    for picture, window, is_copy, jpeg in zip(*columns, strict=True):
         stem, own = posixpath.splitext(posixpath.normpath(table.file_names[picture]))
         is_whole = window[2:] == table.sizes[picture, ::-1].tolist()
         place = "whole" if is_whole else f"{window[0]}_{window[1]}"
-        name = f"{stem}_{place}{own if is_copy else '.' + extension}"
+        name = f"{stem}_{place}{own if is_copy else '.jpg' if jpeg else '.png'}"
         other = first.setdefault(name, picture)
         if other != picture:
             raise ConversionError(
@@ -248,7 +261,7 @@ def _write_picture(
     reader: TileReader, tiles: Ints, folder: Path, names: list[str], options: dict[str, Any], threads: Threads
 ) -> None:
     """Write the tiles of one picture."""
-    at = int(reader.pictures[tiles[0]])
+    at, blocks = int(reader.pictures[tiles[0]]), None
     try:
         if reader.is_copy[tiles[0]]:
             content = reader.reader.read(at)
@@ -256,9 +269,12 @@ def _write_picture(
         else:
             picture = read_picture(reader.reader, at)
             picture = picture.convert("RGB") if picture.mode == "CMYK" else picture
-            if picture.mode not in _MODES[options["format"]]:
-                png = "; --format png does" if options["format"] == "jpeg" and picture.mode in _MODES["png"] else ""
-                raise OSError(f"has pixels of mode {picture.mode}, which {options['format']} does not keep{png}")
+            form = "png" if options["quality"] == "keep" else options["format"]
+            if picture.mode not in _MODES[form]:
+                png = "; --format png does" if form == "jpeg" and picture.mode in _MODES["png"] else ""
+                raise OSError(f"has pixels of mode {picture.mode}, which {form} does not keep{png}")
+            if options["quality"] == "keep" and names[tiles[0]].endswith(".jpg"):
+                blocks = JpegBlocks(reader.reader.read(at), folder)
     except OSError as error:
         path = reader.path(int(tiles[0]))
         remedy = "" if "does not keep" in str(error) else f"; {reader.remedy}"
@@ -268,14 +284,14 @@ def _write_picture(
         return
 
     def save(tile: int) -> None:
+        path = folder / names[tile]
+        if blocks and path.suffix == ".jpg":
+            blocks.save(reader.windows[tile], path)
+            return
         part = part_of(picture, reader.windows[tile], reader.sizes[tile])
-        _save(part, folder / names[tile], **options)
+        if path.suffix == ".jpg":
+            part.save(path, "JPEG", quality=options["quality"])
+        else:
+            part.save(path, "PNG", compress_level=1)  # 6, the default, takes 4 times as long for 13 % less
 
     threads.map(save, tiles.tolist())
-
-
-def _save(image: Image.Image, path: Path, format: str, quality: int) -> None:
-    if format == "jpeg":
-        image.save(path, "JPEG", quality=quality)
-    else:
-        image.save(path, "PNG", compress_level=1)  # 6, the default, takes 4 times as long for 13 % less
