@@ -113,8 +113,6 @@ def test_arguments_of_the_reader(tmp_path: Path) -> None:
         with pytest.raises(da.InputError, match=message):
             da.CocoReader(folder, annotations, **wrong)
     reader = da.CocoReader(folder, annotations, **READING)
-    with pytest.raises(da.InputError, match="TileReader cuts 8-bit RGB, and the reader has 6 bands of uint16"):
-        da.TileReader(reader, 16)
     with pytest.raises(da.InputError, match="the cache keeps 8-bit RGB"):
         da.Loader(reader, EXACT, 1, device="cpu", cache="host")
     with pytest.raises(da.InputError, match="sources must all have the same channels"):

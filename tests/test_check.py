@@ -946,7 +946,8 @@ def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(check_decode, "find_undecodable", lambda paths, *_: tried.extend(paths) or {})
     content = document()
     size = JPEG.index(b"\xff\xc0") + 5
-    (folder / "a.jpg").write_bytes(JPEG[:size] + pack(">HH", 40_000, 40_000) + JPEG[size + 4 :])
+    scan = JPEG[size + 4 : -2] + bytes(2_000_000) + JPEG[-2:]
+    (folder / "a.jpg").write_bytes(JPEG[:size] + pack(">HH", 40_000, 40_000) + scan)
     content["images"][0] |= {"width": 40_000, "height": 40_000}
     summary = checked(content, folder, decode=True)
     assert (summary.kind_counts, summary.errors) == ({"image-not-decoded": 1}, 0)

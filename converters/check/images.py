@@ -24,6 +24,7 @@ from detaug.converters.files.image_headers import (
     read_fingerprint,
     read_image_header,
 )
+from detaug.converters.files.large_images import too_few_bytes
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import list_files
 from detaug.converters.files.pixel_types import RGB8
@@ -179,10 +180,14 @@ def _unreadable(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:
 
 
 def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
-    """Return the images that lack their end marker, with the reason, by position."""
+    """Return the images that lack their end marker or nearly all pixels, with the reason, by position."""
     read = {at: header for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
     cut = [at for at, header in read.items() if is_cut_off(table.image_file(folder, at), header)]
-    return dict.fromkeys(cut, "is cut off: its end marker is missing; get the file again")
+    enormous = {at: too_few_bytes(each.width, each.height, each.file_bytes) for at, each in read.items()}
+    return {
+        **dict.fromkeys(cut, "is cut off: its end marker is missing; get the file again"),
+        **{at: fault for at, fault in enormous.items() if fault},
+    }
 
 
 def find_changed(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:

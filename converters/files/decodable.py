@@ -18,6 +18,7 @@ from PIL import Image
 from detaug.converters.files import heif
 from detaug.converters.files.image_file import BytesFile
 from detaug.converters.files.image_headers import ImageError, ImageHeader, parse_image_header
+from detaug.converters.files.large_images import allow_pixels
 from detaug.converters.files.pixel_types import NPY_MAGIC, TIFF_MAGIC
 from detaug.errors import InputError
 
@@ -46,7 +47,9 @@ def as_decodable(content: Bytes, size: tuple[int, int] | None = None, *, as_rgb:
         if size is not None and (header.height, header.width) != size:
             return _UNDECODABLE
         if header.format in heif.EXTENSIONS:
-            return contiguous_tiff(np.asarray(heif.read_pixels(BytesIO(content.tobytes()))), header.orientation)
+            with allow_pixels(header.width * header.height):
+                pixels = np.asarray(heif.read_pixels(BytesIO(content.tobytes())))
+            return contiguous_tiff(pixels, header.orientation)
         array = _array(content, header)
         return content if array is None else contiguous_tiff(array, header.orientation)
     except ImageError:
@@ -69,7 +72,8 @@ def _array(content: Bytes, header: ImageHeader) -> NDArray[Any] | None:
         return np.asarray(np.load(BytesIO(content.tobytes()), allow_pickle=False))
     if header.format == "JPEG" and pixels.bands == 3:
         return None
-    with Image.open(BytesIO(content.tobytes()), formats=[header.format]) as image:
+    image_file = BytesIO(content.tobytes())
+    with allow_pixels(header.width * header.height), Image.open(image_file, formats=[header.format]) as image:
         return np.array(image.convert("L" if header.format == "JPEG" else "LA"))
 
 

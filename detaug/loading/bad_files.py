@@ -17,6 +17,7 @@ from detaug.arrays import Bools, Ints
 from detaug.converters.files import heif
 from detaug.converters.files.decodable import as_decodable
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
+from detaug.converters.files.large_images import allow_pixels, too_few_bytes
 from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.errors import DataError, InputError
@@ -24,6 +25,7 @@ from detaug.loading.decoding import decoded, inputs
 from detaug.loading.scaled_decoding import decode_scaled
 from detaug.ops.dali_internals import is_of_device, reason_of
 from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
+from detaug.sources.decoder import Decoder
 from detaug.sources.source import Source
 
 _FILE_OPERATORS = (
@@ -156,9 +158,12 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
         return f"{path} does not exist any more"
     except OSError as failure:
         return f"{path} cannot be read ({failure.strerror or failure})"
+    height, width = reader.sizes[index].tolist()
+    if fault := too_few_bytes(width, height, len(content)):
+        return f"{path} {fault}"
     try:
         if reader.pixel_format.is_rgb8:
-            with Image.open(BytesIO(content)) as image:
+            with allow_pixels(height * width), Image.open(BytesIO(content)) as image:
                 image.load()
     except UnidentifiedImageError:
         return f"{path}: does not decode (cannot identify image file)"
@@ -189,7 +194,8 @@ def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFile
             worker.close()
             worker = _decoding_worker(reader, device)
     worker.close()
-    return found if len(found) < len(indices) else BadFiles()
+    are_theirs = len(found) < len(indices) or (not reader.pixel_format.is_rgb8 and Decoder(reader).works())
+    return found if are_theirs else BadFiles()
 
 
 def _decoding_worker(reader: Source, device: torch.device) -> PipelineWorker:

@@ -1,4 +1,7 @@
-"""Find images of which the decoder would lose bands or bits: each once, from its first bytes, before it is decoded."""
+"""Find images that the decoder must not see: each once, from its first bytes, before it is decoded.
+
+Of some it would lose bands or bits; others say that they are enormous, and are next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 
 from detaug.arrays import Bools, Bytes, Ints
 from detaug.converters.files.image_file import BytesFile
+from detaug.converters.files.large_images import ENORMOUS, too_few_bytes
 from detaug.converters.files.pixel_types import PixelType, read_pixel_type
 from detaug.loading.bad_files import BadFiles, BadFilesFound
 from detaug.sources.source import Source
@@ -27,15 +31,20 @@ class PixelCheck:
     def check(self, indices: Ints, encoded: dict[str, Any]) -> None:
         """Check images that are decoded for the first time. `encoded`: the inputs of the decoder, by name.
 
-        Raises BadFilesFound for those that would lose something. A file that cannot be read is left to the decoder.
+        Raises BadFilesFound for those that must not be decoded. A file that cannot be read is left to the decoder.
         """
         unknown = self._unknown[indices]
         if not unknown.any():
             return
         positions = np.flatnonzero(unknown)
+        found, expected = BadFiles(), self._source.pixel_format
+        for at in positions[self._source.pixels[indices[positions]] > ENORMOUS].tolist():
+            index, length = int(indices[at]), _length(encoded, at)
+            height, width = self._source.sizes[index].tolist()
+            if length and (fault := too_few_bytes(width, height, length)):
+                found[index] = f"{self._source.path(index)} {fault}"
         if "path" in encoded:
             positions = positions[~_named_jpeg(encoded["path"][positions])]
-        found, expected = BadFiles(), self._source.pixel_format
         for at in positions.tolist():
             pixels = _type_of_file(encoded["path"][at]) if "path" in encoded else _type_of_bytes(encoded["bytes"][at])
             if pixels and (fault := pixels.fault(expected.channels, expected.dtype, as_is=not expected.is_rgb8)):
@@ -46,6 +55,17 @@ class PixelCheck:
         self._unknown[indices] = False
 
 
+def _length(encoded: dict[str, Any], at: int) -> int:
+    """Return the bytes of an image; 0 for one that is not read, or not there."""
+    if "path" not in encoded:
+        content = np.asarray(encoded["bytes"][at])
+        return len(content) if len(content) > 1 else 0
+    try:
+        return os.stat(_name(encoded["path"][at])).st_size
+    except OSError:
+        return 0
+
+
 def _named_jpeg(paths: Bytes) -> Bools:
     """Return (N,): which paths, (N, longest) padded with zeros, end like those of JPEGs."""
     ends = (paths != 0).sum(1)[:, None] + np.arange(-4, 0)
@@ -53,9 +73,13 @@ def _named_jpeg(paths: Bytes) -> Bools:
     return np.isin(np.ascontiguousarray(letters).view(np.uint32)[:, 0], _JPEG_ENDINGS)
 
 
+def _name(path: Bytes) -> str:
+    return os.fsdecode(path.tobytes().rstrip(b"\0"))
+
+
 def _type_of_file(path: Bytes) -> PixelType | None:
     try:
-        with open(os.fsdecode(path.tobytes().rstrip(b"\0")), "rb", buffering=0) as file:
+        with open(_name(path), "rb", buffering=0) as file:
             return read_pixel_type(file.read(_HEAD_BYTES), file)
     except OSError:
         return None

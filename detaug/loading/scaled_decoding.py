@@ -17,6 +17,7 @@ from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from detaug.arrays import Bytes, Floats, Ints
 from detaug.converters.files.image_headers import parse_image_header, upright
+from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
 from detaug.ops.cpu_kernels import apply_in_threads
 from detaug.ops.op import Node, Nodes
 
@@ -55,7 +56,7 @@ def decode_scaled(nodes: Nodes) -> Node:
 
 def _decode(encoded: Bytes, scale: NDArray[np.int32], window: NDArray[np.int32]) -> NDArray[Any]:
     orientation = parse_image_header(BytesIO(encoded.data)).orientation
-    with _open(encoded) as image:
+    with allow_pixels(ANY_NUMBER), _open(encoded) as image:  # `of_size` has checked the size
         turned = _turned_at_scale(image, int(scale), orientation)
     (top, left), (height, width) = window.tolist()
     return np.asarray(turned.crop((left, top, left + width, top + height)))
@@ -63,7 +64,7 @@ def _decode(encoded: Bytes, scale: NDArray[np.int32], window: NDArray[np.int32])
 
 def _open(encoded: Bytes) -> Image.Image:
     file = BytesIO(encoded.data)
-    return JpegImageFile(file) if bytes(encoded[:3]) == b"\xff\xd8\xff" else Image.open(file)  # the former of any size
+    return JpegImageFile(file) if bytes(encoded[:3]) == b"\xff\xd8\xff" else Image.open(file)  # the former is faster
 
 
 def _turned_at_scale(image: Image.Image, scale: int, orientation: int) -> Image.Image:

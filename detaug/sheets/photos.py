@@ -17,6 +17,7 @@ from detaug.boxes.masks import whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
 from detaug.converters.files.image_headers import read_orientation, upright
+from detaug.converters.files.large_images import allow_pixels, too_few_bytes
 from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
@@ -240,10 +241,12 @@ def _flags(path: Path) -> dict[int, Flags]:
 def _pixels(reader: CocoReader, row: int) -> Array:
     path, (height, width) = reader.path(row), reader.sizes[row].tolist()
     try:
-        content = BytesIO(reader.read(row))
+        content = BytesIO(encoded := reader.read(row))
+        if fault := too_few_bytes(width, height, len(encoded)):
+            raise InputError(f"{path} {fault}; detaug check --decode finds all such images")
         refuse_loss(path, content)
         orientation = read_orientation(content)
-        with Image.open(content) as file:
+        with allow_pixels(height * width), Image.open(content) as file:
             pixels = np.asarray(upright(file, orientation).convert("RGB"))
     except InputError:
         raise

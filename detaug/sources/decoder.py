@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.decodable import as_decodable
+from detaug.converters.files.decodable import as_decodable, contiguous_tiff
 from detaug.converters.files.image_headers import ImageError, parse_image_header
+from detaug.converters.files.large_images import too_few_bytes
 from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.pixel_format import PixelFormat
@@ -41,6 +42,14 @@ class Decoder:
         starts = range(0, len(encoded), _AT_ONCE)
         return [image for start in starts for image in self._decoded(encoded[start : start + _AT_ONCE])]
 
+    def works(self) -> bool:
+        """Return whether a good image decodes."""
+        pixels = self._source.pixel_format
+        try:
+            return bool(self._decoded([contiguous_tiff(np.zeros((1, 1, pixels.channels), pixels.dtype))]))
+        except OSError:
+            return False
+
     def _checked(self, index: int, content: Bytes) -> Bytes:
         """Return an encoded image that DALI reads."""
         try:
@@ -50,7 +59,8 @@ class Decoder:
         size, expected = (header.height, header.width), self._source.pixel_format
         if size != tuple(self._source.sizes[index]):
             raise OSError(self._source.explain_size(index, size))
-        if fault := header.pixels.fault(expected.channels, expected.dtype, as_is=not expected.is_rgb8):
+        fault = header.pixels.fault(expected.channels, expected.dtype, as_is=not expected.is_rgb8)
+        if fault := fault or too_few_bytes(header.width, header.height, len(content)):
             raise OSError(fault)
         return as_decodable(content, size, as_rgb=expected.is_rgb8)
 

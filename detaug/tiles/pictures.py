@@ -15,6 +15,7 @@ from PIL import Image
 
 from detaug.arrays import Ints
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
+from detaug.converters.files.large_images import allow_pixels, too_few_bytes
 from detaug.sources.decoder import Decoder
 from detaug.sources.source import FolderSource, Source
 from detaug.tiles.bands import part_of_bands
@@ -22,8 +23,6 @@ from detaug.tiles.tiled_tiff import TiledTiff, open_tiff
 
 PILLOW_BYTES = 4
 """Bytes of a pixel of an RGB image in Pillow."""
-
-_limit = Lock()
 
 
 def read_picture(source: Source, index: int) -> Image.Image:
@@ -42,28 +41,20 @@ def read_picture(source: Source, index: int) -> Image.Image:
     size = header.height, header.width
     if size != tuple(source.sizes[index]):
         raise OSError(source.explain_size(index, size))
+    if fault := too_few_bytes(header.width, header.height, len(content)):
+        raise OSError(fault)
     try:
-        image = _opened(content, header.width * header.height)
-        if image.mode[:4] != "I;16" and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ())):
-            raise OSError("has 16 bits a channel, and its tiles would have 8")
-        image.load()
+        with allow_pixels(header.width * header.height):
+            image: Image.Image = Image.open(BytesIO(content))
+            if image.mode[:4] != "I;16" and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ())):
+                raise OSError("has 16 bits a channel, and its tiles would have 8")
+            image.load()
     except PILLOW_ERRORS as error:
         raise OSError(f"does not decode ({error})" if not str(error).startswith("has ") else str(error)) from None
     if image.mode in ("P", "1"):
         image = image.convert("RGBA" if "transparency" in image.info else "RGB" if image.mode == "P" else "L")
     turned: Image.Image = upright(image, header.orientation)
     return turned
-
-
-def _opened(content: bytes, pixels: int) -> Image.Image:
-    """Open an image that may be larger than Pillow's limit, since its size is known to be right."""
-    with _limit:
-        before = Image.MAX_IMAGE_PIXELS
-        try:
-            Image.MAX_IMAGE_PIXELS = None if before is None else max(before, pixels)
-            return Image.open(BytesIO(content))
-        finally:
-            Image.MAX_IMAGE_PIXELS = before
 
 
 def part_of(picture: Image.Image, window: Ints, size: Ints) -> Image.Image:
