@@ -23,7 +23,7 @@ from detaug.converters import check_coco
 from detaug.training.predict import pixels_of
 
 SIDE = 60_000
-SMALL = Image.new("RGB", (64, 64), (9, 200, 30))
+SMALL = Image.new("RGB", (100, 100), (9, 200, 30))
 
 
 def encode(kind: str) -> bytes:
@@ -135,8 +135,8 @@ def test_check_names_each(tmp_path: Path) -> None:
 def test_good_pictures_may_be_larger_than_the_limit_of_pillow(tmp_path: Path, monkeypatch: Any) -> None:
     """Also beside a broken one, which is found by opening all of a batch."""
     pictures = {f"{kind}.{kind}": encode(kind) for kind in ("png", "jpeg", "tiff", "bmp", "webp")}
-    folder, path = write(tmp_path / "in", {"broken.png": encode("PNG")[:70], **pictures}, 64)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    folder, path = write(tmp_path / "in", {"broken.png": encode("PNG")[:70], **pictures}, 100)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 4500)
     for reader in (da.CocoReader(folder, path), da.TileReader(da.CocoReader(folder, path), 30, overlap=0)):
         options: Any = {"on_error": "skip", "max_skipped": 0.9, "train": False, "device": "cpu"}
         with pytest.warns(UserWarning, match=r"broken\.png") as said:
@@ -145,8 +145,8 @@ def test_good_pictures_may_be_larger_than_the_limit_of_pillow(tmp_path: Path, mo
         assert {int(i) for batch in batches for i in batch.image_id} == {
             at + 1 for at in range(len(reader)) if reader.path(at).name != "broken.png"
         }
-    write(folder, pictures, 64)
+    write(folder, pictures, 100)
     assert detaug("preview", path, folder, "-o", tmp_path / "out.png").code == 0
     assert detaug("tile", path, folder, "-o", tmp_path / "tiles", "--size", 30, "-q").code == 0
-    assert pixels_of(folder / "tiff.tiff").shape == (64, 64, 3)
-    assert Image.MAX_IMAGE_PIXELS == 1000
+    assert pixels_of(folder / "tiff.tiff").shape == (100, 100, 3)
+    assert Image.MAX_IMAGE_PIXELS == 4500
