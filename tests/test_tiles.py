@@ -21,6 +21,8 @@ import detaug as da
 from detaug.converters import check_coco
 from detaug.converters.coco.outlines import decode_counts
 from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
+from detaug.storage.prefetch import Order
+from detaug.storage.storage import Upcoming
 
 Scenes = tuple[Path, Path]
 SIZE = 100
@@ -403,6 +405,37 @@ def test_training_takes_the_tiles_of_a_picture_near_each_other(tmp_path: Path) -
     again = [len(set(each) - set(before)) for before, each in pairwise(pictures)]
     assert np.mean(again) < 6  # of 8, in place of 7.8 at random
     assert np.mean([len(set(each)) for each in pictures]) > 3
+
+
+class Recorded(da.CocoReader):
+    """Follows what it is told will be read, as an object store does."""
+
+    files = False
+    order: Order
+    found: list[bool]
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        self.order, self.found = Order(upcoming), []
+
+    def contents(self, indices: Any) -> Any:
+        self.order.look_ahead()
+        self.found.append(self.order.go_behind(indices))
+        return super().contents(indices)
+
+
+@pytest.mark.parametrize("memory", ["100kB", "500kB", "2GB"])
+@pytest.mark.parametrize("train", [False, True])
+def test_pictures_in_an_object_store_are_read_in_the_order_that_it_knows(
+    memory: str, train: bool, tmp_path: Path
+) -> None:
+    folder, path = write_scenes(tmp_path, [(200, 230)] * 12, 1, 20)
+    reader = Recorded(folder, path)
+    reader.files = False
+    read = [*batches(da.TileReader(reader, 60, memory=memory), batch_size=8, train=train)]
+    plain = [*batches(da.TileReader(da.CocoReader(folder, path), 60), batch_size=8, train=train)]
+    assert all(torch.equal(a.images, b.images) for a, b in zip(read, plain, strict=True))
+    assert all(reader.found)
+    assert reader.found
 
 
 def test_a_source_of_tiles_can_be_joined(scenes: Scenes) -> None:

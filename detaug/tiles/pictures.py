@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -25,15 +26,15 @@ PILLOW_BYTES = 4
 """Bytes of a pixel of an RGB image in Pillow."""
 
 
-def read_picture(source: Source, index: int) -> Image.Image:
-    """Return a picture of a source as displayed, with the channels that Pillow reads.
+def read_picture(source: Source, index: int, content: bytes | None = None) -> Image.Image:
+    """Return a picture of a source as displayed, with the channels that Pillow reads. `content`: of the file, if known.
 
     Raises OSError for one that does not decode, whose size is not the source's, or of which Pillow would lose bits.
     """
     if source.decodes:
         (pixels,) = source.contents(np.array([index]))
         return Image.fromarray(pixels)
-    content = source.read(index)
+    content = source.read(index) if content is None else content
     try:
         header = parse_image_header(BytesIO(content))
     except ImageError as error:
@@ -81,30 +82,46 @@ class Pictures:
         self._decoder = None if source.pixel_format.is_rgb8 else Decoder(source)
         self.tiff = lru_cache(256)(self._tiff)
 
-    def parts(self, index: int, windows: Ints, sizes: Ints) -> list[NDArray[Any]]:
+    def encoded(self, indices: Sequence[int]) -> dict[int, bytes]:
+        """Return the files of pictures that are decoded whole and are not kept.
+
+        `indices`: of the pictures of tiles. An object store, which downloads in the order of tiles, is asked in this
+        order, with what comes several times.
+        """
+        if self._source.decodes or self._decoder:
+            return {}
+        with self._lock:
+            absent = [index for index in indices if index not in self._kept]
+        absent = [index for index in absent if self.tiff(index) is None]
+        asked = [*dict.fromkeys(absent)] if self._source.files else absent
+        contents = self._source.contents(np.array(asked)) if asked else []
+        found = dict(zip(asked, contents, strict=True))
+        return {index: content.tobytes() for index, content in found.items()}
+
+    def parts(self, index: int, windows: Ints, sizes: Ints, content: bytes | None = None) -> list[NDArray[Any]]:
         """Return tiles of one picture: `windows` (K, 4), `sizes` (K, 2), see `Tiles`. Raises OSError."""
         tiff = self.tiff(index)
         if tiff is not None and (sizes[:, ::-1] == windows[:, 2:]).all():
             return tiff.parts(windows)
-        picture = self._whole(index)
+        picture = self._whole(index, content)
         if isinstance(picture, Image.Image):
             return [np.array(part_of(picture, *each)) for each in zip(windows, sizes, strict=True)]
         return [part_of_bands(picture, *each) for each in zip(windows, sizes, strict=True)]
 
-    def _whole(self, index: int) -> Image.Image | NDArray[Any]:
+    def _whole(self, index: int, content: bytes | None) -> Image.Image | NDArray[Any]:
         with self._lock:
             if index in self._kept:
                 self._kept.move_to_end(index)
                 return self._kept[index]
-        picture = self._decoder.decode(np.array([index]))[0] if self._decoder else self._rgb(index)
+        picture = self._decoder.decode(np.array([index]))[0] if self._decoder else self._rgb(index, content)
         with self._lock:
             self._kept[index] = picture
             while sum(self._bytes(each) for each in self._kept) > self._memory:
                 self._kept.popitem(last=False)
         return picture
 
-    def _rgb(self, index: int) -> Image.Image:
-        picture = read_picture(self._source, index)
+    def _rgb(self, index: int, content: bytes | None) -> Image.Image:
+        picture = read_picture(self._source, index, content)
         if picture.mode[0] in "IF":
             raise OSError(f"has pixels of mode {picture.mode}, more than 8 bits, which a batch would not have")
         return picture.convert("RGB")

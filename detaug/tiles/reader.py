@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.sources.source import Source
+from detaug.storage.storage import Upcoming
 from detaug.tiles.cut import cut_objects
 from detaug.tiles.pictures import Pictures
 from detaug.tiles.windows import Size, plan_tiles
@@ -137,16 +139,22 @@ class TileReader(Source):
         """Return tiles, (H, W, 3) uint8 RGB or the reader's bands. Raises OSError for a picture that is broken."""
         order = np.argsort(self.pictures[indices], kind="stable")
         groups = np.split(order, np.flatnonzero(np.diff(self.pictures[indices[order]])) + 1)
-        parts = self._threads.map(self._parts, [indices[group] for group in groups])
+        encoded = self._read.encoded(self.pictures[indices].tolist())
+        files = [encoded.get(int(self.pictures[indices[group[0]]])) for group in groups]
+        parts = self._threads.map(self._parts, [indices[group] for group in groups], files)
         result: list[NDArray[Any]] = [np.zeros(0, np.uint8)] * len(indices)
         for group, tiles in zip(groups, parts, strict=True):
             for at, tile in zip(group.tolist(), tiles, strict=True):
                 result[at] = tile
         return result
 
-    def _parts(self, indices: Ints) -> list[NDArray[Any]]:
+    def _parts(self, indices: Ints, content: bytes | None) -> list[NDArray[Any]]:
         """Return tiles of one picture."""
-        return self._read.parts(int(self.pictures[indices[0]]), self.windows[indices], self.sizes[indices])
+        return self._read.parts(int(self.pictures[indices[0]]), self.windows[indices], self.sizes[indices], content)
+
+    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
+        """Let the source of the pictures know which of them will be read."""
+        self.reader.prefetch(each._replace(indices=self.pictures[each.indices]) for each in upcoming)
 
     @cached_property
     def _threads(self) -> Threads:
