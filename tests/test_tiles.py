@@ -13,7 +13,7 @@ import pytest
 import tifffile
 import torch
 from command import detaug, usage_error
-from PIL import Image, ImageOps
+from PIL import Image
 from shapely import Polygon, box
 from tiled_scenes import write_scenes
 
@@ -263,77 +263,6 @@ def test_pixels_of_tiles_are_those_of_the_pictures(tmp_path: Path) -> None:
         expected = pictures[tiles.pictures[at]][y : y + height, x : x + width]
         assert np.array_equal(np.asarray(Image.open(summary.images / rows[at]["file_name"]).convert("RGB")), expected)
         assert np.array_equal(loaded[at][:, :height, :width].permute(1, 2, 0).numpy(), expected)
-
-
-JPEGS: dict[str, dict[str, Any]] = {
-    "4:4:4": {"subsampling": 0},
-    "4:2:2": {"subsampling": 1},
-    "4:2:0": {"subsampling": 2, "restart_marker_rows": 1},
-    "progressive": {"progressive": True},
-    "grey": {},
-    "rgb": {"keep_rgb": True},
-    "turned": {},
-}
-
-
-@pytest.mark.parametrize("kind", JPEGS)
-def test_jpegs_are_cut_between_their_blocks(kind: str, tmp_path: Path) -> None:
-    pytest.importorskip("jpeglib")
-    height, width = 207, 261
-    shapes = np.random.default_rng(1).integers(0, 256, (21, 27, 3), np.uint8).repeat(10, 0).repeat(10, 1)
-    image = Image.fromarray(shapes[:height, :width]).convert("L" if kind == "grey" else "RGB")
-    exif = Image.Exif()
-    exif[0x0112] = 3 if kind == "turned" else 1
-    (tmp_path / "in").mkdir()
-    image.save(tmp_path / "in" / "a.jpg", quality=80, exif=exif, **JPEGS[kind])
-    path = tmp_path / "a.json"
-    row = {"id": 1, "file_name": "a.jpg", "height": height, "width": width}
-    box = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [230, 180, 20, 20], "iscrowd": 0, "area": 400}
-    path.write_text(json.dumps({"images": [row], "annotations": [box], "categories": [{"id": 1, "name": "x"}]}))
-    summary = da.tile_coco(path, tmp_path / "in", tmp_path / "out", size=SIZE, format="jpeg", quality="keep")
-    whole = np.asarray(ImageOps.exif_transpose(Image.open(tmp_path / "in" / "a.jpg")), np.int16)
-    shown, document = np.zeros((height, width), bool), json.loads(summary.annotations.read_text())
-    for tile in document["images"]:
-        x, y, w, h = tile["window"]
-        shown[y : y + h, x : x + w] = True
-        name, mode = summary.images / tile["file_name"], "L" if kind == "grey" else "RGB"
-        pixels = np.asarray(Image.open(name).convert(mode), np.int16)
-        assert (x % 16, y % 16, pixels.shape[:2]) == (0, 0, (h, w))
-        assert w == SIZE or (x + w == width and SIZE - 16 < w < SIZE)
-        rim = 0 if kind in ("4:4:4", "grey", "rgb", "turned") else 2
-        inside = np.s_[rim : h - rim, rim : w - rim]
-        assert np.array_equal(pixels[inside], whole[y : y + h, x : x + w][inside])
-        assert name.suffix == (".png" if kind in ("rgb", "turned") else ".jpg")
-    assert shown.all()
-    (last,) = [each for each in document["annotations"] if each["image_id"] == len(document["images"])]
-    x, y, *_ = document["images"][-1]["window"]
-    assert last["bbox"] == [230 - x, 180 - y, 20, 20]
-    assert not [each for each in summary.images.iterdir() if each.name.startswith("tmp")]
-
-
-def test_what_cannot_be_cut_without_loss_is_said(scenes: Scenes, tmp_path: Path, monkeypatch: Any) -> None:
-    order = ("tile", *scenes[::-1], "-o", tmp_path / "out", "--quality", "keep")
-    assert "format must be 'jpeg' with quality='keep'" in usage_error(*order)
-    with pytest.raises(da.InputError, match=r"quality must be a whole number in 1\.\.100, or 'keep'"):
-        da.tile_coco(*scenes[::-1], tmp_path / "out", quality="best")  # type: ignore[arg-type]
-    monkeypatch.setattr("detaug.tiles.jpeg_blocks.find_spec", lambda name: None)
-    assert "pip install 'detaug[lossless]'" in usage_error(*order, "--format", "jpeg")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_broken_jpeg_is_not_cut(tmp_path: Path) -> None:
-    pytest.importorskip("jpeglib")
-    path, _ = save_pictures(tmp_path)
-    document = json.loads(path.read_text())
-    document["images"] = document["images"][:1]
-    path.write_text(json.dumps(document))
-    with Image.open(tmp_path / "a.jpg") as image:
-        image.transpose(Image.Transpose.ROTATE_270).save(tmp_path / "a.jpg")
-    content = (tmp_path / "a.jpg").read_bytes()
-    (tmp_path / "a.jpg").write_bytes(content[: len(content) // 2])
-    order = ("tile", path, tmp_path, "-o", tmp_path / "out", "--size", 100, "--format", "jpeg", "--quality", "keep")
-    assert "a.jpg does not decode (" in usage_error(*order)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_picture_that_is_one_tile_is_copied(scenes: Scenes, tmp_path: Path) -> None:
