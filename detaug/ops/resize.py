@@ -432,6 +432,8 @@ def _few_bands(count: int) -> list[slice]:
 
 def _fill_outside(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) -> Node:
     """Fill what is outside of the half planes, with edges as smooth as a resample's."""
+    if image.device == "cpu" and pixels.is_rgb8:
+        return on_cpu.apply_kernels(image, [(partial(on_cpu.fill_outside, fill=fill), {"edges": planned["edges"]})])
     edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
     centres = types.Constant(np.arange(0.5, LARGEST, dtype=np.float32)[:, None], device=image.device)
     y, x = (fn.slice(centres, 0, fn.cast(planned["region"][3][axis], dtype=types.INT32), axes=[0]) for axis in (0, 1))
