@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from detaug.converters.coco.boxes import DECIMALS
 from detaug.converters.coco.outlines import Ints, encode_counts, ends_of_runs
 from detaug.converters.coco.table import Floats
-from detaug.converters.coco.writer import whole
+from detaug.converters.coco.writer import whole, whole_numbers
 
 Points = Sequence[float] | Floats
-
-_FEW = 16
-"""Points: for fewer a loop is quicker than NumPy's calls."""
 
 
 def points_of(numbers: Points) -> Floats:
@@ -28,15 +25,15 @@ def points_of(numbers: Points) -> Floats:
     return np.asarray(numbers, np.float64).reshape(-1, 2)
 
 
-def keys_of_ring(numbers: Points) -> dict[str, Any]:
-    """Return the keys of an annotation with an outline of one ring: x, y, x, y, ... in pixels."""
-    ring = [whole(round(value, DECIMALS)) for value in points_of(numbers).ravel().tolist()]
-    return {"area": whole(round(area_of(ring), DECIMALS)), "segmentation": [ring]}
+def keys_of_rings(rings: Sequence[Points]) -> dict[str, Any]:
+    """Return the keys of an annotation with an outline of rings, each x, y, x, y, ... in pixels."""
+    rounded = [whole_numbers([round(value, DECIMALS) for value in _numbers(ring)]) for ring in rings]
+    return {"area": whole(round(sum(map(area_of, rounded)), DECIMALS)), "segmentation": rounded}
 
 
 def keys_of_corners(numbers: Points) -> dict[str, Any]:
     """Return the keys of an annotation with a rotated box, of four corners x, y, x, y, ... in pixels."""
-    keys = keys_of_ring(numbers)
+    keys = keys_of_rings([numbers])
     (ring,) = keys["segmentation"]
     return keys | {"corners": [ring[at : at + 2] for at in range(0, 8, 2)]}
 
@@ -49,15 +46,18 @@ def keys_of_mask(mask: NDArray[np.bool_]) -> dict[str, Any]:
 
 def area_of(points: Points) -> float:
     """Return the area of a ring that does not cross itself."""
-    here = points_of(points)
-    if len(here) < _FEW:
-        doubled, (last_x, last_y) = 0.0, here[-1].tolist() if len(here) else (0.0, 0.0)
-        for x, y in here.tolist():
-            doubled += last_x * y - x * last_y
-            last_x, last_y = x, y
-        return abs(doubled) / 2
-    after = np.concatenate([here[1:], here[:1]])  # np.roll takes as long as all the rest
-    return float(abs((here[:, 0] * after[:, 1] - after[:, 0] * here[:, 1]).sum()) / 2)
+    numbers = _numbers(points)
+    doubled, last_x, last_y = 0.0, *(numbers[-2:] or (0.0, 0.0))
+    for x, y in zip(numbers[::2], numbers[1::2], strict=True):
+        doubled += last_x * y - x * last_y
+        last_x, last_y = x, y
+    return abs(doubled) / 2
+
+
+def _numbers(points: Points) -> Sequence[float]:
+    """Return x, y, x, y, ...: for the few points of a ring Python is quicker than NumPy."""
+    numbers: Sequence[float] = points.ravel().tolist() if isinstance(points, np.ndarray) else points
+    return numbers
 
 
 def cut_ring(points: Floats, width: float, height: float) -> Floats:

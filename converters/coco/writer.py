@@ -55,7 +55,7 @@ def annotation_row(
         "id": annotation_id,
         "image_id": image_id,
         "category_id": category_id,
-        "bbox": whole_box(box),
+        "bbox": whole_numbers(box),
         "area": whole(box[2] * box[3]),
         "iscrowd": int(iscrowd),
     }
@@ -66,9 +66,9 @@ def category_rows(names: Iterable[str]) -> Iterator[Row]:
     return ({"id": category_id, "name": name} for category_id, name in enumerate(names, 1))
 
 
-def whole_box(box: Box) -> list[float | int]:
-    """Return a box as the json has it: numbers that are whole as ints."""
-    return [value if value % 1 else int(value) for value in box]
+def whole_numbers(values: Iterable[float]) -> list[float | int]:
+    """Return numbers, such as a box, as the json has them: those that are whole as ints."""
+    return [value if value % 1 else int(value) for value in values]
 
 
 def whole(value: float) -> float | int:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import folded, last_part, stem_of
@@ -30,20 +34,46 @@ class Pair(NamedTuple):
     rank: int = SAME_STEM
 
 
+class NamesByKey:
+    """The names of each key, in 12 bytes a name: of a million images a dict of lists has hundreds of megabytes."""
+
+    def __init__(self, names: Sequence[str], key: Callable[[str], str]) -> None:
+        self._names, self._key = names, key
+        hashes = np.fromiter((hash(key(name)) for name in names), np.int64, len(names))
+        order = hashes.argsort(kind="stable")
+        self._hashes, self._order = array("q", hashes[order].tobytes()), array("i", order.astype(np.intc).tobytes())
+
+    def get(self, key: str) -> tuple[str, ...]:
+        """Return the names of a key, best first: see IMAGE_EXTENSIONS."""
+        wanted = hash(key)
+        at, found = bisect_left(self._hashes, wanted), list[str]()
+        while at < len(self._hashes) and self._hashes[at] == wanted:
+            name = self._names[self._order[at]]
+            if self._key(name) == key:
+                found.append(name)
+            at += 1
+        return tuple(sorted(found, key=_preference) if len(found) > 1 else found)
+
+
 class ImageNames:
     """The image files of a data set, found by stem or by file name; no path in a label file is ever opened."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = sorted(names)
-        self.by_stem = _grouped(self.names, stem_of)
+        self.by_stem = NamesByKey(self.names, stem_of)
+
+    def __contains__(self, name: str) -> bool:
+        at = bisect_left(self.names, name)
+        return at < len(self.names) and self.names[at] == name
 
     @cached_property
-    def _by_folded_stem(self) -> dict[str, tuple[str, ...]]:
-        return _grouped(self.names, lambda name: folded(stem_of(name)))
+    def _by_folded_stem(self) -> NamesByKey:
+        return NamesByKey(self.names, lambda name: folded(stem_of(name)))
 
     @cached_property
-    def _by_bare_stem(self) -> dict[str, tuple[str, ...]]:
-        return _grouped(self.names, lambda name: folded(stem_of(name.rpartition("/")[2])))
+    def by_bare_stem(self) -> NamesByKey:
+        """By the stem without its folder, `folded`."""
+        return NamesByKey(self.names, lambda name: folded(stem_of(last_part(name))))
 
     def with_stem(self, stem: str) -> tuple[tuple[str, ...], int]:
         """Return the images of a stem (a relative path without extension), best first, and the Pair's rank."""
@@ -53,10 +83,10 @@ class ImageNames:
             return found, OTHER_CASE
         if stem.lower().endswith(IMAGE_EXTENSIONS) and (found := self._with_name(stem)):  # a.jpg.txt of a.jpg
             return found, OTHER_CASE
-        return self._by_bare_stem.get(folded(stem.rpartition("/")[2]), ()), OTHER_FOLDER
+        return self.by_bare_stem.get(folded(stem.replace("\\", "/").rpartition("/")[2])), OTHER_FOLDER
 
     def _with_name(self, name: str) -> tuple[str, ...]:
-        found = self._by_folded_stem.get(folded(stem_of(name)), ())
+        found = self._by_folded_stem.get(folded(stem_of(name)))
         return tuple(image for image in found if folded(image) == folded(name))
 
     def with_filename(self, filename: str, folder: str) -> tuple[str, ...]:
@@ -67,13 +97,6 @@ class ImageNames:
         found, _ = self.with_stem(stem) if name else ((), SAME_STEM)
         exact = tuple(image for image in found if folded(image.rpartition("/")[2]) == folded(name))
         return exact or found
-
-
-def _grouped(names: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple[str, ...]]:
-    groups: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        groups[key(name)] = (*groups.get(key(name), ()), name)
-    return {stem: found if len(found) == 1 else tuple(sorted(found, key=_preference)) for stem, found in groups.items()}
 
 
 def _preference(name: str) -> tuple[int, str]:
@@ -105,7 +128,9 @@ def similar_names(labels: Iterable[str], images: Iterable[str]) -> dict[str, str
 
 
 def _unique(names: Iterable[str]) -> dict[str, str]:
-    groups = _grouped(names, lambda name: _loose(stem_of(last_part(name))))
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_loose(stem_of(last_part(name))), []).append(name)
     return {key: found[0] for key, found in groups.items() if key and len(found) == 1}
 
 

@@ -79,13 +79,15 @@ def regular_status(path: PathLike) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def require_file(path: PathLike) -> None:
-    """Raise OSError for what is not a regular file: a fifo or a device would wait for ever, or have no end."""
-    mode = os.stat(path).st_mode
+def require_file(path: PathLike) -> os.stat_result:
+    """Return the status of a regular file. Raises OSError for others: a fifo would wait for ever, a device not end."""
+    status = os.stat(path)
+    mode = status.st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+    return status
 
 
 def stem_of(name: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import unicodedata
 from pathlib import Path
 from typing import Any
 
 from detaug.converters.files.known_files import LFS, what_is
-from detaug.converters.files.paths import require_file
+from detaug.converters.files.paths import PathLike, require_file
 from detaug.errors import InputError
 
 MAX_TEXT_BYTES = 8 << 20
@@ -17,15 +18,14 @@ MAX_TEXT_BYTES = 8 << 20
 _CONTROL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def read_text(path: Path) -> str:
+def read_text(path: PathLike) -> str:
     """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError and InputError."""
-    require_file(path)
-    with open(path, "rb") as file:
-        data = file.read(MAX_TEXT_BYTES + 1)
-    if data.startswith(LFS):
-        raise InputError(what_is(path.name, data))
-    if len(data) > MAX_TEXT_BYTES:
+    if require_file(path).st_size > MAX_TEXT_BYTES:
         raise InputError(f"is larger than {MAX_TEXT_BYTES >> 20} MiB")
+    with open(path, "rb", buffering=0) as file:
+        data = file.readall()
+    if data.startswith(LFS):
+        raise InputError(what_is(os.path.basename(path), data))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from detaug.converters.coco.boxes import cut_to_image
-from detaug.converters.coco.writer import Box, whole, whole_box
+from detaug.converters.coco.writer import Box, whole, whole_numbers
 from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.findings.finding import Finding, counted, has_error
@@ -213,7 +213,7 @@ def _boxes(lines: Iterable[TruthLine], size: tuple[int, int], rules: Rules, log:
             left, top, right, bottom = (edge - rules.first_pixel for edge in each.edges)
             box, kind = cut_to_image((left, top, right, bottom), size)
             if kind:
-                log.add(kind, each.line, [*each.edges], whole_box(box) if box else None)
+                log.add(kind, each.line, [*each.edges], whole_numbers(box) if box else None)
             if box:
                 yield TrackedBox(name, each.track, box, each.visibility, each.is_ignored and rules.ignored == "crowd")
 

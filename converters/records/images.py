@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
@@ -19,20 +18,12 @@ class Images:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.names = list_files(folder, IMAGE_EXTENSIONS)
-        self._found = ImageNames(self.names)
-        self._names = set(self.names)
-
-    @cached_property
-    def _by_last_part(self) -> dict[str, list[str]]:
-        groups: dict[str, list[str]] = {}
-        for name in self.names:
-            groups.setdefault(folded(stem_of(last_part(name))), []).append(name)
-        return groups
+        self._found = ImageNames(list_files(folder, IMAGE_EXTENSIONS))
+        self.names = self._found.names
 
     def with_stem(self, stem: str) -> Sequence[str]:
         """Return the images with the path of a label file, but for their extensions."""
-        return self._found.by_stem.get(stem, ()) if stem else ()
+        return self._found.by_stem.get(stem) if stem else ()
 
     def find(self, record: Record) -> tuple[str | None, int]:
         """Return the image of a record, and how well it fits: see matching. Appends findings to the record.
@@ -46,7 +37,7 @@ class Images:
             return self._of_stem(record, same), SAME_STEM
         names = [name.strip().replace("\\", "/").removeprefix("./") for name in record.names if name.strip()]
         for name in names:
-            if name in self._names:
+            if name in self._found:
                 return name, SAME_STEM
         for name in [record.stem, *names] if record.stem else names:
             if found := self._elsewhere(record, name):
@@ -72,7 +63,7 @@ class Images:
 
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
-        alike = self._by_last_part.get(folded(last_part(_stem(name))), [])
+        alike = self._found.by_bare_stem.get(folded(last_part(_stem(name))))
         exact = [image for image in alike if folded(last_part(image)) == folded(last_part(name))]
         scores = {image: _common(stem_of(image), _stem(name)) for image in exact or alike}
         best = [image for image, score in scores.items() if score == max(scores.values())]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from detaug.converters.coco.boxes import DECIMALS, cut_to_image
-from detaug.converters.coco.rings import area_of, box_of_mask, cut_ring, keys_of_corners, keys_of_mask, points_of
-from detaug.converters.coco.writer import Box, whole, whole_box
+from detaug.converters.coco.rings import box_of_mask, cut_ring, keys_of_corners, keys_of_mask, keys_of_rings, points_of
+from detaug.converters.coco.writer import OWN_KEYS, PREFIX, TOOL_ID, Box, whole, whole_numbers
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import Edges, Object, Record, edges_of
 
@@ -28,7 +30,7 @@ class Placed(NamedTuple):
     is_crowd: bool
     track: int | None
     columns: Mapping[str, Any]
-    tool_id: int | str | None
+    """Further keys of its row."""
     line: int | None
     object_index: int | None
 
@@ -37,9 +39,38 @@ _CROWD = frozenset({"iscrowd", "is_crowd"})
 """Columns that mark a crowd: COCO's name, which the way back writes, and that of CVAT and Datumaro."""
 
 
+_DEEPEST = 50
+"""Of values in values, in a column."""
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+def columns_of(columns: Mapping[str, Any], tool_id: int | str | None) -> dict[str, Any]:
+    """Return the keys of a row that are its format's: the id in the labelling tool, and columns as json has them."""
+    found: dict[str, Any] = {} if tool_id is None else {TOOL_ID: tool_id}
+    for name, value in columns.items():
+        found[f"{PREFIX}{name}" if name in OWN_KEYS else name] = value if type(value) in _PLAIN else _plain(value)
+    return found
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value without NaN and infinity, which json does not have, and without what is nested endlessly."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, list):
+        if {*map(type, value)} == {float} and math.isfinite(sum(value)):  # the usual ones need no call for each
+            return value
+        return [each if type(each) in _PLAIN else _plain(each, depth + 1) for each in value]
+    return value
+
+
 def _crowd_of(item: Object) -> tuple[bool, Mapping[str, Any]]:
     """Return whether an object is a crowd, and its columns without the one that says so."""
-    if not item.columns:
+    if _CROWD.isdisjoint(item.columns):
         return item.is_crowd, item.columns
     values = {name: str(item.columns[name]).lower() for name in _CROWD & item.columns.keys()}
     marks = {name for name, value in values.items() if value in ("0", "1", "true", "false")}
@@ -69,20 +100,21 @@ class Place(NamedTuple):
             keys, around = self._mask_keys(item) if item.masks else self._ring_keys(item)
             edges = edges or around
         if item.corners:
-            of_corners = keys_of_corners(points_of(item.corners) * self.scale)
+            of_corners = keys_of_corners(self._points(item.corners))
             keys = {**keys, "corners": of_corners["corners"]} if keys else of_corners
-            edges = edges or edges_of([number for corner in keys["corners"] for number in corner])
-        key_points = {name: self._point(*point) for name, point in item.key_points.items()}
+            edges = edges or edges_of([*chain.from_iterable(keys["corners"])])
+        key_points = {name: self._key_point(*point) for name, point in item.key_points.items()}
         if edges is None:
             seen = [number for x, y, visible in item.key_points.values() if visible for number in (x, y)]
             edges = self._scaled(edges_of(seen)) if seen else None
         box, kind = cut_to_image(edges, self.size) if edges else (None, "box-empty")
         if kind and (box is None or not keys):  # the cut of an outline is its finding; corners may lie outside
-            self.note(kind, item, edges and [*edges], whole_box(box) if box else None)
+            self.note(kind, item, edges and [*edges], whole_numbers(box) if box else None)
         if box is None:
             return None
         is_crowd, columns = _crowd_of(item)
-        rest = is_crowd, item.track, columns, item.tool_id, item.line, item.object_index
+        more = columns_of(columns, item.tool_id) if columns or item.tool_id is not None else {}
+        rest = is_crowd, item.track, more, item.line, item.object_index
         return Placed(item.class_name, box, keys, key_points, *rest)
 
     def note(self, kind: str, item: Object, before: object = None, after: object = None) -> None:
@@ -96,32 +128,35 @@ class Place(NamedTuple):
         top, bottom = sorted((edges[1] * y, edges[3] * y))
         return left, top, right, bottom
 
-    def _point(self, x: float, y: float, visible: int) -> tuple[float, float, int]:
+    def _key_point(self, x: float, y: float, visible: int) -> tuple[float, float, int]:
         if not visible:
             return 0, 0, 0
         x, y = x * self.scale[0] - 0.5, y * self.scale[1] - 0.5  # COCO counts pixels from 0 at their centres
         return whole(round(x, DECIMALS)), whole(round(y, DECIMALS)), visible
 
+    def _points(self, numbers: Sequence[float]) -> Sequence[float]:
+        """Return points x, y, x, y, ... in pixels of the image."""
+        if self.scale == (1, 1):
+            return numbers
+        return [number * self.scale[at % 2] for at, number in enumerate(numbers)]
+
     def _ring_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
         height, width = self.size
-        rings, is_cut = [], False
-        for ring in item.rings:
-            points = points_of(ring) * self.scale
-            xs, ys = points.T.tolist()  # for the few points of a ring, quicker than NumPy's minimum
-            outside = max(-min(xs), -min(ys), max(xs) - width, max(ys) - height)
+        rings, is_cut = list[Sequence[float]](), False
+        for ring in map(self._points, item.rings):
+            left, top, right, bottom = edges_of(ring)
+            outside = max(-left, -top, right - width, bottom - height)
             if outside > 0:
                 is_cut |= outside > _ROUNDING
-                points = cut_ring(points, width, height)
-            if len(points) > 2:
-                rings.append(points.round(DECIMALS))
+                ring = cut_ring(points_of(ring), width, height).ravel().tolist()
+            if len(ring) > 4:
+                rings.append(ring)
         if not rings:
-            return {}, edges_of((points_of(item.rings[0]) * self.scale).ravel().tolist())
+            return {}, edges_of(self._points(item.rings[0]))
         if is_cut:
             self.note("outline-cut", item)
-        area = sum(map(area_of, rings))
-        segmentation = [[whole(number) for number in ring.ravel().tolist()] for ring in rings]
-        keys = {"area": whole(round(area, DECIMALS)), "segmentation": segmentation}
-        return keys, edges_of([number for ring in segmentation for number in ring])
+        keys = keys_of_rings(rings)
+        return keys, edges_of([*chain.from_iterable(keys["segmentation"])])
 
     def _mask_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
         """Return the keys of masks, and the box around them; those of another size than the image are left out."""

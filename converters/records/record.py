@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -88,8 +89,8 @@ class Record:
     frame: int | None = None
     """Number of the frame in its video, from 0."""
     findings: list[Finding] = field(default_factory=list)
-    read: Callable[[], None] | None = None
-    """Reads the file into the record, if that is not done yet: another part may have its image."""
+    read: Callable[[Record], None] | None = None
+    """Fills the record from its file, if that is not done yet: another part may have its image."""
 
     def about(self, line: int | None) -> str:
         """Return the file as findings about an object name it: with the image, if no line tells which one it is."""
@@ -126,7 +127,7 @@ class Source(NamedTuple):
 
     def name(self, file: str) -> str:
         """Return the file's path as a message has it."""
-        return str(self.folder / file)
+        return os.path.join(self.folder, file)
 
 
 class ObjectError(InputError):
@@ -179,17 +180,25 @@ def number_of(value: object, name: str) -> float:
 
 def numbers_of(values: Iterable[object], name: str) -> list[float]:
     """Return finite numbers, of json or of text. Raises ObjectError."""
-    return [number_of(value, name) for value in values]
+    values = [*values]
+    try:  # all at once, which takes a third of the time
+        found: list[Any] = [float(each) if type(each) is str and "_" not in each else each for each in values]
+        are_finite = {*map(type, found)} <= {int, float} and math.isfinite(sum(found))
+        if are_finite and min(found) > -_LARGEST and max(found) < _LARGEST:
+            return found
+    except (ValueError, OverflowError):
+        pass
+    return [number_of(value, name) for value in values]  # says which one is wrong
 
 
 def points_of(value: object, name: str, least: int = 1) -> list[float]:
     """Return x, y, x, y, ... of json's [[x, y], ...]. Raises ObjectError, also for fewer points than `least`."""
     points = value if isinstance(value, list) else []
-    if points is not value or not all(isinstance(point, list) and len(point) == 2 for point in points):
+    if points is not value or not {*map(type, points)} <= {list} or not {*map(len, points)} <= {2}:
         raise ObjectError(f"{name} must be points [[x, y], ...], got {str(value)[:60]}")
     if len(points) < least:
         raise ObjectError(f"{name} must be at least {least} points, got {len(points)}")
-    return numbers_of((number for point in points for number in point), name)
+    return numbers_of(chain.from_iterable(points), name)
 
 
 def text_of(value: object, name: str) -> str:
@@ -274,9 +283,7 @@ def records_of_files(files: Sequence[str], read: Callable[[str, Record], None]) 
             record.findings.append(_unreadable(record.file, error))
 
     for file in files:
-        record = Record(file, stem=file.rpartition(".")[0])
-        record.read = partial(fill, record)
-        yield record
+        yield Record(file, stem=file.rpartition(".")[0], read=fill)
 
 
 def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) -> Iterator[Record]:

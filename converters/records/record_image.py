@@ -1,44 +1,53 @@
-"""The image of a record, whose objects wait in a file until they are written."""
+"""The images of records. What is known of them and of their objects waits in a file until it is written."""
 
 from __future__ import annotations
 
 import pickle
-import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.placing import Placed
-from detaug.converters.records.record import Record
 
 _IN_MEMORY = 32 << 20  # bytes of objects, as they are in the file
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecordImage:
-    """One image, and what must be known of its objects before any is written."""
+    """One image: what stays in memory, of every image of a data set."""
 
     name: str
-    header: ImageHeader | None = None
-    findings: list[Finding] = field(default_factory=list)
-    record: Record | None = None
+    """"" where there is none."""
+    findings: Collection[Finding] = ()
     rank: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
+    """How well the image fits its record: see matching."""
+    start: int = -1
+    """Of what is stored; -1 where nothing is: the image cannot be used."""
+    has_regions: bool = False
+    """Whether there are some in which nothing counts."""
+    video: str = ""
+    frame: int | None = None
+
+
+class About(NamedTuple):
+    """What is stored of an image, beside its objects."""
+
+    row: dict[str, Any]
+    """Of the json, without the id and the name."""
+    file: str
+    """The annotation file, as findings name it."""
+    entry: str
+    """The same with the image, as findings without a line name it."""
+    counts: dict[str, int]
     """Objects by class."""
-    key_points: dict[str, list[str]] = field(default_factory=dict)
+    key_points: dict[str, list[str]]
     """Names of key points that objects have, by class, in the order in which they occur."""
-    last_track: int | None = None
-    shapes: frozenset[str] = frozenset()
+    last_track: int | None
+    shapes: frozenset[str]
     """Kinds that objects have: masks, corners, or "" for a box alone."""
-    regions: int = 0
-    """In which nothing counts."""
-    start: int = 0
-    """Of its objects in the file of all."""
 
 
 def _shape_of(item: Placed) -> str:
@@ -51,43 +60,50 @@ class StoredObjects:
     def __init__(self, folder: Path) -> None:
         self._file: IO[bytes] = SpooledTemporaryFile(max_size=_IN_MEMORY, mode="w+b", dir=str(folder))  # noqa: SIM115, see close
         self._folder, self._end = str(folder), 0
-        self._shapes: dict[frozenset[str], frozenset[str]] = {}  # of all images, once
-        self.classes: frozenset[str] | None = None
-        """Those that are wanted, None for all."""
 
     def close(self) -> None:
         """Remove the file."""
         self._file.close()
 
-    def put(self, image: RecordImage, objects: Sequence[Placed], regions: Sequence[Placed]) -> None:
-        """Store the objects and the regions of an image."""
-        image.start, image.regions = self._end, len(regions)
-        image.counts = dict(Counter(sys.intern(item.class_name) for item in objects))
+    def put(
+        self,
+        image: RecordImage,
+        row: dict[str, Any],
+        file: tuple[str, str],
+        objects: Sequence[Placed],
+        regions: Sequence[Placed],
+    ) -> None:
+        """Store the objects and the regions of an image. row, file: those of `About`, and its entry."""
+        counts, key_points = dict[str, int](), dict[str, list[str]]()
         for item in objects:
+            counts[item.class_name] = counts.get(item.class_name, 0) + 1
             if item.key_points:
-                known = image.key_points.setdefault(item.class_name, [])
+                known = key_points.setdefault(item.class_name, [])
                 known += [name for name in item.key_points if name not in known]
-        image.last_track = max((item.track for item in objects if item.track is not None), default=None)
-        shapes = frozenset(_shape_of(item) for item in objects)
-        image.shapes = self._shapes.setdefault(shapes, shapes)
-        if objects or regions:
-            try:
-                self._file.seek(self._end)
-                self._file.write(pickle.dumps([[tuple(item) for item in items] for items in (objects, regions)], 5))
-            except OSError as error:  # of a full disk
-                raise OSError(error.errno, error.strerror, self._folder) from None
-            self._end = self._file.tell()
+        last_track = max((item.track for item in objects if item.track is not None), default=None)
+        about = About(row, *file, counts, key_points, last_track, frozenset(map(_shape_of, objects)))
+        image.start, image.has_regions = self._end, bool(regions)
+        try:
+            self._file.seek(self._end)
+            self._file.write(pickle.dumps(tuple(about), 5))
+            self._file.write(pickle.dumps([tuple(item) for item in objects], 5))
+            if regions:
+                self._file.write(pickle.dumps([tuple(item) for item in regions], 5))
+        except OSError as error:  # of a full disk
+            raise OSError(error.errno, error.strerror, self._folder) from None
+        self._end = self._file.tell()
+
+    def about(self, image: RecordImage) -> About:
+        """Return what is known of an image. The file is then at its objects."""
+        self._file.seek(image.start)
+        return About._make(pickle.load(self._file))
 
     def objects(self, image: RecordImage) -> Iterator[Placed]:
-        """Yield the objects of an image that are of the classes."""
-        found = self._get(image)[0] if image.counts else ()
-        return (item for item in map(Placed._make, found) if self.classes is None or item.class_name in self.classes)
+        """Return the objects of an image."""
+        self.about(image)
+        return map(Placed._make, pickle.load(self._file))
 
     def regions(self, image: RecordImage) -> Iterator[Placed]:
-        """Yield the regions of an image."""
-        return map(Placed._make, self._get(image)[1] if image.regions else ())
-
-    def _get(self, image: RecordImage) -> list[list[Iterable[Any]]]:
-        self._file.seek(image.start)
-        found: list[list[Iterable[Any]]] = pickle.load(self._file)
-        return found
+        """Return the regions of an image, which has some."""
+        self.objects(image)
+        return map(Placed._make, pickle.load(self._file))

@@ -25,7 +25,7 @@ def read_rows(source: Source, parse: Callable[[list[str]], Object | None], separ
     def one(item: tuple[int, str]) -> Object | None:
         line, row = item
         try:
-            found = parse([word.strip() for word in row.split(separator)])
+            found = parse(row.split() if separator is None else [word.strip() for word in row.split(separator)])
         except ObjectError as error:
             raise ObjectError(str(error), "row-invalid") from None
         if found:
@@ -33,7 +33,7 @@ def read_rows(source: Source, parse: Callable[[list[str]], Object | None], separ
         return found
 
     def read(file: str, record: Record) -> None:
-        lines = enumerate(read_text(source.folder / file).splitlines(), 1)
+        lines = enumerate(read_text(source.name(file)).splitlines(), 1)
         read_objects(record, [(line, row) for line, row in lines if row.strip()], one, lambda item: item[0])
 
     return Contents(records_of_files(source.files, read), len(source.files))

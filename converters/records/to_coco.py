@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from detaug.converters.coco.parts import part_head, write_part
-from detaug.converters.coco.writer import write_coco
+from detaug.converters.coco.writer import ANNOTATION_FILE, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes, header_findings, unused_classes
 from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
-from detaug.converters.files.image_headers import ImageError, read_image_header
+from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.matching import Pair, settle_claims
 from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
+from detaug.converters.files.paths import PathLike, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, counted, has_error
 from detaug.converters.records.images import Images
@@ -32,9 +33,9 @@ from detaug.converters.records.json_rows import (
     video_rows,
     videos_of,
 )
-from detaug.converters.records.placing import Place, Placed
+from detaug.converters.records.placing import Place, Placed, columns_of
 from detaug.converters.records.record import Contents, Record
-from detaug.converters.records.record_image import RecordImage, StoredObjects
+from detaug.converters.records.record_image import About, RecordImage, StoredObjects
 from detaug.errors import ConversionError, InputError
 
 
@@ -77,7 +78,7 @@ def records_to_coco(
     report, found = paths.get("report"), Images(images)
     with closing(StoredObjects(paths["output"].parent)) as stored:
         usable, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
-        dataset, about_classes = _with_classes(usable, stored, contents, options.classes, findings)
+        dataset, without_boxes, about_classes = _with_classes(usable, stored, contents, options.classes, findings)
         findings += about_classes
         stop_on_errors(findings, options.on_error, report)
         if options.part is None:
@@ -96,7 +97,7 @@ def records_to_coco(
         output=paths["output"],
         image_folder=image_folder,
         images=len(usable),
-        images_without_boxes=sum(not any(name in dataset.counts for name in each.counts) for each in usable),
+        images_without_boxes=without_boxes,
         class_counts={name: dataset.counts[name] for name in dataset.class_names},
         findings=tuple(findings),
         report=report,
@@ -110,26 +111,25 @@ def _usable_images(
     """Return the images that can be written, in their order, and findings."""
     names = found.names if options.part is None else options.part.items(found.names)
     read, by_stem = _read(contents, found, names, stored, options)
-    findings = [*contents.findings]
+    findings = [*contents.findings]  # complete now that all records are read
     if options.part is None:
         _refuse_other_folder(read, found, title)
-    _settle(read)
+    _settle(read, stored)
     rest = []
     if unnamed := _unnamed(read, names):
         if is_whole and by_stem:
-            rest = [_image_without_record(name, found) for name in unnamed]
+            rest = [_image_without_record(name, found, stored) for name in unnamed]
         else:
             note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
             findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
     findings += [finding for each in (*read, *rest) for finding in each.findings]
-    usable = sorted((each for each in (*read, *rest) if each.header and not has_error(each.findings)), key=_order)
+    usable = sorted((each for each in (*read, *rest) if each.start >= 0 and not has_error(each.findings)), key=_order)
     _refuse_mixed(usable, title)
     return usable, findings
 
 
 def _order(image: RecordImage) -> tuple[str, int, str]:
-    frame = image.record.frame if image.record else None
-    return image.record.video if image.record else "", -1 if frame is None else frame, image.name
+    return image.video, -1 if image.frame is None else image.frame, image.name
 
 
 def _read(
@@ -142,9 +142,8 @@ def _read(
         if record.video and wanted is not None:
             raise InputError(f"part is for images, and {record.file} has frames of a video; leave it out")
         by_stem |= bool(record.stem)
-        if image := _image_of(record, found, wanted, stored):
+        if image := _image_of(record, found, wanted, stored, contents.files):
             images.append(image)
-        record.objects, record.read = [], None  # they are stored, in pixels
         if options.progress and done % 64 == 0:
             options.progress(done, max(done, contents.total))
     if options.progress:
@@ -153,24 +152,24 @@ def _read(
 
 
 def _image_of(
-    record: Record, found: Images, wanted: Collection[str] | None, stored: StoredObjects
+    record: Record, found: Images, wanted: Collection[str] | None, stored: StoredObjects, files: int
 ) -> RecordImage | None:
     """Return the image of a record, and store its objects in pixels; None for one that is not wanted."""
     if wanted is not None and (same := found.with_stem(record.stem)) and not any(name in wanted for name in same):
         return None
     if record.read:
-        record.read()
+        record.read(record)
     name, rank = found.find(record)
     if wanted is not None and name and name not in wanted:
         return None
-    image = RecordImage(name or "", record=record, rank=rank, findings=record.findings)
-    if not name or not _read_header(image, found):
+    header = _header_of(name, found, record.findings) if name else None
+    image = RecordImage(name or "", record.findings or (), rank, video=sys.intern(record.video), frame=record.frame)
+    if not name or not header:
         return image
-    assert image.header is not None
-    size = image.header.width, image.header.height
+    size = header.width, header.height
     if record.size and record.size != size:
-        kind = "size-unrotated" if record.size == image.header.stored_size else "size-conflict"
-        image.findings.append(Finding(record.file, kind, before=[*record.size], after=[*size]))
+        kind = "size-unrotated" if record.size == header.stored_size else "size-conflict"
+        record.findings.append(Finding(record.file, kind, before=[*record.size], after=[*size]))
     scale = (size[0] / record.unit[0], size[1] / record.unit[1]) if record.unit else (1.0, 1.0)
     place = Place(size[::-1], scale, record)
     seen: dict[tuple[Any, ...], list[Placed]] = {}
@@ -192,28 +191,38 @@ def _image_of(
             place.note("box-repeated", item, after=[*placed.box])
         earlier.append(placed)
         objects.append(placed)
-    stored.put(image, objects, regions)
+    image.findings = record.findings or ()
+    origin = {} if files < 2 or _is_named_as(record.file, name) else {ANNOTATION_FILE: record.file}
+    row = {"width": size[0], "height": size[1], **origin, **columns_of(record.columns, record.tool_id)}
+    stored.put(image, row, (record.file, record.about(None)), objects, regions)
     return image
 
 
-def _read_header(image: RecordImage, found: Images) -> bool:
-    """Read the header of an image; return whether it can be used."""
-    if not is_utf8(image.name):
-        image.findings.append(Finding(image.name, "file-name-not-utf8"))
-        return False
+def _is_named_as(file: str, image: str) -> bool:
+    """Return whether the name of an image tells which annotation file it was read from."""
+    name = last_part(image)
+    return stem_of(last_part(file)) in (name, stem_of(name))
+
+
+def _header_of(name: str, found: Images, findings: list[Finding]) -> ImageHeader | None:
+    """Read the header of an image; return None if it cannot be used."""
+    if not is_utf8(name):
+        findings.append(Finding(name, "file-name-not-utf8"))
+        return None
     try:
-        image.header = read_image_header(os.path.join(found.folder, image.name))
+        header = read_image_header(os.path.join(found.folder, name))
     except ImageError as error:
-        image.findings.append(Finding(image.name, error.kind, note=str(error)))
-        return False
-    image.findings.extend(header_findings(image.name, image.name, image.header))
-    return True
+        findings.append(Finding(name, error.kind, note=str(error)))
+        return None
+    findings.extend(header_findings(name, name, header))
+    return header
 
 
 def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str) -> None:
     """Raise ConversionError where no image is found: the folder is wrong, rather than every image missing."""
     kinds = ("image-missing", "label-unused")
-    missing = [each.findings[-1] for each in read if each.findings and each.findings[-1].kind in kinds]
+    last = (finding for each in read for finding in [*each.findings][-1:])
+    missing = [finding for finding in last if finding.kind in kinds]
     if read and len(missing) == len(read):
         raise ConversionError(
             f"{found.folder} has the image of none of the {len(read):,} entries of {title}, the first is "
@@ -224,27 +233,29 @@ def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str)
 
 def _refuse_mixed(images: Sequence[RecordImage], title: str) -> None:
     """Raise ConversionError for images and frames of videos in one json: its reader would not know the images."""
-    with_video = [each for each in images if each.record and each.record.video]
-    if 0 < len(with_video) < len(images):
-        first = next(each.name for each in images if not (each.record and each.record.video))
-        note = f"{with_video[0].name} is a frame of a video and {first} is not"
+    first = {bool(each.video): each.name for each in reversed(images)}
+    if len(first) > 1:
+        note = f"{first[True]} is a frame of a video and {first[False]} is not"
         raise ConversionError(f"{title}: {note}; convert the files of images and of videos one by one")
 
 
-def _settle(read: Sequence[RecordImage]) -> None:
+def _settle(read: Sequence[RecordImage], stored: StoredObjects) -> None:
     """Append a finding to each record whose image belongs to another one."""
-    losers = settle_claims(Pair(f"{at:09}", (each.name,), each.rank) for at, each in enumerate(read) if each.name)
-    for at in map(int, losers):
-        record = read[at].record
-        assert record is not None
-        note = f"its image {read[at].name} belongs to an earlier entry, or to one with a better name"
-        read[at].findings.append(Finding(record.file, "image-shared", after=read[at].name, note=note))
+    claims = Counter(each.name for each in read if each.name)
+    several = [at for at, each in enumerate(read) if claims[each.name] > 1]
+    for at in map(int, settle_claims(Pair(f"{at:09}", (read[at].name,), read[at].rank) for at in several)):
+        image = read[at]
+        file = stored.about(image).file if image.start >= 0 else image.name
+        note = f"its image {image.name} belongs to an earlier entry, or to one with a better name"
+        image.findings = [*image.findings, Finding(file, "image-shared", after=image.name, note=note)]
 
 
-def _image_without_record(name: str, found: Images) -> RecordImage:
-    image = RecordImage(name)
-    if _read_header(image, found):
-        image.findings.append(Finding(name, "label-missing"))
+def _image_without_record(name: str, found: Images, stored: StoredObjects) -> RecordImage:
+    findings: list[Finding] = []
+    image = RecordImage(name, findings)
+    if header := _header_of(name, found, findings):
+        findings.append(Finding(name, "label-missing"))
+        stored.put(image, {"width": header.width, "height": header.height}, (name, name), [], [])
     return image
 
 
@@ -259,42 +270,50 @@ def _with_classes(
     contents: Contents,
     classes: Sequence[str] | None,
     earlier: Sequence[Finding],
-) -> tuple[DataSet, list[Finding]]:
-    """Return the data set with the objects of its classes, and findings about classes."""
-    findings = []
-    if classes is not None:
-        for each in images:
-            for item in stored.objects(each) if not each.counts.keys() <= {*classes} else ():
-                if item.class_name not in classes:
-                    file = each.record.about(item.line) if each.record else each.name
-                    findings.append(
-                        Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
-                    )
-        stored.classes = frozenset(classes)
-    counts = Counter[str]()
+) -> tuple[DataSet, int, list[Finding]]:
+    """Return the data set with the objects of its classes, how many images have none, and findings about classes."""
+    findings, without_boxes, last_track = list[Finding](), 0, None
+    counts, shapes = Counter[str](), set[str]()
+    key_points = {name: [*points] for name, points in contents.key_points.items()}
     for each in images:
-        counts.update({name: n for name, n in each.counts.items() if classes is None or name in classes})
+        about = stored.about(each)
+        own = {name: n for name, n in about.counts.items() if classes is None or name in classes}
+        if len(own) < len(about.counts):
+            findings += _not_listed(each, about, stored, own)
+        counts.update(own)
+        without_boxes += not own
+        shapes |= about.shapes
+        if about.last_track is not None:
+            last_track = max(about.last_track, about.last_track if last_track is None else last_track)
+        for name, points in about.key_points.items():
+            known = key_points.setdefault(name, [])
+            known += [point for point in points if point not in known]
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
     listed = [*dict.fromkeys(listed)]
     names = [*listed, *sorted(counts.keys() - set(listed))]
-    key_points = {name: [*points] for name, points in contents.key_points.items()}
-    for each in images:
-        for name, points in each.key_points.items():
-            known = key_points.setdefault(name, [])
-            known += [point for point in points if point not in known]
     left_out = {str(finding.before) for finding in (*earlier, *findings) if finding.kind == "class-not-listed"}
     findings += [*unused_classes((name for name in names if not counts[name]), left_out), *alike_classes(names)]
-    return DataSet(images, stored, names, len(listed), counts, key_points, contents), findings
+    dataset = DataSet(
+        images, stored, names, len(listed), counts, key_points, contents.skeletons, last_track, frozenset(shapes)
+    )
+    return dataset, without_boxes, findings
+
+
+def _not_listed(image: RecordImage, about: About, stored: StoredObjects, listed: Collection[str]) -> Iterator[Finding]:
+    """Yield a finding for each object of an image whose class is not listed."""
+    for item in stored.objects(image):
+        if item.class_name not in listed:
+            file = about.file if item.line else about.entry
+            yield Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
 
 
 def _next_step(dataset: DataSet, folder: Path, output: Path) -> str:
-    if videos_of(dataset):
+    if videos_of(dataset.images):
         return f'load it: da.ClipReader("{folder}", "{output}")'
-    shapes = frozenset().union(*(each.shapes for each in dataset.images))
     reads = {
-        "masks": "masks" in shapes,
+        "masks": "masks" in dataset.shapes,
         "keypoints": any(dataset.key_points.values()),
-        "rotated": "corners" in shapes,
+        "rotated": "corners" in dataset.shapes,
     }
     given = "".join(f", {name}=True" for name, wanted in reads.items() if wanted)
     return f'load it: da.CocoReader("{folder}", "{output}"{given})'

@@ -10,7 +10,7 @@ import json
 from typing import Any, NamedTuple, NoReturn
 
 from detaug.converters.coco.boxes import cut_to_image
-from detaug.converters.coco.writer import json_text, whole, whole_box
+from detaug.converters.coco.writer import json_text, whole, whole_numbers
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.findings.finding import shown
 from detaug.converters.shards.samples import (
@@ -157,7 +157,7 @@ def _box(given: Any, header: ImageHeader, place: Place) -> list[Any] | None:
     box, kind = cut_to_image((x, y, x + width, y + height), (header.height, header.width))
     if box is not None and past <= _TOLERANCE:
         return given
-    after = None if box is None else whole_box(box)
+    after = None if box is None else whole_numbers(box)
     place.content.note(kind, place.where, before=given, after=after)
     return after
 

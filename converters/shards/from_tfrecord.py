@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from detaug.converters.coco.boxes import cut_to_image
-from detaug.converters.coco.writer import Box, whole, whole_box
+from detaug.converters.coco.writer import Box, whole, whole_numbers
 from detaug.converters.files.image_file import load_crc32c
 from detaug.converters.files.image_headers import ImageHeader, parse_image_header
 from detaug.converters.shards.documents import Place, document_sample, parse_document
@@ -280,7 +280,7 @@ def _attributes(values: _Values, count: int) -> dict[str, Sequence[float]]:
 
 
 def _row(box: Box, more: Mapping[str, Sequence[float]], at: int) -> Row:
-    row: Row = {"bbox": whole_box(box), "area": whole(box[2] * box[3]), "iscrowd": 0}
+    row: Row = {"bbox": whole_numbers(box), "area": whole(box[2] * box[3]), "iscrowd": 0}
     for key, column in more.items():
         if key != "area":
             row[key] = column[at]
@@ -317,5 +317,5 @@ class _Boxes(NamedTuple):
         return box
 
     def _note(self, kind: str, corners: Sequence[float], at: int, box: Box | None = None) -> None:
-        after = None if box is None else whole_box(box)
+        after = None if box is None else whole_numbers(box)
         self.content.note(kind, f"{self.where} object {at}", before=[*corners], after=after)

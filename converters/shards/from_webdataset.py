@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import BinaryIO, NamedTuple, cast
 
-from detaug.converters.coco.writer import whole, whole_box
+from detaug.converters.coco.writer import whole, whole_numbers
 from detaug.converters.files.image_file import FileRange, load_crc32c
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageHeader, parse_image_header
 from detaug.converters.files.paths import require_file
@@ -226,7 +226,7 @@ def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, conte
     return [
         Annotation(
             Label(shifted(number, first_label), None),
-            {"bbox": whole_box(box), "area": whole(box[2] * box[3]), "iscrowd": 0, **keys},
+            {"bbox": whole_numbers(box), "area": whole(box[2] * box[3]), "iscrowd": 0, **keys},
         )
         for number, box, keys in boxes
     ]

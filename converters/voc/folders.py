@@ -164,7 +164,7 @@ def pair_split(split: Split, label: str, xmls: dict[str, str], images: ImageName
         else:
             seen.add(stem)
             xml = xmls.get(stem)
-            pairs.append(Pair(xml, *images.with_stem(stem)) if xml else Pair(None, images.by_stem[stem][:1]))
+            pairs.append(Pair(xml, *images.with_stem(stem)) if xml else Pair(None, images.by_stem.get(stem)[:1]))
     for entry in split.contradictions:
         findings.append(Finding(label, "split-contradiction", line=entry.line, before=entry.name))
     if split.negatives:
@@ -176,6 +176,6 @@ def known_stem(name: str, xmls: dict[str, str], images: ImageNames) -> str | Non
     """Return the stem that a split's entry means: itself, or itself without an extension; None where neither exists."""
     has_extension = name.lower().endswith((*IMAGE_EXTENSIONS, ".xml"))
     for stem in (name, stem_of(name)) if has_extension else (name,):
-        if stem in xmls or stem in images.by_stem:
+        if stem in xmls or images.by_stem.get(stem):
             return stem
     return None

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from detaug.converters.coco.boxes import DECIMALS, cut_to_image
-from detaug.converters.coco.rings import keys_of_corners, keys_of_ring
-from detaug.converters.coco.writer import Box, whole, whole_box
+from detaug.converters.coco.rings import keys_of_corners, keys_of_rings
+from detaug.converters.coco.writer import Box, whole, whole_numbers
 from detaug.converters.files.known_files import YOLO_LABELS, what_is
 from detaug.converters.findings.finding import Finding
 
@@ -97,7 +97,7 @@ def _keys(numbers: list[float], form: RowForm, size: tuple[int, int]) -> dict[st
     if len(numbers) == 4:
         return {}
     pixels = np.array(numbers).reshape(-1, 2) * (width, height)
-    return keys_of_corners(pixels) if form.rotated else keys_of_ring(pixels.clip(0, (width, height)))
+    return keys_of_corners(pixels) if form.rotated else keys_of_rings([pixels.clip(0, (width, height))])
 
 
 def _keys_of_key_points(numbers: list[float], each: int, size: tuple[int, int]) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def box_in_image(coordinates: list[float], size: tuple[int, int], line: int, log
     left, top, right, bottom = _edges(coordinates)
     box, kind = cut_to_image((left * width, top * height, right * width, bottom * height), size)
     if kind:
-        log.add(kind, line, coordinates, whole_box(box) if box else None)
+        log.add(kind, line, coordinates, whole_numbers(box) if box else None)
     return box
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from detaug.converters.coco.rings import keys_of_corners, keys_of_ring
-from detaug.converters.coco.writer import whole_box
+from detaug.converters.coco.rings import keys_of_corners, keys_of_rings
+from detaug.converters.coco.writer import whole_numbers
 from detaug.demo.coco import Drawn, write_pictures
 from detaug.demo.shapes import SIZES
 from detaug.demo.textures import Array, Random, mix, noise, photograph, pick, to_picture
@@ -75,9 +75,9 @@ def paint_ships(n: int, seed: int = 0) -> Drawn:
 def _keys(ship: Ship) -> dict[str, Any]:
     ring = ship.place(hull(ship)).round(2)
     (x0, y0), (x1, y1) = ring.min(0).tolist(), ring.max(0).tolist()
-    bbox = whole_box((x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)))
+    bbox = whole_numbers((x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)))
     corners = keys_of_corners(ship.place(box(-0.5, -0.5, 0.5, 0.5)).ravel())["corners"]
-    return {"category_id": 1 + (ship.name == "ship"), "bbox": bbox, "corners": corners, **keys_of_ring(ring.ravel())}
+    return {"category_id": 1 + (ship.name == "ship"), "bbox": bbox, "corners": corners, **keys_of_rings([ring])}
 
 
 def _fleet(rng: Random, width: int, height: int) -> Iterator[Ship]:
