@@ -1,12 +1,13 @@
 """Objects a second and peak memory of `detaug convert`, for each text format.
 
     python benchmarks/convert_speed.py
-    python benchmarks/convert_speed.py --formats labelme cvat --images 10000 100000
+    python benchmarks/convert_speed.py --formats labelme cvat --images 20000 100000
 
 Writes a data set of each format into a temporary folder: images of 500 x 375 pixels, which are links to a few files,
 with 10 objects each, boxes, or outlines in formats that have no boxes; and converts it in a new process. Printed are
 objects a second of CPU time, user and system, of the conversion without imports, so that other load does not count;
-the seconds by the clock; and the largest resident memory of the process (ru_maxrss), less that after the imports.
+the seconds by the clock; the largest resident memory of the process (ru_maxrss), less that after the imports; and by
+how many bytes it grows with each image more than in the row before.
 """
 
 from __future__ import annotations
@@ -280,11 +281,16 @@ def main() -> None:
     if given.write:
         write_set(given.write, given.formats[0], given.images[0])
         return
-    print(f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}", flush=True)
+    print(f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}", flush=True)
     for name in given.formats:
+        growth, before = "", (0, 0.0)
         for count in given.images:
             cpu, clock, memory, objects = measure(name, count, given.folder)
-            print(f"{name:<14}{count:>9,}{objects:>10,}{objects / cpu:>11,.0f}{clock:>9.1f}{memory:>8.0f}", flush=True)
+            if before[0]:
+                growth = f"{(memory - before[1]) * 2**20 / (count - before[0]):,.0f}"
+            before = count, memory
+            line = f"{name:<14}{count:>9,}{objects:>10,}{objects / cpu:>11,.0f}{clock:>9.1f}{memory:>8.0f}{growth:>13}"
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

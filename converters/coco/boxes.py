@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,22 @@ DECIMALS = 3
 _ROUNDING = 0.01  # pixels by which a box may leave its image because of the decimals it is written with
 
 
+def rounded_numbers(values: Iterable[float]) -> list[float]:
+    """Return numbers with 3 decimals. Most are whole, and to round a float takes longer than to see this."""
+    return [round(value, DECIMALS) if value % 1 else value for value in values]
+
+
 def cut_to_image(edges: tuple[float, float, float, float], size: tuple[int, int]) -> tuple[Box | None, str]:
     """Return COCO's box in pixels, rounded, inside an image of size (H, W), and the kind of finding, "" where none.
 
     edges: left, top, right, bottom in pixels. The box is None if nothing is left of it.
     """
     height, width = size
-    left, top, right, bottom = rounded = tuple([round(edge, DECIMALS) for edge in edges])
+    left, top, right, bottom = rounded = rounded_numbers(edges)
     if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
         left, right = min(max(left, 0), width), min(max(right, 0), width)
         top, bottom = min(max(top, 0), height), min(max(bottom, 0), height)
-    cut = left, top, right, bottom
+    cut = [left, top, right, bottom]
     if right - left < THIN or bottom - top < THIN:
         return None, "box-empty" if cut == rounded else "box-outside"
     box = (left, top, round(right - left, DECIMALS), round(bottom - top, DECIMALS))

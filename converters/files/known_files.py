@@ -22,7 +22,7 @@ LFS = b"version https://git-lfs.github.com/spec/"
 """The first bytes of a pointer of Git LFS."""
 
 _HEAD_BYTES = 1 << 16
-_LARGEST_JSON = 64 << 20
+_LARGEST_JSON = 8 << 20  # bytes of a json that is parsed whole; of a larger one its beginning tells
 _MOST_FILES = 20
 _LOOKED_AT = (".xml", ".json", ".csv", ".odgt", ".jsonl", ".ndjson", ".yaml", ".yml", ".tfrecord", ".record", ".tar")
 """Extensions of the files of a folder that tell what it is."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 from detaug.converters.files.known_files import LFS, what_is
@@ -20,24 +20,26 @@ _CONTROL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U0001000
 
 def read_text(path: PathLike) -> str:
     """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError and InputError."""
-    if require_file(path).st_size > MAX_TEXT_BYTES:
-        raise InputError(f"is larger than {MAX_TEXT_BYTES >> 20} MiB")
-    with open(path, "rb", buffering=0) as file:
-        data = file.readall()
-    if data.startswith(LFS):
-        raise InputError(what_is(os.path.basename(path), data))
+    data = _read(path, MAX_TEXT_BYTES)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
 
 
-def read_json(path: Path) -> Any:
-    """Parse a json file in UTF-8, UTF-16 or UTF-32, with or without BOM. Raises OSError and InputError."""
-    require_file(path)
-    data = path.read_bytes()
+def _read(path: PathLike, most: float = math.inf) -> bytes:
+    if require_file(path).st_size > most:
+        raise InputError(f"is larger than {int(most) >> 20} MiB")
+    with open(path, "rb", buffering=0) as file:
+        data = file.readall()
     if data.startswith(LFS):
-        raise InputError(what_is(path.name, data))
+        raise InputError(what_is(os.path.basename(path), data))
+    return data
+
+
+def read_json(path: PathLike) -> Any:
+    """Parse a json file in UTF-8, UTF-16 or UTF-32, with or without BOM. Raises OSError and InputError."""
+    data = _read(path)
     try:
         return json.loads(data)
     except RecursionError:

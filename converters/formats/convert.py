@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def convert_to_coco(
     read = getattr(import_module(f"detaug.converters.formats.{module}"), function)
     contents: Contents = read(Source(found.folder, found.files, folder))
     unused = [Finding(file, "file-unused") for file in found.unused]
-    contents = contents._replace(findings=[*unused, *contents.findings], files=len(found.files))
+    contents = contents._replace(findings=chain(unused, contents.findings), files=len(found.files))
     return records_to_coco(
         contents, folder, output, [found.path], options, found.format.title, is_whole=found.path.is_dir()
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from detaug.converters.files.text import read_json
+from detaug.converters.records.json_list import items_of_json
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -27,7 +27,7 @@ def read_createml(source: Source) -> Contents:
     """Read the list of images; x and y are the middle of a box. Other keys of a box are columns."""
 
     def read(file: str) -> Iterator[Record]:
-        for index, value in enumerate(list_of(read_json(source.folder / file), "a Create ML json")):
+        for index, value in enumerate(items_of_json(source.name(file), "a Create ML json")):
             entry = object_of(value, f"entry {index}")
             name = entry.get("image") or entry.get("imagefilename") or entry.get("filename")
             record = Record(file, [text_of(name, f"image of entry {index}")])
@@ -35,8 +35,7 @@ def read_createml(source: Source) -> Contents:
             read_objects(record, list_of(items, f"annotations of entry {index}"), _object)
             yield record
 
-    records = [*records_of_lists(source, read)]
-    return Contents(records, len(records))
+    return Contents(records_of_lists(source, read))
 
 
 def _object(value: Any) -> Object:

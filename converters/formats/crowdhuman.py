@@ -43,7 +43,7 @@ def read_crowdhuman(source: Source) -> Contents:
                 if text.strip():
                     yield _record(file, line, text)
 
-    return Contents(records_of_lists(source, read), 0, ["person"])
+    return Contents(records_of_lists(source, read), class_names=["person"])
 
 
 def _record(file: str, line: int, text: str) -> Record:

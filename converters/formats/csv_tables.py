@@ -7,8 +7,10 @@ README (path,x1,y1,x2,y2,class without a head); https://storage.googleapis.com/o
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +19,14 @@ from detaug.converters.files.paths import last_part, list_files, require_file
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import (
     Contents,
+    Edges,
     Object,
     ObjectError,
     Record,
     Source,
     number_of,
     numbers_of,
+    records_of_lists,
     text_of,
 )
 
@@ -48,9 +52,19 @@ class _Table(NamedTuple):
     size: tuple[int, ...]
     columns: Mapping[str, int]
     """All others."""
+    has_head: bool = True
+
+    def word(self, row: Sequence[str], at: int) -> str:
+        """Return the word in a column, "" where a row is shorter."""
+        return row[at].strip() if at < len(row) else ""
+
+    def edges_of(self, row: Sequence[str]) -> Edges:
+        """Return the box of a row. Raises ObjectError."""
+        left, top, right, bottom = numbers_of([self.word(row, at) for at in self.edges], "a coordinate")
+        return (left, top, left + right, top + bottom) if self.has_sides else (left, top, right, bottom)
 
 
-_RETINANET = _Table(0, 5, (1, 2, 3, 4), False, (), {})
+_RETINANET = _Table(0, 5, (1, 2, 3, 4), False, (), {}, has_head=False)
 
 
 def read_csv(source: Source) -> Contents:
@@ -69,12 +83,9 @@ def read_csv(source: Source) -> Contents:
                 names[first] = second
             elif second.isdecimal():
                 numbered[first] = int(second[:9])
-    records: list[Record] = []
-    for file in source.files:
-        if file not in lists:
-            records += _read_table(source, file, names)
-    order = sorted(numbered, key=lambda name: numbered[name])
-    return Contents(records, len(records), order)
+    tables = source._replace(files=[file for file in source.files if file not in lists])
+    records = records_of_lists(tables, lambda file: _records(source, file, names))
+    return Contents(records, class_names=sorted(numbered, key=lambda name: numbered[name]))
 
 
 def _csv_files(source: Source) -> list[str]:
@@ -107,27 +118,35 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise ObjectError(f"is no table: {error}", "label-unreadable") from None
 
 
-def _read_table(source: Source, file: str, names: Mapping[str, str]) -> list[Record]:
+def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Record]:
+    """Yield the record of each image after its last row: usually all are in memory for the time of a few rows only."""
+    table, left, largest = _survey(source.folder / file)
     records: dict[str, Record] = {}
-    failed = Record(file)
-    try:
-        rows: Iterator[tuple[int, list[str]]] = _rows(source.folder / file)
-        line, head = next(rows, (1, [""]))
-        table = _with_head(head)
-        if table is None and _is_retinanet(head):
-            table, rows = _RETINANET, chain([(line, head)], rows)
-        if table is None:
-            raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
-        for line, row in rows:
-            _add_row(records, file, line, row, table, names)
-    except ObjectError as error:
-        failed.findings.append(Finding(file, error.kind, note=str(error)))
-    found = [*records.values()]
-    edges = [edge for record in found for item in record.objects for edge in item.edges or ()]
-    if edges and max(edges) <= _LARGEST_RELATIVE:
-        for record in found:
-            record.unit = 1, 1
-    return [*found, failed] if failed.findings else found
+    for line, row in islice(_rows(source.folder / file), 1 if table.has_head else 0, None):
+        image = table.word(row, table.image)
+        record = records.get(image) or records.setdefault(image, Record(file, [image] if image else []))
+        _add_row(record, line, row, table, names)
+        left[image] -= 1
+        if not left[image]:
+            record.unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
+            yield records.pop(image)
+
+
+def _survey(path: Path) -> tuple[_Table, Counter[str], float]:
+    """Return which column of a table has what, how many rows each image has, and the largest coordinate."""
+    rows = _rows(path)
+    line, head = next(rows, (1, [""]))
+    table = _with_head(head)
+    if table is None and _is_retinanet(head):
+        table, rows = _RETINANET, chain([(line, head)], rows)
+    if table is None:
+        raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
+    counts, largest = Counter[str](), 0.0
+    for _, row in rows:
+        counts[table.word(row, table.image)] += 1
+        with suppress(ObjectError):
+            largest = max(largest, *table.edges_of(row))
+    return table, counts, largest
 
 
 def _with_head(head: Sequence[str]) -> _Table | None:
@@ -151,33 +170,24 @@ def _is_retinanet(row: Sequence[str]) -> bool:
         return False
 
 
-def _add_row(
-    records: dict[str, Record], file: str, line: int, row: Sequence[str], table: _Table, names: Mapping[str, str]
-) -> None:
-    def word(at: int) -> str:
-        return row[at].strip() if at < len(row) else ""
-
-    image = word(table.image)
-    record = records.get(image) or records.setdefault(image, Record(file, [image] if image else []))
+def _add_row(record: Record, line: int, row: Sequence[str], table: _Table, names: Mapping[str, str]) -> None:
     try:
-        if not image:
+        if not record.names:
             raise ObjectError("a row must name its image", "row-invalid")
-        if not any(word(at) for at in (*table.edges, table.class_name)):
+        if not any(table.word(row, at) for at in (*table.edges, table.class_name)):
             return
-        left, top, right, bottom = numbers_of(map(word, table.edges), "a coordinate")
-        if table.has_sides:
-            right, bottom = left + right, top + bottom
-        if table.size and record.size is None and all(map(word, table.size)):
-            width, height = (number_of(word(at), "width and height") for at in table.size)
+        edges = table.edges_of(row)
+        if table.size and record.size is None and all(table.word(row, at) for at in table.size):
+            width, height = (number_of(table.word(row, at), "width and height") for at in table.size)
             record.size = int(width), int(height)
-        name = text_of(word(table.class_name), "class")
+        name = text_of(table.word(row, table.class_name), "class")
     except ObjectError as error:
-        record.findings.append(Finding(file, "row-invalid", None, line, note=str(error)))
+        record.findings.append(Finding(record.file, "row-invalid", None, line, note=str(error)))
         return
-    columns = {key: _value(word(at)) for key, at in table.columns.items() if word(at)}
+    words = {key: table.word(row, at) for key, at in table.columns.items()}
+    columns = {key: _value(word) for key, word in words.items() if word}
     is_group = columns.get("IsGroupOf") == 1
-    item = Object(names.get(name, name), (left, top, right, bottom), is_crowd=is_group, columns=columns, line=line)
-    record.objects.append(item)
+    record.objects.append(Object(names.get(name, name), edges, is_crowd=is_group, columns=columns, line=line))
 
 
 def _value(text: str) -> object:

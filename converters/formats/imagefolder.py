@@ -39,12 +39,18 @@ def read_imagefolder(source: Source) -> Contents:
         with open(source.folder / file, encoding="utf-8-sig") as lines:
             for line, text in enumerate(lines, 1):
                 if text.strip():
-                    yield _record(file, line, text)
+                    record = _record(file, line, text)
+                    names.update(item.class_name for item in record.objects)
+                    yield record
 
-    records = [*records_of_lists(source, read)]
-    names = {item.class_name for record in records for item in record.objects}
-    numbers = sorted(map(int, names)) if names and all(name.isdecimal() and len(name) < 9 for name in names) else []
-    return Contents(records, len(records), [str(number) for number in numbers if str(number) in names])
+    names: set[str] = set()
+    return Contents(records_of_lists(source, read), class_names=_numbers(names))
+
+
+def _numbers(names: set[str]) -> Iterator[str]:
+    """Yield the classes in the order of their numbers, if all are numbers: of `names` when all records are read."""
+    if all(name.isdecimal() and len(name) < 9 for name in names):
+        yield from (name for name in sorted(names, key=int) if name == str(int(name)))
 
 
 def _record(file: str, line: int, text: str) -> Record:

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part
-from detaug.converters.files.text import read_json
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.label_studio_brush import read_brush
+from detaug.converters.records.json_list import items_of_json
 from detaug.converters.records.record import (
     Contents,
     Mask,
@@ -52,11 +52,10 @@ def read_label_studio(source: Source) -> Contents:
     findings: list[Finding] = []
 
     def read(file: str) -> Iterator[Record]:
-        for index, task in enumerate(list_of(read_json(source.folder / file), "an export of Label Studio")):
+        for index, task in enumerate(items_of_json(source.name(file), "an export of Label Studio")):
             yield from _records(file, index, task, findings)
 
-    records = [*records_of_lists(source, read)]
-    return Contents(records, len(records), findings=findings)
+    return Contents(records_of_lists(source, read), findings=findings)
 
 
 def _records(file: str, index: int, task: Any, findings: list[Finding]) -> Iterator[Record]:

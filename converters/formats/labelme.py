@@ -49,7 +49,7 @@ def read_labelme(source: Source) -> Contents:
     """
 
     def read(file: str, record: Record) -> None:
-        document = read_json(source.folder / file)
+        document = read_json(source.name(file))
         if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
             raise ObjectError("is no json of LabelMe, which has a list of shapes; move it away")
         path = document.get("imagePath")
@@ -65,7 +65,8 @@ def read_labelme(source: Source) -> Contents:
 
 
 def _flags(entry: dict[str, Any]) -> dict[str, Any]:
-    flags = entry.get("flags")
+    if not (flags := entry.get("flags")):
+        return {}
     flags = {key: value for key, value in flags.items() if key != CROWD} if isinstance(flags, dict) else {}
     return {"flags": flags} if any(flags.values()) else {}
 
@@ -101,10 +102,10 @@ def _read_shapes(record: Record, shapes: list[Any]) -> None:
 
 def _object(shape: dict[str, Any], kind: str) -> Object | None:
     """Return a shape as an object; None for a kind that has no place."""
-    found = Object(text_of(shape.get("label"), "label"), columns=_columns(shape))
-    found.is_ignored = found.class_name == IGNORED
-    found.is_crowd = isinstance(shape.get("flags"), dict) and shape["flags"].get(CROWD) is True
-    if kind in ("polygon", *_ROTATED):
+    name, flags = text_of(shape.get("label"), "label"), shape.get("flags")
+    is_crowd = isinstance(flags, dict) and flags.get(CROWD) is True
+    found = Object(name, is_crowd=is_crowd, is_ignored=name == IGNORED, columns=_columns(shape))
+    if kind == "polygon" or kind in _ROTATED:
         numbers = points_of(shape.get("points"), "points", 3)
         if kind in _ROTATED and len(numbers) == 8:
             found.corners = numbers

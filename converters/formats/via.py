@@ -57,8 +57,7 @@ def read_via(source: Source) -> Contents:
     species, or else its first one; the others are columns. Without any attribute in the file it is "object". Lines and
     points have no place.
     """
-    records = [*records_of_lists(source, lambda file: _records(file, [*_items(source, file)]))]
-    return Contents(records, len(records))
+    return Contents(records_of_lists(source, lambda file: _records(file, [*_items(source, file)])))
 
 
 def _items(source: Source, file: str) -> Iterator[_Item]:

@@ -36,8 +36,7 @@ def read_wider_face(source: Source) -> Contents:
         if record:
             yield record
 
-    records = [*records_of_lists(source, read)]
-    return Contents(records, len(records), ["face"])
+    return Contents(records_of_lists(source, read), class_names=["face"])
 
 
 def _add(record: Record, words: list[str], line: int) -> None:

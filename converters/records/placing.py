@@ -142,21 +142,20 @@ class Place(NamedTuple):
 
     def _ring_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
         height, width = self.size
-        rings, is_cut = list[Sequence[float]](), False
-        for ring in map(self._points, item.rings):
-            left, top, right, bottom = edges_of(ring)
-            outside = max(-left, -top, right - width, bottom - height)
-            if outside > 0:
-                is_cut |= outside > _ROUNDING
-                ring = cut_ring(points_of(ring), width, height).ravel().tolist()
-            if len(ring) > 4:
-                rings.append(ring)
-        if not rings:
-            return {}, edges_of(self._points(item.rings[0]))
-        if is_cut:
-            self.note("outline-cut", item)
+        rings = [*map(self._points, item.rings)]
         keys = keys_of_rings(rings)
-        return keys, edges_of([*chain.from_iterable(keys["segmentation"])])
+        left, top, right, bottom = edges = edges_of([*chain.from_iterable(keys["segmentation"])])
+        outside = max(-left, -top, right - width, bottom - height)
+        if outside > 0:
+            cut = (cut_ring(points_of(ring), width, height) for ring in rings)
+            rings = [ring.ravel().tolist() for ring in cut if len(ring) > 2]
+            if not rings:
+                return {}, edges_of(self._points(item.rings[0]))
+            if outside > _ROUNDING:
+                self.note("outline-cut", item)
+            keys = keys_of_rings(rings)
+            edges = edges_of([*chain.from_iterable(keys["segmentation"])])
+        return keys, edges
 
     def _mask_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
         """Return the keys of masks, and the box around them; those of another size than the image are left out."""

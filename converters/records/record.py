@@ -102,16 +102,16 @@ class Contents(NamedTuple):
     """What a reader returns."""
 
     records: Iterable[Record]
-    total: int
-    """How many records there are."""
-    class_names: Sequence[str] = ()
-    """In the order of their category ids, if the format has one; others follow, sorted."""
+    total: int = 0
+    """How many records there are, if that is known before they are read."""
+    class_names: Iterable[str] = ()
+    """In the order of their category ids, if the format has one; others follow, sorted. Read after the records."""
     key_points: Mapping[str, Sequence[str]] = {}
     """By class, in their order, if the format has one."""
     skeletons: Mapping[str, Sequence[tuple[int, int]]] = {}
     """By class, pairs of key points, from 1."""
-    findings: Sequence[Finding] = ()
-    """About what is in no record."""
+    findings: Iterable[Finding] = ()
+    """About what is in no record. Read after the records."""
     files: int = 1
     """How many annotation files there are."""
 

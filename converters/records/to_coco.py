@@ -187,7 +187,7 @@ def _image_of(
             regions.append(placed)
             continue
         earlier = seen.setdefault((class_name, placed.box), [])
-        if any(placed.keys == other.keys and placed.key_points == other.key_points for other in earlier):
+        if earlier and any(placed.keys == other.keys and placed.key_points == other.key_points for other in earlier):
             place.note("box-repeated", item, after=[*placed.box])
         earlier.append(placed)
         objects.append(placed)
