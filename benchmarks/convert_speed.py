@@ -281,7 +281,8 @@ def main() -> None:
     if given.write:
         write_set(given.write, given.formats[0], given.images[0])
         return
-    print(f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}", flush=True)
+    heads = f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}"
+    print(heads, flush=True)
     for name in given.formats:
         growth, before = "", (0, 0.0)
         for count in given.images:

@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.placing import Placed
 
-_IN_MEMORY = 32 << 20  # bytes of objects, as they are in the file
+_IN_MEMORY = 8 << 20  # bytes of objects, as they are in the file
 
 
 @dataclass(slots=True, eq=False)
