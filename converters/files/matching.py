@@ -60,11 +60,15 @@ class ImageNames:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = sorted(names)
-        self.by_stem = NamesByKey(self.names, stem_of)
 
     def __contains__(self, name: str) -> bool:
         at = bisect_left(self.names, name)
         return at < len(self.names) and self.names[at] == name
+
+    @cached_property
+    def by_stem(self) -> NamesByKey:
+        """By the path without its extension."""
+        return NamesByKey(self.names, stem_of)
 
     @cached_property
     def _by_folded_stem(self) -> NamesByKey:

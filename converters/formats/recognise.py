@@ -78,8 +78,9 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     files = sorted(file for key in keys for file in groups[key] if file not in others)
     if not files:
         raise ConversionError(f"{folder} has no file that may be {BY_NAME[name].title}; leave --from out")
-    unused = sorted(file for key in groups if key[1] in {key[1] for key in keys} for file in groups[key])
-    return Recognised(BY_NAME[name], folder, folder, files, sorted(set(unused) - set(files) - others))
+    extensions = {key[1] for key in keys}
+    unused = (file for key in groups if key not in keys and key[1] in extensions for file in groups[key])
+    return Recognised(BY_NAME[name], folder, folder, files, sorted(file for file in unused if file not in others))
 
 
 def _some_of(files: Sequence[str]) -> Iterable[str]:

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from detaug.converters.conversion.classes_and_images import alike_classes, heade
 from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
-from detaug.converters.files.matching import Pair, settle_claims
+from detaug.converters.files.matching import ImageNames, Pair, settle_claims
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
@@ -123,13 +125,12 @@ def _usable_images(
             note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
             findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
     findings += [finding for each in (*read, *rest) for finding in each.findings]
-    usable = sorted((each for each in (*read, *rest) if each.start >= 0 and not has_error(each.findings)), key=_order)
+    usable = [each for each in (*read, *rest) if each.start >= 0 and not has_error(each.findings)]
+    usable.sort(key=attrgetter("name"))  # by what is in memory, not by a tuple for each
+    if any(each.video for each in usable):
+        usable.sort(key=lambda each: (each.video, -1 if each.frame is None else each.frame))
     _refuse_mixed(usable, title)
     return usable, findings
-
-
-def _order(image: RecordImage) -> tuple[str, int, str]:
-    return image.video, -1 if image.frame is None else image.frame, image.name
 
 
 def _read(
@@ -241,8 +242,8 @@ def _refuse_mixed(images: Sequence[RecordImage], title: str) -> None:
 
 def _settle(read: Sequence[RecordImage], stored: StoredObjects) -> None:
     """Append a finding to each record whose image belongs to another one."""
-    claims = Counter(each.name for each in read if each.name)
-    several = [at for at, each in enumerate(read) if claims[each.name] > 1]
+    order = sorted((at for at, each in enumerate(read) if each.name), key=lambda at: read[at].name)
+    several = {at for pair in pairwise(order) if read[pair[0]].name == read[pair[1]].name for at in pair}
     for at in map(int, settle_claims(Pair(f"{at:09}", (read[at].name,), read[at].rank) for at in several)):
         image = read[at]
         file = stored.about(image).file if image.start >= 0 else image.name
@@ -260,7 +261,7 @@ def _image_without_record(name: str, found: Images, stored: StoredObjects) -> Re
 
 
 def _unnamed(read: Sequence[RecordImage], names: Sequence[str]) -> list[str]:
-    named = {each.name for each in read}
+    named = ImageNames(each.name for each in read)
     return [name for name in names if name not in named]
 
 
