@@ -65,6 +65,24 @@ def test_open_images(tmp_path: Path) -> None:
     assert (one["Source"], kinds(summary)) == ("xclick", {})
 
 
+def test_lists_beside_a_table_are_left_out(tmp_path: Path) -> None:
+    rotations = "ImageID,Subset,OriginalURL,Rotation\na,train,https://x.org/a.jpg,0.0\n"
+    files = {"boxes.csv": OPEN_IMAGES, "train-images-with-rotation.csv": rotations}
+    document, summary = converted(data_set(tmp_path / "set", files, "train/a.jpg"))
+    assert (len(document["annotations"]), kinds(summary)) == (2, {"file-unused": 1})
+
+
+def test_rows_of_an_image_far_apart(tmp_path: Path) -> None:
+    head, *rows = TENSORFLOW.splitlines()
+    others = [f"c{number}.jpg,100,80,cat,1,2,3,4" for number in range(50)]
+    text = "\n".join([head, rows[0], *others, *rows[1:], ""])
+    root = data_set(tmp_path / "set", {"a.csv": text}, "a.jpg", "b.jpg", *(f"c{n}.jpg" for n in range(50)))
+    document, summary = converted(root)
+    images = {row["id"]: row["file_name"] for row in document["images"]}
+    assert [images[row["image_id"]] for row in document["annotations"]].count("b.jpg") == 2
+    assert (summary.images, summary.boxes) == (52, 53)
+
+
 def test_sides_and_other_separators(tmp_path: Path) -> None:
     document, _ = converted(data_set(tmp_path / "set", {"a.csv": MAKESENSE}, "a.jpg"))
     assert [row["bbox"] for row in document["annotations"]] == [[10, 10, 30, 20]]

@@ -97,6 +97,14 @@ def test_every_kind_of_region(tmp_path: Path) -> None:
     assert (summary.images_without_boxes, kinds(summary)) == (1, {"shape-unused": 2})
 
 
+def test_skipped_annotations_do_not_count(tmp_path: Path) -> None:
+    skipped = {"result": REGIONS[1:2], "skipped": True}
+    content = [task("a.jpg", [])]
+    content[0]["annotations"] = [skipped, {"result": REGIONS[:1]}]
+    document, summary = converted(data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg"))
+    assert ([row["bbox"] for row in document["annotations"]], kinds(summary)) == (EXPECTED[:1], {})
+
+
 def test_json_min(tmp_path: Path) -> None:
     flat = [each["value"] | {"original_width": 100, "original_height": 80} for each in REGIONS[:3]]
     content = [

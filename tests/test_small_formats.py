@@ -130,7 +130,7 @@ SUPERVISELY: dict[str, Any] = {
         figure("line", points={"exterior": [[1, 1], [2, 2]], "interior": []}),
     ],
 }  # fmt: skip
-NODES = {"nodes": {"n2": {"label": "foot"}, "n1": {"label": "nose"}}}
+NODES = {"nodes": {"n2": {"label": "foot"}, "n1": {"label": "nose"}}, "edges": [{"src": "n1", "dst": "n2"}]}
 META = json.dumps({
     "classes": [
         {"title": "person", "shape": "graph", "geometry_config": NODES},
@@ -155,6 +155,7 @@ def test_supervisely(tmp_path: Path) -> None:
     box, ring, mask, person, *_ = document["annotations"]
     assert (box["a"], ring["area"], person["keypoints"]) == (3, 1600 - 400, [39.5, 29.5, 1, 9.5, 10, 2])
     assert [row["name"] for row in document["categories"]] == ["person", "cat"]
+    assert document["categories"][0]["skeleton"] == [[2, 1]]
     assert document["images"][0]["night"] == 1
     decoded = [coco_mask.decode(each | {"counts": each["counts"].encode()}) for each in [mask["segmentation"]]]
     assert (decoded[0][20:29, 30:37] == BLOB).all()

@@ -44,6 +44,12 @@ LAYOUTS = {
         {"split": "train"},
         (1, 1),
     ),
+    "supervision, with nothing but names": (
+        {"data.yaml": "nc: 2\nnames: [alfa, 'beta: 2']\n", "labels/a.txt": ROW, "labels/b.txt": ""},
+        ["images/a.jpg", "images/b.jpg"],
+        {},
+        (1, 1),
+    ),
     "a list beside classes": (
         {"coco.names": NAMES, "train.txt": "./images/a.jpg\n", "labels/a.txt": ROW},
         ["images/a.jpg", "images/other.jpg"],

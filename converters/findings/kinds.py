@@ -76,7 +76,7 @@ KINDS: dict[str, Kind] = {
     "mask-unusable": Kind("dropped", "the masks of an image cannot be read, or have another size than the image"),
     "mask-unmatched": Kind("dropped", "a number in the masks of an image is that of no object, by its position or box"),
     "label-unused": Kind("dropped", "a label file has no image"),
-    "file-unused": Kind("dropped", "a file is in no known format, and its folder has no annotations"),
+    "file-unused": Kind("dropped", "a file has no annotations in a known format, and was left out"),
     "shape-unused": Kind("dropped", "a shape, such as a line or a lone point, has no place in the json"),
     "image-unlisted": Kind("dropped", "images in the folder that no annotations are of were left out"),
     "annotation-unused": Kind("dropped", "an image has several complete annotations, of several people; one was used"),

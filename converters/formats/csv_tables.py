@@ -83,9 +83,20 @@ def read_csv(source: Source) -> Contents:
                 names[first] = second
             elif second.isdecimal():
                 numbered[first] = int(second[:9])
-    tables = source._replace(files=[file for file in source.files if file not in lists])
-    records = records_of_lists(tables, lambda file: _records(source, file, names))
-    return Contents(records, class_names=sorted(numbered, key=lambda name: numbered[name]))
+    files = [file for file in source.files if file not in lists]
+    tables = [file for file in files if _may_be_table(source.folder / file)] or files
+    records = records_of_lists(source._replace(files=tables), lambda file: _records(source, file, names))
+    unused = [Finding(file, "file-unused") for file in files if file not in tables]
+    return Contents(records, class_names=sorted(numbered, key=lambda name: numbered[name]), findings=unused)
+
+
+def _may_be_table(path: Path) -> bool:
+    """Return whether a file has columns of boxes, or cannot be read. Open Images has lists of images beside them."""
+    try:
+        _, head = next(_rows(path), (1, [""]))
+    except ObjectError:
+        return True
+    return _with_head(head) is not None or _is_retinanet(head)
 
 
 def _csv_files(source: Source) -> list[str]:

@@ -99,7 +99,7 @@ def _results(file: str, task: dict[str, Any], findings: list[Finding]) -> list[A
     """Return the results of the annotation of a task that counts; None if it has none."""
     found = task.get("annotations", task.get("completions"))
     entries = [object_of(each, "an annotation") for each in list_of(found, "annotations")]
-    entries = [each for each in entries if not each.get("was_cancelled")]
+    entries = [each for each in entries if not (each.get("was_cancelled") or each.get("skipped"))]  # as its converter
     if len(entries) > 1:
         findings.append(Finding(file, "annotation-unused", before=str(task.get("id")), count=len(entries) - 1))
     best = next((each for each in entries if each.get("ground_truth")), entries[0] if entries else None)

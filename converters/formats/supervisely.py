@@ -43,7 +43,10 @@ def read_supervisely(source: Source) -> Contents:
     files = [file for file in source.files if file not in metas]
     names = [str(entry["title"]) for entry in classes if str(entry.get("title") or "").strip()]
     key_points = {name: list(found.values()) for name, found in nodes.items() if found}
-    return Contents(records.records_of_files(files, read), len(files), list(dict.fromkeys(names)), key_points)
+    skeletons = {str(entry.get("title")): _edges(entry) for entry in classes}
+    return Contents(
+        records.records_of_files(files, read), len(files), list(dict.fromkeys(names)), key_points, skeletons
+    )
 
 
 def _classes(path: Path) -> list[dict[str, Any]]:
@@ -61,6 +64,16 @@ def _node_names(entry: dict[str, Any]) -> dict[str, str]:
     nodes = config.get("nodes") if isinstance(config, dict) else None
     found = nodes.items() if isinstance(nodes, dict) else ()
     return {key: str(node.get("label") or key) if isinstance(node, dict) else key for key, node in found}
+
+
+def _edges(entry: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return the pairs of nodes, from 1, that a class of graphs has edges between."""
+    config = entry.get("geometry_config")
+    edges = config.get("edges") if isinstance(config, dict) else None
+    at = {key: number for number, key in enumerate(_node_names(entry), 1)}
+    found = [edge for edge in edges if isinstance(edge, dict)] if isinstance(edges, list) else []
+    pairs = [(str(edge.get("src")), str(edge.get("dst"))) for edge in found]
+    return [(at[one], at[other]) for one, other in pairs if one in at and other in at]
 
 
 def _tags(entry: dict[str, Any]) -> dict[str, Any]:

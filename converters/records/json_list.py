@@ -60,8 +60,9 @@ class _Text:
     def _fill(self) -> bool:
         """Read as much again as is in memory; return whether there is more."""
         more = self._file.read(max(_CHARACTERS, len(self._text) - self._at))
-        self._before += self._at
-        self._text, self._at = self._text[self._at :] + more, 0
+        if more:
+            self._before += self._at
+            self._text, self._at = self._text[self._at :] + more, 0
         return bool(more)
 
     def next_is(self, sign: str) -> bool:
@@ -87,7 +88,7 @@ class _Text:
                 if not self._fill():
                     raise self._fault(error.msg, error.pos) from None
                 continue
-            if end < len(self._text) or not self._fill():  # a number at the end may go on
+            if end + 2 < len(self._text) or not self._fill():  # 12 may go on as 12.5 or 12e+3
                 self._at = end
                 return value
 

@@ -33,7 +33,9 @@ def read_data_set(path: Path) -> DataYaml:
     if path.name.lower().endswith(_NAMES) and path.is_file():
         return _of_folder(path.parent, path)
     if not path.is_dir() or any(child.suffix.lower() in (".yaml", ".yml") for child in path.iterdir()):
-        return read_data_yaml(find_data_yaml(path))
+        data = read_data_yaml(find_data_yaml(path))
+        # supervision writes a data.yaml with nothing but names.
+        return data if data.splits else data._replace(splits=_splits_of(data.root))
     data_files = sorted(child for child in path.iterdir() if child.suffix.lower() == ".data")
     if len(data_files) > 1:
         names = ", ".join(child.name for child in data_files)
