@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from detaug.converters.formats.convert import convert_to_coco as convert_to_coco
     from detaug.converters.from_coco.csv_tables import coco_to_csv as coco_to_csv
     from detaug.converters.from_coco.cvat import coco_to_cvat as coco_to_cvat
+    from detaug.converters.from_coco.label_studio import coco_to_label_studio as coco_to_label_studio
     from detaug.converters.from_coco.labelme import coco_to_labelme as coco_to_labelme
     from detaug.converters.mot.to_coco import mot_to_coco as mot_to_coco
     from detaug.converters.shards.pack import pack_coco as pack_coco
@@ -46,6 +47,7 @@ _MODULE_OF = {
     "coco_to_csv": "detaug.converters.from_coco.csv_tables",
     "coco_to_cvat": "detaug.converters.from_coco.cvat",
     "coco_to_dota": "detaug.converters.dota.from_coco",
+    "coco_to_label_studio": "detaug.converters.from_coco.label_studio",
     "coco_to_labelme": "detaug.converters.from_coco.labelme",
     "coco_to_voc": "detaug.converters.voc.from_coco",
     "coco_to_yolo": "detaug.converters.yolo.from_coco",

@@ -233,7 +233,8 @@ def test_the_help_is_in_the_order_of_use() -> None:
         *("merge", "split", "tile", "check", "preview", "import-recipe"),
         *("train", "evaluate", "predict", "bench", "tune"),
         *("convert-coco-to-voc", "convert-coco-to-yolo", "convert-coco-to-dota"),
-        *("convert-coco-to-labelme", "convert-coco-to-cvat", "convert-coco-to-csv", "pack"),
+        *("convert-coco-to-labelme", "convert-coco-to-cvat", "convert-coco-to-label-studio", "convert-coco-to-csv"),
+        "pack",
     ]
 
 

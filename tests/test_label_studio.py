@@ -97,6 +97,22 @@ def test_every_kind_of_region(tmp_path: Path) -> None:
     assert (summary.images_without_boxes, kinds(summary)) == (1, {"shape-unused": 2})
 
 
+def test_results_about_a_region_repeat_its_shape(tmp_path: Path) -> None:
+    place = {"x": 10, "y": 12.5, "width": 30, "height": 25, "rotation": 0}
+    about = {"type": "textarea", "from_name": "note", "value": place | {"text": ["a note"]}, "id": "r1"}
+    size = {"original_width": 100, "original_height": 80}
+    for number, results in enumerate(([REGIONS[0], about], [about | size, REGIONS[0]])):
+        root = data_set(tmp_path / f"{number}", {"a.json": json.dumps([task("a.jpg", results)])}, "a.jpg")
+        document, summary = converted(root)
+        (row,) = document["annotations"]
+        assert (row["bbox"], row["note"], kinds(summary)) == (EXPECTED[0], "a note", {})
+    flat = {"note": [about["value"] | size], "label": [each["value"] | size for each in REGIONS[:2]]}
+    content = [{"image": "a.jpg", "id": 1, "annotator": 1, "annotation_id": 2} | flat]
+    document, summary = converted(data_set(tmp_path / "min", {"a.json": json.dumps(content)}, "a.jpg"))
+    rows = document["annotations"]
+    assert ([row["bbox"] for row in rows], [row.get("note") for row in rows]) == (EXPECTED[:2], ["a note", None])
+
+
 def test_skipped_annotations_do_not_count(tmp_path: Path) -> None:
     skipped = {"result": REGIONS[1:2], "skipped": True}
     content = [task("a.jpg", [])]

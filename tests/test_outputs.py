@@ -60,6 +60,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
     "convert-coco-to-dota": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "convert-coco-to-labelme": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "convert-coco-to-cvat": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
+    "convert-coco-to-label-studio": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "convert-coco-to-csv": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
     "pack": ("a.json voc/JPEGImages", {"output": "-o", "report": "--report"}),
 }
@@ -72,6 +73,7 @@ FOLDERS = [(command, name) for command, name in (
     ("predict", "drawings"),
     ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("convert-coco-to-dota", "output"),
     ("convert-coco-to-labelme", "output"), ("convert-coco-to-cvat", "output"), ("convert-coco-to-csv", "output"),
+    ("convert-coco-to-label-studio", "output"),
     ("pack", "output"), ("tile", "output"),
 )]  # fmt: skip
 

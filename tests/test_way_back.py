@@ -16,7 +16,14 @@ from command import detaug
 from format_files import data_set, kinds
 from pycocotools import mask as coco_mask
 
-from detaug.converters import ConversionError, Summary, coco_to_csv, coco_to_cvat, coco_to_labelme
+from detaug.converters import (
+    ConversionError,
+    Summary,
+    coco_to_csv,
+    coco_to_cvat,
+    coco_to_label_studio,
+    coco_to_labelme,
+)
 
 NAMES = ("ä ö.jpg", "sub dir/b & <c>.jpg", "sub dir/ö/b.jpg", "empty.jpg")
 CLASSES = ("zebra & <co>", "person", "ship", "unused")
@@ -67,7 +74,7 @@ def everything() -> Document:
     return {"images": images, "annotations": annotations, "categories": categories}
 
 
-_UNCOMPARED = ("id", "image_id", "category_id", "num_keypoints", "area")
+_UNCOMPARED = ("id", "image_id", "category_id", "num_keypoints", "area", "tool_id")
 
 
 def objects(content: Document) -> dict[str, list[dict[str, Any]]]:
@@ -147,6 +154,43 @@ def test_cvat(tmp_path: Path, with_images: str) -> None:
     assert [each.get("name") for each in root.iter("image")] == [*NAMES]
 
 
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # of pycocotools
+@pytest.mark.parametrize("with_images", ["none", "copy"])
+def test_label_studio(tmp_path: Path, with_images: str) -> None:
+    again, summary = there_and_back(tmp_path, everything(), coco_to_label_studio, with_images=with_images)
+    expected, found = objects(everything()), objects(again)
+    two_rings, joined = expected["ä ö.jpg"][1], found["ä ö.jpg"][1]
+    masks = [
+        coco_mask.decode(coco_mask.merge(coco_mask.frPyObjects(each.pop("segmentation"), 80, 100)))
+        for each in (two_rings, joined)
+    ]
+    assert (masks[0] != masks[1]).sum() <= 2  # the bridge between the rings has no width
+    for each in (expected["ä ö.jpg"][3], expected["sub dir/b & <c>.jpg"][3]):
+        del each["corners"]  # beside an outline, or a mask
+    expected["ä ö.jpg"][3]["segmentation"] = [[31, 34, 36, 26, 55, 36, 50, 44]]
+    for name, rows in expected.items():
+        assert same(rows, found[name]), (name, rows, found[name])
+    assert [row["name"] for row in again["categories"]] == [*CLASSES]
+    assert kinds(summary) == {"rings-joined": 1, "key-dropped": 1}
+    config = ET.parse(tmp_path / "out dir/label_config.xml").getroot()
+    assert [each.get("value") for each in config.find("RectangleLabels") or ()] == [*CLASSES]
+    tasks = json.loads((tmp_path / "out dir/tasks.json").read_bytes())
+    used = {result["from_name"] for task in tasks for result in task["annotations"][0]["result"]}
+    assert used == {each.get("name") for each in config if each.tag != "Image"}
+
+
+def test_predictions_of_label_studio(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.json", everything())
+    coco_to_label_studio(source, tmp_path / "out", kind="predictions", image_root="s3://photos/")
+    tasks = json.loads((tmp_path / "out/tasks.json").read_bytes())
+    assert [task["data"]["image"] for task in tasks] == [f"s3://photos/{name}" for name in NAMES]
+    assert {"annotations"} & tasks[0].keys() == set()
+    (box, about, *_) = tasks[0]["predictions"][0]["result"]
+    value = {"x": 10.25, "y": 12.5, "width": 20.5, "height": 37.65625, "rotation": 0}
+    assert same(box["value"], value | {"rectanglelabels": [CLASSES[0]]})
+    assert (about["id"], about["value"]["text"]) == (box["id"], ["red & <blue>"])
+
+
 @pytest.mark.parametrize("style", ["tensorflow", "retinanet"])
 def test_csv(tmp_path: Path, style: str) -> None:
     again, summary = there_and_back(tmp_path, everything(), coco_to_csv, style=style)
@@ -165,7 +209,7 @@ def test_csv(tmp_path: Path, style: str) -> None:
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
 
 
-@pytest.mark.parametrize("convert", [coco_to_labelme, coco_to_cvat, coco_to_csv])
+@pytest.mark.parametrize("convert", [coco_to_labelme, coco_to_cvat, coco_to_label_studio, coco_to_csv])
 def test_any_boxes_come_back(tmp_path: Path, convert: Callable[..., Summary]) -> None:
     chance = np.random.default_rng(1)
     content = everything() | {"annotations": []}
@@ -200,6 +244,9 @@ def test_what_is_lost_is_counted(tmp_path: Path) -> None:
     assert lost(tmp_path / "5", coco_to_csv, uneven) == {"image-without-row": 3, "key-dropped": 2}
     other_box = annotation(1, 1, 1, [1, 1, 9, 9], corners=[[60, 20], [90, 20], [90, 30], [60, 30]])
     assert lost(tmp_path / "6", coco_to_cvat, other_box) == {"box-outline": 1}
+    assert lost(tmp_path / "8", coco_to_label_studio, own_box) == {"box-outline": 1, "key-dropped": 1}
+    counts = {"corners-outline": 1, "value-text": 1}
+    assert lost(tmp_path / "9", coco_to_label_studio, uneven) == counts
     groups = [annotation(n, 1, 1, [10, 10, 20, 30], segmentation=RING, group_id=3) for n in (1, 2)]
     assert lost(tmp_path / "7", coco_to_cvat, *groups) == {"key-dropped": 1}
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.converters.coco.outlines import ends_of_runs
 from detaug.converters.records.record import ObjectError, list_of
 
 _LARGEST = 1 << 30  # values of 4 channels
@@ -56,3 +57,23 @@ def read_brush(rle: Any, size: tuple[float, float] | None) -> NDArray[np.bool_]:
             values[done:end] = bits[first : first + at - start].reshape(-1, word).any(1)
         done = end
     return np.asarray(values.reshape(int(height), int(width), 4)[..., 3])
+
+
+_WORD, _SIZES = 8, (3, 4, 8, 16)
+"""Bits of a value, and of the counts of values."""
+
+
+def write_brush(mask: NDArray[np.bool_]) -> list[int]:
+    """Return the bytes of a mask (H, W), as runs of one value, of which all four channels have the same."""
+    ends = ends_of_runs(mask.T) * 4
+    bits = f"{mask.size * 4:032b}{_WORD - 1:05b}" + "".join(f"{size - 1:04b}" for size in _SIZES)
+    parts, start = [bits], 0
+    for number, end in enumerate(ends.tolist()):
+        while start < end:
+            count = min(end - start, 1 << _SIZES[-1])
+            kind = next(at for at, size in enumerate(_SIZES) if count <= 1 << size)
+            parts.append(f"1{kind:02b}{count - 1:0{_SIZES[kind]}b}{255 * (number % 2):08b}")
+            start += count
+    bits = "".join(parts)
+    whole = int(bits + "0" * (-len(bits) % 8), 2)
+    return list(whole.to_bytes((len(bits) + 7) // 8, "big"))

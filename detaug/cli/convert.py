@@ -282,6 +282,43 @@ def convert_coco_to_cvat(**given: Any) -> None:
 @options.json_argument
 @options.folder_argument
 @click.option(
+    "--kind",
+    type=click.Choice(["annotations", "predictions"]),
+    default="annotations",
+    show_default=True,
+    help="Complete annotations, or predictions to begin with.",
+)
+@click.option(
+    "--image-root",
+    metavar="ADDRESS",
+    default="/data/local-files/?d=",
+    show_default=True,
+    help="What is put in front of each file name, such as s3://bucket/photos/.",
+)
+@options.images
+@options.with_images
+@options.on_error
+@options.report
+@options.quiet
+def convert_coco_to_label_studio(**given: Any) -> None:
+    """Convert a COCO json to tasks of Label Studio, to mend it there.
+
+    Writes tasks.json, label_config.xml and classes.txt into OUT_FOLDER: boxes, outlines, masks, rotated boxes, key
+    points, further keys. Import tasks.json into a project whose labeling interface is label_config.xml. No file is
+    replaced by other content.
+
+    \b
+    detaug convert-coco-to-label-studio train.json studio --kind predictions
+    """
+    from detaug.converters import coco_to_label_studio
+
+    print_converted(coco_to_label_studio, "writing", **given)
+
+
+@click.command()
+@options.json_argument
+@options.folder_argument
+@click.option(
     "--style",
     type=click.Choice(["tensorflow", "retinanet"]),
     default="tensorflow",

@@ -21,6 +21,7 @@ from detaug.cli.convert import (
     convert_coco_to_csv,
     convert_coco_to_cvat,
     convert_coco_to_dota,
+    convert_coco_to_label_studio,
     convert_coco_to_labelme,
     convert_coco_to_voc,
     convert_coco_to_yolo,
@@ -80,7 +81,7 @@ for command in (
     *(convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
     *(merge, split, tile, check, preview, import_recipe, train, evaluate, predict, bench, tune),
     *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota),
-    *(convert_coco_to_labelme, convert_coco_to_cvat, convert_coco_to_csv, pack),
+    *(convert_coco_to_labelme, convert_coco_to_cvat, convert_coco_to_label_studio, convert_coco_to_csv, pack),
 ):
     cli.add_command(command)
 

@@ -1,0 +1,138 @@
+"""The regions of a task of Label Studio. Coordinates are percent of the image.
+
+Sources: https://labelstud.io/tags; converter/imports/coco.py of label-studio-sdk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from detaug.converters.formats.label_studio_brush import read_brush
+from detaug.converters.records.record import (
+    Mask,
+    Object,
+    ObjectError,
+    Record,
+    ellipse,
+    id_of,
+    number_of,
+    object_of,
+    points_of,
+    read_objects,
+    rotated,
+    text_of,
+    unused_shape,
+)
+
+_ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxonomy", "datetime", "pairwise")
+"""Types of results without a shape: about the region of their id, or about the image."""
+
+
+def read_regions(record: Record, results: list[dict[str, Any]]) -> None:
+    """Read the regions of a task; results without a shape are about the region of their id."""
+    regions = [each for each in results if _kind(each) or each.get("type") not in _ABOUT]
+    about: dict[str, list[dict[str, Any]]] = {}
+    for each in results:
+        about.setdefault(str(each.get("id", id(each))), []).append(each)
+    sizes = [(each.get("original_width"), each.get("original_height")) for each in regions]
+    size = next(((w, h) for w, h in sizes if type(w) is type(h) is int and min(w, h) > 0 and max(w, h) < 1e6), None)
+    record.size, record.unit = size, size or (100, 100)
+    by_id: dict[str, Object] = {}
+    points: list[tuple[int, dict[str, Any]]] = []
+
+    def parse(item: tuple[int, dict[str, Any]]) -> Object | None:
+        index, result = item
+        key = str(result.get("id", id(result)))
+        if key in by_id:  # the same region with its labels, of a tag of its own
+            return None
+        if _kind(result) == "keypoint":
+            points.append(item)
+            return None
+        found = _object(record, index, result, about[key])
+        if found:
+            by_id[key] = found
+        return found
+
+    read_objects(record, enumerate(regions), parse)
+    read_objects(record, points, lambda item: _add_point(record, *item, by_id))
+    record.columns = _columns([each for each in results if str(each.get("id")) not in by_id], [])
+
+
+def _kind(result: dict[str, Any]) -> str:
+    """Return the kind of a region by its keys, "" where it has no shape."""
+    value = result.get("value")
+    if not isinstance(value, dict):
+        return ""
+    if "points" in value:
+        return "polygon"
+    if "radiusX" in value:
+        return "ellipse"
+    if "rle" in value:
+        return "brush"
+    if {"x", "y", "width", "height"} <= value.keys():
+        return "rectangle"
+    return "keypoint" if {"x", "y"} <= value.keys() else ""
+
+
+def _object(record: Record, index: int, result: dict[str, Any], about: list[dict[str, Any]]) -> Object | None:
+    kind, value = _kind(result), object_of(result.get("value"), "value")
+    if not kind:
+        unused_shape(record, index, str(result.get("type"))[:40])
+        return None
+    if result.get("image_rotation"):
+        raise ObjectError("image_rotation must be 0: turn the image back in Label Studio, and export again")
+    labels = [name for each in about for name in labels_of(each)]
+    found = Object(text_of(labels[0] if labels else None, "its label"), columns=_columns(about, labels))
+    found.tool_id = id_of(result.get("id"))
+    across, down = (side / 100 for side in record.unit or (100, 100))
+    if kind == "polygon":
+        numbers = points_of(value.get("points"), "points", 3)
+        found.rings = [[number * (down if at % 2 else across) for at, number in enumerate(numbers)]]
+    elif kind == "brush":
+        found.masks = [Mask(read_brush(value.get("rle"), record.size))]
+    elif kind == "ellipse":
+        x, y, *radii = (number_of(value.get(key), key) for key in ("x", "y", "radiusX", "radiusY"))
+        degrees = number_of(value.get("rotation") or 0, "rotation")
+        found.edges, ring = ellipse(x * across, y * down, radii[0] * across, radii[1] * down, degrees)
+        found.rings = [ring]
+    else:
+        x, y, width, height = (number_of(value.get(key), key) for key in ("x", "y", "width", "height"))
+        edges = x * across, y * down, (x + width) * across, (y + height) * down
+        if degrees := number_of(value.get("rotation") or 0, "rotation"):
+            found.corners = rotated(edges, degrees, edges[0], edges[1])
+        else:
+            found.edges = edges
+    return found
+
+
+def labels_of(result: dict[str, Any]) -> list[Any]:
+    """Return the labels of a region: rectanglelabels, polygonlabels, labels and so on."""
+    value = result.get("value")
+    found = [value[key] for key in value if key.endswith("labels")] if isinstance(value, dict) else []
+    return [name for names in found if isinstance(names, list) for name in names]
+
+
+def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
+    columns: dict[str, Any] = {"labels": labels} if len({*map(str, labels)}) > 1 else {}
+    for each in about:
+        value = each.get("value")
+        for key in ("choices", "text", "number", "rating"):
+            if isinstance(value, dict) and key in value:  # often together with the shape of the region
+                given = value[key]
+                columns[str(each.get("from_name") or key)] = (
+                    given[0] if isinstance(given, list) and len(given) == 1 else given
+                )
+    return columns
+
+
+def _add_point(record: Record, index: int, result: dict[str, Any], by_id: dict[str, Object]) -> None:
+    """Make a point a key point of the region that it is in."""
+    owner, labels, value = by_id.get(str(result.get("parentID"))), labels_of(result), result["value"]
+    x, y = number_of(value.get("x"), "x"), number_of(value.get("y"), "y")
+    name = text_of(labels[0] if labels else None, "its label")
+    if owner is None or name in owner.key_points:
+        unused_shape(record, index, "keypoint")
+        return
+    across, down = (side / 100 for side in record.unit or (100, 100))
+    visible = 1 if value.get("hidden") is True else 2  # as its converter writes COCO's points
+    owner.key_points = {**owner.key_points, name: (x * across, y * down, visible)}
