@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
@@ -78,9 +78,10 @@ class Images:
     def _note_several(self, record: Record, images: Sequence[str]) -> None:
         record.findings.append(Finding(record.file, "image-ambiguous", before=list(images), after=images[0]))
 
-    def deepest_folder(self, names: Sequence[str]) -> str:
+    def deepest_folder(self, names: Iterable[str]) -> str:
         """Return the deepest folder that holds these images, relative to the folder: "" or with a slash at its end."""
-        common = os.path.commonpath([os.path.dirname(name) for name in names]) if names else ""
+        folders = {os.path.dirname(name) for name in names}
+        common = os.path.commonpath(folders) if folders else ""
         return f"{common}/" if common else ""
 
 

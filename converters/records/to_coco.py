@@ -85,7 +85,7 @@ def records_to_coco(
         stop_on_errors(findings, options.on_error, report)
         if options.part is None:
             refuse_nothing_left(len(usable), inputs[0], findings, report)
-        folder = "" if options.part else found.deepest_folder([each.name for each in usable])
+        folder = "" if options.part else found.deepest_folder(each.name for each in usable)
         info = {"description": f"{title}, converted by detaug"}
         rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
         with reported(findings, report):
