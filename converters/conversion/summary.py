@@ -42,6 +42,8 @@ class Summary:
     """The last line of the text: what to do with the output."""
     image_class_counts: dict[str, int] = field(default_factory=dict)
     """Images of each class, where images themselves have classes."""
+    other_splits: tuple[str, ...] = ()
+    """Splits of the data set that were not converted."""
 
     @property
     def boxes(self) -> int:
@@ -113,6 +115,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
     if summary.findings and not summary.report:
         yield "each of these, with its file: --report FILE"
+    if summary.other_splits:
+        yield f"not converted: {', '.join(summary.other_splits)}; for one of these: --split {summary.other_splits[0]}"
     yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
     yield summary.next_step or f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
 

@@ -186,12 +186,18 @@ def _splits(content: Mapping[str, Any], path: Path) -> dict[str, tuple[str, ...]
     return splits
 
 
-def find_images(data: DataYaml, split: str) -> SplitImages:
-    """Return the images of a split: those in its folders, subfolders included, and those that its .txt files list."""
+def split_key(data: DataYaml, split: str) -> str:
+    """Return the key of a split in the data.yaml: valid is val. Raises ConversionError."""
     key = next((key for key in _OTHER_NAMES.get(split, (split,)) if key in data.splits), None)
     if key is None:
         existing = ", ".join(data.splits) or "none"
         raise ConversionError(f"{data.path} has no split {split!r}; there are {existing}")
+    return key
+
+
+def find_images(data: DataYaml, split: str) -> SplitImages:
+    """Return the images of a split: those in its folders, subfolders included, and those that its .txt files list."""
+    key = split_key(data, split)
     findings: list[Finding] = []
     sources = [_resolve(data, entry) for entry in data.splits[key]]
     files = [file for source in sources for file in _images_of(source, data, findings)]

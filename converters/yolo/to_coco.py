@@ -23,6 +23,7 @@ from detaug.converters.yolo.files import (
     DataYaml,
     SplitImages,
     find_images,
+    split_key,
     label_file,
 )
 from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, YoloTask, read_boxes
@@ -122,6 +123,7 @@ def yolo_to_coco(
         class_counts=class_counts,
         findings=tuple(findings),
         report=paths.get("report"),
+        other_splits=tuple(name for name in dataset.splits if name != split_key(dataset, split)),
     )
 
 
