@@ -61,6 +61,32 @@ def test_labelme(tmp_path: Path, count: int, options: dict[str, Any]) -> None:
     assert len(json.loads(whole)["images"]) == 7
 
 
+def voc_xml(name: str, *classes: str) -> str:
+    boxes = "".join(
+        f"<object><name>{each}</name><bndbox><xmin>{n + 1}</xmin><ymin>2</ymin><xmax>30</xmax><ymax>40</ymax></bndbox>"
+        "</object>"
+        for n, each in enumerate(classes)
+    )
+    return f"<annotation><filename>{name}</filename>{boxes}</annotation>"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+@pytest.mark.parametrize("options", [{}, {"split": "some"}, {"classes": ["zebra", "cat", "nobody"]}])
+def test_voc(tmp_path: Path, count: int, options: dict[str, Any]) -> None:
+    xmls = {
+        "a": voc_xml("a.jpg", "cat", "dog"),
+        "b": voc_xml("b.jpg", "zebra"),
+        "other": voc_xml("f.jpg", "ant"),  # found by its <filename>
+        "e": voc_xml("e.jpg"),
+    }
+    files = {f"Annotations/{name}.xml": text for name, text in xmls.items()}
+    files |= {"ImageSets/Main/some.txt": "e\nother\nd\na\n"}
+    root = data_set(tmp_path / "voc", files, *(f"JPEGImages/{name}.jpg" for name in "abcdef"))
+    whole, merged = joined(tmp_path, root, count, **options)
+    assert merged == whole
+    assert len(json.loads(whole)["images"]) == (4 if options.get("split") else 6)
+
+
 def test_a_part_is_a_json_of_its_own(tmp_path: Path) -> None:
     root = labelme_set(tmp_path)
     result = detaug("convert", root, "-o", tmp_path / "2.json", "--part", "2/3")

@@ -44,9 +44,9 @@ def convert_to_coco(
 
     on_error: "stop" at files, images and objects that cannot be used, after reading all of them, or "skip" these
     images. part: (number, of), such as (1, 3), for only the first third of the folder's images, in the order of their
-    names; merge_coco joins the jsons of all parts to the same bytes as one run writes. Formats with a converter of
-    their own, and videos, have no parts. report: a json file for every finding. progress: called with (images done,
-    images in all).
+    names; merge_coco joins the jsons of all parts to the same bytes as one run writes. Of formats with a converter of
+    their own only VOC and YOLO have parts; videos have none. report: a json file for every finding. progress: called
+    with (images done, images in all).
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, EXIF orientation applied, rounded to 3
     decimals and cut at the image's edges; the image file decides the size. The same input gives the same bytes.
@@ -90,11 +90,9 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
     if found.format.name == "yolo":
         _refuse(found, given, ("classes", "images"))
         return convert(path, output, given["split"] or "train", part=given["part"], **more)
-    _refuse(found, given, ("part",))
-    del given["part"]
     if found.format.name == "voc":
         return convert(folder, output, **given, **more)
-    _refuse(found, given, ("split", "images"))
+    _refuse(found, given, ("part", "split", "images"))
     if found.format.name == "mot":
         return convert(_root_of_sequences(found), output, classes=classes, **more)
     return convert([folder / file for file in found.files], output, classes=classes, **more)

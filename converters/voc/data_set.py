@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
+from detaug.converters.conversion.part import Part
 from detaug.converters.files.image_file import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_folder_has
@@ -59,8 +60,13 @@ def _interned(result: PairResult) -> PairResult:
     return result._replace(names=tuple(map(sys.intern, result.names)), poses=tuple(map(sys.intern, result.poses)))
 
 
-def read_data_set(reader: PairReader, split: str | None) -> tuple[list[PairResult], list[Finding]]:
-    """Return the results that can be used, in the order of the image ids, and every finding."""
+def read_data_set(
+    reader: PairReader, split: str | None, part: Part | None = None
+) -> tuple[list[PairResult], list[Finding], list[str]]:
+    """Return the results that can be used, in the order of the image ids, every finding, and the names of all images.
+
+    part: only its images, consecutive ones of the split, or else of all in the order of their names.
+    """
     folders, rules = reader.folders, reader.rules
     images = ImageNames(list_files(folders.images, IMAGE_EXTENSIONS))
     xmls = list_files(folders.annotations, (".xml",), regular=False)
@@ -69,18 +75,47 @@ def read_data_set(reader: PairReader, split: str | None) -> tuple[list[PairResul
         raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC data set{what}")
     pairs, findings = _pairs(folders, split, xmls, images)
     all_pairs = pair_by_stem(xmls, images)
-    results = _find_by_filename(reader.read(pairs), all_pairs, images, reader)
-    _refuse_other_folder(results, folders)
+    names = images.names if part is None else part.items(images.names)
+    own = _of_part(pairs, names, split, part)
+    results = _find_by_filename(reader.read([pairs[at] for at in own]), all_pairs, images, reader)
+    if part is None:
+        _refuse_other_folder(results, folders)
     results = _refuse_shared_images(results, pairs, all_pairs, folders)
     if split is None:
-        results += _read_unlabelled(results, pairs, images, reader)
+        results += _read_unlabelled(results, pairs, names, reader)
+    if part is not None:
+        results = _without_other_parts(results, own, len(pairs), {*names}, split, part)
+    if split is None:
         results.sort(key=lambda result: (result.image or "", result.xml or ""))
     for result in results:
         findings.extend(result.findings)
     usable = [result for result in results if not result.failed and (result.xml or rules.unlabelled == "keep")]
     findings.extend(_identical_images(usable, folders))
     findings.extend(_class_findings(usable, rules))
-    return usable, findings
+    return usable, findings, images.names
+
+
+def _of_part(pairs: Sequence[Pair], names: Sequence[str], split: str | None, part: Part | None) -> Sequence[int]:
+    """Return the positions of the pairs to read: of a part also XML without an image, which may claim one of any."""
+    everything = range(len(pairs))
+    if part is None:
+        return everything
+    wanted = {*names} if split is None else {*part.items(everything)}
+    return [
+        at
+        for at, pair in enumerate(pairs)
+        if (pair.label and not pair.images) or (at in wanted if split else not wanted.isdisjoint(pair.images))
+    ]
+
+
+def _without_other_parts(
+    results: list[PairResult], own: Sequence[int], pairs: int, names: Collection[str], split: str | None, part: Part
+) -> list[PairResult]:
+    """Return the results of a part. Those without an image are errors of every part."""
+    if split is None:
+        return [result for result in results if not result.image or result.image in names]
+    wanted = part.items(range(pairs))
+    return [result for at, result in zip(own, results, strict=True) if at in wanted]
 
 
 def _pairs(
@@ -154,11 +189,11 @@ def _with_shared_image(result: PairResult, folders: Folders) -> PairResult:
 
 
 def _read_unlabelled(
-    results: list[PairResult], pairs: list[Pair], images: ImageNames, reader: PairReader
+    results: list[PairResult], pairs: list[Pair], names: Sequence[str], reader: PairReader
 ) -> list[PairResult]:
-    """Read the images that belong to no XML; an image whose stem belongs to one does not count."""
+    """Read the images of these names that belong to no XML; an image whose stem belongs to one does not count."""
     claimed = {image for pair in pairs for image in pair.images} | {result.image for result in results}
-    rest = [Pair(None, (name,)) for name in images.names if name not in claimed]
+    rest = [Pair(None, (name,)) for name in names if name not in claimed]
     return reader._replace(progress=None).read(rest)
 
 

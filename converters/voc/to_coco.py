@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from detaug.converters.coco.parts import part_head, write_part
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.conversion.arguments import OnError, output_files
+from detaug.converters.conversion.part import check_part
 from detaug.converters.conversion.summary import (
     Summary,
     listed_names,
@@ -51,6 +53,7 @@ def voc_to_coco(
     annotations: PathLike | None = None,
     masks: bool = False,
     jobs: int = 1,
+    part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> VocSummary:
@@ -67,7 +70,9 @@ def voc_to_coco(
     or "skip" it. masks: read the masks of objects, ROOT/SegmentationObject/NAME.png, as `segmentation`, run lengths.
     The n-th object of the XML has the number n in them; where its box is elsewhere, masks go to the boxes that they
     fit. on_error: "stop" at files that cannot be used, after reading all of them, or "skip" these. jobs: processes to
-    read with. report: a json file for every finding. progress: called with (files done, files in all).
+    read with. part: (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the jsons of
+    all parts to the same bytes as one run writes. report: a json file for every finding. progress: called with (files
+    done, files in all).
 
     roLabelImg's <robndbox> (cx, cy, w, h in continuous pixels, and an angle in radians, clockwise) becomes `corners`,
     also outside of the image, with the same points as `segmentation` and the box around them.
@@ -100,14 +105,22 @@ def voc_to_coco(
     folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
     if masks and not (folders.root / FOLDER).is_dir():
         raise ConversionError(f"{folders.root / FOLDER} is not a folder; leave masks out (--masks)")
-    results, findings = read_data_set(PairReader(folders, rules, jobs, progress), split)
+    own = check_part(part)
+    results, findings, names = read_data_set(PairReader(folders, rules, jobs, progress), split, own)
     stop_on_errors(findings, rules.on_error, paths.get("report"))
-    refuse_nothing_left(len(results), root, findings, paths.get("report"))
+    if own is None:
+        refuse_nothing_left(len(results), root, findings, paths.get("report"))
     counts = Counter(name for result in results for name in result.names)
     class_counts = {name: counts[name] for name in rules.classes or sorted(counts)}
-    _refuse_other_classes(class_counts, root, findings, paths.get("report"))
+    if own is None:
+        _refuse_other_classes(class_counts, root, findings, paths.get("report"))
+    info = {"description": "Pascal VOC, converted by detaug", "origin": rules.origin, "difficult": rules.difficult}
+    rows = _image_rows(results), _annotation_rows(results, [*class_counts], rules), category_rows(class_counts)
     with reported(findings, paths.get("report")):
-        _write(paths["output"], results, list(class_counts), rules)
+        if own is None:
+            write_coco(paths["output"], *rows, info)
+        else:
+            write_part(paths["output"], part_head(own, names, rules.classes or ()), info, rows, ())
     return VocSummary(
         output=paths["output"],
         image_folder=folders.images,
@@ -133,13 +146,6 @@ def _refuse_other_classes(
         names = listed_names(left_out)
         message = f"{root}: no box is left to write; its boxes have the classes {names}, but classes lists {unused}"
         refuse(ConversionError(message, findings), findings, report)
-
-
-def _write(path: Path, results: list[PairResult], class_names: list[str], rules: VocRules) -> None:
-    info = {"description": "Pascal VOC, converted by detaug", "origin": rules.origin, "difficult": rules.difficult}
-    write_coco(
-        path, _image_rows(results), _annotation_rows(results, class_names, rules), category_rows(class_names), info
-    )
 
 
 def _image_rows(results: Iterable[PairResult]) -> Iterator[Row]:

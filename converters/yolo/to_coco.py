@@ -23,8 +23,8 @@ from detaug.converters.yolo.files import (
     DataYaml,
     SplitImages,
     find_images,
-    split_key,
     label_file,
+    split_key,
 )
 from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, YoloTask, read_boxes
 from detaug.converters.yolo.pairing import Labels, find_labels, relative_to

@@ -43,6 +43,7 @@ def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float
 @click.option("--annotations", type=FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]")
 @click.option("--masks", is_flag=True, help="Read ROOT/SegmentationObject/NAME.png, the masks of objects.")
 @click.option("--jobs", type=AT_LEAST_1, default=1, show_default=True, help="Processes to read with.")
+@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
 @options.report
 @options.quiet
 def convert_voc(**given: Any) -> None:
