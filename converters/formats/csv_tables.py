@@ -12,59 +12,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
-from detaug.converters.files.known_files import BOX_COLUMNS
 from detaug.converters.files.paths import last_part, list_files, require_file
 from detaug.converters.findings.finding import Finding
+from detaug.converters.formats.csv_columns import RETINANET, Table, is_retinanet, table_with_head
 from detaug.converters.records.record import (
     Contents,
-    Edges,
     Object,
     ObjectError,
     Record,
     Source,
     number_of,
-    numbers_of,
     records_of_lists,
     text_of,
 )
 
-_NAMES = (
-    ("filename", "file_name", "image", "image_name", "image_path", "imageid", "image_id", "path", "file"),
-    ("class", "label", "class_name", "label_name", "labelname", "category", "name"),
-    ("width", "image_width", "img_width"),
-    ("height", "image_height", "img_height"),
-)
-"""Of the columns of the image, its class, its width and its height."""
-
 _LARGEST_RELATIVE = 1.01
-
-
-class _Table(NamedTuple):
-    """Which column has what."""
-
-    image: int
-    class_name: int
-    edges: tuple[int, ...]
-    has_sides: bool
-    """Whether the last two of the edges are width and height."""
-    size: tuple[int, ...]
-    columns: Mapping[str, int]
-    """All others."""
-    has_head: bool = True
-
-    def word(self, row: Sequence[str], at: int) -> str:
-        """Return the word in a column, "" where a row is shorter."""
-        return row[at].strip() if at < len(row) else ""
-
-    def edges_of(self, row: Sequence[str]) -> Edges:
-        """Return the box of a row. Raises ObjectError."""
-        left, top, right, bottom = numbers_of([self.word(row, at) for at in self.edges], "a coordinate")
-        return (left, top, left + right, top + bottom) if self.has_sides else (left, top, right, bottom)
-
-
-_RETINANET = _Table(0, 5, (1, 2, 3, 4), False, (), {}, has_head=False)
 
 
 def read_csv(source: Source) -> Contents:
@@ -96,7 +59,7 @@ def _may_be_table(path: Path) -> bool:
         _, head = next(_rows(path), (1, [""]))
     except ObjectError:
         return True
-    return _with_head(head) is not None or _is_retinanet(head)
+    return table_with_head(head) is not None or is_retinanet(head)
 
 
 def _csv_files(source: Source) -> list[str]:
@@ -143,13 +106,13 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
             yield records.pop(image)
 
 
-def _survey(path: Path) -> tuple[_Table, Counter[str], float]:
+def _survey(path: Path) -> tuple[Table, Counter[str], float]:
     """Return which column of a table has what, how many rows each image has, and the largest coordinate."""
     rows = _rows(path)
     line, head = next(rows, (1, [""]))
-    table = _with_head(head)
-    if table is None and _is_retinanet(head):
-        table, rows = _RETINANET, chain([(line, head)], rows)
+    table = table_with_head(head)
+    if table is None and is_retinanet(head):
+        table, rows = RETINANET, chain([(line, head)], rows)
     if table is None:
         raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
     counts, largest = Counter[str](), 0.0
@@ -160,28 +123,7 @@ def _survey(path: Path) -> tuple[_Table, Counter[str], float]:
     return table, counts, largest
 
 
-def _with_head(head: Sequence[str]) -> _Table | None:
-    """Return which column has what by the names of columns; None if they do not tell."""
-    at = {word.strip().lower(): position for position, word in enumerate(head)}
-    edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
-    image, class_name, width, height = (next((at[name] for name in each if name in at), None) for each in _NAMES)
-    if not edges or image is None or class_name is None:
-        return None
-    size = (width, height) if width is not None and height is not None else ()
-    used = {image, class_name, *size, *(at[name] for name in edges)}
-    columns = {word.strip(): position for position, word in enumerate(head) if word.strip() and position not in used}
-    return _Table(image, class_name, tuple(at[name] for name in edges), edges[2] == "bbox_width", size, columns)
-
-
-def _is_retinanet(row: Sequence[str]) -> bool:
-    """Return whether a row is path,x1,y1,x2,y2,class, or path,,,,, of an image without objects."""
-    try:
-        return len(row) == 6 and (not any(word.strip() for word in row[1:]) or bool(numbers_of(row[1:5], "")))
-    except ObjectError:
-        return False
-
-
-def _add_row(record: Record, line: int, row: Sequence[str], table: _Table, names: Mapping[str, str]) -> None:
+def _add_row(record: Record, line: int, row: Sequence[str], table: Table, names: Mapping[str, str]) -> None:
     try:
         if not record.names:
             raise ObjectError("a row must name its image", "row-invalid")

@@ -1,0 +1,64 @@
+"""Which column of a table of boxes has what: by the names in its head, or in keras-retinanet's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from detaug.converters.files.known_files import BOX_COLUMNS
+from detaug.converters.records.record import Edges, ObjectError, numbers_of
+
+_NAMES = (
+    ("filename", "file_name", "image", "image_name", "image_path", "imageid", "image_id", "path", "file"),
+    ("class", "label", "class_name", "label_name", "labelname", "category", "name"),
+    ("width", "image_width", "img_width"),
+    ("height", "image_height", "img_height"),
+)
+"""Of the columns of the image, its class, its width and its height."""
+
+
+class Table(NamedTuple):
+    """Which column has what."""
+
+    image: int
+    class_name: int
+    edges: tuple[int, ...]
+    has_sides: bool
+    """Whether the last two of the edges are width and height."""
+    size: tuple[int, ...]
+    columns: Mapping[str, int]
+    """All others."""
+    has_head: bool = True
+
+    def word(self, row: Sequence[str], at: int) -> str:
+        """Return the word in a column, "" where a row is shorter."""
+        return row[at].strip() if at < len(row) else ""
+
+    def edges_of(self, row: Sequence[str]) -> Edges:
+        """Return the box of a row. Raises ObjectError."""
+        left, top, right, bottom = numbers_of([self.word(row, at) for at in self.edges], "a coordinate")
+        return (left, top, left + right, top + bottom) if self.has_sides else (left, top, right, bottom)
+
+
+RETINANET = Table(0, 5, (1, 2, 3, 4), False, (), {}, has_head=False)
+
+
+def table_with_head(head: Sequence[str]) -> Table | None:
+    """Return which column has what by the names of columns; None if they do not tell."""
+    at = {word.strip().lower(): position for position, word in enumerate(head)}
+    edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
+    image, class_name, width, height = (next((at[name] for name in each if name in at), None) for each in _NAMES)
+    if not edges or image is None or class_name is None:
+        return None
+    size = (width, height) if width is not None and height is not None else ()
+    used = {image, class_name, *size, *(at[name] for name in edges)}
+    columns = {word.strip(): position for position, word in enumerate(head) if word.strip() and position not in used}
+    return Table(image, class_name, tuple(at[name] for name in edges), edges[2] == "bbox_width", size, columns)
+
+
+def is_retinanet(row: Sequence[str]) -> bool:
+    """Return whether a row is path,x1,y1,x2,y2,class, or path,,,,, of an image without objects."""
+    try:
+        return len(row) == 6 and (not any(word.strip() for word in row[1:]) or bool(numbers_of(row[1:5], "")))
+    except ObjectError:
+        return False
