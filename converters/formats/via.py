@@ -5,17 +5,13 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md: shap
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
-from detaug.converters.files.text import read_json, read_text
 from detaug.converters.findings.finding import Finding
+from detaug.converters.formats.via_images import Item, items_of_file
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -42,14 +38,6 @@ _KEYS = {"rect": ("x", "y", "width", "height"), "circle": ("cx", "cy", "r"), "el
 _SHAPES_OF_3 = {1: "point", 2: "rect", 3: "circle", 4: "ellipse", 5: "line", 6: "polyline", 7: "polygon", 8: "extreme"}
 
 
-class _Item(NamedTuple):
-    """An image: its name, and its regions as they are in the file."""
-
-    name: str
-    regions: list[Any]
-    attributes: dict[str, Any]
-
-
 def read_via(source: Source) -> Contents:
     """Read projects and exports.
 
@@ -57,64 +45,10 @@ def read_via(source: Source) -> Contents:
     species, or else its first one; the others are columns. Without any attribute in the file it is "object". Lines and
     points have no place.
     """
-    return Contents(records_of_lists(source, lambda file: _records(file, [*_items(source, file)])))
+    return Contents(records_of_lists(source, lambda file: _records(file, [*items_of_file(source, file)])))
 
 
-def _items(source: Source, file: str) -> Iterator[_Item]:
-    if file.lower().endswith(".csv"):
-        yield from _items_of_table(read_text(source.folder / file))
-        return
-    document = object_of(read_json(source.folder / file), "a VIA json")
-    if "metadata" in document and "file" in document:
-        yield from _items_of_3(document)
-        return
-    for entry in object_of(document.get("_via_img_metadata", document), "_via_img_metadata").values():
-        entry = object_of(entry, "an image")
-        regions = entry.get("regions")
-        regions = [*regions.values()] if isinstance(regions, dict) else list_of(regions, "regions")  # VIA 1
-        attributes = entry.get("file_attributes")
-        yield _Item(str(entry.get("filename") or ""), regions, attributes if isinstance(attributes, dict) else {})
-
-
-def _items_of_table(text: str) -> Iterator[_Item]:
-    """Yield the images of a CSV, whose attributes are json."""
-    found: dict[str, _Item] = {}
-    try:
-        for row in csv.DictReader(io.StringIO(text, newline="")):
-            values = {
-                (key or "").strip().lstrip("#"): value or "" for key, value in row.items() if isinstance(value, str)
-            }
-            parsed = {key: json.loads(values.get(key) or "{}") for key in values if key.endswith("_attributes")}
-            file_attributes = parsed.get("file_attributes")
-            attributes = file_attributes if isinstance(file_attributes, dict) else {}
-            item = found.setdefault(values.get("filename", ""), _Item(values.get("filename", ""), [], attributes))
-            if parsed.get("region_shape_attributes"):
-                shape, more = parsed["region_shape_attributes"], parsed.get("region_attributes")
-                item.regions.append({"shape_attributes": shape, "region_attributes": more})
-    except (csv.Error, ValueError, RecursionError) as error:
-        raise ObjectError(f"is no table of VIA: {error}", "label-unreadable") from None
-    yield from found.values()
-
-
-def _items_of_3(document: dict[str, Any]) -> Iterator[_Item]:
-    """Yield the images of a project of VIA 3: files are in views, which metadata belongs to."""
-    attributes = object_of(document.get("attribute"), "attribute").items()
-    names = {key: text_of(object_of(entry, "an attribute").get("aname"), "aname") for key, entry in attributes}
-    found: dict[str, _Item] = {}
-    for key, view in object_of(document.get("view"), "view").items():
-        files = list_of(object_of(view, "a view").get("fid_list"), "fid_list")
-        entry = object_of(document["file"], "file").get(str(files[0])) if files else None
-        if entry and object_of(entry, "a file").get("type", 2) == 2:  # an image
-            found[key] = _Item(str(entry.get("fname") or ""), [], {})
-    for entry in map(object_of, object_of(document["metadata"], "metadata").values(), repeat("metadata")):
-        item, numbers, values = found.get(str(entry.get("vid"))), entry.get("xy"), entry.get("av")
-        if item and numbers:
-            named = {names.get(key, key): value for key, value in values.items()} if isinstance(values, dict) else {}
-            item.regions.append({"shape_attributes": numbers, "region_attributes": named})
-    yield from found.values()
-
-
-def _records(file: str, items: Sequence[_Item]) -> Iterator[Record]:
+def _records(file: str, items: Sequence[Item]) -> Iterator[Record]:
     keys = [key for item in items for region in item.regions for key in _attributes(region)]
     key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), keys[0].lower() if keys else None)
     key = keys[0].lower() if len({*keys}) == 1 else key
