@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from detaug.converters.coco.writer import Row, annotation_row, category_rows
+from detaug.converters.records.data_set import DataSet
 from detaug.converters.records.placing import Placed
-from detaug.converters.records.record_image import RecordImage, StoredObjects
-
-
-class DataSet(NamedTuple):
-    """What is written."""
-
-    images: list[RecordImage]
-    stored: StoredObjects
-    class_names: list[str]
-    listed: int
-    """How many of them, from the first, are of a list; the others are sorted."""
-    counts: Mapping[str, int]
-    """Objects by class."""
-    key_points: dict[str, list[str]]
-    """By class."""
-    skeletons: Mapping[str, Sequence[tuple[int, int]]]
-    last_track: int | None
-    """The largest number of a track, None where no object has one."""
-    shapes: frozenset[str]
-    """Kinds that objects have: masks, corners, or "" for a box alone."""
+from detaug.converters.records.record_image import RecordImage
 
 
 def videos_of(images: Iterable[RecordImage]) -> dict[str, int]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +15,7 @@ from typing import Any
 from detaug.converters.coco.parts import part_head, write_part
 from detaug.converters.coco.writer import ANNOTATION_FILE, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
-from detaug.converters.conversion.classes_and_images import alike_classes, header_findings, unused_classes
+from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
@@ -25,9 +24,9 @@ from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, counted, has_error
+from detaug.converters.records.data_set import DataSet, data_set_of
 from detaug.converters.records.images import Images
 from detaug.converters.records.json_rows import (
-    DataSet,
     annotation_rows,
     category_rows_of,
     image_rows,
@@ -37,7 +36,7 @@ from detaug.converters.records.json_rows import (
 )
 from detaug.converters.records.placing import Place, Placed, columns_of
 from detaug.converters.records.record import Contents, Record
-from detaug.converters.records.record_image import About, RecordImage, StoredObjects
+from detaug.converters.records.record_image import RecordImage, StoredObjects
 from detaug.errors import ConversionError, InputError
 
 
@@ -80,7 +79,7 @@ def records_to_coco(
     report, found = paths.get("report"), Images(images)
     with closing(StoredObjects(paths["output"].parent)) as stored:
         usable, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
-        dataset, without_boxes, about_classes = _with_classes(usable, stored, contents, options.classes, findings)
+        dataset, without_boxes, about_classes = data_set_of(usable, stored, contents, options.classes, findings)
         findings += about_classes
         stop_on_errors(findings, options.on_error, report)
         if options.part is None:
@@ -263,49 +262,6 @@ def _image_without_record(name: str, found: Images, stored: StoredObjects) -> Re
 def _unnamed(read: Sequence[RecordImage], names: Sequence[str]) -> list[str]:
     named = ImageNames(each.name for each in read)
     return [name for name in names if name not in named]
-
-
-def _with_classes(
-    images: list[RecordImage],
-    stored: StoredObjects,
-    contents: Contents,
-    classes: Sequence[str] | None,
-    earlier: Sequence[Finding],
-) -> tuple[DataSet, int, list[Finding]]:
-    """Return the data set with the objects of its classes, how many images have none, and findings about classes."""
-    findings, without_boxes, last_track = list[Finding](), 0, None
-    counts, shapes = Counter[str](), set[str]()
-    key_points = {name: [*points] for name, points in contents.key_points.items()}
-    for each in images:
-        about = stored.about(each)
-        own = {name: n for name, n in about.counts.items() if classes is None or name in classes}
-        if len(own) < len(about.counts):
-            findings += _not_listed(each, about, stored, own)
-        counts.update(own)
-        without_boxes += not own
-        shapes |= about.shapes
-        if about.last_track is not None:
-            last_track = max(about.last_track, about.last_track if last_track is None else last_track)
-        for name, points in about.key_points.items():
-            known = key_points.setdefault(name, [])
-            known += [point for point in points if point not in known]
-    listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
-    listed = [*dict.fromkeys(listed)]
-    names = [*listed, *sorted(counts.keys() - set(listed))]
-    left_out = {str(finding.before) for finding in (*earlier, *findings) if finding.kind == "class-not-listed"}
-    findings += [*unused_classes((name for name in names if not counts[name]), left_out), *alike_classes(names)]
-    dataset = DataSet(
-        images, stored, names, len(listed), counts, key_points, contents.skeletons, last_track, frozenset(shapes)
-    )
-    return dataset, without_boxes, findings
-
-
-def _not_listed(image: RecordImage, about: About, stored: StoredObjects, listed: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for each object of an image whose class is not listed."""
-    for item in stored.objects(image):
-        if item.class_name not in listed:
-            file = about.file if item.line else about.entry
-            yield Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
 
 
 def _next_step(dataset: DataSet, folder: Path, output: Path) -> str:
