@@ -17,8 +17,8 @@ _ROUNDING = 0.01  # pixels by which a box may leave its image because of the dec
 
 
 def rounded_numbers(values: Iterable[float]) -> list[float]:
-    """Return numbers with 3 decimals. Most are whole, and to round a float takes longer than to see this."""
-    return [round(value, DECIMALS) if value % 1 else value for value in values]
+    """Return numbers with 3 decimals, whole ones as ints. Many are whole: to see this is quicker than to round them."""
+    return [whole(round(value, DECIMALS)) if value % 1 else int(value) for value in values]
 
 
 def cut_to_image(edges: tuple[float, float, float, float], size: tuple[int, int]) -> tuple[Box | None, str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from detaug.converters.coco.boxes import DECIMALS, rounded_numbers
 from detaug.converters.coco.outlines import Ints, encode_counts, ends_of_runs
 from detaug.converters.coco.table import Floats
-from detaug.converters.coco.writer import whole, whole_numbers
+from detaug.converters.coco.writer import whole
 
 Points = Sequence[float] | Floats
 
@@ -27,7 +27,7 @@ def points_of(numbers: Points) -> Floats:
 
 def keys_of_rings(rings: Sequence[Points]) -> dict[str, Any]:
     """Return the keys of an annotation with an outline of rings, each x, y, x, y, ... in pixels."""
-    rounded = [whole_numbers(rounded_numbers(_numbers(ring))) for ring in rings]
+    rounded = [rounded_numbers(_numbers(ring)) for ring in rings]
     return {"area": whole(round(sum(map(area_of, rounded)), DECIMALS)), "segmentation": rounded}
 
 

@@ -71,7 +71,7 @@ def read_dota(source: Source) -> Contents:
 
 
 def _dota(words: list[str]) -> Object | None:
-    if " ".join(words).partition(":")[0].strip().lower() in _DOTA_HEADS:
+    if words[0][:1].isalpha() and " ".join(words).partition(":")[0].strip().lower() in _DOTA_HEADS:
         return None
     rule = "must be x1 y1 x2 y2 x3 y3 x4 y4 class difficult"
     if len(words) not in (9, 10):
