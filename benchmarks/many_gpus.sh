@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The numbers of docs/performance.md for all GPUs of a host, in about 12 minutes on four H100.
+# The numbers of docs/performance.md for all GPUs of a host, in about 12 minutes on four H100. It needs `detaug[shards]`.
 #
 #   bash benchmarks/many_gpus.sh OUT_FOLDER
 #   PARTS="rates exact" bash benchmarks/many_gpus.sh OUT_FOLDER     # these only
@@ -23,8 +23,8 @@ step() {
 
 step rates 300 "${on_all[@]}" benchmarks/ranks.py --seconds 2 --bucket \
     --cases ssd300:32 retinanet:16 yolo640:32 ssd300:32:masks yolo640:32:masks
-step exact 240 "$python" benchmarks/world_sizes.py
+step exact 240 "$python" benchmarks/world_sizes.py --recipes ssd affine mosaic mixing --samplers once
 step killed 200 "$python" benchmarks/ranks_training.py
-step training 200 "${on_all[@]}" benchmarks/training_rates.py --models ssd300 --workers "$workers"
-step masks 200 "${on_all[@]}" benchmarks/training_rates.py --models maskrcnn --steps 20 --turns 5
+step training 200 "${on_all[@]}" benchmarks/training_rates.py --models ssd300 --workers "$workers" --steps 20 --turns 3
+step masks 200 "${on_all[@]}" benchmarks/training_rates.py --models maskrcnn --steps 20 --turns 3
 echo "== done, after $SECONDS s"

@@ -3,7 +3,7 @@
     python benchmarks/ranks_training.py --processes 4
 
 On drawn pictures with people: a training of `--processes` processes, each with a GPU of its own, that nothing disturbs;
-the same, of which the last process is killed in the middle of its second epoch; the command again with --resume and one
+the same, of which the last process is killed in the middle of an epoch; the command again with --resume and one
 process less, whose batches are so much larger that a step has as many images. Then the model is scored by one process
 and by all, an image at a time. Prints the step of the checkpoint, the losses of both trainings at the same steps after
 it, and whether the scores are equal. The exit code is 1 if they are not, or if a training does not go on where it must.
@@ -31,7 +31,8 @@ from detaug.demo.people import make_people
 from detaug.training import load_model
 
 MODEL = "ssdlite320_mobilenet_v3_large"
-EPOCHS = 3
+EPOCHS, STEPS_AN_EPOCH = 9, 4
+KILLED_AFTER = 18  # steps: in the middle of an epoch, and of two checkpoints
 
 
 def torchrun(processes: int, *arguments: object) -> list[str]:
@@ -116,12 +117,12 @@ def main() -> int:
     images = options.images or (many * fewer * (4 if many < 4 else 2 if many < 8 else 1))
     with TemporaryDirectory() as name:
         folder = Path(name)
-        make_people(folder, images=12 * images)
+        make_people(folder, images=STEPS_AN_EPOCH * images)
         whole, killed = folder / "whole", folder / "killed"
         log = folder / "log.txt"
         start = time.monotonic()
         codes = [run(training(many, images, folder, whole, options.device), log)]
-        codes.append(run_killed(training(many, images, folder, killed, options.device), killed, log, step=18))
+        codes.append(run_killed(training(many, images, folder, killed, options.device), killed, log, KILLED_AFTER))
         done = max(losses(killed), default=0)
         codes.append(run(training(fewer, images, folder, killed, options.device), log))
         if codes[0] or codes[2] or not codes[1]:
