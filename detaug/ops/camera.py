@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-import torch
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
-from PIL import Image, ImageFilter
-from torch import Tensor
 
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_whole, is_wholes
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.ops.color_ops import ColorOp
-from detaug.ops.cpu_kernels import apply_kernels
+from detaug.ops.cpu_kernels import apply_kernels, take_median
 from detaug.ops.filters import RandomPixelOp, as_bytes, clamp
 from detaug.ops.op import Arrays, Node, Nodes
 from detaug.pixel_format import PixelFormat
@@ -156,7 +154,7 @@ class MedianBlur(RandomPixelOp):
 
     `kernel_size`: side of the square in pixels, odd. Beyond the border the outermost pixels repeat, as in OpenCV.
 
-    On the CPU it costs more than decoding.
+    On the CPU it costs about as much as decoding, and with 9 x 9 pixels several times that.
 
     >>> image = np.full((5, 5, 3), 100, np.uint8)
     >>> image[2, 2] = 255  # noise
@@ -177,11 +175,7 @@ class MedianBlur(RandomPixelOp):
         if image.device == "gpu":
             return fn.experimental.median_blur(as_bytes(image), window_size=[side, side])
 
-        def median(pixels: Tensor) -> Tensor:
-            picture = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
-            return torch.from_numpy(np.array(picture.filter(ImageFilter.MedianFilter(side)))).permute(2, 0, 1)
-
-        return apply_kernels(as_bytes(image), [(median, {})])
+        return apply_kernels(as_bytes(image), [(partial(take_median, side=side), {})])
 
 
 @dataclass(frozen=True)

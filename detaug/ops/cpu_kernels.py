@@ -180,12 +180,23 @@ def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> T
 
 
 def fill_outside(image: Tensor, edges: Array, fill: Sequence[float]) -> Tensor:
-    """Return an image of bytes with `fill` outside of half planes: see `fill_loop.fill_outside`."""
-    from detaug.ops import fill_loop  # with Numba, which takes a quarter of a second
+    """Return an image of bytes with `fill` outside of half planes: see `pixel_loops.fill_outside`."""
+    from detaug.ops import pixel_loops  # with Numba, which takes a quarter of a second
 
     pixels = image.permute(1, 2, 0).contiguous().numpy().copy()
-    fill_loop.fill_outside(pixels, np.asarray(edges, np.float32), np.asarray(fill, np.float32))
+    pixel_loops.fill_outside(pixels, np.asarray(edges, np.float32), np.asarray(fill, np.float32))
     return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def take_median(image: Tensor, side: int) -> Tensor:
+    """Return an image of bytes whose values are the medians of squares of `side` pixels around them."""
+    from detaug.ops import pixel_loops
+
+    reach = side // 2
+    padded = np.pad(image.permute(1, 2, 0).numpy(), ((reach, reach), (reach, reach), (0, 0)), "edge")
+    medians = np.empty((image.shape[1], 3 * image.shape[2]), np.uint8)
+    pixel_loops.take_median(padded.reshape(len(padded), -1), side, medians)
+    return torch.from_numpy(medians.reshape(*image.shape[1:], 3)).permute(2, 0, 1)
 
 
 def normalize(image: Tensor, mean: Tensor, std: Tensor, dtype: torch.dtype, canvas: Array | None = None) -> Tensor:

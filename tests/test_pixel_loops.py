@@ -1,4 +1,7 @@
-"""The loop that fills what is outside of a polygon, against the same rule for all pixels at once."""
+"""The loop that fills what is outside of a polygon, against the same rule for all pixels at once.
+
+That of medians is tested in test_pixel_ops.py.
+"""
 
 from __future__ import annotations
 
