@@ -26,10 +26,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECT = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 
-TUTORIALS = ["first-ten-minutes", "own-data", "data-formats", "custom-op", "custom-source"]
-REFERENCE = ["ops", "commands", "findings"]
-BACKGROUND = ["performance", "accuracy", "reliability", "design"]
-"""Pages of docs/. All others are guides, in the order of docs/README.md."""
+START = ["pick-your-path", "first-ten-minutes", "own-data", "training", "migrating", "comparison"]
+REFERENCE = ["ops", "gallery", "data-formats", "batches-and-targets", "errors-and-troubleshooting", "commands", "findings"]
+INSIDE = ["performance", "accuracy", "reliability", "design", "custom-op", "custom-source"]
+"""Pages of docs/. All others are tasks, in the order of docs/README.md."""
 
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 
@@ -88,17 +88,16 @@ def first_page(source: Path, api_pages: list[str]) -> str:
     readme = rewrite_links((ROOT / "README.md").read_text(encoding="utf-8"), ROOT / "README.md", source)
     every = {str(path.relative_to(source / "docs").with_suffix("")) for path in source.glob("docs/**/*.md")}
     history = sorted(page for page in every if page.startswith("history/"))
-    listed = [*TUTORIALS, *REFERENCE, *BACKGROUND, *history, "gallery", "README"]
     index = re.findall(r"\]\(([\w/.-]+)\.md\)", (ROOT / "docs/README.md").read_text(encoding="utf-8"))
-    guides = [page for page in dict.fromkeys([*index, *sorted(every)]) if page in every and page not in listed]
-    project = [*BACKGROUND, *history, "README"]
+    listed = [*START, *REFERENCE, *INSIDE, *history, "README"]
+    tasks = [page for page in dict.fromkeys([*index, *sorted(every)]) if page in every and page not in listed]
+    inside = [*INSIDE, "README", *history]
     return readme + "".join(
         [
-            contents("Gallery", ["docs/gallery"]),
-            contents("Tutorials", [f"docs/{page}" for page in TUTORIALS]),
-            contents("Guides", [f"docs/{page}" for page in guides]),
+            contents("Start", [f"docs/{page}" for page in START]),
+            contents("Tasks", [f"docs/{page}" for page in tasks]),
             contents("Reference", [*(f"docs/{page}" for page in REFERENCE), *(f"api/{page}" for page in api_pages)]),
-            contents("Project", [*(f"docs/{page}" for page in project), *(name[:-3] for name in PROJECT)]),
+            contents("Inside", [*(f"docs/{page}" for page in inside), *(name[:-3] for name in PROJECT)]),
         ]
     )
 

@@ -19,7 +19,7 @@ project = "detaug"
 version = release = detaug.__version__
 copyright = "the detaug authors"
 root_doc = "index"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 html_theme = "furo"
 html_title = f"detaug {version}"
 html_static_path = [str(Path(__file__).parent / "static")]
@@ -40,6 +40,9 @@ python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 highlight_language = "python"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.highlight-text):not(.highlight-diff) > div.highlight > pre"  # no outputs, no diffs
 
 
 def process_docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
