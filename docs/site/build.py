@@ -27,7 +27,8 @@ ROOT = HERE.parents[1]
 PROJECT = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 
 START = ["pick-your-path", "first-ten-minutes", "own-data", "training", "migrating", "comparison"]
-REFERENCE = ["ops", "gallery", "data-formats", "batches-and-targets", "errors-and-troubleshooting", "commands", "findings"]
+REFERENCE = ["ops", "gallery", "data-formats", "batches-and-targets", "errors-and-troubleshooting"]
+REFERENCE += ["commands", "findings"]
 INSIDE = ["performance", "accuracy", "reliability", "design", "custom-op", "custom-source"]
 """Pages of docs/. All others are tasks, in the order of docs/README.md."""
 
