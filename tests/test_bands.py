@@ -151,6 +151,22 @@ def test_erasing_noise_and_blur(tmp_path: Path) -> None:
     assert (blurred.std((0, 1)) < source.std((0, 1)) / 3).all()
 
 
+def test_ops_of_cameras(tmp_path: Path) -> None:
+    source = values(6, "uint16").astype(np.float32)
+    gamma: list[da.Op] = [da.Resize(SIZE), da.RandomGamma((0.5, 0.5), p=1), da.Normalize(scale=1)]
+    image = six_bands(tmp_path / "a", gamma)[0]
+    np.testing.assert_allclose(image, source**0.5, rtol=1e-4)  # `scale` is the value that counts as 1
+    for at, op in enumerate([da.MotionBlur((5, 5), p=1), da.Defocus((2, 2), p=1)]):
+        blurred = six_bands(tmp_path / f"b{at}", [da.Resize(SIZE), op])[0]
+        assert (blurred.std((0, 1)) < source.std((0, 1)) / 1.5).all()
+        np.testing.assert_allclose(blurred.mean((0, 1)), source.mean((0, 1)), rtol=0.05)
+    coarse = six_bands(tmp_path / "c", [da.Resize(SIZE), da.Downscale((0.5, 0.5), p=1)])[0]
+    assert {tuple(pixel) for pixel in coarse.reshape(-1, 6)} < {tuple(pixel) for pixel in source.reshape(-1, 6)}
+    for name in ("MedianBlur", "ChannelDropout"):
+        with pytest.raises(da.InputError, match=f"{name} .*works on 8-bit RGB"):
+            six_bands(tmp_path / name, [da.Resize(SIZE), getattr(da, name)()])
+
+
 @pytest.mark.parametrize(
     ("op", "message"),
     [

@@ -14,7 +14,7 @@ from detaug.arguments import Range, check, check_p, check_range, is_number, is_w
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.ops.color_ops import ColorOp
-from detaug.ops.cpu_kernels import apply_kernels, take_median
+from detaug.ops.cpu_kernels import apply_kernels, raise_to_power, take_median
 from detaug.ops.filters import RandomPixelOp, as_bytes, clamp
 from detaug.ops.op import Arrays, Node, Nodes
 from detaug.pixel_format import PixelFormat
@@ -48,6 +48,8 @@ class RandomGamma(RandomPixelOp):
         return {"gamma": rng.uniform(*self.gamma, n)}
 
     def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
+        if image.device == "cpu" and pixels.is_rgb8:
+            return apply_kernels(as_bytes(image), [(raise_to_power, {"power": planned["gamma"]})])
         image = fn.cast(image, dtype=types.FLOAT)
         share = dali_math.max(image, 0.0) / float(pixels.white)
         return dali_math.pow(share, planned["gamma"]) * float(pixels.white) + dali_math.min(image, 0.0)

@@ -188,6 +188,12 @@ def fill_outside(image: Tensor, edges: Array, fill: Sequence[float]) -> Tensor:
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
+def raise_to_power(image: Tensor, power: Array) -> Tensor:
+    """Return an image of bytes whose values, as shares of 255, are raised to a power."""
+    table = (255 * (np.arange(256) / 255) ** float(power)).round().astype(np.uint8)
+    return torch.from_numpy(table[image.permute(1, 2, 0).numpy()]).permute(2, 0, 1)
+
+
 def take_median(image: Tensor, side: int) -> Tensor:
     """Return an image of bytes whose values are the medians of squares of `side` pixels around them."""
     from detaug.ops import pixel_loops
