@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from detaug.ops.color_ops import RandomPhotometricDistort
-from detaug.ops.flips_and_crops import CenterCrop, RandomHorizontalFlip, RandomZoomOut
+from collections.abc import Callable
+from typing import Literal
+
+from detaug.arguments import check, is_wholes
+from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
+from detaug.ops.camera import Defocus, Downscale, MotionBlur, RandomGamma
+from detaug.ops.color_ops import ColorJitter, RandomGrayscale, RandomHSV, RandomPhotometricDistort
+from detaug.ops.flips_and_crops import (
+    CenterCrop,
+    RandomBoxSafeCrop,
+    RandomHorizontalFlip,
+    RandomVerticalFlip,
+    RandomZoomOut,
+    ScaleJitter,
+)
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.mixing import Mosaic
+from detaug.ops.noise import GaussianNoise
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
 from detaug.ops.resized_crop import RandomResizedCrop
+from detaug.ops.sanitize import SanitizeBoundingBoxes
 
 Triple = tuple[float, float, float]
 
@@ -67,6 +82,113 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
         RandomPhotometricDistort(permute=False),
         Normalize(mean, std),
     ]
+
+
+def for_problem(
+    problem: Literal["aerial", "small objects", "text", "night", "industrial"],
+    size: tuple[int, int] = (640, 640),
+    mean: Triple = NO_MEAN,
+    std: Triple = UNIT_STD,
+) -> list[Op]:
+    """Return a recipe to start from for a kind of detection problem, with images of `size` (H, W) pixels.
+
+    It follows the sources below and was not measured on a benchmark. Strengths that no source names are our own, and
+    mild. docs/which-recipe.md gives the reason for each op.
+
+    - "aerial": both flips, any angle for half of the images, scales from 0.5 to 1.5 as in MMRotate's RTMDet-R for DOTA
+      and its tiles of three scales. Colours of Ultralytics.
+    - "small objects": SSD's crops, which enlarge, without its zoom-out; mosaics for half of the images, as in
+      TPH-YOLOv5 (Zhu et al. 2021), which need at least two images a batch. Colours and smallest box of Ultralytics.
+    - "text": nothing is mirrored, and no crop cuts a box. Up to 10 degrees, scales from 0.5 and colours of MMOCR's
+      DBNet; perspective, motion blur and coarse pixels, as in STRAug (Atienza 2021).
+    - "night": darker, paler and grey colours, motion blur and noise; crops and zoom-out of MAET (Cui et al. 2021).
+    - "industrial": a camera that does not move: small shifts and turns, light and focus, after the manual of Euresys'
+      Open eVision. Nothing is mirrored, mixed or cropped.
+
+    Raises InputError for an unknown problem, and for a size that is not two whole numbers.
+
+    >>> for problem in ("aerial", "text"):
+    ...     print(*(type(op).__name__ for op in da.presets.for_problem(problem)[:4]))
+    RandomHorizontalFlip RandomVerticalFlip RandomRotation ScaleJitter
+    RandomAffine RandomPerspective RandomBoxSafeCrop Resize
+    """
+    known = isinstance(problem, str) and problem in _PROBLEMS
+    check("problem", problem, known, f"one of {', '.join(map(repr, _PROBLEMS))}")
+    check("size", size, is_wholes(size, 2, low=1), "(height, width) in whole pixels")
+    return [*_PROBLEMS[problem](size), Normalize(mean, std)]
+
+
+def _aerial(size: tuple[int, int]) -> list[Op]:
+    return [
+        RandomHorizontalFlip(),
+        RandomVerticalFlip(),
+        RandomRotation(180, p=0.5),
+        ScaleJitter(size, scale=(0.5, 1.5)),
+        Resize(size),
+        _cut_boxes(),
+        RandomHSV(),
+    ]
+
+
+def _small_objects(size: tuple[int, int]) -> list[Op]:
+    return [
+        RandomIoUCrop(),
+        RandomHorizontalFlip(),
+        Resize(size, letterbox="center"),
+        Mosaic(p=0.5),
+        _cut_boxes(),
+        RandomHSV(),
+    ]
+
+
+def _text(size: tuple[int, int]) -> list[Op]:
+    return [
+        RandomAffine(degrees=10, scale=(0.5, 1.0)),
+        RandomPerspective(0.2, p=0.3),
+        RandomBoxSafeCrop(),
+        Resize(size, letterbox="center"),
+        ColorJitter(brightness=32 / 255, saturation=0.5),
+        MotionBlur((3, 7), p=0.2),
+        Downscale((0.5, 0.9), p=0.2),
+    ]
+
+
+def _night(size: tuple[int, int]) -> list[Op]:
+    return [
+        RandomZoomOut(2.0),
+        RandomIoUCrop(),
+        RandomHorizontalFlip(),
+        Resize(size, letterbox="center"),
+        ColorJitter(brightness=(0.4, 1.1), saturation=(0.3, 1.0), hue=0.02, p=0.5),
+        RandomGrayscale(p=0.1),
+        RandomGamma((0.8, 2.5)),
+        MotionBlur((3, 9), p=0.2),
+        GaussianNoise(sigma=0.05),
+    ]
+
+
+def _industrial(size: tuple[int, int]) -> list[Op]:
+    return [
+        RandomAffine(degrees=2, translate=(0.03, 0.03), scale=(0.97, 1.03)),
+        Resize(size, letterbox="center"),
+        ColorJitter(brightness=0.05, contrast=0.05),
+        RandomGamma(),
+        Defocus((0.5, 1.5), p=0.2),
+    ]
+
+
+def _cut_boxes() -> Op:
+    """Return the op that drops boxes as Ultralytics' `box_candidates` does."""
+    return SanitizeBoundingBoxes(min_size=2, min_visibility=0.1, max_aspect_ratio=100)
+
+
+_PROBLEMS: dict[str, Callable[[tuple[int, int]], list[Op]]] = {
+    "aerial": _aerial,
+    "small objects": _small_objects,
+    "text": _text,
+    "night": _night,
+    "industrial": _industrial,
+}
 
 
 def imagenet(size: int | tuple[int, int] = 224, mean: Triple = IMAGENET_MEAN, std: Triple = IMAGENET_STD) -> list[Op]:
