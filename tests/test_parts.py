@@ -87,6 +87,17 @@ def test_voc(tmp_path: Path, count: int, options: dict[str, Any]) -> None:
     assert len(json.loads(whole)["images"]) == (4 if options.get("split") else 6)
 
 
+def test_an_image_of_another_part_belongs_to_its_own_xml(tmp_path: Path) -> None:
+    """The XML "other" means the image of a.xml, which is in the other part."""
+    xmls = {"a": voc_xml("a.jpg", "cat"), "b": voc_xml("b.jpg", "dog"), "other": voc_xml("a.jpg", "ant")}
+    files = {f"Annotations/{name}.xml": text for name, text in xmls.items()}
+    files |= {"ImageSets/Main/some.txt": "a\nb\nother\n"}
+    root = data_set(tmp_path / "voc", files, "JPEGImages/a.jpg", "JPEGImages/b.jpg")
+    whole, merged = joined(tmp_path, root, 2, split="some", on_error="skip")
+    assert merged == whole
+    assert [image["file_name"] for image in json.loads(whole)["images"]] == ["a.jpg", "b.jpg"]
+
+
 def test_a_part_is_a_json_of_its_own(tmp_path: Path) -> None:
     root = labelme_set(tmp_path)
     result = detaug("convert", root, "-o", tmp_path / "2.json", "--part", "2/3")

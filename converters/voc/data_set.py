@@ -172,12 +172,15 @@ def _refuse_other_folder(results: list[PairResult], folders: Folders) -> None:
 def _refuse_shared_images(
     results: list[PairResult], pairs: list[Pair], all_pairs: list[Pair], folders: Folders
 ) -> list[PairResult]:
-    """Add an error to XML files whose image belongs to another XML, in the split or not."""
+    """Add an error to XML files whose image belongs to another XML, in the part and the split or not."""
     ranks = {pair.label: pair.rank if pair.images else BY_FILENAME for pair in pairs}
     claims = [
         Pair(each.xml, (each.image,), ranks.get(each.xml, SAME_STEM)) for each in results if each.xml and each.image
     ]
-    losers = settle_claims([*claims, *(pair for pair in all_pairs if pair.label not in ranks)])
+    read = {each.xml for each in results}
+    of_other_parts = [pair for pair in pairs if pair.label not in read]
+    outside = [pair for pair in all_pairs if pair.label not in ranks]
+    losers = settle_claims([*claims, *of_other_parts, *outside])
     return [_with_shared_image(result, folders) if result.xml in losers else result for result in results]
 
 
