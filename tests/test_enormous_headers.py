@@ -101,6 +101,8 @@ def test_each_entrance_says_it_in_a_sentence(name: str, tmp_path: Path) -> None:
             run()
         assert "\n" not in str(found.value), way
     if not reading:
+        with pytest.raises(da.InputError, match=name):
+            pixels_of(reader.path(0))
         assert name in usage_error("tile", reader.annotations, reader.images, "-o", tmp_path / "out")
         assert name in usage_error("preview", reader.annotations, reader.images, "-o", tmp_path / "out.png")
     assert not [*tmp_path.glob("out*")]

@@ -78,6 +78,13 @@ def voc_color(number: int) -> tuple[int, ...]:
     return tuple(color)
 
 
+def test_masks_may_be_larger_than_the_limit_of_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.png").write_bytes(png((1, FIRST)))
+    expected = read_masks(str(tmp_path / "a.png"), (80, 100))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    assert np.array_equal(read_masks(str(tmp_path / "a.png"), (80, 100)), expected)
+
+
 def test_masks_in_colours_are_those_of_their_numbers(tmp_path: Path) -> None:
     assert [voc_color(number) for number in (1, 2, 21, 255)] == [
         (128, 0, 0),

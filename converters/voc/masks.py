@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from detaug.converters.coco.rings import box_of_mask
 from detaug.converters.coco.writer import Box
 from detaug.converters.files.image_headers import PILLOW_ERRORS
+from detaug.converters.files.large_images import allow_pixels
 
 FOLDER = "SegmentationObject"
 VOID = 255
@@ -33,7 +34,7 @@ def read_masks(path: str, size: tuple[int, int]) -> _Array | str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # its size is that of the image
-            with Image.open(path, formats=("PNG",)) as image:
+            with allow_pixels(size[0] * size[1]), Image.open(path, formats=("PNG",)) as image:
                 if image.size != size[::-1]:
                     return f"has {image.width} x {image.height} pixels, and its image {size[1]} x {size[0]}"
                 if image.mode in ("P", "L", "1", "I", "I;16"):

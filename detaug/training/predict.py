@@ -18,7 +18,7 @@ from detaug.arguments import SCORE, check, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.converters.files.image_headers import read_orientation, upright
-from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
+from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels, too_few_bytes
 from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
@@ -184,7 +184,9 @@ def pixels_of(image: Any) -> NDArray[np.uint8]:
         with open(image, "rb") as content:
             refuse_loss(image, content)
             orientation = read_orientation(content)
-            with allow_pixels(ANY_NUMBER), Image.open(content) as file:  # a file that the user names
+            with allow_pixels(ANY_NUMBER), Image.open(content) as file:
+                if fault := too_few_bytes(*file.size, os.fstat(content.fileno()).st_size):
+                    raise InputError(f"{os.fspath(image)} {fault}; get the file again")
                 return pixels_of(upright(file, orientation))
     if isinstance(image, Image.Image) and image.mode[0] not in "IF":  # those are more than 8 bits
         image = image.convert("RGB")
