@@ -319,10 +319,11 @@ def test_sources_come_in_the_shares_of_their_weights(painted: Folder) -> None:
         da.SourceWeightSampler([0, 0])
 
 
-@pytest.mark.parametrize("sources", [[], da.Source([(2, 2)], ["a"])], ids=["none", "one"])
-def test_what_is_no_list_of_sources(sources: Any) -> None:
+@pytest.mark.parametrize("join", [da.ConcatReader, da.StackReader])
+@pytest.mark.parametrize("sources", [[], da.Source([(2, 2)], ["a"]), ["a"], "a", None])
+def test_what_is_no_list_of_sources(join: Any, sources: Any) -> None:
     with pytest.raises(da.InputError, match="sources must be a list of sources"):
-        da.ConcatReader(sources)
+        join(sources)
 
 
 def test_lists_for_a_coco_reader(painted: Folder) -> None:

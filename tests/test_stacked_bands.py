@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,23 @@ def test_other_sources_take_it(tmp_path: Path) -> None:
             another.load_state_dict(loader.state_dict())
 
 
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    pair(tmp_path)
+    reader = da.StackReader(readers(tmp_path))
+    (tmp_path / "thermal" / "1.tif").unlink()
+    for source in (reader, da.TileReader(reader, 30)):
+        with pytest.raises(da.DataError, match=r"^\S*thermal/1\.tif does not exist any more"):
+            list(da.Loader(source, EXACT, 2, train=False, device="cpu"))
+
+
+def test_another_process_gets_the_same_images(tmp_path: Path) -> None:
+    pair(tmp_path)
+    for reader in (da.StackReader(readers(tmp_path)), da.TileReader(da.StackReader(readers(tmp_path)), 30)):
+        before = reader.contents(np.arange(3))  # with its threads and pipelines
+        after = pickle.loads(pickle.dumps(reader)).contents(np.arange(3))
+        assert all(map(np.array_equal, before, after))
+
+
 def test_pictures_of_other_sizes_or_ids_are_named(tmp_path: Path) -> None:
     pair(tmp_path)
     path = tmp_path / "thermal" / "images.json"
@@ -121,6 +139,6 @@ def test_a_file_without_its_pair_is_named_or_skipped(fault: str, tmp_path: Path)
     options: Any = {"train": False, "device": "cpu"}
     with pytest.raises(da.InputError, match=r"1\.tif"):
         list(da.Loader(reader, EXACT, 2, **options))
-    with pytest.warns(UserWarning, match=r"1\.tif.*skipped"):
+    with pytest.warns(UserWarning, match=r"^\S*thermal/1\.tif (does not exist|cannot be read \().*skipped"):
         batches = list(da.Loader(reader, EXACT, 2, **options, on_error="skip", max_skipped=0.5))
     assert [i for batch in batches for i in batch.image_id.tolist()] == [1, 3]

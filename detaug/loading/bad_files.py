@@ -154,10 +154,10 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
     path = reader.path(index)
     try:
         content = reader.read(index)
-    except FileNotFoundError:
-        return f"{path} does not exist any more"
+    except FileNotFoundError as failure:
+        return f"{failure.filename or path} does not exist any more"
     except OSError as failure:
-        return f"{path} cannot be read ({failure.strerror or failure})"
+        return f"{failure.filename or path} cannot be read ({failure.strerror or failure})"
     height, width = reader.sizes[index].tolist()
     if fault := too_few_bytes(width, height, len(content)):
         return f"{path} {fault}"

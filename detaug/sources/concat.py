@@ -19,7 +19,7 @@ from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.pixel_format import PixelFormat
 from detaug.sources.columns import join
-from detaug.sources.source import Source
+from detaug.sources.source import Source, check_sources
 from detaug.storage.storage import Upcoming
 
 
@@ -40,8 +40,7 @@ class ConcatReader(Source):
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        if isinstance(sources, Source) or not sources:
-            raise InputError("sources must be a list of sources, such as [da.CocoReader(...), da.CocoReader(...)]")
+        check_sources(sources)
         if any(source.frames is not None for source in sources):
             raise InputError("ConcatReader joins no clips: join their jsons with detaug merge, for one ClipReader")
         if len({source.decodes for source in sources}) > 1:

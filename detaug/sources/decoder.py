@@ -29,6 +29,9 @@ class Decoder:
         self._source, self._lock = source, Lock()
         self._pipeline: Any = None
 
+    def __reduce__(self) -> Any:
+        return Decoder, (self._source,)
+
     def decode(self, indices: Ints) -> list[NDArray[Any]]:
         """Return images as displayed, (H, W, bands of the file), of the type of the source.
 

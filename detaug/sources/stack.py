@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import tee
@@ -18,7 +20,7 @@ from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.decoder import Decoder
-from detaug.sources.source import Source
+from detaug.sources.source import Source, check_sources
 from detaug.storage.storage import Upcoming
 
 
@@ -44,8 +46,7 @@ class StackReader(Source):
     files, decodes = False, True
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        if isinstance(sources, Source) or not sources:
-            raise InputError("sources must be a list of sources, such as [da.CocoReader(...), da.CocoReader(...)]")
+        check_sources(sources)
         if any(source.frames is not None for source in sources):
             raise InputError("StackReader stacks images, no clips")
         self.sources = tuple(sources)
@@ -96,9 +97,10 @@ class StackReader(Source):
         try:
             images = self._decoders[at].decode(positions)
         except OSError as error:
-            if len(indices) > 1 or at == 0:
+            if len(indices) > 1 or error.filename:
                 raise
-            raise OSError(f"{source.path(int(positions[0]))} {error.strerror or error}") from None
+            path = os.fspath(source.path(int(positions[0])))
+            raise OSError(error.errno or errno.EIO, error.strerror or str(error), path) from None
         bands = source.pixel_format.bands
         return images if bands is None else [image[:, :, bands] for image in images]
 

@@ -82,6 +82,9 @@ class Pictures:
         self._decoder = None if source.pixel_format.is_rgb8 else Decoder(source)
         self.tiff = lru_cache(256)(self._tiff)
 
+    def __reduce__(self) -> Any:
+        return Pictures, (self._source, self._memory)
+
     def encoded(self, indices: Sequence[int]) -> dict[int, bytes]:
         """Return the files of pictures that are decoded whole and are not kept.
 

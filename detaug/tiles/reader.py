@@ -109,6 +109,10 @@ class TileReader(Source):
     def __repr__(self) -> str:
         return f"TileReader({self.reader!r})  # {len(self)} tiles, {len(self._boxes)} boxes"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the threads behind: another process starts its own."""
+        return {name: each for name, each in vars(self).items() if name != "_threads"}
+
     @cached_property
     def stretch_of_clip(self) -> Ints | None:  # type: ignore[override]
         """Return (n,): a number of the tiles whose picture is decoded at once; training takes them near each other."""
