@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from band_files import EXACT, READING, SIZE, Array, data_set, encode, first, loader_of, values
 
 import detaug as da
+from detaug.ops.camera import disc_kernels
 
 FILL = (1.0, 2000.0, 3.0, 60000.0, 5.0, 6.5)
 
@@ -151,20 +153,29 @@ def test_erasing_noise_and_blur(tmp_path: Path) -> None:
     assert (blurred.std((0, 1)) < source.std((0, 1)) / 3).all()
 
 
-def test_ops_of_cameras(tmp_path: Path) -> None:
-    source = values(6, "uint16").astype(np.float32)
-    gamma: list[da.Op] = [da.Resize(SIZE), da.RandomGamma((0.5, 0.5), p=1), da.Normalize(scale=1)]
-    image = six_bands(tmp_path / "a", gamma)[0]
-    np.testing.assert_allclose(image, source**0.5, rtol=1e-4)  # `scale` is the value that counts as 1
-    for at, op in enumerate([da.MotionBlur((5, 5), p=1), da.Defocus((2, 2), p=1)]):
-        blurred = six_bands(tmp_path / f"b{at}", [da.Resize(SIZE), op])[0]
-        assert (blurred.std((0, 1)) < source.std((0, 1)) / 1.5).all()
-        np.testing.assert_allclose(blurred.mean((0, 1)), source.mean((0, 1)), rtol=0.05)
-    coarse = six_bands(tmp_path / "c", [da.Resize(SIZE), da.Downscale((0.5, 0.5), p=1)])[0]
-    assert {tuple(pixel) for pixel in coarse.reshape(-1, 6)} < {tuple(pixel) for pixel in source.reshape(-1, 6)}
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_ops_of_cameras(tmp_path: Path, dtype: str) -> None:
+    """Negative values of floats are kept by gamma."""
+    source, white = values(6, dtype).astype(np.float64), 65535 if dtype == "uint16" else 300
+
+    def changed(op: da.Op) -> Array:
+        ops: list[da.Op] = [da.Resize(SIZE), op, da.Normalize(scale=white)]
+        return six_bands(tmp_path / type(op).__name__, ops, dtype=dtype)[0] * white
+
+    bright = np.where(source > 0, np.abs(source / white) ** 0.5 * white, source)
+    np.testing.assert_allclose(changed(da.RandomGamma((0.5, 0.5), p=1)), bright, atol=0.01 * white / 255)
+    blurred = cv2.filter2D(source, -1, disc_kernels(np.array([2.0]), 2.0)[0].astype(float))
+    np.testing.assert_allclose(changed(da.Defocus((2, 2), p=1)), blurred, atol=0.01 * white / 255)
+    coarse = np.unique(changed(da.Downscale((0.25, 0.25), p=1)).reshape(-1, 6), axis=0)
+    assert len(coarse) == 9 * 13
+    apart = np.abs(coarse[:, None] - source.reshape(-1, 6)).max(2).min(1)  # from a pixel of the picture
+    assert apart.max() < 0.01 * white / 255
+    moved = changed(da.MotionBlur((5, 5), p=1))
+    assert (moved.std((0, 1)) < source.std((0, 1)) / 1.5).all()
+    np.testing.assert_allclose(moved.mean((0, 1)), source.mean((0, 1)), rtol=0.05)
     for name in ("MedianBlur", "ChannelDropout"):
         with pytest.raises(da.InputError, match=f"{name} .*works on 8-bit RGB"):
-            six_bands(tmp_path / name, [da.Resize(SIZE), getattr(da, name)()])
+            changed(getattr(da, name)())
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from seeds import slow
 
 import detaug as da
 from detaug.converters import check_coco
+from detaug.converters.files.large_images import too_few_bytes
 from detaug.training.predict import pixels_of
 
 SIDE = 60_000
@@ -125,6 +126,14 @@ def test_nothing_of_that_size_is_allocated(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CHILD, str(tmp_path), str(Path(__file__).parent)]
     done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE)
     assert 0.3e6 < int(done.stdout.split()[-1]) < 1.5e6
+
+
+def test_a_single_colour_is_no_enormous_header() -> None:
+    """JPEG has 512 of its pixels in a byte; and below 2^27 pixels any file is left to the decoder."""
+    assert too_few_bytes(SIDE, SIDE, SIDE * SIDE // 512) == ""
+    assert "has 60000 x 60000 pixels in its header" in too_few_bytes(SIDE, SIDE, SIDE * SIDE // 2000)
+    assert too_few_bytes(11_000, 12_000, 700) == ""
+    assert too_few_bytes(12_000, 12_000, 700)
 
 
 @pytest.mark.slow

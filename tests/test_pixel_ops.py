@@ -280,6 +280,9 @@ def test_motion_blurs_along_a_line_of_its_length(device: str) -> None:
     spread = y @ offset**2 + x @ offset**2
     assert spread.min() < 1.2
     assert 6.5 < spread.max() < 7.2
+    falls = np.einsum("nyx,y,x->n", kernels, offset, offset)  # above 0: down to the right
+    assert falls.min() < -2
+    assert falls.max() > 2
     kernel = line_kernels(np.array([9]), np.array([0.7]), 9)[0]
     assert kernel[6:8, 7].sum() > 0.05  # y downwards: 40 degrees go down to the right
     assert kernel[6:8, 1].sum() == 0
@@ -321,6 +324,17 @@ def test_coarse_pixels_repeat(device: str) -> None:
     assert (blocks == blocks[:, :1, :, :1]).all()
     assert np.abs(image - ramp).max() <= 6  # of 4 + 4: within the block
     assert len(np.unique(image[0, :, 0])) == 20
+    (image,) = changed(da.Downscale((0.196, 0.196), p=1), ramp, device=device)  # 11.76 x 15.68 pixels are 12 x 16
+    assert [len(np.unique(line)) for line in (image[:, 0, 0], image[0, :, 0])] == [12, 16]
+
+
+def test_defaults_of_camera_ops() -> None:
+    assert da.RandomGamma() == da.RandomGamma((0.8, 1.2), 0.5)  # as Albumentations'
+    assert da.ChannelDropout() == da.ChannelDropout((1, 1), 0, 0.5)
+    assert da.MotionBlur() == da.MotionBlur((3, 7), 0.5)
+    assert da.MedianBlur() == da.MedianBlur(3, 0.5)
+    assert da.Defocus() == da.Defocus((1, 3), 0.5)
+    assert da.Downscale() == da.Downscale((0.25, 0.5), 0.5)
 
 
 class TestNoise:
@@ -495,6 +509,15 @@ class TestLinearPhotometricDistort:
         (lambda: da.JPEG((10.5, 50)), "quality must be two whole numbers"),
         (lambda: da.CLAHE(0), "clip_limit must be above 0"),
         (lambda: da.CLAHE(tiles=(0, 8)), "tiles must be"),
+        (lambda: da.RandomGamma((0, 1)), "gamma must be above 0"),
+        (lambda: da.ChannelDropout((1, 3)), "channels must be"),
+        (lambda: da.ChannelDropout(value=256), "value must be a number in 0..255"),
+        (lambda: da.MotionBlur((3, 4)), "kernel_size must be two odd numbers"),
+        (lambda: da.MotionBlur((1, 3)), "kernel_size must be"),
+        (lambda: da.Defocus((0, 1)), "radius must be above 0"),
+        (lambda: da.MedianBlur(4), "kernel_size must be an odd number of pixels in 3..9"),
+        (lambda: da.MedianBlur(11), "kernel_size must be an odd number of pixels in 3..9"),
+        (lambda: da.Downscale((0, 1)), "scale must be above 0"),
         (lambda: da.RandomPosterize(9), "bits must be a whole number in 1..8, got 9"),
         (lambda: da.RandomSolarize(300), "threshold must be in 0..255"),
         (lambda: da.GaussianNoise(sigma=-1), "sigma must be"),
