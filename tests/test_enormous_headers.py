@@ -128,6 +128,12 @@ def test_nothing_of_that_size_is_allocated(tmp_path: Path) -> None:
     assert 0.3e6 < int(done.stdout.split()[-1]) < 1.5e6
 
 
+def test_the_page_of_check_says_why_it_has_no_picture(tmp_path: Path) -> None:
+    folder, path = write(tmp_path / "in", {"a.png": FILES["a.png"]})
+    assert detaug("check", path, folder, "--html", tmp_path / "page.html").code == 1
+    assert "no picture: too many pixels" in (tmp_path / "page.html").read_text()
+
+
 def test_a_single_colour_is_no_enormous_header() -> None:
     """JPEG has 512 of its pixels in a byte; and below 2^27 pixels any file is left to the decoder."""
     assert too_few_bytes(SIDE, SIDE, SIDE * SIDE // 512) == ""

@@ -19,6 +19,7 @@ from detaug.converters.coco.outlines import read_outlines
 from detaug.converters.coco.table import Table
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.image_headers import read_orientation, upright
+from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
 from detaug.drawing.masks import draw_masks
@@ -98,7 +99,7 @@ def _place_of(entry: str) -> tuple[str, int]:
 def _open_upright(image: ImageFile) -> Image.Image:
     with opened(image) as content:
         orientation = read_orientation(content)
-        with Image.open(content) as file:
+        with allow_pixels(ANY_NUMBER), Image.open(content) as file:  # its size is known before it is decoded
             if file.width * file.height > MOST_PIXELS:
                 raise ImageTooLargeError(f"{image.path} has {file.width} x {file.height} pixels")
             picture: Image.Image = upright(file, orientation).convert("RGB")
