@@ -73,6 +73,47 @@ def test_images_are_matched_by_their_ids(tmp_path: Path) -> None:
     assert np.array_equal(picked.contents(np.array([1]))[0][..., 4:], visible[1])
 
 
+def test_each_source_picks_its_bands(tmp_path: Path) -> None:
+    visible, thermal = pair(tmp_path)
+    folder = tmp_path / "visible"
+    picked = da.CocoReader(folder, folder / "images.json", bands=(2, 0))
+    reader = da.StackReader([readers(tmp_path)[1], picked])
+    assert str(reader.pixel_format) == "3 bands of uint16"
+    for image, warm, colors in zip(reader.contents(np.arange(3)), thermal, visible, strict=True):
+        assert np.array_equal(image, np.concatenate([warm, colors[..., [2, 0]]], axis=2))
+
+
+def test_tiles_of_each_source_are_stacked(tmp_path: Path) -> None:
+    """Training takes the tiles of one grid in an epoch, near each other, as the first source does."""
+    visible, _ = pair(tmp_path)
+    tiles = [da.TileReader(each, 20, grids=2) for each in readers(tmp_path)]
+    reader, whole = da.StackReader(tiles), da.TileReader(da.StackReader(readers(tmp_path)), 20, grids=2)
+    assert all(map(np.array_equal, reader.contents(np.arange(9)), whole.contents(np.arange(9))))
+    assert reader.rounds is not None
+    assert np.array_equal(reader.rounds, whole.rounds)
+    assert reader.stretch_of_clip is not None
+    assert np.array_equal(reader.stretch_of_clip, whole.stretch_of_clip)
+
+
+def test_each_source_knows_which_of_its_images_come(tmp_path: Path) -> None:
+    pair(tmp_path)
+    path = tmp_path / "thermal" / "images.json"
+    document = json.loads(path.read_text())
+    document["images"].reverse()
+    path.write_text(json.dumps(document))
+    asked = list[list[int]]()
+
+    class Asked(da.CocoReader):
+        def prefetch(self, upcoming: Any) -> None:
+            asked.extend(each.indices.tolist() for each in upcoming)
+
+    folder = tmp_path / "thermal"
+    thermal = Asked(folder, folder / "images.json", channels=1, dtype="uint16")
+    with da.Loader(da.StackReader([readers(tmp_path)[0], thermal]), EXACT, 2, train=False, device="cpu") as loader:
+        assert len(list(loader)) == 2
+    assert asked[0] == [2, 1, 0]
+
+
 def test_other_sources_take_it(tmp_path: Path) -> None:
     visible, thermal = pair(tmp_path)
     reader = da.StackReader(readers(tmp_path))

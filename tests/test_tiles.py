@@ -184,6 +184,13 @@ def test_grids_cut_in_other_places(scenes: Scenes) -> None:
     assert len([*batches(three)]) == -(-len(three) // 4)  # evaluation has all
 
 
+def test_which_grid_a_tile_is_in_is_part_of_the_state(scenes: Scenes) -> None:
+    tiles = [da.TileReader(reader_of(scenes), SIZE, 0.2, grids=2) for _ in range(2)]
+    assert tiles[1].rounds is not None
+    tiles[1].rounds = tiles[1].rounds[::-1]
+    assert tiles[0].fingerprint != tiles[1].fingerprint
+
+
 @pytest.mark.parametrize("joined", [False, True], ids=["", "joined"])
 def test_an_epoch_has_one_grid(scenes: Scenes, joined: bool) -> None:
     """Each epoch covers all pictures with another grid, in as many batches, on any world size and after a resume."""
