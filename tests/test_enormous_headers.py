@@ -101,6 +101,8 @@ def test_each_entrance_says_it_in_a_sentence(name: str, tmp_path: Path) -> None:
         with pytest.raises(da.DataError, match=name) as found:
             run()
         assert "\n" not in str(found.value), way
+    with pytest.raises(OSError, match="too many for its"):
+        da.StackReader([reader]).contents(np.array([0]))
     if not reading:
         with pytest.raises(da.InputError, match=name):
             pixels_of(reader.path(0))

@@ -12,6 +12,7 @@ from command import usage_error
 from PIL import Image, ImageOps
 
 import detaug as da
+from detaug.tiles.jpeg_blocks import can_cut
 
 SIZE = 100
 HEIGHT, WIDTH = 207, 261
@@ -86,3 +87,13 @@ def test_a_broken_jpeg_is_not_cut(tmp_path: Path) -> None:
     order = ("tile", path, folder, "-o", tmp_path / "out", "--size", 100, "--format", "jpeg", "--quality", "keep")
     assert "a.jpg does not decode (" in usage_error(*order)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("brightness", "blue", "can"), [(0x22, 0x11, True), (0x11, 0x21, False), (0x41, 0x11, False)])
+def test_blocks_of_other_sizes_are_not_cut(brightness: int, blue: int, can: bool, tmp_path: Path) -> None:
+    """Brightness must have the smallest blocks, and all must fit 16 pixels."""
+    write_picture(tmp_path, "4:4:4")
+    content = bytearray((tmp_path / "in" / "a.jpg").read_bytes())
+    at = content.index(b"\xff\xc0") + 10
+    content[at + 1], content[at + 4] = brightness, blue
+    assert can_cut(bytes(content)) is can

@@ -73,6 +73,14 @@ def test_images_are_matched_by_their_ids(tmp_path: Path) -> None:
     assert np.array_equal(picked.contents(np.array([1]))[0][..., 4:], visible[1])
 
 
+def test_new_files_of_any_source_are_noticed(tmp_path: Path) -> None:
+    pair(tmp_path)
+    before = da.StackReader(readers(tmp_path)).files_fingerprint
+    assert before == da.StackReader(readers(tmp_path)).files_fingerprint
+    (tmp_path / "thermal" / "1.tif").write_bytes(encode(values(1, "uint16", (37, 53), seed=77), "tif") + bytes(9))
+    assert before != da.StackReader(readers(tmp_path)).files_fingerprint
+
+
 def test_each_source_picks_its_bands(tmp_path: Path) -> None:
     visible, thermal = pair(tmp_path)
     folder = tmp_path / "visible"
@@ -85,7 +93,7 @@ def test_each_source_picks_its_bands(tmp_path: Path) -> None:
 
 def test_tiles_of_each_source_are_stacked(tmp_path: Path) -> None:
     """Training takes the tiles of one grid in an epoch, near each other, as the first source does."""
-    visible, _ = pair(tmp_path)
+    pair(tmp_path)
     tiles = [da.TileReader(each, 20, grids=2) for each in readers(tmp_path)]
     reader, whole = da.StackReader(tiles), da.TileReader(da.StackReader(readers(tmp_path)), 20, grids=2)
     assert all(map(np.array_equal, reader.contents(np.arange(9)), whole.contents(np.arange(9))))

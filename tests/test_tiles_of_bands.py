@@ -110,3 +110,27 @@ def test_wrong_and_broken_pictures_are_named(tmp_path: Path) -> None:
         tiles.contents(np.array([0]))
     (tiles.reader.path(0)).write_bytes(encode(picture, "tif"))
     assert np.array_equal(tiles.contents(np.array([0]))[0], picture[:SIDE, :SIDE])  # after an error
+
+
+def test_a_turned_tiff_in_tiles_is_shown_upright(tmp_path: Path) -> None:
+    array = values(6, "uint16", PICTURE)
+    content = encode(array, "tif", **IN_TILES, extratags=[(274, "H", 1, 3, True)])
+    tiles = tiles_of(tmp_path, content, "a.tif", array)
+    upright = array[::-1, ::-1]
+    for tile, (x, y, width, height) in zip(tiles.contents(np.arange(3)), tiles.windows.tolist(), strict=False):
+        assert np.array_equal(tile, upright[y : y + height, x : x + width])
+
+
+def test_tiles_that_a_file_leaves_out_have_its_no_data(tmp_path: Path) -> None:
+    """As GDAL writes SPARSE_OK."""
+    array = values(6, "uint16", PICTURE)
+    content = encode(array, "tif", **IN_TILES, extratags=[(42113, "s", 0, "7", True)])
+    tiles = tiles_of(tmp_path, content, "a.tif", array)
+    path = tiles.reader.path(0)
+    with tifffile.TiffFile(path, mode="r+") as file:
+        tag = file.pages[0].tags["TileByteCounts"]  # type: ignore[union-attr]
+        tag.overwrite((0, *tag.value[1:]))
+    (tile,) = tiles.contents(np.array([0]))
+    expected = array[:SIDE, :SIDE].copy()
+    expected[:32, :48] = 7
+    assert np.array_equal(tile, expected)
