@@ -185,7 +185,8 @@ def pixels_of(image: Any) -> NDArray[np.uint8]:
             refuse_loss(image, content)
             orientation = read_orientation(content)
             with allow_pixels(ANY_NUMBER), Image.open(content) as file:
-                if fault := too_few_bytes(*file.size, os.fstat(content.fileno()).st_size):
+                width, height = file.size
+                if fault := too_few_bytes(width, height, os.fstat(content.fileno()).st_size):
                     raise InputError(f"{os.fspath(image)} {fault}; get the file again")
                 return pixels_of(upright(file, orientation))
     if isinstance(image, Image.Image) and image.mode[0] not in "IF":  # those are more than 8 bits
