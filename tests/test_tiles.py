@@ -312,6 +312,18 @@ def test_of_a_tiled_tiff_only_the_touched_tiles_are_read(tmp_path: Path) -> None
         tiles.contents(own[-1:])
 
 
+def test_a_state_knows_whether_tiffs_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without tifffile they are decoded whole, and training takes their tiles in another order."""
+    path, _ = save_pictures(tmp_path)
+    reader = da.CocoReader(tmp_path, path)
+    with da.Loader(da.TileReader(reader, SIZE), RECIPE, 4, device="cpu") as loader:
+        state = loader.state_dict()
+    monkeypatch.setattr("detaug.tiles.pictures.open_tiff", lambda *_: None)
+    other = da.Loader(da.TileReader(reader, SIZE), RECIPE, 4, device="cpu")
+    with pytest.raises(da.InputError, match="state"):
+        other.load_state_dict(state)
+
+
 # ---------------------------------------------------------------- order
 
 

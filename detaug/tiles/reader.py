@@ -178,7 +178,10 @@ class TileReader(Source):
         return self.reader.files_fingerprint
 
     def _names(self) -> bytes:
-        return self.reader.fingerprint.encode() + self.windows.tobytes() + self.pictures.tobytes() + super()._names()
+        stretches = self.stretch_of_clip  # the order of training depends on them, and they on whether tifffile is there
+        near = b"" if stretches is None else stretches.tobytes()
+        own = self.windows.tobytes() + self.pictures.tobytes() + near
+        return self.reader.fingerprint.encode() + own + super()._names()
 
 
 def _chosen(with_objects: Bools, empty: float, seed: int) -> Ints:
