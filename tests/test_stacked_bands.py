@@ -191,3 +191,16 @@ def test_a_file_without_its_pair_is_named_or_skipped(fault: str, tmp_path: Path)
     with pytest.warns(UserWarning, match=r"^\S*thermal/1\.tif (does not exist|cannot be read \().*skipped"):
         batches = list(da.Loader(reader, EXACT, 2, **options, on_error="skip", max_skipped=0.5))
     assert [i for batch in batches for i in batch.image_id.tolist()] == [1, 3]
+
+
+def test_scores_are_those_of_the_images_own_json(tmp_path: Path) -> None:
+    pair(tmp_path)
+    stack = da.StackReader(readers(tmp_path))
+    with pytest.raises(da.InputError, match=r"got a StackReader; give it the images' own json$"):
+        da.CocoEvaluator(stack)  # type: ignore[call-overload]
+    evaluator = da.CocoEvaluator(tmp_path / "visible/images.json")
+    with da.Loader(stack, EXACT, 2, train=False, device="cpu") as loader:
+        for batch in loader:
+            found = [{**target, "scores": torch.ones(len(target["labels"]))} for target in batch.targets()]
+            evaluator.update(batch, found)
+    assert evaluator.compute().AP > 0.999

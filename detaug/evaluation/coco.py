@@ -115,7 +115,10 @@ class CocoEvaluator(Generic[M]):
         max_detections: int | None = None,
     ) -> None:
         if isinstance(annotations, Source) and not isinstance(annotations, CocoReader):
-            raise InputError(f"annotations must be a json or a da.CocoReader, got a {type(annotations).__name__}")
+            name = type(annotations).__name__
+            raise InputError(
+                f"annotations must be a json or a da.CocoReader, got a {name}; give it the images' own json"
+            )
         check("kind", kind, kind in _KINDS, f"one of {', '.join(map(repr, _KINDS))}")
         if sigmas is not None and kind != "keypoints":
             raise InputError(f"sigmas are for kind='keypoints', got kind={kind!r}")
