@@ -103,7 +103,7 @@ class MotionBlur(KernelBlur):
 
     `kernel_size`: (shortest, longest) line, odd numbers of output pixels. The line is as wide as a pixel, antialiased.
 
-    On the CPU it costs more than decoding: as many multiplications for each value as the longest kernel has numbers.
+    On the CPU lines of up to 7 pixels cost less than decoding, those of 15 several times as much.
 
     >>> image = np.zeros((9, 9, 3), np.uint8)
     >>> image[4, 4] = 250
@@ -130,7 +130,7 @@ class Defocus(KernelBlur):
 
     `radius`: (smallest, largest) of the disc, in output pixels; its edge is antialiased. Hendrycks and Dietterich 2019.
 
-    On the CPU it costs more than decoding: as many multiplications for each value as the largest kernel has numbers.
+    On the CPU discs of a radius of up to 3 cost less than decoding, those of 10 several times as much.
 
     >>> image = np.zeros((9, 9, 3), np.uint8)
     >>> image[4, 4] = 250
@@ -142,7 +142,7 @@ class Defocus(KernelBlur):
     p: float = 0.5
 
     def check_arguments(self) -> None:
-        check_range("radius", self.radius, 0, 100)
+        check_range("radius", self.radius, 0, 50)
         check("radius", self.radius, self.radius[0] > 0, "above 0")
         check_p(self.p)
 
