@@ -24,10 +24,10 @@ RECIPES = {
         [
             da.Resize((720, 1280)),
             da.RandomHorizontalFlip(0.5),
-            da.RandomApply((da.GaussianBlur(3, (0.8, 0.8), 1.0),), 0.1),
+            da.RandomApply((da.RandomChoice((da.GaussianBlur(3, (0.8, 0.8), 1.0), da.MedianBlur(3, 1.0))),), 0.2),
             da.Normalize(*IMAGENET),
         ],
-        (5, 0, 1),
+        (6, 0, 0),
     ),
     "traffic_dict.py:TRANSFORMS.train": (
         [

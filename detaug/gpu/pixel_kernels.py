@@ -238,9 +238,11 @@ def coarsen(source, numbers, out, images, length, height, width, ROWS: tl.conste
 @triton.jit
 def _picked(at, side, coarse):
     """Return where the pixel in a coarse grid came from that a pixel lies in."""
-    cell = tl.floor((at.to(tl.float32) + 0.5) * (coarse / side))
-    picked = tl.floor((cell + 0.5) * (side / coarse)).to(tl.int32)
-    return tl.minimum(picked, tl.maximum(side.to(tl.int32) - 1, 0))
+    side, coarse = tl.maximum(side.to(tl.int32), 1), coarse.to(tl.int32)
+    cell = (
+        (2 * tl.minimum(at, side - 1) + 1) * coarse // (2 * side)
+    )  # whole numbers: a middle may be between two pixels
+    return (2 * cell + 1) * side // (2 * coarse)
 
 
 # ----------------------------------------------------------------------------------------------- noise

@@ -14,7 +14,7 @@ from detaug.arguments import Range, check, check_p, check_range, is_number, is_w
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.ops.color_ops import ColorOp
-from detaug.ops.cpu_kernels import apply_kernels, raise_to_power, take_median
+from detaug.ops.cpu_kernels import apply_kernels, coarsen, raise_to_power, take_median
 from detaug.ops.filters import RandomPixelOp, as_bytes, clamp
 from detaug.ops.op import Arrays, Node, Nodes
 from detaug.pixel_format import PixelFormat
@@ -208,7 +208,10 @@ class Downscale(RandomPixelOp):
         coarse = np.maximum((views.size * drawn["scale"][:, None]).round(), 1)
         return {"apply": drawn["apply"], "size": views.size.astype(np.float32), "coarse": coarse.astype(np.float32)}
 
-    def change(self, image: Node, planned: Nodes) -> Node:
+    def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
+        if image.device == "cpu":
+            given = as_bytes(image) if pixels.is_rgb8 else image
+            return apply_kernels(given, [(coarsen, {"coarse": planned["coarse"]})], as_is=True)
         coarse = fn.resize(image, size=planned["coarse"], interp_type=types.INTERP_NN)
         return fn.resize(coarse, size=planned["size"], interp_type=types.INTERP_NN)
 

@@ -194,6 +194,18 @@ def raise_to_power(image: Tensor, power: Array) -> Tensor:
     return torch.from_numpy(table[image.permute(1, 2, 0).numpy()]).permute(2, 0, 1)
 
 
+def coarsen(image: Tensor, coarse: Array) -> Tensor:
+    """Return an image whose pixels are those of a coarser grid of so many rows and columns, repeated."""
+    rows, columns = (_picked(side, int(cells)) for side, cells in zip(image.shape[1:], coarse, strict=True))
+    return image[:, rows][:, :, columns]
+
+
+def _picked(side: int, cells: int) -> Tensor:
+    """Return where the middle of the cell is that each pixel lies in."""
+    cell = (2 * torch.arange(side) + 1) * cells // (2 * side)
+    return (2 * cell + 1) * side // (2 * cells)
+
+
 def take_median(image: Tensor, side: int) -> Tensor:
     """Return an image of bytes whose values are the medians of squares of `side` pixels around them."""
     from detaug.ops import pixel_loops
