@@ -191,12 +191,10 @@ def test_pixel_ops_with_and_without_a_resize(op: da.Op, before: list[da.Op], dev
 
 
 @pytest.mark.usefixtures("users_pipeline")
-@pytest.mark.parametrize("name", ["ssd300", "retinanet", "yolo640", "detr"])
+@pytest.mark.parametrize("name", ["ssd300", "retinanet", "yolo640"])
 @pytest.mark.slow
 def test_presets(name: str, device: str) -> None:
-    if (preset := getattr(da.presets, name, None)) is None:
-        pytest.skip(f"no preset {name}")
-    ops = [op for op in preset() if op.stage in ("view", "render") and not op.fills]
+    ops = [op for op in getattr(da.presets, name)() if op.stage in ("view", "render") and not op.fills]
     assert assert_boxes_follow_pixels(ops, pipeline=True, device=device) >= 8
 
 
