@@ -54,6 +54,13 @@ def _launch(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **mo
     launch(kernel, images.device, images, numbers, *tensors, count, numbers.shape[1], height, width, **more)
 
 
+def _rendered(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> Tensor:
+    """Return new images, which a kernel writes after its other tensors: see `_launch`."""
+    changed = torch.empty_like(images)
+    _launch(kernel, images, numbers, *tensors, changed, **more)
+    return changed
+
+
 def _own(step: PixelStep, inputs: Arrays) -> Arrays:
     """Return what the op of a step planned, by the op's own names."""
     return {name: inputs[each] for name, each in step.inputs.items()}
@@ -83,9 +90,7 @@ class _Change:
         from detaug.gpu.pixel_kernels import change
 
         for numbers in parameters.values():
-            tables, changed = self._tables(images, numbers), torch.empty_like(images)
-            _launch(change, images, numbers, tables, changed)
-            images = changed
+            images = _rendered(change, images, numbers, self._tables(images, numbers))
         return images
 
     def _tables(self, images: Tensor, numbers: Tensor) -> Tensor:
@@ -133,9 +138,8 @@ class _Convolve:
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import convolve
 
-        numbers, changed = parameters["numbers"], torch.empty_like(images)
-        _launch(convolve, images, numbers, changed, SIDE=math.isqrt(numbers.shape[1] - 3))
-        return changed
+        numbers = parameters["numbers"]
+        return _rendered(convolve, images, numbers, SIDE=math.isqrt(numbers.shape[1] - 3))
 
 
 @dataclass(frozen=True)
@@ -148,9 +152,8 @@ class _Median:
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import take_median
 
-        changed, op = torch.empty_like(images), cast(MedianBlur, self.step.op)
-        _launch(take_median, images, parameters["numbers"], changed, REACH=op.kernel_size // 2)
-        return changed
+        op = cast(MedianBlur, self.step.op)
+        return _rendered(take_median, images, parameters["numbers"], REACH=op.kernel_size // 2)
 
 
 @dataclass(frozen=True)
@@ -164,9 +167,7 @@ class _Coarsen:
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import coarsen
 
-        changed = torch.empty_like(images)
-        _launch(coarsen, images, parameters["numbers"], changed)
-        return changed
+        return _rendered(coarsen, images, parameters["numbers"])
 
 
 @dataclass(frozen=True)
@@ -224,10 +225,8 @@ class _Noise:
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import add_noise
 
-        noisy = torch.empty_like(images)
         salt = isinstance(self.step.op, SaltAndPepperNoise)
-        _launch(add_noise, images, parameters["numbers"], parameters["seeds"], noisy, SALT=salt)
-        return noisy
+        return _rendered(add_noise, images, parameters["numbers"], parameters["seeds"], SALT=salt)
 
 
 # --------------------------------------------------------------------------- rectangles, other images

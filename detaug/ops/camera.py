@@ -15,7 +15,7 @@ from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.cpu_kernels import apply_kernels, coarsen, raise_to_power, take_median
-from detaug.ops.filters import RandomPixelOp, as_bytes, clamp
+from detaug.ops.filters import RandomPixelOp, as_bytes, clamp, filtered
 from detaug.ops.op import Arrays, Node, Nodes
 from detaug.pixel_format import PixelFormat
 
@@ -92,8 +92,7 @@ class KernelBlur(RandomPixelOp):
     any_bands: ClassVar[bool] = True
 
     def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
-        kernel = planned["kernel"].gpu() if image.device == "gpu" else planned["kernel"]
-        blurred = fn.filter(image, kernel)
+        blurred = filtered(image, planned["kernel"])
         return clamp(blurred) if pixels.is_rgb8 else blurred
 
 
@@ -206,14 +205,15 @@ class Downscale(RandomPixelOp):
 
     def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
         coarse = np.maximum((views.size * drawn["scale"][:, None]).round(), 1)
-        return {"apply": drawn["apply"], "size": views.size.astype(np.float32), "coarse": coarse.astype(np.float32)}
+        return {"apply": drawn["apply"], "coarse": coarse.astype(np.float32)}
 
     def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
         if image.device == "cpu":
             given = as_bytes(image) if pixels.is_rgb8 else image
             return apply_kernels(given, [(coarsen, {"coarse": planned["coarse"]})], as_is=True)
+        size = fn.cast(image.shape()[:2], dtype=types.FLOAT)
         coarse = fn.resize(image, size=planned["coarse"], interp_type=types.INTERP_NN)
-        return fn.resize(coarse, size=planned["size"], interp_type=types.INTERP_NN)
+        return fn.resize(coarse, size=size, interp_type=types.INTERP_NN)
 
 
 MOST_MEDIAN = 9

@@ -28,6 +28,11 @@ def as_bytes(image: Node) -> Node:
     return fn.cast(image, dtype=types.UINT8)
 
 
+def filtered(image: Node, kernel: Node) -> Node:
+    """Return the image filtered by a kernel (K, K) of its own; beyond the border it is mirrored."""
+    return fn.filter(image, kernel.gpu() if image.device == "gpu" else kernel)
+
+
 @dataclass(frozen=True)
 class RandomPixelOp(PixelOp):
     """Changes an image with probability `p`; the other images cost nothing, and the image's type stays.
@@ -121,8 +126,7 @@ class RandomAdjustSharpness(RandomPixelOp):
         return {"kernel": np.tile(sharpness_kernel(np.array([self.sharpness_factor])), (n, 1, 1))}
 
     def change(self, image: Node, planned: Nodes) -> Node:
-        kernel = planned["kernel"].gpu() if image.device == "gpu" else planned["kernel"]
-        return clamp(fn.filter(image, kernel))
+        return clamp(filtered(image, planned["kernel"]))
 
 
 def sharpness_kernel(factor: Floats) -> Floats:
