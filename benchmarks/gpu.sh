@@ -8,16 +8,8 @@
 # itself and leaves a .txt in OUT_FOLDER, and a .json with the complete turns; a part that fails or takes too long
 # does not stop the others. The most important parts are first.
 set -u
-out=$(mkdir -p "$1" && cd "$1" && pwd); json=${2:-}; images=${3:-}
-cd "$(dirname "$0")/.."; export PYTHONPATH="$PWD:${PYTHONPATH:-}"
-python=$(command -v python3)
-step() {
-    local name=$1 limit=$2; shift 2
-    [[ -z ${PARTS:-} || " $PARTS " == *" $name "* ]] || return 0
-    echo "== $name, after $SECONDS s"
-    timeout "$limit" "$@" >"$out/$name.txt" 2>"$out/$name.err" || echo "== $name failed"
-    tail -n 12 "$out/$name.txt"
-}
+json=${2:-}; images=${3:-}
+source "$(dirname "$0")/steps.sh" "$1" 12
 bench() { local name=$1 limit=$2; shift 2; step "$name" "$limit" "$python" -m detaug bench "$json" "$images" --device cuda --json "$out/$name.json" "$@"; }
 
 if [ -z "$json" ]; then

@@ -7,19 +7,10 @@
 # Run it alone. Each part ends by itself and leaves a .txt in OUT_FOLDER; a part that fails or takes too long does not
 # stop the others. The most important parts are first.
 set -u
-out=$(mkdir -p "$1" && cd "$1" && pwd)
-cd "$(dirname "$0")/.."; export PYTHONPATH="$PWD:${PYTHONPATH:-}"
-python=$(command -v python3)
+source "$(dirname "$0")/steps.sh" "$1" 30
 gpus=$("$python" -c "import torch; print(torch.cuda.device_count())")
 workers=$(( $(nproc) / gpus - 1 ))
 on_all=("$python" -m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node "$gpus")
-step() {
-    local name=$1 limit=$2; shift 2
-    [[ -z ${PARTS:-} || " $PARTS " == *" $name "* ]] || return 0
-    echo "== $name, after $SECONDS s"
-    timeout "$limit" "$@" >"$out/$name.txt" 2>"$out/$name.err" || echo "== $name failed"
-    tail -n 30 "$out/$name.txt"
-}
 
 step rates 300 "${on_all[@]}" benchmarks/ranks.py --seconds 2 --bucket \
     --cases ssd300:32 retinanet:16 yolo640:32 ssd300:32:masks yolo640:32:masks
