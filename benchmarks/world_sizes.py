@@ -4,7 +4,7 @@
 
 Each process is one shard. On a machine with several GPUs: one process, then 2, 4, ... and all, with a GPU each; with
 two GPUs also two processes on one, and four with two on each; with one GPU, or on the CPU, two and four processes on
-that. Then a state that the most processes saved in the middle of an epoch goes on in one less, in two and in one. The
+that. Then the run on the most processes is resumed, from the middle of an epoch, on one less, on two and on one. The
 processes of each round run at the same time, each with another number of pipelines, threads and batches in flight.
 
 Each takes two epochs of 61 small images with every recipe and every sampler of tests/worlds.py, 24 images a step on all
