@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock, Thread, current_thread, main_thread
+from threading import RLock, Thread, current_thread, main_thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +74,7 @@ class Faults:
         self.at, self.kind = at, kind
         self.calls: list[Call] = []
         self._raised = False
-        self._lock = Lock()
+        self._lock = RLock()  # the garbage collector may end a pipeline, which is a call, while this thread counts one
 
     @contextmanager
     def active(self) -> Iterator[Faults]:

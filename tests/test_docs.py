@@ -117,10 +117,7 @@ def test_a_document_trains(path: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder", "cpu")
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_training_loop_of_the_readme_trains_as_written(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_training_loop_of_the_readme_trains_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its learning rate, from random weights, without a download; two epochs of four batches of two images."""
     skip_without_torchvision()
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
@@ -128,7 +125,7 @@ def test_the_training_loop_of_the_readme_trains_as_written(
     (training,) = [block for block in others if block.kind == "python train"]
     namespace: dict[str, Any] = {}
     run_python(first, README, namespace)
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     losses = run_training_block(training, README, namespace, steps=4)
     assert len(losses) == 8
     start = max(losses[:3])  # the first images have no boxes, and no loss

@@ -215,7 +215,7 @@ def test_the_script_uses_all_gpus() -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "worlds", "runs"),
-    [("several sizes", (3, 1), 2), *slow(("ssd", (8, 2, 3, 1), 100), ("affine", (12, 4, 24), 20))],
+    [("several sizes", (3, 1), 2), *slow(("ssd", (8, 2, 3, 1), 30), ("affine", (12, 4, 24), 12))],
 )
 def test_a_training_moves_between_numbers_of_shards(
     folder: Folder, tmp_path: Path, recipe: str, worlds: tuple[int, ...], runs: int
