@@ -24,7 +24,7 @@ from typing import Any
 
 from detaug.ops.public_names import public_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = sorted(public_names())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,11 @@ def test_the_citation_has_the_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == da.__version__
     assert citation["license"] == "Apache-2.0"
+
+
+def test_the_changelog_begins_with_the_version() -> None:
+    headings = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert da.__version__ in headings[:2]
 
 
 def run(*command: object, folder: Path, **variables: str) -> None:
@@ -51,6 +57,7 @@ def test_a_package_runs_the_demo(kind: str, source: Path, tmp_path: Path) -> Non
     build = f"from setuptools import build_meta; build_meta.build_{kind}({str(tmp_path)!r})"
     run(sys.executable, "-c", build, folder=source)
     package = next(tmp_path.glob("detaug-*"))
+    run(sys.executable, "-m", "twine", "check", "--strict", package, folder=tmp_path)
     if kind == "wheel":
         assert set(zipfile.ZipFile(package).namelist()) >= NEEDED
     site, pip = tmp_path / "site", [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
