@@ -13,25 +13,29 @@ import pytest
 import torch
 from PIL import Image
 
+import detaug as da
 import detaug.demo.demo
 from detaug.cli.main import main
+from detaug.converters import voc_to_coco
+from detaug.demo import make_voc
 from detaug.demo.demo import GO_ON, Speed, demo, time_loader
+from detaug.demo.detector import learn_by_heart
 
-FILES = [".made-by-detaug-demo", "MOT", "VOC", "clips.json", "people", "people.json", "sheet.png", "ships"]
-FILES += ["ships.json", "train.json"]
+FILES = [".made-by-detaug-demo", "MOT", "VOC", "clips.json", "masks.json", "people", "people.json", "prediction.png"]
+FILES += ["shapes.png", "sheet.png", "ships", "ships.json", "train.json"]
 
 
 def quick_demo(out: Path, images: int = 6, **options: object) -> list[str]:
     """Run the demo with few images and one measured epoch; return the lines that it says."""
     lines: list[str] = []
-    assert demo(out, images=images, seconds=0, say=lines.append, **options) == out  # type: ignore[arg-type]
+    assert demo(out, images=images, seconds=0, steps=2, say=lines.append, **options) == out  # type: ignore[arg-type]
     return lines
 
 
 @pytest.fixture
 def few_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command, which has no options for it, draw six images and measure one epoch."""
-    monkeypatch.setattr(detaug.demo.demo, "demo", partial(demo, seconds=0, images=6))
+    monkeypatch.setattr(detaug.demo.demo, "demo", partial(demo, seconds=0, images=6, steps=2))
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,7 @@ def test_a_second_run_writes_the_same_files_and_leaves_others(made: tuple[Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_another_seed_draws_other_pictures(tmp_path: Path) -> None:
     quick_demo(tmp_path / "a", images=1, seed=1)
     quick_demo(tmp_path / "b", images=1, seed=2)
@@ -104,6 +109,7 @@ def test_another_seed_draws_other_pictures(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() != (tmp_path / "b" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     quick_demo(tmp_path / "demo", images=2)
@@ -180,3 +186,20 @@ def test_errors_are_one_line_and_nothing_is_written(
     assert err.startswith("detaug: ")
     assert message in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_the_detector_learns_its_pictures(tmp_path: Path) -> None:
+    images = make_voc(tmp_path / "VOC", images=8) / "JPEGImages"
+    voc_to_coco(tmp_path / "VOC", tmp_path / "train.json")
+    reader = da.CocoReader(images, tmp_path / "train.json")
+    found = learn_by_heart(reader, 120, torch.device("cpu"), 0)
+    entries = [
+        {"image_id": int(each.image_id), "category_id": label, "bbox": [x, y, right - x, low - y], "score": score}
+        for each in found
+        for (x, y, right, low), label, score in zip(each.boxes.tolist(), each.labels, each.scores, strict=True)
+    ]
+    (tmp_path / "found.json").write_text(json.dumps(entries))
+    evaluator = da.CocoEvaluator(reader)
+    evaluator.load(tmp_path / "found.json")
+    assert evaluator.compute().AP50 > 0.9

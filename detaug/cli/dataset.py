@@ -142,11 +142,12 @@ _FOR = {"--frames": "images", "--channels": "8-bit RGB"}
 @options.device
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of pictures and draws.")
 def demo(device: str | None, **more: Any) -> None:
-    """Convert, check and augment a small data set.
+    """Convert, check, augment and learn a small data set.
 
-    Draws a Pascal VOC data set, converts and checks it, times the loader, and leaves a folder with the data set, its
-    train.json and sheet.png; two short videos with clips.json; people with key points, people.json; and ships with
-    rotated boxes, ships.json. Prints Python code to continue with.
+    Draws a Pascal VOC data set, converts and checks it, times the loader, and trains a small detector on it. Leaves a
+    folder with the data set, its train.json and sheet.png; masks, people with key points and ships with rotated boxes
+    (masks.json, people.json, ships.json, shapes.png); two short videos with clips.json; and prediction.png. Prints
+    Python code to continue with.
 
     \b
     detaug demo --out demo

@@ -1,4 +1,4 @@
-"""`detaug demo`: the whole workflow on a drawn data set: draw, convert, check, augment, show."""
+"""`detaug demo`: the whole workflow on a drawn data set: draw, convert, check, augment, show, train, predict."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import torch
+from PIL import Image
 
 from detaug import presets
 from detaug.converters import mot_to_coco, voc_to_coco
 from detaug.converters.check.check import check_coco
 from detaug.converters.findings.finding import rate_text
 from detaug.converters.machine import available_cores
+from detaug.demo.detector import IMAGES, learn_by_heart
 from detaug.demo.people import make_people
 from detaug.demo.shapes import make_voc
 from detaug.demo.ships import make_ships
@@ -25,13 +28,19 @@ from detaug.drawing import save_picture
 from detaug.errors import InputError
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
-from detaug.sheets import draws_sheet
+from detaug.ops.affine import RandomAffine
+from detaug.ops.flips_and_crops import RandomHorizontalFlip
+from detaug.ops.resize import Resize
+from detaug.sheets import detections_sheet, draws_sheet
 from detaug.sources.coco_reader import CocoReader
 
 MARK = ".made-by-detaug-demo"
 """A file in folders that `demo` made and may write again."""
 
 BATCH_SIZE = 8
+
+MOVED = [RandomHorizontalFlip(), RandomAffine(degrees=20, scale=(0.9, 1.3)), Resize((300, 300), letterbox="center")]
+"""Of the picture of masks, key points and rotated boxes."""
 
 GO_ON = f"""\
 import detaug as da
@@ -62,16 +71,18 @@ def demo(
     seed: int = 0,
     images: int = 60,
     seconds: float = 1.0,
+    steps: int = 120,
     say: Callable[[str], None] = print,
 ) -> Path:
     """Make the folder `out` with a drawn VOC data set (VOC), its train.json and sheet.png, and more; return it.
 
-    Two videos are in MOTChallenge's layout (MOT), with clips.json. People with key points (people, people.json) and
-    ships with rotated boxes (ships, ships.json) are COCO data sets.
+    masks.json is train.json with masks. People with key points (people, people.json) and ships with rotated boxes
+    (ships, ships.json) are COCO data sets; shapes.png shows all three. Two videos are in MOTChallenge's layout (MOT),
+    with clips.json. prediction.png shows what a small detector finds in the pictures that it has learned by heart.
 
     device: as `Loader` takes it. seed: of the pictures and of the draws. images: their number in VOC; a fifth of
-    them is the split `val`. seconds: least time for measuring the loader's speed, at least one epoch. say: called with
-    each line of the report.
+    them is the split `val`. seconds: least time for measuring the loader's speed, at least one epoch. steps: of the
+    detector's training. say: called with each line of the report.
     Raises InputError, before anything is written, if `out` exists and was not made by this function. If it was,
     its files are made again and others in it stay. The folder is written when all is done, or not at all.
     """
@@ -88,12 +99,14 @@ def demo(
         rows = range(min(4, len(reader)))  # of different scenes
         sheet = draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()")
         save_picture(sheet, folder / "sheet.png")
-        mot_to_coco(make_mot(folder / "MOT", seed=seed), folder / "clips.json")
         say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
+        _draw_shapes(folder, images, seed)
+        say(f"         {out / 'shapes.png'}, masks, key points and rotated boxes: masks.json, people.json, ships.json")
+        mot_to_coco(make_mot(folder / "MOT", seed=seed), folder / "clips.json")
         say(f"videos   {out / 'MOT'}, two with tracks, and {out / 'clips.json'} for da.ClipReader")
-        make_people(folder, max(1, images * 2 // 5), seed)
-        make_ships(folder, max(1, images // 5), seed)
-        say(f"points   {out / 'people.json'} with key points, {out / 'ships.json'} with rotated boxes")
+        say(f"train    a small detector, {steps} steps on {min(IMAGES, len(reader))} images")
+        save_picture(detections_sheet(reader, learn_by_heart(reader, steps, device, seed)), folder / "prediction.png")
+        say(f"predict  {out / 'prediction.png'}, what it finds in them, beside the annotated boxes")
     say(f"\nContinue in the folder {out}:\n\n{GO_ON}")
     return out
 
@@ -122,6 +135,23 @@ def _draw_and_convert(folder: Path, out: Path, images: int, seed: int, say: Call
     counts = ", ".join(f"{name} {count}" for name, count in summary.class_counts.items())
     say(f"convert  the split train to COCO json: {out / 'train.json'}")
     say(f"         {summary.images} images, {summary.boxes} boxes ({counts})")
+
+
+def _draw_shapes(folder: Path, images: int, seed: int) -> None:
+    """Make the data sets of masks, key points and rotated boxes, and draw an image of each, one below the other."""
+    make_people(folder, max(1, images * 2 // 5), seed)
+    make_ships(folder, max(1, images // 5), seed)
+    voc_to_coco(folder / "VOC", folder / "masks.json", split="train", masks=True)
+    readers = {
+        "masks": CocoReader(folder / "VOC/JPEGImages", folder / "masks.json", masks=True),
+        "key points": CocoReader(folder / "people", folder / "people.json", keypoints=True),
+        "rotated boxes": CocoReader(folder / "ships", folder / "ships.json", rotated=True),
+    }
+    sheets = [draws_sheet(reader, MOVED, [0], seed=seed, title=title) for title, reader in readers.items()]
+    whole = Image.new("RGB", (max(sheet.width for sheet in sheets), sum(sheet.height for sheet in sheets)), "white")
+    for sheet, top in zip(sheets, accumulate([0, *(sheet.height for sheet in sheets)]), strict=False):
+        whole.paste(sheet, (0, top))
+    save_picture(whole, folder / "shapes.png")
 
 
 def _check(folder: Path, out: Path, say: Callable[[str], None]) -> None:
