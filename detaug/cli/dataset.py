@@ -71,6 +71,9 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @click.option("--preset", type=click.Choice(options.PRESETS), help="The recipe.  [default: ssd300]")
 @click.option("--recipe", type=FILE, help="Your own recipe instead: a JSON or YAML file.")
 @options.own_ops
+@click.option(
+    "--epoch", type=AT_LEAST_0, default=0, show_default=True, help="The epoch to show, of a recipe with stages."
+)
 @click.option("--rows", type=AT_LEAST_1, default=4, show_default=True, help="Images to show.")
 @click.option("--columns", type=AT_LEAST_1, help="Draws of each image.  [default: 4]")
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of images and draws.")
@@ -115,14 +118,14 @@ def preview(
 
     bands = {name: more.pop(name) for name in ("channels", "dtype", "bands")}
     if bands != {"channels": 3, "dtype": "uint8", "bands": ()}:
-        kept = {name: more.pop(name) for name in ("recipe", "ops", "columns", "size")}
+        kept = {name: more.pop(name) for name in ("recipe", "ops", "epoch", "columns", "size")}
         _refuse_with("--channels", more | {"frames": frames})
         click.echo(preview_bands(annotations, images, output, rows=rows, seed=seed, **bands, **kept))
         return
     if frames is None:
         click.echo(preview_file(annotations, images, output, rows=rows, seed=seed, **more))
         return
-    kept = {name: more.pop(name) for name in ("preset", "recipe", "ops", "size")}
+    kept = {name: more.pop(name) for name in ("preset", "recipe", "ops", "epoch", "size")}
     _refuse_with("--frames", more)
     click.echo(preview_clips(annotations, images, output, frames=frames, stride=stride, rows=rows, seed=seed, **kept))
 

@@ -94,6 +94,8 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
     """(N, M) int64: the layer that each box is of; None: the first one."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
     """For each op what it drew, by name: arrays whose first axis is N. None unless the loader has return_params."""
+    epoch: int = 0
+    """The epoch that the batch belongs to, from 0."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each image as a whole; None for a source without."""
     extra: dict[str, Tensor] = field(default_factory=dict)

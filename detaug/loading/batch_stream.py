@@ -21,12 +21,13 @@ from detaug.loading.batch import Batch
 from detaug.loading.batch_targets import make_batch
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.engine import Engine
+from detaug.loading.image_cache import ImageCache
 from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
 from detaug.ops.op import Arrays, select
 from detaug.ops.python_functions import no_errors_at_exit
-from detaug.ops.recipe import check_size
+from detaug.ops.recipe import Recipe, check_size
 from detaug.video.flow import FlowPipeline
 
 
@@ -56,6 +57,11 @@ class BatchStream:
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
         self._is_claimed = False
+
+    @property
+    def recipe(self) -> Recipe:
+        """Return the recipe of the batches."""
+        return self._planner.recipe
 
     @property
     def cached_images(self) -> int:
@@ -101,9 +107,9 @@ class BatchStream:
                 rendered.plan, self._engine.renderer.on_current_stream(rendered.images, rendered.guard)
             )
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> Batch | ClipBatch:
-        """Return the batch of these images with the numbers that were drawn before."""
-        jobs = self._planner.replay(indices, params)
+    def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> Batch | ClipBatch:
+        """Return the batch of these images with the numbers that were drawn before, in an epoch."""
+        jobs = self._planner.replay(indices, params, epoch)
         try:
             parts = [part for job in jobs for part in job.images(self._engine.run_alone(job))]
         except BadFilesFound as found:
@@ -127,6 +133,14 @@ class BatchStream:
         """End the pipelines and give back all memory. The stream cannot be used afterwards."""
         self._stop()
         self._engine.renderer.feed.free()
+
+    def close_but_cache(self) -> ImageCache | None:
+        """Close, and return the cache with its images for another stream, if there is one."""
+        feed = self._engine.renderer.feed
+        self._stop()
+        cache, feed.cache = feed.cache, None
+        feed.free()
+        return cache
 
     # ------------------------------------------------------------------------------------------- one group
 
@@ -187,7 +201,7 @@ class BatchStream:
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
         flow = self._flow(images) if self._flow else None
         drawn = params if self._planner.return_params else None
-        return make_batch(self._planner.reader, indices, images, targets, drawn, flow)
+        return make_batch(self._planner.reader, indices, images, targets, plan.epoch, drawn, flow)
 
     def _canvas(self, size: Tensor) -> tuple[int, int]:
         """Return the height and width of a batch of images of these sizes, (N, 2)."""
@@ -249,9 +263,10 @@ class EpochIterator(Iterator[T], Generic[T]):
         with no_errors_at_exit(), self._lock:
             return self._next()
 
-    def go_to(self, position: Position) -> None:
+    def go_to(self, position: Position, stream: BatchStream) -> None:
         """Begin at another position. For an iterator that has not yielded a batch."""
-        self.position, self._claim = position, self._stream.claim(position)
+        self._stream = stream
+        self.position, self._claim = position, stream.claim(position)
 
     def _next(self) -> T:
         self.started = True

@@ -192,13 +192,14 @@ def make_batch(
     indices: Ints,
     images: Tensor,
     targets: BatchTargets,
+    epoch: int,
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None = None,
 ) -> Batch | ClipBatch:
     """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips."""
     columns = gather(reader.columns, targets.rows)
     if reader.frames is not None:
-        return _clip_batch(reader, reader.frames, indices, images, targets, columns, params, flow)
+        return _clip_batch(reader, reader.frames, indices, images, targets, columns, epoch, params, flow)
     return Batch(
         images=images,
         boxes=targets.boxes,
@@ -216,6 +217,7 @@ def make_batch(
         drawing=targets.drawing,
         layer_of_box=None if targets.layer_of_box is None else torch.from_numpy(targets.layer_of_box),
         params=params,
+        epoch=epoch,
         classes=targets.classes,
     )
 
@@ -227,6 +229,7 @@ def _clip_batch(
     images: Tensor,
     targets: BatchTargets,
     columns: dict[str, Column],
+    epoch: int,
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None,
 ) -> ClipBatch:
@@ -251,6 +254,7 @@ def _clip_batch(
         moved=targets.moved,
         columns=as_tensors({name: each.reshape(*clips.shape, *each.shape[1:]) for name, each in columns.items()}),
         params=params,
+        epoch=epoch,
         classes=None if targets.classes is None else targets.classes[::frames],
         flow=flow,
     )

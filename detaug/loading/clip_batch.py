@@ -63,6 +63,8 @@ class ClipBatch(OldNames, MasksOfBoxes):
     """(N, F, M, ...) what belongs to each box, by name: see `Batch.columns`."""
     params: tuple[dict[str, NDArray[Any]], ...] | None = None
     """For each op what it drew, by name: arrays (N * F, ...). None unless the loader has return_params."""
+    epoch: int = 0
+    """The epoch that the batch belongs to, from 0."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each clip's first frame as a whole; None for a source without."""
     flow: Tensor | None = None
@@ -112,6 +114,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
             moved=self.moved,
             columns={name: _in_order(each, order.cpu()) for name, each in self.columns.items()},
             params=self.params,
+            epoch=self.epoch,
             classes=None if self.classes is None else self.classes.repeat_interleave(frames),
         )
 

@@ -17,26 +17,22 @@ from typing_extensions import TypeVar
 from detaug.arguments import check, is_number, is_whole
 from detaug.arrays import Bools, Floats, Ints
 from detaug.errors import InputError
-from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
-from detaug.loading.batch_stream import BatchStream, EpochIterator, Position, check_process
+from detaug.loading.batch_stream import EpochIterator, Position, check_process
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import give_memory_back, has_jpeg_engine, rank_and_world, resolve_device, resolve_shard
-from detaug.loading.engine import Engine
 from detaug.loading.epochs import EpochOrder, LastBatch
-from detaug.loading.image_cache import CacheSizes, check_cache, make_cache
-from detaug.loading.image_feeds import make_feed
+from detaug.loading.image_cache import CacheSizes, check_cache
 from detaug.loading.misuse import NoDataLoader, explain_other_names
-from detaug.loading.planner import Planner
-from detaug.loading.renderers import choose_renderer
-from detaug.loading.settings import grouping_of, settings_for
+from detaug.loading.settings import Settings
+from detaug.loading.stages import LoaderStage, Streams, make_stages
 from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.mixing import GROUP
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe, make_recipe
+from detaug.ops.recipe import Recipe
+from detaug.ops.stages import Stages
 from detaug.sources.source import Source
-from detaug.video.flow import make_flow
 
 T = TypeVar("T", default=Batch)
 AnyBatch = TypeVar("AnyBatch", Batch, ClipBatch)
@@ -49,7 +45,8 @@ class Loader(NoDataLoader, Generic[T]):
     come twice. Evaluation keeps the json's order and has every image exactly once. Between two loops the pipelines fill
     up with the next batches and wait; `close`, or leaving a `with` block, ends them.
 
-    `ops`: a recipe, such as `da.presets.ssd300()`. `batch_size`: images of a batch, on each shard.
+    `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs.
+    `batch_size`: images of a batch, on each shard.
     `device`: None (CUDA if there is one, else CPU), "cpu", "cuda", "cuda:1" or a torch.device.
     `seed`: the same seed and global batch (batch size x shards) give every image of every step the same boxes and
     pixels, for any number of shards, threads and pipelines; see docs/reliability.md.
@@ -92,7 +89,7 @@ class Loader(NoDataLoader, Generic[T]):
     def __init__(
         self,
         reader: Source,
-        ops: Iterable[Op],
+        ops: Iterable[Op] | Stages,
         batch_size: int,
         *,
         device: torch.device | str | None = None,
@@ -116,23 +113,19 @@ class Loader(NoDataLoader, Generic[T]):
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a share of the images, in 0..1")
         check_cache(cache)
-        _check_for_training(train, sampler or aspect_ratio_grouping, last_batch)
+        _check_for_training(train, sampler or aspect_ratio_grouping or isinstance(ops, Stages), last_batch)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
-        self.reader, self.recipe, self.cache = reader, make_recipe(ops, reader.pixel_format), cache
+        self.reader, self.cache = reader, cache
         self.batch_size = _check_positive("batch_size", batch_size)
         self.pad_to_multiple = _check_positive("pad_to_multiple", pad_to_multiple)
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
-        _check_recipe(self.recipe, reader, self.batch_size)
         self.device = resolve_device(device)
-        _check_decode(self.recipe, reader, self.device, cache)
-        frames = _check_clips(reader, self.recipe, self.device)
-        self._kernels = chain_for(self.recipe, self.device)
-        chosen = {"pipelines": pipelines, "threads": threads}
-        self.settings = settings_for(
-            reader, self.recipe, self._kernels, self.device, self.batch_size * frames, settings, **chosen
+        stages = make_stages(
+            ops, reader, self.batch_size, self.device, cache, settings, pipelines=pipelines, threads=threads
         )
-        items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if self.recipe.mixing_op else 1
+        mixing = next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)
+        items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if mixing else 1
         self._order = EpochOrder(*items, self.batch_size, self.shard, int(seed), train, last_batch, smallest_batch)
         self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
         self._collate: Callable[[Batch], Any] = collate or _return_batch
@@ -140,17 +133,45 @@ class Loader(NoDataLoader, Generic[T]):
             reader, self._order.images_of_shard(), skip=on_error == "skip", max_skipped=max_skipped
         )
         _warn_of_repeats(self._order, reader.origin)
-        _warn_of_mixing(self._order, self.recipe)
+        _warn_of_mixing(self._order, mixing)
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
         self._epoch: EpochIterator[T] | None = None  # Lightning sets an attribute `_iterator` of any loader to None
         self._process = os.getpid()
         self._lock = RLock()
-        self._stream: BatchStream | None = self._open_stream()
+        self._streams = Streams(
+            stages,
+            reader,
+            self._order,
+            self._skipped,
+            self.device,
+            cache=cache,
+            pad_to_multiple=self.pad_to_multiple,
+            return_params=return_params,
+        )
+        self._streams.open(self._start)
+
+    @property
+    def recipe(self) -> Recipe:
+        """Return the recipe; of `Stages`, that of the epoch that was begun last."""
+        return self._stage.recipe
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """Return the ops of the recipe."""
+        """Return the ops of this recipe."""
         return self.recipe.ops
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings for this recipe."""
+        return self._stage.settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self._stage.settings = settings
+
+    @property
+    def _stage(self) -> LoaderStage:
+        return self._streams.stage_of(self._start.epoch if self._epoch is None else self._epoch.position.epoch)
 
     @property
     def train(self) -> bool:
@@ -180,7 +201,7 @@ class Loader(NoDataLoader, Generic[T]):
     @property
     def cached_images(self) -> int:
         """Return the number of images that the cache holds now: 0 without a cache, and after `close`."""
-        return self._stream.cached_images if self._stream else 0
+        return self._streams.current.cached_images if self._streams.current else 0
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, on this shard."""
@@ -196,7 +217,8 @@ class Loader(NoDataLoader, Generic[T]):
         """Start the next epoch, or continue from a loaded state."""
         self._check_process()
         with self._lock:
-            stream, position = self._opened_stream(), self._next_epoch()
+            position = self._next_epoch()
+            stream = self._streams.open(position)
             self._epoch = EpochIterator(stream, position, len(self), self._steps, self._collate, self._lock)
             return self._epoch
 
@@ -218,8 +240,8 @@ class Loader(NoDataLoader, Generic[T]):
 
     def _go_to(self, position: Position) -> None:
         self._start = position
-        if self._epoch and not self._epoch.started and self._stream:
-            self._epoch.go_to(position)
+        if self._epoch and not self._epoch.started and self._streams.current:
+            self._epoch.go_to(position, self._streams.open(position))
         else:
             self._epoch = None
 
@@ -248,8 +270,7 @@ class Loader(NoDataLoader, Generic[T]):
             raise InputError("the batch has no params, which replay needs: make its loader with return_params=True")
         indices = self.reader.indices_of(batch.image_id.flatten().cpu().numpy())
         with self._lock:
-            stream = self._stream or self._make_stream(cached=False)  # a closed loader stays closed
-            return cast(AnyBatch, stream.replay(indices, batch.params))
+            return cast(AnyBatch, self._streams.replay(indices, batch.params, batch.epoch))
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones.
@@ -257,9 +278,7 @@ class Loader(NoDataLoader, Generic[T]):
         Without it, DALI keeps the GPU memory of a deleted loader for the next loader.
         """
         with self._lock:
-            if self._stream:
-                self._stream.close()
-            self._stream = None
+            self._streams.close()
         give_memory_back(self.device)
 
     def __enter__(self) -> Loader[T]:
@@ -289,48 +308,14 @@ class Loader(NoDataLoader, Generic[T]):
         position, skipped = read_state(state, self._identity, self._order, len(self.reader), self._steps)
         self._skipped.check_allowed(skipped)
         with self._lock:
-            if self._stream:
-                self._stream.discard()  # batches in flight may hold images that the state skips
+            if self._streams.current:
+                self._streams.current.discard()  # batches in flight may hold images that the state skips
             self._skipped.restore(skipped)
             self._go_to(position)
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        return identity_of(self.reader, self.recipe, self._order)
-
-    # ------------------------------------------------------------------------------------------- pipelines
-
-    def _opened_stream(self) -> BatchStream:
-        self._stream = self._stream or self._open_stream()
-        return self._stream
-
-    def _open_stream(self) -> BatchStream:
-        """Make the pipelines, and the cache."""
-        self._process = os.getpid()
-        stream = self._make_stream(cached=self.cache is not None)
-        stream.open(self._next_epoch())
-        return stream
-
-    def _make_stream(self, *, cached: bool) -> BatchStream:
-        every = self._order.images_of_shard()
-        cache = make_cache(self.reader, every, self.cache, self.device) if cached else None
-        feed = make_feed(self.reader, self.device, self.settings.hw_decoder_load, cache)
-        renderer = choose_renderer(self.recipe, self._kernels, feed, self.device)
-        grouping = grouping_of(self.settings, self.recipe)
-        planner = Planner(
-            reader=self.reader,
-            recipe=self.recipe,
-            order=self._order,
-            renderer=renderer,
-            device=self.device,
-            skipped=self._skipped,
-            grouping=grouping,
-            pad_multiple=1 if self.recipe.uniform else self.pad_to_multiple,
-            return_params=self.return_params,
-        )
-        flow = make_flow(self.recipe, self.batch_size, self._order.frames, self.device)
-        images = grouping.most_images(self.batch_size * self._order.frames)
-        return BatchStream(planner, Engine(renderer, self.reader, self.settings, images, self.device), flow)
+        return identity_of(self.reader, self._streams.recipes, self._order)
 
     def _check_process(self) -> None:
         check_process(self._process)
@@ -351,11 +336,11 @@ def _warn_of_repeats(order: EpochOrder, origin: str) -> None:
         )
 
 
-def _warn_of_mixing(order: EpochOrder, recipe: Recipe) -> None:
-    if order.shard[1] > 1 and mixed_within(recipe, order):
+def _warn_of_mixing(order: EpochOrder, mixing_op: Op | None) -> None:
+    if order.shard[1] > 1 and mixing_op and mixed_within(order):
         batch = f"batch_size={order.batch_size}" if order.batch_size % GROUP else "the last, partial batch"
         warnings.warn(
-            f"{type(recipe.mixing_op).__name__} mixes images within groups of {GROUP} of a batch, and {batch} is no "
+            f"{type(mixing_op).__name__} mixes images within groups of {GROUP} of a batch, and {batch} is no "
             "multiple of it: another number of shards gives other pixels",
             stacklevel=4,
         )
@@ -373,43 +358,6 @@ def _check_source(source: object) -> None:
         raise TypeError(f"reader must be a source, such as da.CocoReader(images, json), got {kind}")
 
 
-def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
-    """Raise InputError for a recipe that needs more images in a batch, or masks."""
-    if batch_size < 2 and recipe.mixing_op:
-        raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
-    recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
-
-
-def _check_decode(recipe: Recipe, reader: Source, device: torch.device, cache: CacheSizes | None) -> None:
-    """Raise InputError for images that this loader does not decode: at a scale, or with other bands than 8-bit RGB."""
-    if recipe.decodes_scaled and device.type != "cpu":
-        raise InputError("decode='scaled' is for a loader on the CPU: leave decode out of the recipe, or device='cpu'")
-    if recipe.decodes_scaled and cache is not None:
-        raise InputError("decode='scaled' decodes what one epoch shows: leave out cache, or decode")
-    if reader.pixel_format.is_rgb8:
-        return
-    if reader.files and not reader.decodes:
-        raise InputError(f"a source with a pixel_format, here {reader.pixel_format}, must have files = False, and read")
-    if device.type != "cpu":
-        remedy = 'give the loader device="cpu", and move its batches with batch.to("cuda")'
-        raise InputError(f"images of {reader.pixel_format} are decoded and changed on the CPU only: {remedy}")
-    if cache is not None:
-        raise InputError(f"the cache keeps 8-bit RGB, and the reader has {reader.pixel_format}: leave cache out")
-
-
-def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:
-    """Return the number of images of an item. Raises InputError for a recipe that cannot take these."""
-    if reader.frames is not None and recipe.mixing_op:
-        mixing = type(recipe.mixing_op).__name__
-        raise InputError(f"{mixing} combines images, and the reader has clips: leave it out of the recipe")
-    frames = int(reader.clips.shape[1])
-    if recipe.optical_flow and (reader.frames is None or frames < 2):
-        raise InputError("OpticalFlow needs clips of at least 2 frames, as da.ClipReader and da.VideoReader have")
-    if recipe.optical_flow and device.type == "cpu":
-        raise InputError("OpticalFlow is computed on a GPU, and this loader is on the CPU: leave it out of the recipe")
-    return frames
-
-
 def _check_positive(name: str, value: int) -> int:
     check(name, value, is_whole(value) and value >= 1, "a whole number of at least 1")
     return int(value)
@@ -418,7 +366,7 @@ def _check_positive(name: str, value: int) -> int:
 def _check_for_training(train: bool, orders: object, last_batch: LastBatch) -> None:
     check("last_batch", last_batch, last_batch in ("fill", "partial", "drop"), "'fill', 'partial' or 'drop'")
     if not train and (orders or last_batch != "fill"):
-        rule = "sampler, aspect_ratio_grouping and last_batch are for training"
+        rule = "sampler, aspect_ratio_grouping, last_batch and Stages are for training"
         raise InputError(f"{rule}; evaluation has each image once")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -33,6 +33,8 @@ class Planner:
 
     reader: Source
     recipe: Recipe
+    end: int | None
+    """The first epoch that has another recipe."""
     order: EpochOrder
     renderer: Renderer
     device: torch.device
@@ -49,7 +51,7 @@ class Planner:
         return PositionDraws(self.order.seed, self.order.global_batch)
 
     def jobs_from(self, epoch: int, step: int) -> Iterator[Job]:
-        """Yield the jobs of all batches from here on: training continues with the next epochs, evaluation ends.
+        """Yield the jobs of all batches from here on: training continues up to epoch `end`, evaluation ends.
 
         The next block is planned op by op while the jobs of this one are taken: planned in one go it would take longer
         than the device needs for the batches in flight, and the device would wait.
@@ -69,11 +71,11 @@ class Planner:
         upcoming = self.order.upcoming(epoch, step, self.skipped.mask())
         self.renderer.feed.prefetch(upcoming)
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...]) -> list[Job]:
+    def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> list[Job]:
         """Return the jobs of one batch of these images, with the numbers that were drawn before."""
-        views = replace(self.reader.clip_views(indices), slot=self.grouping.slots([len(indices)]))
+        views = replace(self.reader.clip_views(indices), slot=self.grouping.slots([len(indices)]), epoch=epoch)
         plan = self.recipe.plan(views, draws_from(np.random.default_rng()), params)
-        batches = self._split(EpochBatches(0, [indices], [np.ones(len(indices), bool)], [0]), range(1), plan)
+        batches = self._split(EpochBatches(epoch, [indices], [np.ones(len(indices), bool)], [0]), range(1), plan)
         return self.renderer.jobs(self.grouping.group(batches, 0))
 
     def check_batch(self, epoch: int, step: int) -> None:
@@ -84,11 +86,16 @@ class Planner:
     def _blocks(self, epoch: int, step: int) -> Iterator[list[Job]]:
         """Yield the jobs of each block; while it is planned, yield an empty list after each op."""
         block = self._block_batches()
-        for each in count(epoch) if self.order.train else (epoch,):
+        for each in self._epochs_from(epoch):
             batches, first_step = self._epoch(each), step if each == epoch else 0
             for start in range(first_step - first_step % block, len(batches.indices), block):
                 for plans in self._plan(batches, range(start, min(start + block, len(batches.indices)))):
                     yield self.renderer.jobs(self.grouping.group(plans, first_step))
+
+    def _epochs_from(self, epoch: int) -> Iterable[int]:
+        if not self.order.train:
+            return (epoch,)
+        return count(epoch) if self.end is None else range(epoch, self.end)
 
     def _epoch(self, epoch: int) -> EpochBatches:
         """Return the batches of an epoch, with stand-ins for the skipped images. Raises DataError if none is left."""

@@ -5,7 +5,7 @@ A position is a step of all shards together. So a state is valid on any number o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -35,13 +35,18 @@ _CHANGED = {
 """The error for each part of the identity that is not an argument of `Loader`."""
 
 
-def identity_of(reader: Source, recipe: Recipe, order: EpochOrder) -> dict[str, Any]:
-    """Return the data, the arguments and the version that a state is valid for."""
+def identity_of(reader: Source, recipes: Mapping[int, Recipe], order: EpochOrder) -> dict[str, Any]:
+    """Return the data, the arguments and the version that a state is valid for.
+
+    `recipes`: by the epoch from which on each is used.
+    """
+    ops = [(f"from epoch {start}: " if start else "") + repr(op) for start, each in recipes.items() for op in each.ops]
+    mixes = any(recipe.mixing_op for recipe in recipes.values())
     return {
         "version": VERSION,
         "data": reader.fingerprint,
         "files": reader.files_fingerprint,
-        "recipe": [repr(op) for op in recipe.ops],
+        "recipe": ops,
         "seed": order.seed,
         "global_batch": order.global_batch,
         "train": order.train,
@@ -49,15 +54,15 @@ def identity_of(reader: Source, recipe: Recipe, order: EpochOrder) -> dict[str, 
         "aspect_ratio_grouping": bool(order.groups.any()),
         "last_batch": order.last_batch,
         "stretches": None if order.stretches is None else short_digest(order.stretches.tobytes()),
-        "mixed_within": mixed_within(recipe, order),
-        "draws": _draws_fingerprint(reader, recipe),
+        "mixed_within": mixed_within(order) if mixes else None,
+        "draws": _draws_fingerprint(reader, recipes.values()),
     }
 
 
-def mixed_within(recipe: Recipe, order: EpochOrder) -> int | None:
+def mixed_within(order: EpochOrder) -> int | None:
     """Return the batch size if the partners of mixed images depend on it; None if they depend on the global batch."""
     whole_groups = order.batch_size % GROUP == 0 and order.train and order.last_batch != "partial"
-    return order.batch_size if recipe.mixing_op and not whole_groups else None
+    return None if whole_groups else order.batch_size
 
 
 def read_state(
@@ -113,7 +118,7 @@ def _recipe_difference(saved: Any, here: list[str]) -> str:
     return f"the recipe is not that of this state: op {at} is {now}, was {before}; make them equal"
 
 
-def _draws_fingerprint(reader: Source, recipe: Recipe) -> str:
+def _draws_fingerprint(reader: Source, recipes: Iterable[Recipe]) -> str:
     """Return a hash of example draws, which changes when a version draws other numbers from the same seed.
 
     Rounded, since the last bits of floats differ between processors.
@@ -122,7 +127,8 @@ def _draws_fingerprint(reader: Source, recipe: Recipe) -> str:
         reader.clip_views(reader.clips[np.arange(8) % len(reader.clips)].reshape(-1)),
         PositionDraws(0, 22).at(0, 150, np.arange(8) * 20, np.arange(8) * 3),
     )
-    drawn = [array for each in recipe.plan(views, draws).drawn for _, array in sorted(each.items())]
+    steps = [step for recipe in recipes for step in recipe.plan(views, draws).drawn]
+    drawn = [array for each in steps for _, array in sorted(each.items())]
     order = training_steps(None, np.zeros(8, np.int64), 4, 0, 0)
     numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
     return short_digest(*(array.tobytes() for array in numbers))

@@ -22,8 +22,8 @@ from detaug.ops.filters import as_bytes
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
 from detaug.ops.optical_flow import OpticalFlow
-from detaug.ops.public_names import name_here, public_names
 from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
+from detaug.ops.stages import listed
 from detaug.pixel_format import RGB8, PixelFormat
 
 
@@ -318,26 +318,6 @@ def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
         return Recipe(ops)
     at = sum(1 for _ in takewhile(lambda op: isinstance(op, Op) and op.stage == "view", ops))
     return Recipe((*ops[:at], OwnSize(), *ops[at:]))
-
-
-def listed(ops: Iterable[Op]) -> tuple[Op, ...]:
-    """Return the ops of a recipe. Raises TypeError for what is no list of them."""
-    if isinstance(ops, str) or not isinstance(ops, Iterable):
-        raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
-    ops = tuple(ops)
-    for op in ops:
-        if not isinstance(op, Op):
-            raise TypeError(f"a recipe is a list of ops, and {op!r} is none{_hint(op)}")
-    return ops
-
-
-def _hint(value: Any) -> str:
-    """Return what to write in the place of a value that is no op."""
-    if isinstance(value, type) and issubclass(value, Op):
-        return f"; write {value.__name__}(), with parentheses"
-    name = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
-    here = name_here(name, public_names())
-    return f"; use da.{here} (docs/ops.md has the names of other libraries)" if here else ""
 
 
 def _changes_pixels(op: Op) -> bool:

@@ -5,6 +5,8 @@
     ops: [RandomHorizontalFlip, RandomRotation: {degrees: 10}]
     p: 0.3
 - Resize: {size: [300, 300]}
+
+`Stages` are a list of {from_epoch: 0, ops: [...]}.
 """
 
 from __future__ import annotations
@@ -26,12 +28,16 @@ from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.ops.op import GeometricOp, Op, PixelOp
 from detaug.ops.public_names import name_here, public_names
+from detaug.ops.stages import Stages
 
 Types = Mapping[str, type[Op]]
 
+_FROM, _OPS = "from_epoch", "ops"
+"""The keys of a stage."""
 
-def save_recipe(ops: Iterable[Op], path: str | Path, *, comment: str = "") -> None:
-    """Write ops with all arguments, also defaults, to a file: JSON if its name ends in .json, else YAML.
+
+def save_recipe(ops: Iterable[Op] | Stages, path: str | Path, *, comment: str = "") -> None:
+    """Write ops, or `Stages`, with all arguments, also defaults, to a file: JSON if it ends in .json, else YAML.
 
     `comment`: text to write above the ops; JSON has no comments and leaves it out.
 
@@ -49,7 +55,10 @@ def save_recipe(ops: Iterable[Op], path: str | Path, *, comment: str = "") -> No
         - 0.0
         min_ratio: 1.0
     """
-    entries = [_entry(op) for op in ops]
+    if isinstance(ops, Stages):
+        entries = [{_FROM: start, _OPS: [_entry(op) for op in each]} for start, each in ops.stages]
+    else:
+        entries = [_entry(op) for op in ops]
     is_json = Path(path).suffix == ".json"
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     text = (
@@ -58,8 +67,8 @@ def save_recipe(ops: Iterable[Op], path: str | Path, *, comment: str = "") -> No
     write_atomically(path, [text])
 
 
-def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
-    """Load the ops of a JSON or YAML file. `ops`: classes of your own that it may name.
+def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | Stages:
+    """Load the ops, or `Stages`, of a JSON or YAML file. `ops`: classes of your own that it may name.
 
     Raises InputError that names the file, the entry and the fault.
 
@@ -73,6 +82,8 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op]:
         entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
         if not isinstance(entries, list):
             raise InputError(f"a recipe is a list of ops, got {type(entries).__name__}")
+        if entries and all(isinstance(entry, dict) and _FROM in entry for entry in entries):
+            return Stages([_load_stage(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)])
         return [_load_entry(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
@@ -139,6 +150,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def _load_stage(position: str, entry: dict[str, Any], types: Types) -> tuple[int, list[Op]]:
+    """Return a stage of `Stages`; errors name its position."""
+    if set(entry) != {_FROM, _OPS} or not isinstance(entry[_OPS], list):
+        raise InputError(f"{position}: a stage is {{{_FROM}: 0, {_OPS}: [...]}}; got {entry!r:.80}")
+    ops = enumerate(entry[_OPS], 1)
+    return entry[_FROM], [_load_entry(f"{position}, op {at}", each, types) for at, each in ops]
 
 
 def _load_entry(position: str, entry: Any, types: Types) -> Op:

@@ -22,6 +22,7 @@ from detaug.loading.loader import Loader
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
+from detaug.ops.stages import Stages
 from detaug.pixel_format import DType
 from detaug.sheets.batch_sheets import batch_sheet, clip_sheet, save_animation
 from detaug.sheets.photos import How, select_images
@@ -46,6 +47,7 @@ def preview_file(
     preset: str | None = None,
     recipe: str | Path | None = None,
     ops: str | None = None,
+    epoch: int = 0,
     rows: int = 4,
     columns: int | None = None,
     seed: int = 0,
@@ -57,15 +59,15 @@ def preview_file(
     """Write a sheet of images of a COCO json, and return a line on it: the work of `detaug preview`.
 
     preset: the name of a function of `detaug.presets`, "ssd300" if there is no `recipe` either. recipe: a JSON or
-    YAML file, see `da.load_recipe`; ops: a module with ops of one's own that it
-    names. rows, only, how: see `select_images`. steps: draw
+    YAML file, see `da.load_recipe`; ops: a module with ops of one's own that it names; epoch: whose recipe of `Stages`
+    is shown. rows, only, how: see `select_images`. steps: draw
     `steps_sheet`, which has no `columns`, instead of `draws_sheet`.
     Raises InputError or OSError, before anything is written, for a wrong argument and for a file that cannot be read.
     """
     output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
-    chain, named = _recipe(preset, recipe, ops)
+    chain, named = _recipe(preset, recipe, ops, epoch)
     reader = _with_shapes(CocoReader, annotations, images)
     _check_pixels(min(rows, len(reader)), 1 + (len(chain) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
@@ -86,6 +88,7 @@ def preview_bands(
     bands: Sequence[int] = (),
     recipe: str | Path | None = None,
     ops: str | None = None,
+    epoch: int = 0,
     rows: int = 4,
     columns: int | None = None,
     seed: int = 0,
@@ -98,7 +101,7 @@ def preview_bands(
     """
     output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
     fit: list[Op] = [Resize((size, size), letterbox="center")]
-    chain, named = (fit, "no recipe") if recipe is None else _recipe(None, recipe, ops)
+    chain, named = (fit, "no recipe") if recipe is None else _recipe(None, recipe, ops, epoch)
     reader = _with_shapes(CocoReader, annotations, images, channels=channels, dtype=dtype)
     shown, columns = min(rows * (columns or 4), len(reader)), columns or 4
     _check_pixels(-(-shown // columns), columns, size)
@@ -148,6 +151,7 @@ def preview_clips(
     preset: str | None = None,
     recipe: str | Path | None = None,
     ops: str | None = None,
+    epoch: int = 0,
     rows: int = 4,
     seed: int = 0,
     size: int = 300,
@@ -159,7 +163,7 @@ def preview_clips(
     """
     moves = Path(output).suffix.lower() == ".gif"
     output_files({"output": output}, annotations, images, recipe, extensions=(*PICTURES, ".gif"))
-    chain, named = _recipe(preset, recipe, ops)
+    chain, named = _recipe(preset, recipe, ops, epoch)
     reader = _reader_of_clips(annotations, images, frames, stride)
     _check_pixels(min(rows, len(reader.clips)), frames, size)
     with Loader(reader, chain, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
@@ -189,14 +193,17 @@ def _reader_of_clips(annotations: PathLike, images: PathLike, frames: int, strid
     return _with_shapes(ClipReader, annotations, images, frames=frames, stride=stride)
 
 
-def _recipe(preset: str | None, recipe: str | Path | None, ops: str | None) -> tuple[list[Op], str]:
-    """Return the recipe, and its name. `ops`: a module with ops of one's own."""
+def _recipe(preset: str | None, recipe: str | Path | None, ops: str | None, epoch: int) -> tuple[list[Op], str]:
+    """Return the recipe, of stages that of an epoch, and its name. `ops`: a module with ops of one's own."""
     if ops is not None and recipe is None:
         raise InputError(f"ops are for a recipe: give the recipe that names the ops of {ops}")
     if preset is not None and recipe is not None:
         raise InputError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
     if recipe is not None:
-        return load_recipe(recipe, import_ops(ops) if ops else ()), Path(recipe).name
+        chain, name = load_recipe(recipe, import_ops(ops) if ops else ()), Path(recipe).name
+        if not isinstance(chain, Stages):
+            return chain, name
+        return [*chain.at(epoch)], f"{name}, epoch {epoch}"
     return preset_ops(preset or DEFAULT_PRESET), preset or DEFAULT_PRESET
 
 

@@ -16,13 +16,14 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
+from detaug.ops.stages import Stages
 from detaug.presets import Triple
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.detectors import DETECTORS, READS, Detector
 from detaug.training.options import Size, TrainOptions
 
 
-def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op]:
+def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] | Stages:
     """Return torchvision's reference recipe: SSD's own, SSDlite's crop and flip, a flip for the other models."""
     if options.recipe:
         return load_recipe(options.recipe, import_ops(options.ops) if options.ops else ())

@@ -42,7 +42,14 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "containers": ("Containers and automatic augmentation", ("detaug.ops.containers", "detaug.ops.auto_augment")),
     "op": (
         "Recipes, and ops of your own",
-        ("detaug.ops.op", "detaug.boxes", "detaug.ops.recipe_file", "detaug.importing", "detaug.errors"),
+        (
+            "detaug.ops.op",
+            "detaug.boxes",
+            "detaug.ops.recipe_file",
+            "detaug.ops.stages",
+            "detaug.importing",
+            "detaug.errors",
+        ),
     ),
     "dali": ("In a DALI pipeline", ("detaug.dali",)),
     "evaluation": ("Evaluation", ("detaug.evaluation",)),

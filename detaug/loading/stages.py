@@ -1,0 +1,202 @@
+"""The stages of a loader: recipes, each from an epoch on, checked against the source and the device; their batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from detaug.arrays import Ints
+from detaug.errors import InputError
+from detaug.gpu.kernel_chain import KernelChain, chain_for
+from detaug.loading.bad_files import SkippedImages
+from detaug.loading.batch import Batch
+from detaug.loading.batch_stream import BatchStream, Position
+from detaug.loading.clip_batch import ClipBatch
+from detaug.loading.engine import Engine
+from detaug.loading.epochs import EpochOrder
+from detaug.loading.image_cache import CacheSizes, ImageCache, make_cache
+from detaug.loading.image_feeds import make_feed
+from detaug.loading.planner import Planner
+from detaug.loading.renderers import choose_renderer
+from detaug.loading.settings import Settings, grouping_of, settings_for
+from detaug.ops.op import Arrays, Op
+from detaug.ops.recipe import Recipe, make_recipe
+from detaug.ops.stages import Stages
+from detaug.sources.source import Source
+from detaug.video.flow import make_flow
+
+
+@dataclass(eq=False)
+class LoaderStage:
+    """A recipe, and what the loader chose for it."""
+
+    recipe: Recipe
+    start: int
+    """The first epoch of the stage."""
+    end: int | None
+    """The epoch after its last one; None if it does not end."""
+    kernels: KernelChain | None
+    """None where the graph of the recipe renders."""
+    settings: Settings
+
+
+def make_stages(
+    ops: Iterable[Op] | Stages,
+    reader: Source,
+    batch_size: int,
+    device: torch.device,
+    cache: CacheSizes | None,
+    settings: str | os.PathLike[str] | None,
+    *,
+    pipelines: int | None,
+    threads: int | None,
+) -> list[LoaderStage]:
+    """Return the stages of a loader, one if `ops` is a recipe. The arguments are `Loader`'s.
+
+    Raises InputError for a recipe that the loader cannot use; of several it names the stage.
+    """
+    given = [(0, ops)] if not isinstance(ops, Stages) else ops.stages
+    ends = [*(start for start, _ in given[1:]), None]
+    stages = []
+    for (start, each), end in zip(given, ends, strict=True):
+        with _named(start if len(given) > 1 else None):
+            recipe = make_recipe(each, reader.pixel_format)
+            _check_recipe(recipe, reader, batch_size)
+            _check_decode(recipe, reader, device, cache)
+            frames = _check_clips(reader, recipe, device)
+            kernels = chain_for(recipe, device)
+            chosen = settings_for(
+                reader, recipe, kernels, device, batch_size * frames, settings, pipelines=pipelines, threads=threads
+            )
+        stages.append(LoaderStage(recipe, start, end, kernels, chosen))
+    return stages
+
+
+@contextmanager
+def _named(start: int | None) -> Iterator[None]:
+    """Name the stage that begins at epoch `start` in errors."""
+    try:
+        yield
+    except InputError as error:
+        if start is None:
+            raise
+        raise InputError(f"the stage from epoch {start} on: {error}") from None
+
+
+def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
+    """Raise InputError for a recipe that needs more images in a batch, or masks."""
+    if batch_size < 2 and recipe.mixing_op:
+        raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
+    recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
+
+
+def _check_decode(recipe: Recipe, reader: Source, device: torch.device, cache: CacheSizes | None) -> None:
+    """Raise InputError for images that this loader does not decode: at a scale, or with other bands than 8-bit RGB."""
+    if recipe.decodes_scaled and device.type != "cpu":
+        raise InputError("decode='scaled' is for a loader on the CPU: leave decode out of the recipe, or device='cpu'")
+    if recipe.decodes_scaled and cache is not None:
+        raise InputError("decode='scaled' decodes what one epoch shows: leave out cache, or decode")
+    if reader.pixel_format.is_rgb8:
+        return
+    if reader.files and not reader.decodes:
+        raise InputError(f"a source with a pixel_format, here {reader.pixel_format}, must have files = False, and read")
+    if device.type != "cpu":
+        remedy = 'give the loader device="cpu", and move its batches with batch.to("cuda")'
+        raise InputError(f"images of {reader.pixel_format} are decoded and changed on the CPU only: {remedy}")
+    if cache is not None:
+        raise InputError(f"the cache keeps 8-bit RGB, and the reader has {reader.pixel_format}: leave cache out")
+
+
+def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:
+    """Return the number of images of an item. Raises InputError for a recipe that cannot take these."""
+    if reader.frames is not None and recipe.mixing_op:
+        mixing = type(recipe.mixing_op).__name__
+        raise InputError(f"{mixing} combines images, and the reader has clips: leave it out of the recipe")
+    frames = int(reader.clips.shape[1])
+    if recipe.optical_flow and (reader.frames is None or frames < 2):
+        raise InputError("OpticalFlow needs clips of at least 2 frames, as da.ClipReader and da.VideoReader have")
+    if recipe.optical_flow and device.type == "cpu":
+        raise InputError("OpticalFlow is computed on a GPU, and this loader is on the CPU: leave it out of the recipe")
+    return frames
+
+
+class Streams:
+    """The batches of all stages: one stream has pipelines at a time, and the next one takes over its cache."""
+
+    def __init__(
+        self,
+        stages: list[LoaderStage],
+        reader: Source,
+        order: EpochOrder,
+        skipped: SkippedImages,
+        device: torch.device,
+        *,
+        cache: CacheSizes | None,
+        pad_to_multiple: int,
+        return_params: bool,
+    ) -> None:
+        self.current: BatchStream | None = None
+        """The one that has pipelines."""
+        self._stages, self._reader, self._order, self._skipped, self._device = stages, reader, order, skipped, device
+        self._cache, self._pad_to_multiple, self._return_params = cache, pad_to_multiple, return_params
+
+    @property
+    def recipes(self) -> dict[int, Recipe]:
+        """Return the recipes by the first epochs of their stages."""
+        return {stage.start: stage.recipe for stage in self._stages}
+
+    def stage_of(self, epoch: int) -> LoaderStage:
+        """Return the stage to which an epoch belongs."""
+        return next(stage for stage in reversed(self._stages) if stage.start <= epoch)
+
+    def open(self, position: Position) -> BatchStream:
+        """Return the stream of the batches from a position on, with pipelines."""
+        stage, cache = self.stage_of(position.epoch), None
+        if self.current:
+            if self.current.recipe is stage.recipe:
+                return self.current
+            cache, self.current = self.current.close_but_cache(), None
+        elif self._cache is not None:
+            cache = make_cache(self._reader, self._order.images_of_shard(), self._cache, self._device)
+        stream = self._make(stage, cache)
+        stream.open(position)
+        self.current = stream
+        return stream
+
+    def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> Batch | ClipBatch:
+        """Return a batch of an epoch again. Closed streams stay closed."""
+        stage, stream = self.stage_of(epoch), self.current
+        if stream is None or stream.recipe is not stage.recipe:
+            stream = self._make(stage, None)
+        return stream.replay(indices, params, epoch)
+
+    def close(self) -> None:
+        """End the pipelines and give back all memory; `open` makes new ones."""
+        if self.current:
+            self.current.close()
+        self.current = None
+
+    def _make(self, stage: LoaderStage, cache: ImageCache | None) -> BatchStream:
+        recipe, settings, order = stage.recipe, stage.settings, self._order
+        feed = make_feed(self._reader, self._device, settings.hw_decoder_load, cache)
+        renderer = choose_renderer(recipe, stage.kernels, feed, self._device)
+        grouping = grouping_of(settings, recipe)
+        planner = Planner(
+            reader=self._reader,
+            recipe=recipe,
+            end=stage.end,
+            order=order,
+            renderer=renderer,
+            device=self._device,
+            skipped=self._skipped,
+            grouping=grouping,
+            pad_multiple=1 if recipe.uniform else self._pad_to_multiple,
+            return_params=self._return_params,
+        )
+        images = grouping.most_images(order.batch_size * order.frames)
+        flow = make_flow(recipe, order.batch_size, order.frames, self._device)
+        return BatchStream(planner, Engine(renderer, self._reader, settings, images, self._device), flow)

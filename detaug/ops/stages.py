@@ -1,0 +1,90 @@
+"""What a user gives as a recipe: a list of ops, or `Stages`, a list that changes at epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from detaug.arguments import is_whole
+from detaug.errors import InputError
+from detaug.ops.op import Op
+from detaug.ops.public_names import name_here, public_names
+
+
+class Stage(NamedTuple):
+    """A recipe, and the epoch, from 0, from which on it is used."""
+
+    from_epoch: int
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Stages:
+    """A recipe for `Loader` that changes at epochs: each (epoch, ops) is used from its epoch on.
+
+    The epochs are counted from 0, and the first is 0. Ultralytics' `close_mosaic`, RT-DETR's and DEIM's `stop_epoch`
+    and MMDetection's `PipelineSwitchHook` do the same. Every stage is a recipe as any other, and gives the batches that
+    a loader with this recipe alone gives in these epochs. Raises InputError for epochs in another order.
+
+    At a new stage the loader ends its pipelines and makes others, which takes about as long as the loader's start.
+
+    >>> end = [da.RandomHorizontalFlip(), da.Resize((320, 320)), da.Normalize()]
+    >>> begin = [da.Resize((320, 320)), da.Mosaic(), da.RandomPhotometricDistort(), da.Normalize()]
+    >>> stages = da.Stages([(0, begin), (90, end)])
+    >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), stages, batch_size=8)
+    >>> loader.set_epoch(90)
+    >>> loader.ops == tuple(end) == stages.at(99)
+    True
+    """
+
+    stages: tuple[Stage, ...]
+
+    def __init__(self, stages: Iterable[tuple[int, Iterable[Op]]]) -> None:
+        checked = tuple(Stage(_epoch(at, each), listed(each[1])) for at, each in enumerate(_pairs(stages), 1))
+        starts = [each.from_epoch for each in checked]
+        if not starts or starts[0] != 0 or sorted(set(starts)) != starts:
+            raise InputError(f"the epochs of stages must begin with 0 and grow, got {starts}")
+        object.__setattr__(self, "stages", checked)
+
+    def __repr__(self) -> str:
+        return f"Stages([{', '.join(f'({start}, {list(ops)!r})' for start, ops in self.stages)}])"
+
+    def at(self, epoch: int) -> tuple[Op, ...]:
+        """Return the ops of an epoch, from 0."""
+        return next(ops for start, ops in reversed(self.stages) if start <= epoch)
+
+
+def _pairs(stages: object) -> Sequence[tuple[int, Iterable[Op]]]:
+    pairs = list(stages) if isinstance(stages, Iterable) else None
+    if pairs is None or not all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs):
+        raise TypeError(f"stages are a list of (epoch, ops), such as [(0, recipe), (90, other)], got {stages!r:.80}")
+    return pairs
+
+
+def _epoch(number: int, stage: tuple[int, Iterable[Op]]) -> int:
+    if not is_whole(stage[0], 0):
+        raise InputError(f"stage {number} must begin at an epoch, a whole number of at least 0, got {stage[0]!r}")
+    return int(stage[0])
+
+
+def listed(ops: Iterable[Op] | Stages) -> tuple[Op, ...]:
+    """Return the ops of a recipe. Raises TypeError for what is no list of them."""
+    if isinstance(ops, Stages):
+        raise TypeError("Stages are for a Loader: give the ops of an epoch, stages.at(epoch)")
+    if isinstance(ops, str) or not isinstance(ops, Iterable):
+        raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
+    ops = tuple(ops)
+    for op in ops:
+        if not isinstance(op, Op):
+            raise TypeError(f"a recipe is a list of ops, and {op!r} is none{_hint(op)}")
+    return ops
+
+
+def _hint(value: Any) -> str:
+    """Return what to write in the place of a value that is no op."""
+    if isinstance(value, type) and issubclass(value, Op):
+        return f"; write {value.__name__}(), with parentheses"
+    name = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
+    here = name_here(name, public_names())
+    return f"; use da.{here} (docs/ops.md has the names of other libraries)" if here else ""

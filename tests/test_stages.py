@@ -1,0 +1,197 @@
+"""`Stages`: a recipe that changes at epochs gives the batches of loaders with one recipe each, also resumed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import detaug
+from painted_files import Folder, digests, same
+from PIL import Image
+from seeds import slow
+from worlds import FLIP, NORMALIZE, write_images
+
+import detaug as da
+
+FIT = da.Resize((64, 64), letterbox="center")
+BEGIN = [FIT, da.Mosaic(), da.RandomHSV(), NORMALIZE]
+MIDDLE = [FLIP, da.RandomShortestSize((40, 48), 72), da.GaussianNoise(), NORMALIZE]
+END = [da.Resize((80, 96))]
+STAGES = da.Stages([(0, BEGIN), (2, MIDDLE), (3, END)])
+OF_EPOCH = [BEGIN, BEGIN, MIDDLE, END, END]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    return write_images(tmp_path_factory.mktemp("stages"))
+
+
+def loader(folder: Folder, ops: Any = STAGES, batch_size: int = 16, **options: Any) -> da.Loader:
+    return da.Loader(da.CocoReader(*folder), ops, batch_size, **{"device": "cpu", "seed": 3, **options})
+
+
+def epoch(loader: da.Loader) -> list[list[str]]:
+    return [list(digests(batch)) for batch in loader]
+
+
+def one_after_the_other(folder: Folder, **options: Any) -> Iterator[list[list[str]]]:
+    """Yield the epochs of loaders that have one recipe each."""
+    for number, ops in enumerate(OF_EPOCH):
+        with loader(folder, ops, **options) as plain:
+            plain.set_epoch(number)
+            yield epoch(plain)
+
+
+@pytest.mark.parametrize("cache", [None, *slow("device")])
+def test_stages_are_loaders_one_after_the_other(folder: Folder, device: str, cache: Any) -> None:
+    with loader(folder, device=device, cache=cache) as staged:
+        found = []
+        for number, ops in enumerate(OF_EPOCH):
+            found.append(epoch(staged))
+            assert staged.ops == tuple(ops) == STAGES.at(number)
+            assert staged.cached_images == (61 if cache else 0)
+    assert found == list(one_after_the_other(folder, device=device))
+    assert len({image for each in found for step in each for image in step}) > 250
+
+
+def test_a_run_resumes_in_the_middle_of_a_stage_on_two_shards(folder: Folder) -> None:
+    with loader(folder) as staged:
+        for _ in range(2):
+            epoch(staged)
+        batches = iter(staged)
+        next(batches)
+        state = json.loads(json.dumps(staged.state_dict()))
+        rest = [list(digests(batch)) for batch in batches]
+        after = [epoch(staged), epoch(staged)]
+    shards = [loader(folder, batch_size=8, shard=(rank, 2)) for rank in range(2)]
+    for shard in shards:
+        shard.load_state_dict(state)
+    for expected in (rest, *after):
+        assert [[*one, *other] for one, other in zip(*map(epoch, shards), strict=True)] == expected
+
+
+def test_an_iterator_goes_to_a_state_of_another_stage(folder: Folder) -> None:
+    """As Lightning makes it before it loads states."""
+    with loader(folder) as staged:
+        staged.set_epoch(3)
+        expected = epoch(staged)
+        staged.set_epoch(0)
+        batches = iter(staged)
+        staged.set_epoch(3)
+        assert [list(digests(batch)) for batch in batches] == expected
+
+
+def test_an_early_end_before_another_stage(folder: Folder) -> None:
+    with loader(folder) as staged:
+        staged.set_epoch(1)
+        early = iter(staged)
+        next(early)
+        found = epoch(staged)
+        with pytest.raises(RuntimeError, match="this loader was closed"):
+            next(early)
+    with loader(folder, MIDDLE) as plain:
+        plain.set_epoch(2)
+        assert found == epoch(plain)
+
+
+def test_a_batch_of_an_earlier_stage_is_replayed(folder: Folder) -> None:
+    smaller = [da.Resize((48, 48)), *BEGIN[1:]]  # whose ops draw numbers of the same names
+    with loader(folder, da.Stages([(0, BEGIN), (1, smaller)]), return_params=True) as staged:
+        first = next(iter(staged)).clone()
+        list(staged)
+        second = next(iter(staged))
+        assert (first.epoch, second.epoch) == (0, 2)
+        assert same(staged.replay(first), first)
+        assert same(staged.replay(second), second)
+
+
+@pytest.mark.slow
+def test_broken_files_are_skipped_in_all_stages(folder: Folder, tmp_path: Path) -> None:
+    content = json.loads(folder[1].read_text())
+    for image in content["images"]:
+        (tmp_path / image["file_name"]).write_bytes((folder[0] / image["file_name"]).read_bytes())
+    (tmp_path / content["images"][7]["file_name"]).write_bytes(b"no image")
+    broken = tmp_path, folder[1]
+    with loader(broken, on_error="skip", max_skipped=0.1) as staged:
+        with pytest.warns(UserWarning, match="skip"):
+            found = [epoch(staged)]
+        found += [epoch(staged) for _ in OF_EPOCH[1:]]
+        assert len(staged.skipped) == 1
+    with pytest.warns(UserWarning, match="skip"):
+        assert found == list(one_after_the_other(broken, on_error="skip", max_skipped=0.1))
+
+
+def test_a_state_of_other_stages_is_refused(folder: Folder) -> None:
+    with loader(folder) as staged:
+        state = staged.state_dict()
+    earlier = da.Stages([(0, BEGIN), (1, MIDDLE), (3, END)])
+    for other, difference in ((earlier, "from epoch 1: RandomHorizontalFlip(p=0.5)"), (BEGIN, "no op")):
+        message = re.escape(f"op 5 is {difference}, was from epoch 2: RandomHorizontalFlip")
+        with loader(folder, other) as here, pytest.raises(da.InputError, match=message):
+            here.load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["stages.yaml", "stages.json"])
+def test_files_and_code_give_back_the_stages(name: str, tmp_path: Path) -> None:
+    da.save_recipe(STAGES, tmp_path / name)
+    assert da.load_recipe(tmp_path / name) == STAGES
+    assert eval(repr(STAGES), {name: getattr(da, name) for name in da.__all__}) == STAGES
+    assert {STAGES: 1}[da.Stages(iter([(0, iter(BEGIN)), [np.int64(2), MIDDLE], (3, END)]))] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[{from_epoch: 0, ops: [Mosaicc]}]", "entry 1, op 1: no op is called 'Mosaicc'"),
+        ("[{from_epoch: 0, ops: []}, {from_epoch: 3}]", "entry 2: a stage is {from_epoch: 0, ops: [...]}"),
+        ("[{from_epoch: 2, ops: []}]", "the epochs of stages must begin with 0 and grow, got [2]"),
+        ("[{from_epoch: 0, ops: []}, {from_epoch: x, ops: []}]", "stage 2 must begin at an epoch, a whole number"),
+        ("[{from_epoch: 0, ops: []}, Mosaic]", "entry 1: an op is a name"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(da.InputError, match=re.escape(f"recipe.yaml: {message}")):
+        da.load_recipe(tmp_path / "recipe.yaml")
+
+
+@pytest.mark.parametrize("stages", [[(1, END)], [(0, END), (0, END)], [(0, END), (5, END), (3, END)], [], [(-1, END)]])
+def test_epochs_that_do_not_grow(stages: Any) -> None:
+    with pytest.raises(da.InputError, match="epoch"):
+        da.Stages(stages)
+
+
+@pytest.mark.parametrize("stages", [END, [(0, 1, END)], (0, END), 3, [(0, "Resize")], [(0, [da.Resize])]])
+def test_what_is_no_list_of_stages(stages: Any) -> None:
+    with pytest.raises(TypeError, match=r"list of (\(epoch, )?ops"):
+        da.Stages(stages)
+
+
+def test_recipes_that_do_not_fit_name_their_stage(folder: Folder) -> None:
+    with pytest.raises(da.InputError, match="the stage from epoch 4 on: the recipe needs a Resize"):
+        loader(folder, da.Stages([(0, END), (4, [FLIP])]))
+    with pytest.raises(da.InputError, match=r"the stage from epoch 2 on: .* batch_size must be at least 2"):
+        loader(folder, da.Stages([(0, END), (2, BEGIN)]), batch_size=1)
+    with pytest.raises(da.InputError, match="Stages are for training"):
+        loader(folder, train=False)
+    for use in (da.Compose, da.batch([np.zeros((9, 9, 3), np.uint8)]).then):
+        with pytest.raises(TypeError, match=r"stages\.at\(epoch\)|a recipe is made of ops|list of ops"):
+            use(STAGES)
+
+
+@pytest.mark.slow
+def test_preview_shows_the_recipe_of_an_epoch(folder: Folder, tmp_path: Path) -> None:
+    da.save_recipe(STAGES, tmp_path / "stages.yaml")
+    da.save_recipe(MIDDLE, tmp_path / "plain.yaml")
+    shown = {"1": "stages.yaml", "2": "stages.yaml", "0": "plain.yaml"}
+    for number, recipe in shown.items():
+        options = ("-o", tmp_path / f"{number}.png", "--recipe", tmp_path / recipe, "--epoch", number)
+        assert detaug("preview", folder[1], folder[0], *options, "--rows", 2).code == 0
+    begin, middle, plain = (np.asarray(Image.open(tmp_path / f"{number}.png"))[60:] for number in shown)
+    assert (middle == plain).all()
+    assert begin.shape != middle.shape or (begin != middle).any()
