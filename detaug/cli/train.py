@@ -104,6 +104,12 @@ def _terminal() -> Iterator[_Output]:
     help="Stop after so many evaluations without a better AP; 0: never.",
 )
 @click.option(
+    "--ema",
+    type=float,
+    metavar="DECAY",
+    help="Evaluate and save an exponential moving average of the weights; the decay is, for example, 0.9998.",
+)
+@click.option(
     "--checkpoint-every",
     type=AT_LEAST_0,
     default=1000,

@@ -30,7 +30,7 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
     `after_batch` is called after each batch and may raise. Every rank must call this function; `training.evaluation` is
     set on the first one.
     """
-    model = training.optimization.model.eval()
+    model = training.optimization.best_model.eval()
     reader = cast(CocoReader, val.reader)  # see loaders.py
     finds = DETECTORS[training.options.model].finds
     kinds = dict.fromkeys(("bbox", finds))

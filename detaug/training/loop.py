@@ -243,7 +243,7 @@ def _write_model(training: Training, name: str) -> None:
         content = {
             "name": training.options.model,
             "size": training.options.output_size,
-            "model": training.optimization.model.state_dict(),
+            "model": training.optimization.best_model.state_dict(),
             "mean": detector.mean,
             "std": detector.std,
             "class_names": training.loader.class_names,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from detaug.loading.devices import rank_and_world
 from detaug.training.detectors import DETECTORS, TARGETS
@@ -24,7 +25,7 @@ class StepLosses(NamedTuple):
 
 
 class Optimization:
-    """A model with its optimiser, learning rate schedule and, for float16, the scaler of its loss."""
+    """A model with its optimiser, learning rate schedule, the average of its weights and, for float16, a scaler."""
 
     def __init__(self, model: nn.Module, options: TrainOptions, device: torch.device, steps: int) -> None:
         self.model = model
@@ -34,8 +35,15 @@ class Optimization:
         self.clip_norm = options.clip_norm
         self.amp_dtype = choose_amp_dtype(device) if options.amp else None
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype == torch.float16)
+        self.decay = options.ema
+        self._average = AveragedModel(model, use_buffers=True) if options.ema else None
         self._parallel = _in_parallel(model, device)
         self._targets = TARGETS[DETECTORS[options.model].finds]
+
+    @property
+    def best_model(self) -> nn.Module:
+        """Return the model to evaluate and to save: the average if there is one."""
+        return self.model if self._average is None else self._average.module
 
     def step(self, batch: Any, number: int) -> StepLosses:
         """Train on a batch: losses, gradients, one step of the optimiser. `number`: the step, from 0."""
@@ -47,6 +55,7 @@ class Optimization:
             losses: dict[str, Tensor] = self._parallel(batch.images, batch.targets(**self._targets))
             loss = torch.stack(list(losses.values())).sum()
         self._update(loss)
+        self._update_average(number)
         return StepLosses(lr, {"loss": loss.detach(), **{name: each.detach() for name, each in losses.items()}})
 
     def _update(self, loss: Tensor) -> None:
@@ -58,11 +67,24 @@ class Optimization:
         self.scaler.step(self.optimizer)
         self.scaler.update()
 
+    def _update_average(self, number: int) -> None:
+        """Take the weights and statistics after a step into the average.
+
+        The decay grows with the steps, as TensorFlow's ExponentialMovingAverage with `num_updates`: the weights that
+        the training starts from would count too much in a short one.
+        """
+        if self._average is not None and self.decay:
+            decay = min(self.decay, (1 + number) / (10 + number))
+            of_decay: Any = get_ema_multi_avg_fn
+            self._average.multi_avg_fn = of_decay(decay)
+            self._average.update_parameters(self.model)
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
+            "average": None if self._average is None else self._average.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -70,6 +92,8 @@ class Optimization:
         self.optimizer.load_state_dict(state["optimizer"])
         if state["scaler"]:  # empty where the checkpoint was computed in bfloat16 or float32
             self.scaler.load_state_dict(state["scaler"])
+        if self._average is not None:
+            self._average.load_state_dict(state["average"])
 
 
 def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:

@@ -27,7 +27,8 @@ class TrainOptions:
     ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a
     GPU. `clip_norm`: largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time.
     `patience`: stop after so many
-    evaluations without a better AP; 0 is never.
+    evaluations without a better AP; 0 is never. `ema`: the decay of an exponential moving average of the weights, such
+    as 0.9998, which is evaluated and saved in their place; None is no average.
     `checkpoint_every`: steps, for more checkpoints; 0 is none. `weights`: a file, see
     `load_weights`; `pretrained`: instead, torchvision's weights of "coco", or of the "backbone" alone, fetched unless
     they are in torch's cache.
@@ -58,6 +59,7 @@ class TrainOptions:
     resume: bool = False
     eval_every: int = 10
     patience: int = 0
+    ema: float | None = None
     checkpoint_every: int = 1000
     log_every: int = 20
 
@@ -72,6 +74,7 @@ class TrainOptions:
         for name in ("warm_up", "clip_norm", "checkpoint_every", "patience", "weight_decay", "seed"):
             check(name, getattr(self, name), (getattr(self, name) or 0) >= 0, "at least 0")
         check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "above 0")
+        check("ema", self.ema, self.ema is None or 0 < self.ema < 1, "above 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
         fixed = isinstance(DETECTORS[self.model].size, tuple)
         if fixed and self.size not in (None, DETECTORS[self.model].size):
@@ -85,6 +88,6 @@ class TrainOptions:
 
     def must_match(self) -> dict[str, Any]:
         """Return the options that must equal those of a checkpoint to resume; the loader checks its own."""
-        own = ("model", "epochs", "lr", "optimizer", "momentum", "weight_decay", "warm_up", "clip_norm")
+        own = ("model", "epochs", "lr", "optimizer", "momentum", "weight_decay", "warm_up", "clip_norm", "ema")
         images = self.batch_size * rank_and_world()[1]
         return {name: getattr(self, name) for name in own} | {"amp": self.amp, "batch_size x processes": images}
