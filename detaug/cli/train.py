@@ -109,6 +109,7 @@ def _terminal() -> Iterator[_Output]:
     metavar="DECAY",
     help="Evaluate and save an exponential moving average of the weights; the decay is, for example, 0.9998.",
 )
+@click.option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard, if it is installed.")
 @click.option(
     "--checkpoint-every",
     type=AT_LEAST_0,

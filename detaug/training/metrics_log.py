@@ -1,10 +1,10 @@
-"""metrics.jsonl: a line for each step and each evaluation."""
+"""metrics.jsonl: a line for each step and each evaluation, and the same numbers for TensorBoard by choice."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,15 @@ from detaug.training.processes import is_first_rank
 
 
 class MetricsLog:
-    """Collects losses on the device and writes them to the file in blocks; only the first rank writes."""
+    """Collects losses on the device and writes them to the file in blocks; only the first rank writes.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    `events`: a folder for TensorBoard's events. Raises InputError where it is given and TensorBoard is not installed.
+    """
+
+    def __init__(self, path: Path, events: Path | None = None) -> None:
+        self.path, self._events = path, events
+        self._make_writer = None if events is None else _summary_writer()
+        self._writer: Any = None
         self.pending: list[StepLosses] = []
 
     def add(self, losses: StepLosses) -> None:
@@ -63,12 +68,36 @@ class MetricsLog:
                 file.write(text)
         except OSError as error:  # that of a full disk does not name the file
             raise OSError(error.errno, error.strerror, str(self.path)) from None
+        if self._writer:
+            for line in lines:
+                for name, value in scalars(line):
+                    self._writer.add_scalar(name, value, line["step"])
+            self._writer.flush()
 
     def truncate(self, step: int) -> None:
-        """Drop lines after `step`, which a training wrote after its last checkpoint."""
+        """Drop lines after `step`, which a training wrote after its last checkpoint, and begin TensorBoard's events."""
         if is_first_rank():
+            if self._make_writer:
+                self._writer = self._make_writer(str(self._events), purge_step=step + 1)
             lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
             write_atomically(self.path, [line + "\n" for line in lines if _step_of(line) <= step])
+
+
+def _summary_writer() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError(f"tensorboard needs its package; pip install tensorboard ({error})") from None
+    return SummaryWriter
+
+
+def scalars(line: Mapping[str, Any], group: str = "train") -> Iterator[tuple[str, float]]:
+    """Yield the name and the value of each number of a line of metrics.jsonl, but its step and its epoch."""
+    for name, value in line.items():
+        if isinstance(value, Mapping):
+            yield from scalars(value, name if group == "train" else f"{group}/{name}")
+        elif isinstance(value, int | float) and name not in ("step", "epoch"):
+            yield f"{group}/{name}", value
 
 
 def _step_of(line: str) -> float:

@@ -60,4 +60,6 @@ class Training:
 def make_training(options: TrainOptions, detector: Detector, loader: Any, device: torch.device) -> Training:
     """Build the state of a training that has not begun."""
     optimization = Optimization(detector.model, options, device, options.epochs * len(loader))
-    return Training(options, detector, loader, device, optimization, MetricsLog(options.output / "metrics.jsonl"))
+    events = options.output / "tensorboard" if options.tensorboard else None
+    log = MetricsLog(options.output / "metrics.jsonl", events)
+    return Training(options, detector, loader, device, optimization, log)
