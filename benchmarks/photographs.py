@@ -1,11 +1,13 @@
-"""Memory and time of the loader on the CPU, with photographs of several sizes; of several checkouts, interleaved.
+"""Memory and time of the loader with photographs of several sizes; of several checkouts and limits, interleaved.
 
-    python benchmarks/photographs.py [--megapixels 3 12 48] [--batch-size 16] [--scaled] [--before ../before]
+    python benchmarks/photographs.py [--megapixels 3 12 48] [--batch-size 16] [--device cpu] [--scaled]
+        [--memory 150MB 2GB] [--before ../before]
 
 Makes JPEGs of about 1.7 bits a pixel and runs the recipe `ssd300` on them, each turn in a process of its own. Prints
-the largest memory of the process (VmHWM) and its CPU time for each image, medians of the turns and in brackets their
-range, and the ratio of the CPU times to those of the first row: of the checkout `--before` if there is one. `--scaled`:
-also with `Resize(decode="scaled")`.
+the largest memory, its CPU time for each image and the images a second, medians of the turns and in brackets their
+range, and the ratio of the CPU times and of the rates to those of the first row: of the checkout `--before` if there is
+one. The memory is that of the process (VmHWM), on a GPU that of the device, looked at after each batch, beyond the
+context of CUDA. `--scaled`: also with `Resize(decode="scaled")`. `--memory`: also with these limits.
 """
 
 from __future__ import annotations
@@ -53,33 +55,45 @@ def write_photographs(folder: Path, megapixels: int) -> None:
     (folder / "train.json").write_text(json.dumps(document))
 
 
-def measure(folder: str, batch_size: int, images: int, *, scaled: bool) -> None:
-    """Print the most memory that this process took, in GB, and the CPU milliseconds of an image."""
+def measure(folder: str, images: int, batch_size: int, device: str, limit: str, decode: str) -> None:
+    """Print the most memory that was taken, in GB, the CPU milliseconds of an image, and images a second."""
+    import torch
+
     import detaug as da
 
-    da.keep_freed_memory()
+    if device == "cpu":
+        da.keep_freed_memory()
     ops = da.presets.ssd300()
-    if scaled:
+    if decode == "scaled":
         ops = [replace(op, decode="scaled") if isinstance(op, da.Resize) else op for op in ops]
-    loader = da.Loader(da.CocoReader(folder, Path(folder, "train.json")), ops, batch_size, device="cpu")
+    options = {"memory": limit} if limit else {}
+    if device == "cuda":
+        torch.zeros(1, device=device)
+    start_free = torch.cuda.mem_get_info()[0] if device == "cuda" else 0
+    loader = da.Loader(da.CocoReader(folder, Path(folder, "train.json")), ops, batch_size, device=device, **options)
     batches = (len(batch) for _ in iter(int, 1) for batch in loader)
-    next(batches)  # what is loaded or compiled once
-    start, taken = time.process_time(), 0
+    for _ in range(8 if device == "cuda" else 1):  # what is loaded or compiled once
+        next(batches)
+    cpu, start, taken, most = time.process_time(), time.perf_counter(), 0, 0
     while taken < images:
         taken += next(batches)
-    spent = time.process_time() - start
-    most = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(int(most.split()[1]) / 1e6, spent / taken * 1e3)
+        if device == "cuda":
+            most = max(most, start_free - torch.cuda.mem_get_info()[0])
+    if device == "cuda":
+        torch.cuda.synchronize()
+    else:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        most = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1000
+    print(most / 1e9, (time.process_time() - cpu) / taken * 1e3, taken / (time.perf_counter() - start))
 
 
-def turn(checkout: Path, decode: str, folder: Path, options: argparse.Namespace) -> tuple[float, float]:
+def turn(checkout: Path, limit: str, decode: str, folder: Path, options: argparse.Namespace) -> list[float]:
     """Run `measure` with the package of a checkout, in a process of its own."""
     path = os.pathsep.join([str(checkout.resolve()), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", str(folder)]
-    command += [str(options.batch_size), str(options.images), decode]
+    command += [str(options.images), str(options.batch_size), options.device, limit, decode]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}, check=True)
-    memory, spent = map(float, done.stdout.split()[-2:])
-    return memory, spent
+    return [float(each) for each in done.stdout.split()[-3:]]
 
 
 def _range(values: Sequence[float]) -> str:
@@ -88,30 +102,34 @@ def _range(values: Sequence[float]) -> str:
 
 def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
-        folder, batch_size, images, decode = sys.argv[2:]
-        measure(folder, int(batch_size), int(images), scaled=decode == "scaled")
+        folder, images, batch_size, *others = sys.argv[2:]
+        measure(folder, int(images), int(batch_size), *others)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megapixels", type=int, nargs="+", default=[3, 12, 48])
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--scaled", action="store_true")
+    parser.add_argument("--memory", nargs="+", default=[], metavar="SIZE")
     parser.add_argument("--before", type=Path)
     options = parser.parse_args()
     here = Path(__file__).parent.parent
-    rows = [(here, "whole")] if options.before is None else [(options.before, "whole"), (here, "whole")]
-    rows += [(here, "scaled")] * options.scaled
+    rows = [(options.before, "", "whole")] * (options.before is not None)
+    rows += [(here, "", "whole"), *((here, limit, "whole") for limit in options.memory)]
+    rows += [(here, "", "scaled")] * options.scaled
     for megapixels in options.megapixels:
         with TemporaryDirectory() as name:
             folder = Path(name, "photographs")
             write_photographs(folder, megapixels)
             turns = [[turn(*row, folder, options) for row in rows] for _ in range(options.turns)]
-        for (checkout, decode), column in zip(rows, zip(*turns, strict=True), strict=True):
-            ratios = [each[1] / row[0][1] for each, row in zip(column, turns, strict=True)]
-            memory, spent = zip(*column, strict=True)
-            name = f"{megapixels} megapixels, {checkout.resolve().name}, {decode}"
-            print(f"{name}: {_range(memory)} GB, {_range(spent)} CPU ms an image, {_range(ratios)} of the first row")
+        for row, column in zip(rows, zip(*turns, strict=True), strict=True):
+            memory, spent, rate = zip(*column, strict=True)
+            slower, faster = ([a[at] / b[0][at] for a, b in zip(column, turns, strict=True)] for at in (1, 2))
+            name = f"{megapixels} megapixels, {row[0].resolve().name}, {row[2]}{f', memory={row[1]}' if row[1] else ''}"
+            print(f"{name}: {_range(memory)} GB, {_range(spent)} CPU ms an image, {_range(slower)} of the first row,")
+            print(f"  {_range(rate)} images/s, {_range(faster)} of the first row")
         sys.stdout.flush()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_images_that_ops_mix_are_in_one_part() -> None:
 
 @pytest.mark.parametrize(
     ("batch_size", "megapixels", "batches", "parts"),
-    [(16, 0.2, 8, 1), (16, 2, 2, 1), (16, 4, 1, 1), (16, 12, 1, 4), (16, 48, 1, 8), (16, 2000, 1, 8), (1, 48, 2, 1)],
+    [(16, 0.2, 8, 1), (16, 2, 2, 1), (16, 4, 1, 1), (16, 12, 1, 4), (16, 48, 1, 8), (1, 48, 2, 1)],
 )
 def test_the_cpu_decodes_so_many_at_once_as_memory_has_room_for(
     monkeypatch: pytest.MonkeyPatch, batch_size: int, megapixels: float, batches: int, parts: int
@@ -98,6 +99,62 @@ def test_the_cpu_decodes_so_many_at_once_as_memory_has_room_for(
     monkeypatch.setattr("detaug.loading.settings.available_cores", lambda: 2)
     chosen = choose_settings(torch.device("cpu"), batch_size, 300 * 300, source_pixels=int(megapixels * 1e6))
     assert chosen == Settings(1, 2, batches_per_group=batches, parts_per_batch=parts)
+
+
+def test_images_that_memory_has_no_room_for_are_decoded_by_one_pipeline() -> None:
+    chosen = choose_settings(torch.device("cpu"), 16, 300 * 300, source_pixels=2_000_000_000, threads=2)
+    threads = len(os.sched_getaffinity(0))
+    assert chosen == Settings(1, 2, depth=1, parts_per_batch=-(-16 // threads))
+
+
+@pytest.mark.parametrize(
+    ("megapixels", "memory", "settings"),
+    [
+        (0.2, 2e9, Settings(2, 2, depth=3, batches_per_group=8)),
+        (0.2, 1e9, Settings(2, 2, depth=3, batches_per_group=6)),
+        (2, 2e9, Settings(2, 2, depth=3)),
+        (12, 2e9, Settings(2, 2, depth=2, parts_per_batch=4)),
+        (48, 2e9, Settings(2, 2, depth=2, parts_per_batch=16)),
+        (48, 8e9, Settings(2, 2, depth=2, parts_per_batch=4)),
+        (48, 0.5e9, Settings(1, 2, depth=1, parts_per_batch=32)),
+        (48, 0.1e9, Settings(1, 2, depth=1, parts_per_batch=32)),
+    ],
+)
+def test_a_gpu_keeps_to_a_limit(monkeypatch: pytest.MonkeyPatch, megapixels: float, memory: float, settings: Settings):
+    """The settings hold at most `memory` bytes of images of 3 bytes a pixel: three times a job of each pipeline."""
+    monkeypatch.setenv("DETAUG_JPEG_ENGINE", "1")
+    pixels = int(megapixels * 1e6)
+    chosen = choose_settings(torch.device("cuda", 0), 32, 300 * 300, source_pixels=pixels, memory=int(memory))
+    assert chosen == settings
+    held = (
+        chosen.pipelines
+        * (chosen.depth + 1)
+        * Grouping(chosen.batches_per_group, chosen.parts_per_batch, 1).most_images(32)
+    )
+    assert held * 3 * pixels <= max(memory, 2 * 3 * pixels)
+
+
+@pytest.mark.parametrize("recipe", ["several sizes", *slow("mixing")])
+def test_a_loader_keeps_to_a_limit_and_its_batches(painted: Folder, recipe: str, device: str) -> None:
+    """A large painted image has 68 kB; 8 that ops mix are in memory twice."""
+    reader = da.CocoReader(*painted)
+    whole = da.Loader(reader, RECIPES[recipe], 16, device=device, memory="100MB")
+    parts = da.Loader(reader, RECIPES[recipe], 16, device=device, memory=1.1e6)
+    assert whole.settings.parts_per_batch == 1 < parts.settings.parts_per_batch
+    assert all(same(a, b) for a, b in zip(parts, whole, strict=True))
+    assert 0 < float(re.search(r"([\d.e-]+) GB of decoded images\)", repr(parts))[1]) <= 1.1e-3  # type: ignore[index]
+
+
+def test_a_limit_that_cannot_be_kept_is_said(painted: Folder) -> None:
+    reader = da.CocoReader(*painted)
+    says = r"decoded images take .* GB, more than memory=30000 allows: one takes .* GB, and ops that mix images keep 8"
+    with pytest.warns(UserWarning, match=says) as found:
+        da.Loader(reader, RECIPES["mixing"], 16, device="cpu", memory=30_000)
+    assert found[0].filename == __file__
+    with pytest.raises(da.InputError, match=r"memory is 9000000\.0 GB, main memory has .* GB left: give less"):
+        da.Loader(reader, RECIPES["mixing"], 16, device="cpu", memory="9000TB")
+    with pytest.raises(da.InputError, match="memory must be bytes such as 256MB"):
+        da.Loader(reader, RECIPES["mixing"], 16, device="cpu", memory="much")
 
 
 def test_pipelines_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

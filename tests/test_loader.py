@@ -336,7 +336,7 @@ def test_a_wrong_seed_is_refused(painted: Folder, seed: Any) -> None:
 
 def test_reprs_are_short(painted: Folder) -> None:
     loader = da.Loader(da.CocoReader(*painted), BLACK_SSD, 4, device="cpu")
-    assert repr(loader) == "Loader(training, 21 images, 6 batches of 4, cpu)"
+    assert repr(loader) == "Loader(training, 21 images, 6 batches of 4, cpu, 0.0065 GB of decoded images)"
     assert re.fullmatch(r"Batch\(images \(4, 3, 200, 240\) float32 on cpu, \d+ boxes\)", repr(next(iter(loader))))
 
 

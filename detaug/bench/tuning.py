@@ -19,7 +19,7 @@ from detaug.converters.machine import available_cores
 from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
-from detaug.loading.settings import Settings, can_group, write_settings
+from detaug.loading.settings import Settings, can_group, decoded_bytes, write_settings
 
 WORTH_IT = 1.03
 """The speedup over the defaults from which other settings are chosen; less is noise."""
@@ -40,6 +40,8 @@ class Tuned:
     device: str
     batch_size: int
     output: Path | None
+    decoded_bytes: int
+    """Of the decoded images in flight."""
 
     def __str__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in asdict(self.settings).items())
@@ -48,7 +50,7 @@ class Tuned:
         return (
             f"tried {self.tried} settings at batch {self.batch_size} on {self.device}: "
             f"{rate_text(self.rate)} images/s, {gain:.2f} times the defaults' {rate_text(self.default_rate)}\n"
-            f"Settings({given[2:]})\n"
+            f"Settings({given[2:]}), {self.decoded_bytes / 1e9:.2g} GB of decoded images\n"
             f"da.Loader(reader, recipe, {self.batch_size}, {written})"
         )
 
@@ -92,7 +94,8 @@ def tune(
     if output:
         write_settings(output, winner)
     written = Path(output) if output else None
-    return Tuned(winner, found[winner], found[default], len(rates), str(chosen), batch_size, written)
+    memory = decoded_bytes(loader.reader, winner, loader.recipe, batch_size)
+    return Tuned(winner, found[winner], found[default], len(rates), str(chosen), batch_size, written, memory)
 
 
 def _choices(device: torch.device, groups: bool) -> dict[str, list[Any]]:

@@ -24,8 +24,9 @@ from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import give_memory_back, has_jpeg_engine, rank_and_world, resolve_device, resolve_shard
 from detaug.loading.epochs import EpochOrder, LastBatch
 from detaug.loading.image_cache import CacheSizes, check_cache
+from detaug.loading.memory_sizes import MemorySize, check_size
 from detaug.loading.misuse import NoDataLoader, explain_other_names
-from detaug.loading.settings import Settings
+from detaug.loading.settings import Settings, decoded_bytes
 from detaug.loading.stages import LoaderStage, Streams, make_stages
 from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.mixing import GROUP
@@ -54,6 +55,9 @@ class Loader(NoDataLoader, Generic[T]):
     else (0, 1).
     `pipelines`: the number of DALI pipelines. `threads`: CPU threads of each. None chooses for the device.
     `settings`: a file that `detaug tune` wrote, with these two and others.
+    `memory`: for decoded images in flight, 3 bytes a pixel: bytes such as "2GB", or a share of what is free. A batch
+    that needs more is decoded in parts; it stays the same. The size that counts is that of large images, the 95th
+    percentile. None: 600 MB on the CPU, a tenth of what is free on a GPU. Frames that NVDEC decodes do not count.
     `pad_to_multiple`: a batch of images of several sizes is padded with zeros, at the right and the bottom, to its
     largest height and width, rounded up to this multiple.
     `on_error`: for a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes another
@@ -99,6 +103,7 @@ class Loader(NoDataLoader, Generic[T]):
         pipelines: int | None = None,
         threads: int | None = None,
         settings: str | os.PathLike[str] | None = None,
+        memory: MemorySize | None = None,
         pad_to_multiple: int = 32,
         on_error: Literal["raise", "skip"] = "raise",
         max_skipped: float = 0.01,
@@ -113,6 +118,8 @@ class Loader(NoDataLoader, Generic[T]):
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a share of the images, in 0..1")
         check_cache(cache)
+        if memory is not None:
+            check_size("memory", memory)
         _check_for_training(train, sampler or aspect_ratio_grouping or isinstance(ops, Stages), last_batch)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.cache = reader, cache
@@ -121,9 +128,8 @@ class Loader(NoDataLoader, Generic[T]):
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         self.device = resolve_device(device)
-        stages = make_stages(
-            ops, reader, self.batch_size, self.device, cache, settings, pipelines=pipelines, threads=threads
-        )
+        options = {"file": settings, "pipelines": pipelines, "threads": threads, "memory": memory}
+        stages = make_stages(ops, reader, self.batch_size, self.device, cache, **options)
         mixing = next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)
         items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if mixing else 1
         self._order = EpochOrder(*items, self.batch_size, self.shard, int(seed), train, last_batch, smallest_batch)
@@ -211,7 +217,11 @@ class Loader(NoDataLoader, Generic[T]):
         kind = "training" if self.train else "evaluation"
         engine = f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
         device = f"{self.device}{'' if self.device.type == 'cpu' else engine}"
-        return f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device})"
+        decoded = decoded_bytes(self.reader, self.settings, self.recipe, self.batch_size * self._order.frames)
+        memory = f"{decoded / 1e9:.2g} GB of decoded images"
+        return (
+            f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device}, {memory})"
+        )
 
     def __iter__(self) -> EpochIterator[T]:
         """Start the next epoch, or continue from a loaded state."""

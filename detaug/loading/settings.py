@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+import warnings
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,12 @@ from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.gpu.kernel_chain import KernelChain
 from detaug.loading.devices import has_jpeg_engine
+from detaug.loading.memory_sizes import MemorySize, bytes_of, free_bytes
 from detaug.loading.plans import Grouping
 from detaug.ops.mixing import GROUP
 from detaug.ops.recipe import Recipe, draws_from
 from detaug.sources.source import Source
+from detaug.video.reader import VideoReader
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,11 @@ GROUP_IMAGES_ON_GPU = 256
 """Images of 300 x 300 in a group: its batches share the fixed cost of Python. A larger image counts for up to 2."""
 GROUP_IMAGES_ON_CPU = 128
 """The same on the CPU, where threads wait for each other at the end of a group. A larger image counts for up to 3."""
-DECODED_ON_CPU = 200_000_000
-"""Bytes of decoded source images on the CPU at most, 3 for each pixel; more only if an image for each thread has more.
-A pipeline decodes a group at a time. Photographs of 12 megapixels take 36 MB each."""
+DECODED_ON_CPU = 600_000_000
+"""Bytes of decoded source images in flight on the CPU, 3 for each pixel; more only if an image for each thread has
+more. Photographs of 12 megapixels take 36 MB each."""
+DECODED_ON_GPU = 0.1
+"""The same on a GPU, as a share of the memory that is free when the loader is made."""
 IMAGES_IN_FLIGHT = 768
 """Images of 300 x 300 that a GPU gets at once in batches that cannot be grouped; with fewer it waits for Python. A
 larger image counts for up to 2."""
@@ -72,9 +77,16 @@ def settings_for(
     *,
     pipelines: int | None = None,
     threads: int | None = None,
+    memory: MemorySize | None = None,
 ) -> Settings:
-    """Return `choose_settings` for these images after this recipe."""
-    return choose_settings(
+    """Return `choose_settings` for these images after this recipe. Raises InputError for more memory than is free."""
+    if device.type == "cuda" and isinstance(reader, VideoReader) and reader.nvdec:
+        limit = None  # NVDEC has memory of its own
+    elif memory is None:
+        limit = int(DECODED_ON_GPU * free_bytes(device)) if device.type == "cuda" and file is None else None
+    else:
+        limit = bytes_of("memory", memory, device)
+    settings = choose_settings(
         device,
         batch_size,
         pixels_in_flight(reader, recipe, kernels),
@@ -83,7 +95,17 @@ def settings_for(
         can_group=can_group(recipe, kernels),
         pipelines=pipelines,
         threads=threads,
+        memory=limit,
+        together=GROUP if recipe.mixing_op else 1,
     )
+    if memory is not None and limit and (needed := decoded_bytes(reader, settings, recipe, batch_size)) > limit:
+        together = f", and ops that mix images keep {GROUP} together" if recipe.mixing_op else ""
+        warnings.warn(
+            f"decoded images take {needed / 1e9:.2g} GB, more than memory={memory!r} allows: one takes "
+            f"{3 * large_source(reader) / 1e9:.2g} GB{together}",
+            stacklevel=5,
+        )
+    return settings
 
 
 def can_group(recipe: Recipe, kernels: KernelChain | None) -> bool:
@@ -115,6 +137,12 @@ def grouping_of(settings: Settings, recipe: Recipe) -> Grouping:
     return Grouping(settings.batches_per_group, settings.parts_per_batch, GROUP if recipe.mixing_op else 1)
 
 
+def decoded_bytes(reader: Source, settings: Settings, recipe: Recipe, batch_size: int) -> int:
+    """Return the bytes of the decoded images in flight if all were large ones."""
+    images = grouping_of(settings, recipe).most_images(batch_size)
+    return settings.pipelines * (settings.depth + 1) * images * 3 * large_source(reader)
+
+
 def choose_settings(
     device: torch.device,
     batch_size: int,
@@ -125,29 +153,57 @@ def choose_settings(
     can_group: bool = True,
     pipelines: int | None = None,
     threads: int | None = None,
+    memory: int | None = None,
+    together: int = 1,
 ) -> Settings:
     """Return the settings that are given, else those of a file that `detaug tune` wrote, else the device's defaults.
 
     `pixels`: of an image after the recipe; `source_pixels`: of a large one before it. `can_group`: whether a pipeline
-    can process several batches as one.
+    can process several batches as one. `memory`: bytes for decoded images, which also limit the settings of a file;
+    None: those of a file are not limited, and the CPU's defaults are. `together`: images that a part has at least.
     """
-    if device.type == "cpu":
-        chosen = asdict(_on_cpu(batch_size, pixels, source_pixels, pipelines or 1))
-    else:
-        chosen = asdict(_on_gpu(batch_size, pixels, can_group, has_jpeg_engine(device)))
+    default = _on_cpu(batch_size, pixels) if device.type == "cpu" else _on_gpu(batch_size, pixels, can_group, device)
+    chosen = asdict(default)
     chosen |= {"batches_per_group": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
-    return Settings(**(chosen if can_group else chosen | {"batches_per_group": 1}))
+    settings = Settings(**(chosen if can_group else chosen | {"batches_per_group": 1}))
+    if memory is not None:
+        return within_memory(settings, batch_size, 3 * source_pixels, memory, together)
+    if device.type == "cpu" and file is None:
+        least = max(default.threads, together)
+        return within_memory(settings, batch_size, 3 * source_pixels, DECODED_ON_CPU, together, least)
+    return settings
 
 
-def _on_cpu(batch_size: int, pixels: int, source_pixels: int, pipelines: int) -> Settings:
-    threads = available_cores()
-    in_memory = max(DECODED_ON_CPU // (3 * source_pixels * pipelines), threads)  # images of a pipeline
-    batches = _limited(min(GROUP_IMAGES_ON_CPU / _weight(pixels, 3), in_memory) / batch_size, least=1)
-    return Settings(pipelines, threads, batches_per_group=batches, parts_per_batch=-(-batch_size // in_memory))
+def within_memory(
+    settings: Settings, batch_size: int, image: int, memory: int, together: int = 1, least: int = 1
+) -> Settings:
+    """Return settings with which decoded images take at most `memory` bytes in all, as far as that is possible.
+
+    A pipeline holds the images of its `depth` jobs, and those of the outputs before them. If that is too much, it gets
+    less depth, down to 2, then fewer batches in a group, then parts of a batch. Where there is no room for the images
+    that must be `together`, one pipeline has them alone.
+
+    `image`: bytes of a large one. `least`: images that a job has, whatever they take.
+    """
+    room, pipelines, depth = memory // image, settings.pipelines, settings.depth
+    while depth > 2 and pipelines * (depth + 1) * batch_size > room:
+        depth -= 1
+    if room < pipelines * (depth + 1) * together:
+        pipelines, depth = 1, 1
+    images = max(room // (pipelines * (depth + 1)), least, together)
+    batches = _limited(min(settings.batches_per_group, images / batch_size), least=1)
+    parts = max(settings.parts_per_batch, -(-batch_size // images))
+    return replace(settings, pipelines=pipelines, depth=depth, batches_per_group=batches, parts_per_batch=parts)
 
 
-def _on_gpu(batch_size: int, pixels: int, can_group: bool, jpeg_engine: bool) -> Settings:
+def _on_cpu(batch_size: int, pixels: int) -> Settings:
+    batches = _limited(GROUP_IMAGES_ON_CPU / _weight(pixels, 3) / batch_size, least=1)
+    return Settings(1, available_cores(), batches_per_group=batches)
+
+
+def _on_gpu(batch_size: int, pixels: int, can_group: bool, device: torch.device) -> Settings:
+    jpeg_engine = has_jpeg_engine(device)
     pipelines, threads = (2, 2) if jpeg_engine else _for_decoding_on_threads()
     images, most = batch_size * _weight(pixels, 2), PIXELS_IN_FLIGHT / (batch_size * pixels)
     batches = _limited(min(GROUP_IMAGES_ON_GPU / images, most / (3 * pipelines)), least=1) if can_group else 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -50,12 +50,9 @@ def make_stages(
     batch_size: int,
     device: torch.device,
     cache: CacheSizes | None,
-    settings: str | os.PathLike[str] | None,
-    *,
-    pipelines: int | None,
-    threads: int | None,
+    **options: Any,
 ) -> list[LoaderStage]:
-    """Return the stages of a loader, one if `ops` is a recipe. The arguments are `Loader`'s.
+    """Return the stages of a loader, one if `ops` is a recipe. The arguments are `Loader`'s; `options`: settings.
 
     Raises InputError for a recipe that the loader cannot use; of several it names the stage.
     """
@@ -69,9 +66,7 @@ def make_stages(
             _check_decode(recipe, reader, device, cache)
             frames = _check_clips(reader, recipe, device)
             kernels = chain_for(recipe, device)
-            chosen = settings_for(
-                reader, recipe, kernels, device, batch_size * frames, settings, pipelines=pipelines, threads=threads
-            )
+            chosen = settings_for(reader, recipe, kernels, device, batch_size * frames, **options)
         stages.append(LoaderStage(recipe, start, end, kernels, chosen))
     return stages
 
