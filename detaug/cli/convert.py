@@ -61,16 +61,11 @@ def convert_voc(**given: Any) -> None:
 
 
 @click.command()
-@options.json_argument
-@options.folder_argument
-@click.option("--split", metavar="NAME", help="The split to write: ImageSets/Main/NAME.txt.  [default: FILE]")
-@options.origin
-@click.option("--rotated", is_flag=True, help="Write rotated boxes as roLabelImg's <robndbox>.")
-@options.images
-@options.with_images
-@options.on_error
-@options.report
-@options.quiet
+@options.writes_format(
+    click.option("--split", metavar="NAME", help="The split to write: ImageSets/Main/NAME.txt.  [default: FILE]"),
+    options.origin,
+    click.option("--rotated", is_flag=True, help="Write rotated boxes as roLabelImg's <robndbox>."),
+)
 def convert_coco_to_voc(**given: Any) -> None:
     """Convert a COCO json to Pascal VOC.
 
@@ -177,13 +172,7 @@ def convert_dota(**given: Any) -> None:
 
 
 @click.command()
-@options.json_argument
-@options.folder_argument
-@options.images
-@options.with_images
-@options.on_error
-@options.report
-@options.quiet
+@options.writes_format()
 def convert_coco_to_dota(**given: Any) -> None:
     """Convert a COCO json to DOTA's label files.
 
@@ -199,27 +188,22 @@ def convert_coco_to_dota(**given: Any) -> None:
 
 
 @click.command()
-@options.json_argument
-@options.folder_argument
-@click.option(
-    "--task",
-    type=click.Choice(options.YOLO_TASKS),
-    default="detect",
-    show_default=True,
-    help="What to write: boxes, outlines, boxes with key points, rotated boxes.",
+@options.writes_format(
+    click.option(
+        "--task",
+        type=click.Choice(options.YOLO_TASKS),
+        default="detect",
+        show_default=True,
+        help="What to write: boxes, outlines, boxes with key points, rotated boxes.",
+    ),
+    click.option(
+        "--split",
+        type=click.Choice(["train", "val", "test"]),
+        default="train",
+        show_default=True,
+        help="The split of data.yaml to write.",
+    ),
 )
-@click.option(
-    "--split",
-    type=click.Choice(["train", "val", "test"]),
-    default="train",
-    show_default=True,
-    help="The split of data.yaml to write.",
-)
-@options.images
-@options.with_images
-@options.on_error
-@options.report
-@options.quiet
 def convert_coco_to_yolo(**given: Any) -> None:
     """Convert a COCO json to YOLO labels.
 
@@ -235,13 +219,7 @@ def convert_coco_to_yolo(**given: Any) -> None:
 
 
 @click.command()
-@options.json_argument
-@options.folder_argument
-@options.images
-@options.with_images
-@options.on_error
-@options.report
-@options.quiet
+@options.writes_format()
 def convert_coco_to_labelme(**given: Any) -> None:
     """Convert a COCO json to LabelMe, to mend it there.
 
@@ -258,13 +236,7 @@ def convert_coco_to_labelme(**given: Any) -> None:
 
 
 @click.command()
-@options.json_argument
-@options.folder_argument
-@options.images
-@options.with_images
-@options.on_error
-@options.report
-@options.quiet
+@options.writes_format()
 def convert_coco_to_cvat(**given: Any) -> None:
     """Convert a COCO json to CVAT for images 1.1, to mend it there.
 
@@ -280,27 +252,22 @@ def convert_coco_to_cvat(**given: Any) -> None:
 
 
 @click.command()
-@options.json_argument
-@options.folder_argument
-@click.option(
-    "--kind",
-    type=click.Choice(["annotations", "predictions"]),
-    default="annotations",
-    show_default=True,
-    help="Complete annotations, or predictions to begin with.",
+@options.writes_format(
+    click.option(
+        "--kind",
+        type=click.Choice(["annotations", "predictions"]),
+        default="annotations",
+        show_default=True,
+        help="Complete annotations, or predictions to begin with.",
+    ),
+    click.option(
+        "--image-root",
+        metavar="ADDRESS",
+        default="/data/local-files/?d=",
+        show_default=True,
+        help="What is put in front of each file name, such as s3://bucket/photos/.",
+    ),
 )
-@click.option(
-    "--image-root",
-    metavar="ADDRESS",
-    default="/data/local-files/?d=",
-    show_default=True,
-    help="What is put in front of each file name, such as s3://bucket/photos/.",
-)
-@options.images
-@options.with_images
-@options.on_error
-@options.report
-@options.quiet
 def convert_coco_to_label_studio(**given: Any) -> None:
     """Convert a COCO json to tasks of Label Studio, to mend it there.
 
@@ -317,20 +284,15 @@ def convert_coco_to_label_studio(**given: Any) -> None:
 
 
 @click.command()
-@options.json_argument
-@options.folder_argument
-@click.option(
-    "--style",
-    type=click.Choice(["tensorflow", "retinanet"]),
-    default="tensorflow",
-    show_default=True,
-    help="Columns with a head, as TensorFlow and Roboflow have them, or keras-retinanet's.",
+@options.writes_format(
+    click.option(
+        "--style",
+        type=click.Choice(["tensorflow", "retinanet"]),
+        default="tensorflow",
+        show_default=True,
+        help="Columns with a head, as TensorFlow and Roboflow have them, or keras-retinanet's.",
+    )
 )
-@options.images
-@options.with_images
-@options.on_error
-@options.report
-@options.quiet
 def convert_coco_to_csv(**given: Any) -> None:
     """Convert a COCO json to a table of boxes (CSV).
 

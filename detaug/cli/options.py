@@ -15,6 +15,7 @@ from detaug.cli.progress_bar import progress_bar
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 
@@ -102,6 +103,21 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but erro
 device = click.option(
     "--device", callback=_check_device, help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]"
 )
+
+
+def writes_format(*own: Decorator) -> Decorator:
+    """Return the parameters of a command that converts a COCO json to another format; `own`: its own options."""
+
+    parameters: list[Decorator] = [json_argument, folder_argument, *own, images, with_images, on_error, report, quiet]
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for parameter in reversed(parameters):
+            command = parameter(command)
+        return command
+
+    return decorate
+
+
 batch_size = click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a batch.")
 
 
