@@ -30,5 +30,4 @@ step memory 200 "$python" -m pytest -q -s -m gpu tests/test_loader_life.py
 $python -c "import torchvision" 2>/dev/null && bench torchvision 150 --batch-size 32 --seconds 4 --turns 1 --only loader --only torchvision --workers 8 --workers 16
 step planning 30 "$python" benchmarks/planning.py
 step tune_128 110 "$python" -m detaug tune "$json" "$images" --device cuda --batch-size 128 --seconds 45 -o "$out/settings.json"
-$python -c "import cv2" 2>/dev/null && step image_folder 240 "$python" benchmarks/image_folder.py --folder "$(mktemp -d)" --rounds 1
 echo "== done, after $SECONDS s"

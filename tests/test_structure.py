@@ -74,3 +74,10 @@ def test_the_help_loads_nothing_that_takes_long() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_benchmark_is_in_a_document_or_a_test() -> None:
+    readers = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("tests/*.py")]
+    readers += REPOSITORY.glob("benchmarks/*.sh")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in readers if "history" not in path.parts)
+    assert [path.name for path in REPOSITORY.glob("benchmarks/*.py") if path.name not in text] == []
