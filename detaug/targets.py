@@ -1,4 +1,4 @@
-"""Training targets of a whole batch, computed on its device: YOLO's rows, SSD's and RetinaNet's matched boxes.
+"""Training targets of a whole batch, computed on its device: SSD's and RetinaNet's matched boxes.
 
 Matching needs a few (N, M, A) float32 tensors for N images, at most M boxes an image, and A default boxes: 110 MB each
 for 32 images, 100 boxes and SSD300's 8,732.
@@ -7,7 +7,7 @@ for 32 images, 100 boxes and SSD300's 8,732.
 from __future__ import annotations
 
 from math import sqrt
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from detaug.arguments import check
 from detaug.loading.batch import Batch
-from detaug.loading.trainer_formats import center_and_size, real_rows
+from detaug.loading.trainer_formats import center_and_size
 
 Weights = tuple[float, float, float, float]
 
@@ -30,34 +30,6 @@ class Matched(NamedTuple):
     where there is none."""
     rows: Tensor
     """(N, A) int64: the row of the matched box in `batch.boxes[n]`; -1 where there is none."""
-
-
-def yolo(
-    batch: Batch, *, layout: Literal["cxcywh", "xyxy"] = "cxcywh", relative: bool = True, first_label: int = 0
-) -> Tensor:
-    """Return (sum of counts, 6) float32, a row for each box of the batch: position of its image, label, box.
-
-    The format of YOLO's losses: labels from `first_label`, boxes by centre and size, relative to the height and width
-    of `batch.images`, padding included, unless `relative` is false.
-
-    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
-    >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=4, train=False)))
-    >>> print(da.targets.yolo(batch)[:3])  # image, label, x and y of the centre, width, height
-    tensor([[0.0000, 3.0000, 0.8820, 0.4427, 0.2360, 0.4107],
-            [0.0000, 0.0000, 0.1870, 0.6893, 0.1020, 0.1360],
-            [0.0000, 0.0000, 0.4750, 0.6973, 0.0940, 0.1253]])
-    """
-    check("layout", layout, layout in ("cxcywh", "xyxy"), "'cxcywh' or 'xyxy'")
-    real = real_rows(batch.counts, batch.boxes.shape[1], batch.boxes.device)
-    boxes = batch.boxes.flatten(0, 1)[real]
-    if layout == "cxcywh":
-        boxes = center_and_size(boxes)
-    if relative:
-        height, width = batch.images.shape[-2:]
-        boxes = boxes / boxes.new_tensor([width, height, width, height])
-    images = real.div(max(1, batch.boxes.shape[1]), rounding_mode="floor")
-    labels = batch.labels.flatten()[real] - 1 + first_label
-    return torch.cat([images[:, None].to(boxes), labels[:, None].to(boxes), boxes], 1)
 
 
 def ssd300_default_boxes() -> Tensor:

@@ -157,7 +157,6 @@ def test_a_batch_without_any_box_is_all_background(device: str) -> None:
         assert not result.labels.any()
         assert not result.offsets.any()
         assert (result.rows == -1).all()
-    assert da.targets.yolo(batch).shape == (0, 6)
 
 
 def test_more_padding_changes_nothing() -> None:
@@ -175,8 +174,6 @@ def test_wrong_arguments_are_named() -> None:
         da.targets.ssd(batch, torch.zeros(8732, 5))
     with pytest.raises(ValueError, match=r"low must be within 0\.\.high \(0\.5\), got 0\.6"):
         da.targets.retinanet(batch, anchors(), low=0.6)
-    with pytest.raises(ValueError, match="layout must be 'cxcywh' or 'xyxy', got 'xywh'"):
-        da.targets.yolo(batch, layout="xywh")  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------- torchvision's own
@@ -239,20 +236,3 @@ def test_the_default_boxes_are_torchvisions(torchvision: dict[str, Any]) -> None
     assert ours.shape == expected.shape == (8732, 4)
     assert ours.dtype == torch.float32
     assert (ours - expected).abs().max() < 1e-3  # pixels
-
-
-# ----------------------------------------------------------------------------------------------------- YOLO
-
-
-def test_yolos_rows(device: str) -> None:
-    batch = make_batch([[[0, 0, 200, 50]], [], [[20, 10, 40, 90], [100, 0, 200, 100]]], device, size=(100, 200))
-    expected = torch.tensor(
-        [[0, 0, 0.5, 0.25, 1, 0.5], [2, 0, 0.15, 0.5, 0.1, 0.8], [2, 1, 0.75, 0.5, 0.5, 1]], device=device
-    )
-    rows = da.targets.yolo(batch)
-    assert (rows.dtype, rows.device.type) == (torch.float32, device)
-    assert torch.allclose(rows, expected)
-    pixels = da.targets.yolo(batch, layout="xyxy", relative=False, first_label=1).tolist()
-    assert pixels == [[0, 1, 0, 0, 200, 50], [2, 1, 20, 10, 40, 90], [2, 2, 100, 0, 200, 100]]
-    relative = da.targets.yolo(batch, layout="xyxy")[:, 2:]
-    assert relative[1].tolist() == pytest.approx([0.1, 0.1, 0.2, 0.9])
