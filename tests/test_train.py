@@ -115,7 +115,7 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert said[2].startswith("epoch 1/3  step 3/18  loss ")
     assert said[-1].startswith(f"written: {out / 'model.pt'}. To predict with it:\n")
     assert sorted(path.name for path in out.iterdir()) == [
-        *("batches.png", "best.pt", "checkpoint.pt", "metrics.jsonl", "model.pt", "predictions.png")
+        *("batches.png", "best.pt", "checkpoint.pt", "curves.html", "metrics.jsonl", "model.pt", "predictions.png")
     ]
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from painted_files import Folder
 from train_run import options, tiny
 
 from detaug.errors import InputError
+from detaug.report.line_chart import round_up
 from detaug.training import train
+from detaug.training.curves import write_curves
 
 
 def run(painted: Folder, output: Path, **others: Any) -> None:
@@ -78,3 +83,78 @@ def test_without_tensorboard_one_sentence_and_no_folder(
     with pytest.raises(InputError, match=r"tensorboard needs its package; pip install tensorboard"):
         run(painted, tmp_path / "run", tensorboard=True)
     assert not (tmp_path / "run").exists()
+
+
+# ---------------------------------------------------------------- the page of curves
+
+
+class Page(HTMLParser):
+    """Collects the texts, and the lines of the charts as points (N, 2) in pixels."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.texts, self.lines, self.sources = list[str](), list[np.ndarray](), list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        attributes = dict(attrs)
+        if tag == "polyline":
+            self.lines.append(np.array([each.split(",") for each in attributes["points"].split()], float))
+        self.sources += [attributes[name] for name in ("src", "href") if name in attributes]
+        assert tag not in ("script", "link", "iframe")
+
+    def handle_data(self, data: str) -> None:
+        self.texts += [data.strip()] if data.strip() else []
+
+
+def drawn(values: Any, highest: float, last: float, at: Any) -> np.ndarray:
+    """Return where a chart has points: 240 pixels a side from (44, 264) to the right and up."""
+    return np.stack([44 + 240 * np.array(at, float) / last, 264 - 240 * np.array(values) / highest], axis=1)
+
+
+def test_the_page_draws_what_the_metrics_say(painted: Folder, tmp_path: Path) -> None:
+    said: list[str] = []
+    settings = options(*painted, tmp_path / "run", epochs=3, eval_every=1)
+    train(settings, make_model=tiny(), say=said.append)
+    assert f"written: {tmp_path / 'run/curves.html'}" in said
+    text = (tmp_path / "run/curves.html").read_text()
+    page, entries = Page(text), lines(tmp_path / "run")
+    losses = [entry["loss"] for entry in entries if "loss" in entry]
+    rates = [entry["lr"] for entry in entries if "lr" in entry]
+    scores = [entry["evaluation"] for entry in entries if "evaluation" in entry]
+    (loss, _, _, rate), steps = page.lines[:4], range(1, 19)
+    assert 0.6 < max(losses) < 1
+    assert loss == pytest.approx(drawn(losses, 1, 18, steps), abs=0.051)
+    assert 0.04 < max(rates) < 0.06
+    assert rate == pytest.approx(drawn(rates, 0.06, 18, steps), abs=0.051)
+    assert len(page.lines) == 4 + 2 + 3 + 1  # AP and AP50; each class, and all
+    by_class = np.array([[*each["AP_by_class"].values()] for each in scores])
+    top = round_up(by_class.max())
+    for line, values in zip(page.lines[6:9], by_class.T, strict=True):
+        assert line == pytest.approx(drawn(values, top, 3, (1, 2, 3)), abs=0.051)
+    for name, score in scores[-1]["AP_by_class"].items():
+        at = page.texts.index(name)
+        assert page.texts[at + 1] == f"{score:.3f}"
+    assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
+    assert len(page.sources) == 2
+
+
+def test_a_training_without_evaluation_has_a_page_too(painted: Folder, tmp_path: Path) -> None:
+    run(painted, tmp_path / "run", val=None, epochs=1)
+    page = Page((tmp_path / "run/curves.html").read_text())
+    assert len(page.lines) == 4
+    assert "Evaluations" not in page.texts
+
+
+def test_names_are_text_and_gaps_are_left_out(tmp_path: Path) -> None:
+    rows = [{"step": 1, "lr": 0.1, "loss": 2.0}, {"step": 2, "lr": 0.1, "loss": math.nan}]
+    rows += [{"step": 2, "epoch": 1, "evaluation": {"AP": -1, "AP50": -1, "AP_by_class": {"<b>&": -1}}}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = Page(write_curves(tmp_path, "a <title>").read_text())
+    assert {"a <title>", "<b>&", "-"} <= {*page.texts}
+    assert np.isfinite(np.concatenate([line.reshape(-1, 2) for line in page.lines if line.size])).all()
+
+
+@pytest.mark.parametrize(("value", "end"), [(0, 1), (0.013, 0.02), (0.4, 0.4), (0.61, 1), (57, 60), (7e4, 1e5)])
+def test_the_end_of_an_axis(value: float, end: float) -> None:
+    assert round_up(value) == pytest.approx(end)

@@ -130,8 +130,8 @@ def train(annotations: Path, images: Path, device: str | None, **more: Any) -> N
     The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for key points.
     FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The model starts from random
     weights, from --weights, or from torchvision's with --pretrained; nothing else is downloaded. The output folder gets
-    metrics.jsonl, checkpoint.pt, pictures, best.pt and model.pt. Ctrl-C stops after the step and saves a checkpoint;
-    the same command with --resume continues. On several GPUs:
+    metrics.jsonl, checkpoint.pt, pictures, best.pt, model.pt and curves.html. Ctrl-C stops after the step and saves a
+    checkpoint; the same command with --resume continues. On several GPUs:
 
     \b
     torchrun --nproc-per-node 4 -m detaug train \\

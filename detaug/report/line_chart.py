@@ -1,7 +1,8 @@
-"""Draw lines over 0..1 in both directions as SVG."""
+"""Draw lines as SVG."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
@@ -9,12 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SIDE, LEFT, BOTTOM = 240, 34, 264
+SIDE, LEFT, BOTTOM = 240, 44, 264
 MOST_POINTS = 200  # of a line
+BLUE, ORANGE, GREEN, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a9099"
+
+Range = tuple[float, float]
 
 
 class Line(NamedTuple):
-    """A line through points (N,), (N,), in 0..1, in a colour of CSS."""
+    """A line through points (N,), (N,), in a colour of CSS."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
@@ -22,8 +26,20 @@ class Line(NamedTuple):
     width: float = 2.0
 
 
-def line_chart(title: str, x: str, y: str, lines: Mapping[str, Line], faint: Sequence[Line] = ()) -> str:
-    """Return a figure with the lines, by their names, which a legend lists, and `faint` ones without names below."""
+def line_chart(
+    title: str,
+    x: str,
+    y: str,
+    lines: Mapping[str, Line],
+    faint: Sequence[Line] = (),
+    *,
+    x_range: Range = (0, 1),
+    y_range: Range = (0, 1),
+) -> str:
+    """Return a figure with the lines, by their names, which a legend lists, and `faint` ones without names below.
+
+    `x`, `y`: names of the axes, and the ranges that they show.
+    """
     width, height = LEFT + SIDE + 14, BOTTOM + 34
     parts = [f"<figure style='width:{width}px'><h3>{escape(title)}</h3>"]
     parts.append(f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">')
@@ -31,20 +47,31 @@ def line_chart(title: str, x: str, y: str, lines: Mapping[str, Line], faint: Seq
         across, up = LEFT + SIDE * tick, BOTTOM - SIDE * tick
         parts.append(f'<line x1="{LEFT}" y1="{up}" x2="{LEFT + SIDE}" y2="{up}"/>')
         parts.append(f'<line x1="{across}" y1="{BOTTOM}" x2="{across}" y2="{BOTTOM - SIDE}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{up + 4}" text-anchor="end">{tick:g}</text>')
-        parts.append(f'<text x="{across}" y="{BOTTOM + 15}" text-anchor="middle">{tick:g}</text>')
+        right, left = (low + tick * (high - low) for low, high in (x_range, y_range))
+        parts.append(f'<text x="{LEFT - 6}" y="{up + 4}" text-anchor="end">{left:.3g}</text>')
+        parts.append(f'<text x="{across}" y="{BOTTOM + 15}" text-anchor="middle">{right:.6g}</text>')
     parts.append(f'<text x="{LEFT + SIDE / 2}" y="{BOTTOM + 30}" text-anchor="middle">{escape(x)}</text>')
     parts.append(f'<text x="{LEFT - 6}" y="{BOTTOM - SIDE - 12}">{escape(y)}</text>')
     for line in (*faint, *lines.values()):
-        style = f'fill="none" stroke="{line.color}" stroke-width="{line.width}"'
-        parts.append(f'<polyline {style} points="{_points(line)}"/>')
+        style = f'fill="none" stroke="{line.color}" stroke-width="{line.width}" stroke-linecap="round"'
+        parts.append(f'<polyline {style} points="{_points(line, x_range, y_range)}"/>')
     swatches = (f'<span style="color:{line.color}">&#9644;</span> {escape(name)}' for name, line in lines.items())
     return "".join([*parts, "</svg>", "<br>".join(swatches), "</figure>"])
 
 
-def _points(line: Line) -> str:
-    """Return at most `MOST_POINTS` of the points, evenly spread, with the first and the last."""
+def round_up(value: float) -> float:
+    """Return the end of an axis that shows values up to this one: 1, 2, 4 or 6 times a power of 10."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return float(next(each for each in (1, 2, 4, 6, 10) if each * power >= value * (1 - 1e-9)) * power)
+
+
+def _points(line: Line, x_range: Range, y_range: Range) -> str:
+    """Return at most `MOST_POINTS` of the points, evenly spread, with the first and the last; a single one twice."""
     last = max(len(line.x) - 1, 0)
     at = np.unique(np.linspace(0, last, MOST_POINTS).round().astype(int))[: len(line.x)]
-    across, up = LEFT + SIDE * line.x[at], BOTTOM - SIDE * line.y[at]
+    at = np.resize(at, 2) if len(at) == 1 else at
+    x, y = ((values[at] - low) / ((high - low) or 1) for values, (low, high) in ((line.x, x_range), (line.y, y_range)))
+    across, up = LEFT + SIDE * x, BOTTOM - SIDE * y
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True))

@@ -12,14 +12,13 @@ from detaug.evaluation.errors import KINDS
 from detaug.evaluation.pycoco import NAMES
 from detaug.report.charts import data_uri, shorten
 from detaug.report.frame import END, head
-from detaug.report.line_chart import Line, line_chart
+from detaug.report.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
 from detaug.scoring.evaluate import Evaluation, PathLike
 from detaug.sheets import detections_sheet
 
 MOST_CLASSES = 30
 """Classes in the confusion matrix; of more, the pairs that are confused most are listed."""
 MOST_PAIRS, MOST_IMAGES, MOST_LETTERS = 30, 8, 60
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a9099"
 
 
 def write_page(evaluation: Evaluation, path: PathLike) -> None:

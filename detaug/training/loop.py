@@ -1,7 +1,7 @@
 """`train`: a reference recipe for torchvision's detectors on `Loader`, on one device or under torchrun.
 
 SGD or AdamW, linear warm-up and cosine, mixed precision, checkpoints from which a training resumes exactly,
-evaluation every few epochs, a metrics file and a picture of detections.
+evaluation every few epochs, a metrics file, pictures and a page of curves.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from torch import nn
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder
 from detaug.converters.files.atomic import remove_leftovers
+from detaug.converters.findings.finding import counted
 from detaug.drawing import save_picture
 from detaug.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.sheets import batch_sheet
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
+from detaug.training.curves import write_curves
 from detaug.training.detectors import DETECTORS, READS, Detector, make_detector
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
@@ -51,7 +53,7 @@ def train(
 
     Writes into the folder `options.output`: metrics.jsonl, a line for each step and each evaluation; checkpoint.pt;
     batches.png and predictions.png; best.pt, the model of the best evaluation, and at the end model.pt: weights, class
-    names, mean and std.
+    names, mean and std; and curves.html, all of it as a page for a browser.
 
     With `bar` a progress bar is drawn, with the images/s of all processes together; else `say` gets a line every
     `log_every` steps. Only rank 0 does either.
@@ -78,6 +80,8 @@ def train(
             progress.say(_how_to_resume(training))
             raise
         _write_model(training, "model.pt")
+        if is_first_rank():
+            progress.say(f"written: {write_curves(options.output, _title(training))}")
         progress.say(_how_to_predict(training))
         timer = training.timer
         return {"evaluation": training.evaluation, "steps": training.step, **timer.state_dict(), **timer.rates()}
@@ -88,7 +92,8 @@ def _check_outputs(options: TrainOptions) -> None:
     check_folder(options.output)
     if options.output.is_dir():
         inputs = (options.annotations, options.images, options.val, options.val_images, options.recipe, options.weights)
-        for name in ("metrics.jsonl", "checkpoint.pt", "batches.png", "predictions.png", "best.pt", "model.pt"):
+        pages = ("batches.png", "predictions.png", "curves.html")
+        for name in ("metrics.jsonl", "checkpoint.pt", "best.pt", "model.pt", *pages):
             file = options.output / name
             output_files({"output": file}, *inputs, extensions=(file.suffix,))
 
@@ -213,6 +218,11 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
         **{name: evaluation[name] for name in READS if name in evaluation},
     }
     return "  ".join(f"{name}  AP {each['AP']:.3f}  AP50 {each['AP50']:.3f}" for name, each in parts.items())
+
+
+def _title(training: Training) -> str:
+    best = f", best AP {training.best:.3f}" if training.best >= 0 else ""
+    return f"{training.options.model}, {counted(training.epoch, 'epoch')}{best}"
 
 
 def _how_to_resume(training: Training) -> str:
