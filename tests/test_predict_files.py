@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numbered_videos import SIZE, number_in, write_video
 from PIL import Image
 from torch import Tensor, nn
 
 import detaug as da
 from detaug.boxes.keypoints import KeyPoints
-from detaug.converters import check_coco
+from detaug.converters import check_coco, convert_to_coco
 from detaug.scoring import predict_files
 from detaug.training import TrainedModel
 
@@ -122,7 +123,7 @@ def test_masks_and_key_points(folder: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_predicted(folder: Path, tmp_path: Path) -> None:
     for path in ("nothing", folder / "notes.txt", folder / "*.gif"):
-        with pytest.raises(da.InputError, match="is no image, no folder with images and no pattern"):
+        with pytest.raises(da.InputError, match="is no image or video, no folder with any and no pattern"):
             predict_files(model(), [path], tmp_path / "found.json")
     (folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     with pytest.raises(da.DataError, match=r"bad\.png"):
@@ -142,3 +143,99 @@ def test_no_photograph_becomes_a_drawing(folder: Path, tmp_path: Path) -> None:
     Image.new("RGB", (3, 3)).save(tmp_path / "drawn/a.png")
     with pytest.raises(da.InputError, match=r"exists and was not written by detaug"):
         predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")
+
+
+# ---------------------------------------------------------------- pre-labels
+
+
+def test_pre_labels_for_label_studio(folder: Path, tmp_path: Path) -> None:
+    predict_files(
+        model(), [folder], tmp_path / "found.json", min_score=0.3, pre_labels={"label-studio": tmp_path / "studio"}
+    )
+    tasks = json.loads((tmp_path / "studio/tasks.json").read_bytes())
+    (prediction,) = tasks[0]["predictions"]
+    assert prediction["score"] == pytest.approx(0.6)
+    best, whole = prediction["result"]
+    assert (best["score"], whole["score"]) == (0.9, 0.3)
+    assert best["value"]["rectanglelabels"] == ["dog"]
+    percent = np.array(BOX) * 100 / (80, 60, 80, 60)
+    corner = [best["value"][name] for name in ("x", "y")]
+    assert corner == pytest.approx(percent[:2].tolist(), abs=1.5)
+    assert best["value"]["width"] == pytest.approx(percent[2] - percent[0], abs=2.5)
+    assert "score" not in (tmp_path / "studio/label_config.xml").read_text()
+
+
+@pytest.mark.parametrize("tool", ["labelme", "cvat"])
+def test_pre_labels_come_back(folder: Path, tmp_path: Path, tool: Any) -> None:
+    out = tmp_path / "out"
+    said = str(predict_files(model(), [folder], tmp_path / "found.json", pre_labels={tool: out}))
+    assert said.endswith(f"written: {out}")
+    export = out if tool == "labelme" else out / "annotations.xml"
+    convert_to_coco(export, tmp_path / "again.json", images=folder)
+    boxes = [
+        sorted((tuple(np.round(each["bbox"], 2)), each["category_id"]) for each in read(path)["annotations"])
+        for path in (tmp_path / "found.json", tmp_path / "again.json")
+    ]
+    assert [box for box, _ in boxes[0]] == [box for box, _ in boxes[1]]
+
+
+# ---------------------------------------------------------------- videos
+
+
+class ReadsNumbers(nn.Module):
+    """Finds one box, whose corner is the number of the frame and whose label is 1; x1 tells how many came at once."""
+
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        found = []
+        for image in images:
+            number = number_in(image.permute(1, 2, 0).numpy() * 255)
+            box = torch.tensor([[number, 2.0, number + len(images), 9.0]])
+            found.append({"boxes": box, "scores": torch.tensor([0.8]), "labels": torch.tensor([1])})
+        return found
+
+
+def reads_numbers() -> TrainedModel:
+    ops = (da.Resize(SIZE), da.Normalize((0, 0, 0), (1, 1, 1)))
+    return TrainedModel(ReadsNumbers(), ops, ("background", "cat"), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_videos(tmp_path: Path, every: int) -> None:
+    lengths = {"a.mp4": 70, "sub/b.avi": 20}
+    for name, frames in lengths.items():
+        write_video(tmp_path / "videos" / name, frames, "mpeg4" if name.endswith("avi") else "libx264")
+    json_file = tmp_path / "found.json"
+    drawn = tmp_path / "drawn"
+    said = predict_files(reads_numbers(), [tmp_path / "videos"], json_file, every=every, drawings=drawn, batch_size=5)
+    content = read(json_file)
+    wanted = [(name, number) for name, frames in lengths.items() for number in range(0, frames, every)]
+    files = {each["id"]: each["file_name"] for each in content["videos"]}
+    images = {each["id"]: (files[each["video_id"]], each["frame_id"]) for each in content["images"]}
+    assert [*images.values()] == wanted
+    found = [(images[each["image_id"]], each["bbox"]) for each in content["annotations"]]
+    assert [frame for frame, _ in found] == wanted
+    assert [box[0] for _, box in found] == [number for _, number in wanted]
+    assert max(box[2] for _, box in found) == 5
+    assert str(said).startswith(f"{len(wanted)} objects found in {len(wanted)} frames of 2 videos\n")
+    names = sorted(path.relative_to(drawn).as_posix() for path in drawn.rglob("*.jpg"))
+    assert names == sorted(f"{name}/{number:06}.jpg" for name, number in wanted)
+    for name, number in wanted:
+        with Image.open(drawn / name / f"{number:06}.jpg") as picture:
+            assert number_in(np.asarray(picture)[12:]) == number  # below the box and its label
+    reader = da.VideoReader(tmp_path / "videos", annotations=json_file, frames=2, stride=1, last="pad")
+    for batch in da.Loader(reader, [da.Resize(SIZE)], 1, train=False, device="cpu"):
+        assert batch.boxes[0, :, 0, 0].tolist() == batch.frame[0].tolist()
+
+
+def test_what_is_no_video(folder: Path, tmp_path: Path) -> None:
+    write_video(folder / "a.mp4", 3)
+    with pytest.raises(da.InputError, match=r"a\.mp4 is a video: give images alone, and videos alone, .* '\*\.mp4'"):
+        predict_files(model(), [folder], tmp_path / "found.json")
+    predict_files(reads_numbers(), [folder / "*.mp4"], tmp_path / "found.json")
+    with pytest.raises(da.InputError, match="pre_labels are of images: write the frames as files"):
+        predict_files(model(), [folder / "a.mp4"], tmp_path / "found.json", pre_labels={"cvat": tmp_path / "cvat"})
+    (folder / "b.mp4").write_bytes(b"no video")
+    with pytest.raises(da.InputError, match=r"1 of 2 videos cannot be used, the first is .*b\.mp4"):
+        predict_files(model(), [folder / "*.mp4"], tmp_path / "other.json", drawings=tmp_path / "drawn")
+    assert not (tmp_path / "other.json").exists()
+    assert not (tmp_path / "drawn").exists()

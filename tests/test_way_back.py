@@ -189,6 +189,24 @@ def test_predictions_of_label_studio(tmp_path: Path) -> None:
     value = {"x": 10.25, "y": 12.5, "width": 20.5, "height": 37.65625, "rotation": 0}
     assert same(box["value"], value | {"rectanglelabels": [CLASSES[0]]})
     assert (about["id"], about["value"]["text"]) == (box["id"], ["red & <blue>"])
+    assert "score" not in tasks[0]["predictions"][0]
+
+
+def test_scores_are_those_of_label_studio(tmp_path: Path) -> None:
+    document = everything()
+    wanted = {str(row["id"]): round(1 / (at + 2), 4) for at, row in enumerate(document["annotations"])}
+    for row in document["annotations"]:
+        row["score"] = wanted[str(row["id"])]
+    summary = coco_to_label_studio(write(tmp_path / "a.json", document), tmp_path / "out", kind="predictions")
+    assert not [each for each in summary.findings if "score" in f"{each.before} {each.note}"]
+    found = {}
+    for task in json.loads((tmp_path / "out/tasks.json").read_bytes()):
+        (prediction,) = task["predictions"]
+        scores = {each["id"]: each["score"] for each in prediction["result"] if "score" in each}
+        assert prediction.get("score") == (pytest.approx(np.mean([*scores.values()])) if scores else None)
+        found |= scores
+    assert found == wanted
+    assert 'name="score"' not in (tmp_path / "out/label_config.xml").read_text()
 
 
 @pytest.mark.parametrize("style", ["tensorflow", "retinanet"])

@@ -34,7 +34,7 @@ TaskKind = Literal["annotations", "predictions"]
 LOCAL_FILES = "/data/local-files/?d="
 """What Label Studio puts in front of paths of its local files."""
 
-_CROWD, _IMAGE = "iscrowd", "image"
+_CROWD, _IMAGE, _SCORE = "iscrowd", "image", "score"
 _TAGS = {
     "rectanglelabels": "RectangleLabels",
     "polygonlabels": "PolygonLabels",
@@ -66,7 +66,8 @@ def coco_to_label_studio(
 
     An annotation becomes a rectangle, rotated if it has corners; a polygon; or a brush, from a mask. Key points are in
     its region (parentID), a hidden one is `hidden`. Several rings become one, joined by bridges of no width. Further
-    keys are texts and numbers of the region, and so is iscrowd of a crowd.
+    keys are texts and numbers of the region, and so is iscrowd of a crowd. The `score` of predictions is that of their
+    region, and the mean that of the task, by which Label Studio sorts.
 
     images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
     images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
@@ -91,7 +92,7 @@ def coco_to_label_studio(
     if lost := tasks.lost_corners:
         note = f"annotations.corners, in {lost:,} of its rows, are beside an outline"
         findings.append(Finding(str(export.source), "key-dropped", before=["annotations.corners", lost], note=note))
-    known = SHAPE_KEYS | frozenset(tasks.columns)
+    known = SHAPE_KEYS | frozenset(tasks.columns) | ({_SCORE} if tasks.has_scores else frozenset())
     findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known)]
     export.stop_on_errors(rows, findings)
     names = [*map(joined_spaces, rows.table.categories.values())]
@@ -119,6 +120,9 @@ class _Tasks:
         self.columns = sorted(name for name in shapes.columns if is_plain(name) and name not in (*_TAGS, _IMAGE))
         entries = [self.rows.table.row("annotations", at) for at in self.rows.boxes.tolist()]
         self._numbers = {name for name in self.columns if all(map(_is_number, _values(entries, name)))} | {_CROWD}
+        self.has_scores = kind == "predictions" and _SCORE in self._numbers
+        if self.has_scores:
+            self.columns.remove(_SCORE)
         self._has_crowds = False
         self._kinds: set[str] = set()  # of the regions
         self._points: dict[str, None] = {}
@@ -132,7 +136,9 @@ class _Tasks:
                 results += self._results(str(self.rows.table.row("annotations", box)["id"]), self.shapes.of(box))
             # A bucket has plain names, an address has not.
             address = self._root + (name if self._root.startswith(("s3:", "gs:")) else quote(name))
-            task = {"id": number, "data": {"image": address}, self._kind: [{"result": results}]}
+            scores = [each["score"] for each in results if "score" in each]
+            mean = {"score": sum(scores) / len(scores)} if scores else {}
+            task = {"id": number, "data": {"image": address}, self._kind: [{"result": results} | mean]}
             yield start + json.dumps(task, ensure_ascii=False, allow_nan=False)
             start = ",\n"
         yield "\n]\n"
@@ -157,7 +163,8 @@ class _Tasks:
         usual = {"to_name": "image", **size}
         labels = {kind: [joined_spaces(shape.class_name)]}
         self._kinds.add(kind)
-        yield {"id": number, "type": kind, "from_name": kind, "value": value | labels, **usual}
+        score = {"score": shape.columns[_SCORE]} if self.has_scores and _SCORE in shape.columns else {}
+        yield {"id": number, "type": kind, "from_name": kind, "value": value | labels, **usual, **score}
         self._has_crowds |= shape.is_crowd
         columns = shape.columns | ({_CROWD: 1} if shape.is_crowd else {})
         for name, given in columns.items():

@@ -113,17 +113,33 @@ def evaluate(
 @click.argument("model", metavar="MODEL.pt", type=FILE)
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
-@click.option("--drawings", type=FOLDER, help="A folder for pictures of the images with what was found.")
+@click.option("--drawings", type=FOLDER, help="A folder for pictures of the images, or frames, with what was found.")
+@click.option(
+    "--pre-labels",
+    type=(click.Choice(["labelme", "cvat", "label-studio"]), FOLDER),
+    metavar="TOOL FOLDER",
+    multiple=True,
+    help="Also write files of labelme, cvat or label-studio, to correct the objects there.",
+)
+@click.option("--every", type=AT_LEAST_1, default=1, show_default=True, help="Take each EVERY-th frame of videos.")
 @_min_score("The lowest score that counts.")
 @_batch_size
 @options.device
 @options.quiet
-def predict(model: Path, paths: tuple[str, ...], output: Path, device: str | None, quiet: bool, **more: Any) -> None:
-    """Find objects in images with a model of detaug train.
+def predict(
+    model: Path,
+    paths: tuple[str, ...],
+    output: Path,
+    pre_labels: tuple[tuple[Any, Path], ...],
+    device: str | None,
+    quiet: bool,
+    **more: Any,
+) -> None:
+    """Find objects in images or videos with a model of detaug train.
 
-    PATHS are images, folders, or patterns of names in quotes. The json has a score for each object. It is a data set
-    like any other: detaug preview draws it, and detaug convert-coco-to-yolo and its like write it for a labelling tool,
-    where the objects can be corrected.
+    PATHS are files, folders, or patterns of names in quotes. The json has a score for each object. It is a data set
+    like any other: detaug preview draws it, for videos with --frames, and detaug convert-coco-to-yolo and its like
+    write it in other forms.
 
     \b
     detaug predict run/model.pt photos -o found.json --drawings drawn
@@ -132,5 +148,7 @@ def predict(model: Path, paths: tuple[str, ...], output: Path, device: str | Non
 
     options.keep_freed_memory_on_cpu(device)
     with progress_bar("predicting", quiet) as progress:
-        found = predict_files(model, paths, output, device=device, progress=progress, **more)
+        found = predict_files(
+            model, paths, output, pre_labels=dict(pre_labels), device=device, progress=progress, **more
+        )
     print_unless(quiet, found)

@@ -1,32 +1,34 @@
-"""Find objects in image files with a model of `detaug train`, and write them as a COCO json and as pictures."""
+"""Find objects in images and videos with a model of `detaug train`, and write them as a COCO json and as pictures."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from detaug.arguments import SCORE
+from detaug.arguments import SCORE, check, is_whole
+from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
+from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder, made_folder
 from detaug.converters.files.atomic import write_json
-from detaug.converters.files.image_headers import DECODED_FORMATS, read_image_sizes
+from detaug.converters.files.image_headers import DECODED_FORMATS
 from detaug.converters.files.paths import absolute, list_files
 from detaug.converters.findings.finding import counted
 from detaug.drawing import save_picture
-from detaug.errors import DataError, InputError
+from detaug.errors import InputError
 from detaug.evaluation.masks import run_lengths
-from detaug.loading.bad_files import first_three
-from detaug.loading.loader import Loader
+from detaug.scoring.pictures import ImageFiles, Pictures, VideoFiles
 from detaug.sheets import Detections
-from detaug.sources.source import Source
-from detaug.training.predict import TrainedModel, load_model, pixels_of
+from detaug.training.predict import TrainedModel, load_model
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -34,7 +36,15 @@ Progress = Callable[[int, int], None]
 PICTURES = (".jpg", ".png")
 """Of drawings; one of an image of another format is a JPEG."""
 
-EXTENSIONS = tuple(sorted(set().union(*DECODED_FORMATS.values())))
+EXTENSIONS = tuple(sorted({*VIDEO_EXTENSIONS}.union(*DECODED_FORMATS.values())))
+
+Tool = Literal["labelme", "cvat", "label-studio"]
+TOOLS: dict[Tool, Callable[..., Any]] = {
+    "labelme": coco_to_labelme,
+    "cvat": coco_to_cvat,
+    "label-studio": partial(coco_to_label_studio, kind="predictions"),
+}
+"""Writers of pre-labels."""
 
 
 class Predicted(NamedTuple):
@@ -45,10 +55,17 @@ class Predicted(NamedTuple):
     output: Path
     folder: Path
     """What the file names of the json are relative to."""
+    videos: int = 0
+    """The number of videos that the images are frames of."""
+    pre_labels: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
-        found = f"{counted(self.objects, 'object')} found in {counted(self.images, 'image')}"
-        return f"{found}\nwritten: {self.output}, of images in {self.folder}"
+        where = f"{counted(self.images, 'frame')} of {counted(self.videos, 'video')}"
+        where = where if self.videos else counted(self.images, "image")
+        also = "".join(f"\nwritten: {each}" for each in self.pre_labels)
+        kind = "videos" if self.videos else "images"
+        found = f"{counted(self.objects, 'object')} found in {where}"
+        return f"{found}\nwritten: {self.output}, of {kind} in {self.folder}{also}"
 
 
 def predict_files(
@@ -57,59 +74,93 @@ def predict_files(
     output: PathLike,
     *,
     drawings: PathLike | None = None,
+    pre_labels: Mapping[Tool, PathLike] | None = None,
     min_score: float = SCORE,
+    every: int = 1,
     batch_size: int = 8,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Predicted:
-    """Write the objects that a model finds in images as a COCO json with a `score` of each.
+    """Write the objects that a model finds in images or videos as a COCO json with a `score` of each.
 
-    `paths`: images, folders, and patterns such as "photos/*.jpg". `drawings`: a folder for pictures of them.
-    The json is a data set of its own: `detaug preview` and `check` read it, and `convert-coco-to` writes it in the
-    form of a labelling tool, to be corrected there. Boxes are cut at the image's edges.
-    Raises DataError for images that cannot be read, and InputError for paths without an image.
+    `paths`: files, folders, and patterns such as "photos/*.jpg", of images or of videos. Of videos each `every`-th
+    frame is taken, and the json is a CocoVID json, as `VideoReader` and `detaug preview --frames` read it. `drawings`:
+    a folder for pictures of the images, or frames. `pre_labels`: folders for the files of labelling tools to begin
+    with, by the name of the tool; of images only.
+    The json is a data set of its own: `detaug preview` and `check` read it, and `convert-coco-to` writes it in other
+    forms. Boxes are cut at the image's edges.
+    Raises DataError for images that cannot be read, and InputError for paths without any, and for images beside videos.
     """
-    files = find_images(paths)
+    check("every", every, is_whole(every, 1), "a whole number of at least 1")
+    files = find_files(paths)
+    is_video = _are_videos(files)
     folder = absolute(os.path.commonpath([each.parent for each in files]))
     read = [*files, *paths, *([] if isinstance(model, TrainedModel) else [model])]
     (target,) = output_files({"output": output}, *read).values()
-    pictures = None if drawings is None else _drawings(Path(drawings), files, folder)
+    labels = _checked(pre_labels or {}, is_video)
     trained = model if isinstance(model, TrainedModel) else load_model(model, device)
-    source, rows = _Files(files, _sizes(files), trained.class_names), list[dict[str, Any]]()
+    source = VideoFiles(files, folder, every) if is_video else ImageFiles(files, folder, trained.class_names)
+    pictures = None if drawings is None else _drawings(Path(drawings), source, files)
+    rows = list[dict[str, Any]]()
     with torch.inference_mode(), nullcontext() if drawings is None else made_folder(Path(drawings)):
-        for at, found in enumerate(_detections(trained, source, batch_size, min_score)):
-            rows += _rows(found, trained, source.sizes[at].tolist())
+        for at, found in enumerate(source.detections(trained, batch_size, min_score)):
+            image = source.images[at]
+            rows += _rows(found, (image["height"], image["width"]))
             if pictures is not None:
-                _draw(trained, source, at, found, pictures[at])
+                _draw(trained, source.read_pixels(at), found, pictures[at])
             if progress:
-                progress(at + 1, len(files))
-    write_json(target, _document(trained, source, folder, rows))
-    return Predicted(len(files), len(rows), target, folder)
+                progress(at + 1, len(source.images))
+    write_json(target, _document(trained, source, rows))
+    for tool, out in labels.items():
+        TOOLS[tool](target, out, images=folder)
+    return Predicted(len(source.images), len(rows), target, folder, len(source.videos), tuple(labels.values()))
 
 
-def find_images(paths: Sequence[PathLike]) -> list[Path]:
-    """Return the images that paths, folders and patterns lead to, each once. Raises InputError if one leads to none."""
+def find_files(paths: Sequence[PathLike]) -> list[Path]:
+    """Return the images and videos that paths, folders and patterns lead to, each once. Raises InputError for none."""
     found: dict[Path, None] = {}
     for path in [os.fspath(each) for each in paths]:
         names = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-        each = [file for name in names for file in _images_at(Path(name))]
+        each = [file for name in names for file in _files_at(Path(name))]
         if not each:
-            raise InputError(f"{path} is no image, no folder with images and no pattern of their names")
+            raise InputError(f"{path} is no image or video, no folder with any and no pattern of their names")
         found.update(dict.fromkeys(map(absolute, each)))
     return list(found)
 
 
-def _images_at(path: Path) -> Iterator[Path]:
+def _files_at(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield from (path / name for name in list_files(path, EXTENSIONS))
     elif path.suffix.lower() in EXTENSIONS:
         yield path
 
 
-def _drawings(drawings: Path, files: Sequence[Path], folder: Path) -> list[Path]:
+def _are_videos(files: Sequence[Path]) -> bool:
+    """Return whether files are videos. Raises InputError for images beside videos."""
+    videos = [each for each in files if each.suffix.lower() in VIDEO_EXTENSIONS]
+    if videos and len(videos) < len(files):
+        pattern = f"'*{videos[0].suffix}'"
+        raise InputError(
+            f"images and videos need a json each, and {videos[0]} is a video: give images alone, and videos alone, "
+            f"with patterns such as {pattern}"
+        )
+    return bool(videos)
+
+
+def _checked(pre_labels: Mapping[Tool, PathLike], is_video: bool) -> dict[Tool, Path]:
+    """Return the folders of labelling tools. Raises InputError for an unknown tool, for a file, and for videos."""
+    for tool, out in pre_labels.items():
+        check("pre_labels", tool, tool in TOOLS, f"one of {', '.join(TOOLS)}")
+        check_folder(Path(out))
+        if is_video:
+            raise InputError("pre_labels are of images: write the frames as files, ffmpeg -i VIDEO frames/%06d.png")
+    return {tool: Path(out) for tool, out in pre_labels.items()}
+
+
+def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[Path]:
     """Return the pictures to write. Raises ConversionError for one that is someone else's."""
     check_folder(drawings)
-    names = [each.relative_to(folder) for each in files]
+    names = [Path(image["file_name"]) for image in source.images]
     pictures = [
         drawings / name.with_suffix(name.suffix if name.suffix.lower() in PICTURES else ".jpg") for name in names
     ]
@@ -118,33 +169,7 @@ def _drawings(drawings: Path, files: Sequence[Path], folder: Path) -> list[Path]
     return pictures
 
 
-def _sizes(files: Sequence[Path]) -> list[tuple[int, int]]:
-    sizes = read_image_sizes([os.fspath(each) for each in files])
-    faults = {at: f"{files[at]} {size}" for at, size in enumerate(sizes) if isinstance(size, str)}
-    if faults:
-        raise DataError(f"{first_three(faults)}; {_Files.remedy}")
-    return [size for size in sizes if not isinstance(size, str)]
-
-
-class _Files(Source):
-    """Image files without objects."""
-
-    remedy = "leave such files out"
-
-    def __init__(self, files: Sequence[Path], sizes: Sequence[tuple[int, int]], class_names: Sequence[str]) -> None:
-        super().__init__(sizes, class_names[1:])
-        self.files_of_images = files
-
-    def path(self, index: int) -> Path:
-        return self.files_of_images[index]
-
-
-def _detections(model: TrainedModel, source: Source, batch_size: int, min_score: float) -> Iterator[Detections]:
-    for batch in Loader(source, model.ops, batch_size, device=model.device, train=False):
-        yield from Detections.of(batch, model.model(batch.images), min_score)
-
-
-def _rows(found: Detections, model: TrainedModel, size: Sequence[int]) -> Iterator[dict[str, Any]]:
+def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield what the json has of each object, without its id."""
     height, width = size
     boxes = found.boxes.clip(0, [width, height] * 2).round(3)
@@ -168,28 +193,21 @@ def _rows(found: Detections, model: TrainedModel, size: Sequence[int]) -> Iterat
         yield row
 
 
-def _draw(model: TrainedModel, source: _Files, at: int, found: Detections, path: Path) -> None:
+def _draw(model: TrainedModel, pixels: NDArray[np.uint8], found: Detections, path: Path) -> None:
     arrays = {"boxes": found.boxes, "labels": np.array(found.labels, np.int64), "scores": np.array(found.scores)}
     more = {"masks": found.masks, "keypoints": found.keypoints}
-    picture = model.draw_found(
-        pixels_of(source.path(at)), {**arrays, **{name: each for name, each in more.items() if each is not None}}
-    )
+    picture = model.draw_found(pixels, {**arrays, **{name: each for name, each in more.items() if each is not None}})
     path.parent.mkdir(parents=True, exist_ok=True)
     save_picture(picture, path)
 
 
-def _document(model: TrainedModel, source: _Files, folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _document(model: TrainedModel, source: Pictures, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the json of the data set."""
-    images = [
-        {"id": image_id, "file_name": path.relative_to(folder).as_posix(), "width": width, "height": height}
-        for image_id, path, (height, width) in zip(
-            source.image_ids.tolist(), source.files_of_images, source.sizes.tolist(), strict=True
-        )
-    ]
     categories = [{"id": at, "name": name} for at, name in enumerate(model.class_names) if at]
     if model.keypoints is not None:
         for at, category in enumerate(categories):
             names, skeleton, _ = model.keypoints.of_class(at, model.keypoints.count)
             category |= {"keypoints": list(names), "skeleton": [[a + 1, b + 1] for a, b in skeleton]}
     annotations = [{"id": at, **row} for at, row in enumerate(rows, 1)]
-    return {"images": images, "annotations": annotations, "categories": categories}
+    videos = {"videos": source.videos} if source.videos else {}
+    return {**videos, "images": source.images, "annotations": annotations, "categories": categories}
