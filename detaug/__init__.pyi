@@ -102,6 +102,8 @@ from detaug.sources.stack import StackReader as StackReader
 from detaug.tiles.reader import TileReader as TileReader
 from detaug.tiles.write import TileSummary as TileSummary
 from detaug.tiles.write import tile_coco as tile_coco
+from detaug.training.predict import TrainedModel as TrainedModel
+from detaug.training.predict import load_model as load_model
 from detaug.video.reader import VideoReader as VideoReader
 
 __version__: str

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from painted_files import write_coco
 from PIL import Image
 from torch import Tensor, nn
 
@@ -166,3 +167,18 @@ def test_a_large_picture_is_searched_in_tiles() -> None:
     detector.masks = True
     with pytest.raises(da.InputError, match="this one finds masks; leave it out"):
         model.predict([pixels], tile=100)
+
+
+def test_a_batch_of_a_loader(model: TrainedModel, file: Path, tmp_path: Path) -> None:
+    (file.parent / "b.png").write_bytes(file.read_bytes())
+    folder, json_file = write_coco(tmp_path, [("a.png", (60, 80), [WHITE_BOX]), ("b.png", (60, 80), [])], classes=2)
+    loader = da.Loader(da.CocoReader(folder, json_file), model.ops, 2, train=False, device="cpu")
+    (batch,) = loader
+    found, alone = model(batch, min_score=0.1), model([file, file], min_score=0.1)
+    for one, other in zip(found, alone, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert one[name].dtype == other[name].dtype
+            assert one[name].numpy() == pytest.approx(other[name].numpy(), abs=1e-4)
+    with pytest.raises(da.InputError, match="tile must be None for a batch"):
+        model(batch, tile=100)

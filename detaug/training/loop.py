@@ -239,9 +239,9 @@ def _how_to_predict(training: Training) -> str:
     return f"""\
 written: {model}. To predict with it:
 
-from detaug.training import load_model
+import detaug as da
 
-model = load_model({model!r})
+model = da.load_model({model!r})
 (found,) = model.predict({image!r})
 print([model.class_names[label] for label in found["labels"]], found["scores"], found["boxes"])
 model.draw({image!r}).save("found.jpg")"""

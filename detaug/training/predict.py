@@ -23,6 +23,7 @@ from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
 from detaug.evaluation.merging import merge_tiles
+from detaug.loading.batch import Batch
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device
 from detaug.loading.source_pixels import move_boxes, move_masks, move_points
@@ -30,6 +31,7 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.samples.images import read_image
 from detaug.samples.samples import batch
+from detaug.sheets import Detections
 from detaug.tiles.windows import check_grid, plan_tiles
 from detaug.training.detectors import DETECTORS, Finds, make_detector
 from detaug.training.loaders import make_resize
@@ -41,7 +43,18 @@ OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | NDArray[Any] | Tens
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A trained detector with the preprocessing that it was evaluated with."""
+    """A trained detector with the preprocessing that it was evaluated with. Calling it is `predict`.
+
+    >>> class Middle(torch.nn.Module):  # a detector that finds a car in the middle of any image
+    ...     def forward(self, images):
+    ...         box, score, label = torch.tensor([[80.0, 80, 240, 240]]), torch.tensor([0.9]), torch.tensor([1])
+    ...         return [{"boxes": box, "scores": score, "labels": label} for _ in images]
+    >>> ops = (da.Resize((320, 320)), da.Normalize())
+    >>> model = da.TrainedModel(Middle(), ops, ("background", "car"), torch.device("cpu"))
+    >>> (found,) = model("demo/VOC/JPEGImages/000003.jpg")
+    >>> print(model.class_names[found["labels"][0]], found["boxes"])  # in pixels of the photograph
+    car tensor([[ 93.7500, 125.0000, 281.2500, 375.0000]])
+    """
 
     model: nn.Module
     """In evaluation mode; takes (N, 3, H, W) images after `ops`."""
@@ -56,7 +69,7 @@ class TrainedModel:
 
     def predict(
         self,
-        images: OneImage | Iterable[OneImage],
+        images: OneImage | Iterable[OneImage] | Batch,
         *,
         min_score: float = SCORE,
         tile: int | None = None,
@@ -68,18 +81,41 @@ class TrainedModel:
         a model of masks also finds masks (K, H, W) bool.
 
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
-        image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels.
+        image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels. A
+        `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources.
         `min_score`: the lowest score that counts, 0..1. The pictures of `detaug train` have the same default.
         `tile`: for large pictures, detect in tiles of so many pixels a side, whose neighbours have the share `overlap`
         of a side in common, and merge what is found, see `merge_tiles`; not for models of masks.
         Raises OSError for a file that is no image, InputError for other values, TypeError for what is no image.
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
+        if isinstance(images, Batch):
+            check("tile", tile, tile is None, "None for a batch: give the images themselves")
+            return self._predict_batch(images, min_score)
         several = [images] if _is_one(images) else cast("Iterable[OneImage]", images)
         if tile is None:
             return [self._predict(pixels_of(image), min_score) for image in several]
         check_grid(tile, overlap)
         return [self._predict_in_tiles(pixels_of(image), min_score, tile, overlap) for image in several]
+
+    __call__ = predict
+
+    def _predict_batch(self, batch: Batch, min_score: float) -> list[dict[str, Tensor]]:
+        batch = batch.to(self.device)
+        with torch.inference_mode():
+            every = Detections.of(batch, self.model(batch.images), min_score)
+        detections = []
+        for found, (height, width) in zip(every, batch.source_size.tolist(), strict=True):
+            boxes = torch.from_numpy(found.boxes).float()
+            each = {"boxes": boxes.clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))}
+            each |= {"scores": torch.tensor(found.scores), "labels": torch.tensor(found.labels, dtype=torch.int64)}
+            if found.masks is not None:
+                each["masks"] = torch.from_numpy(found.masks)
+            if found.keypoints is not None:
+                points = torch.from_numpy(found.keypoints).float()
+                each["keypoints"] = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1)
+            detections.append(each)
+        return detections
 
     def _predict_in_tiles(
         self, image: NDArray[np.uint8], min_score: float, tile: int, overlap: float
@@ -151,7 +187,17 @@ def _read_keypoints(entry: dict[str, Any] | None) -> KeyPoints | None:
 
 
 def load_model(path: str | os.PathLike[str], device: torch.device | str | None = None) -> TrainedModel:
-    """Load the model.pt of `detaug train`. `device`: as in `Loader`. Raises InputError for another file."""
+    """Load the model.pt of `detaug train`. `device`: as in `Loader`. Raises InputError for another file.
+
+    >>> from detaug.training.detectors import make_detector
+    >>> name, classes = "ssdlite320_mobilenet_v3_large", ("background", "ball", "car")
+    >>> weights = make_detector(name, len(classes)).model.state_dict()  # detaug train would train them, and write:
+    >>> torch.save({"name": name, "size": (320, 320), "class_names": classes, "model": weights}, "model.pt")
+    >>> model = da.load_model("model.pt", device="cpu")
+    >>> (found,) = model.predict("demo/VOC/JPEGImages/000003.jpg")
+    >>> print(model.class_names[1:], found["boxes"].shape)
+    ('ball', 'car') torch.Size([0, 4])
+    """
     content = read_torch_file(Path(path))
     unknown = [name for name in ("name", "size", "class_names") if name not in content]
     if unknown:

@@ -53,6 +53,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "dali": ("In a DALI pipeline", ("detaug.dali",)),
     "evaluation": ("Evaluation", ("detaug.evaluation",)),
+    "trained-models": ("Trained models", ("detaug.training",)),
 }
 """Page: its title, and the modules whose public names are on it."""
 
