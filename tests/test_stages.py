@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command import detaug
 from painted_files import Folder, digests, same
 from PIL import Image
 from seeds import slow
+from train_run import Tiny, options
 from worlds import FLIP, NORMALIZE, write_images
 
 import detaug as da
+from detaug.training import Detector, train
 
 FIT = da.Resize((64, 64), letterbox="center")
 BEGIN = [FIT, da.Mosaic(), da.RandomHSV(), NORMALIZE]
@@ -195,3 +198,39 @@ def test_preview_shows_the_recipe_of_an_epoch(folder: Folder, tmp_path: Path) ->
     begin, middle, plain = (np.asarray(Image.open(tmp_path / f"{number}.png"))[60:] for number in shown)
     assert (middle == plain).all()
     assert begin.shape != middle.shape or (begin != middle).any()
+
+
+class Stopping(Tiny):
+    """Raises an error at a training step, and counts steps by the heights of their images."""
+
+    stops_at = 0
+    heights: dict[int, int]
+
+    def forward(self, images: torch.Tensor, targets: Any = None) -> Any:
+        if targets is not None:
+            Stopping.heights[images.shape[2]] = Stopping.heights.get(images.shape[2], 0) + 1
+            if self.calls + 1 == Stopping.stops_at:
+                raise RuntimeError("stopped by the test")
+        return super().forward(images, targets)
+
+
+def test_a_training_resumes_in_the_middle_of_a_stage(
+    painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = ([da.RandomHorizontalFlip(), da.Resize((side, side)), da.Normalize()] for side in (32, 48))
+    da.save_recipe(da.Stages([(0, small), (1, large)]), tmp_path / "stages.yaml")
+
+    def run(name: str, stops_at: int = 0, *, resume: bool = False) -> list[float]:
+        monkeypatch.setattr(Stopping, "stops_at", stops_at)
+        monkeypatch.setattr(Stopping, "heights", {}, raising=False)
+        settings = options(*painted, tmp_path / name, epochs=2, recipe=tmp_path / "stages.yaml", resume=resume)
+        train(settings, make_model=lambda _, classes: Detector(Stopping(classes)), say=lambda _: None)
+        rows = map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
+        return [row["loss"] for row in rows if "loss" in row]
+
+    whole = run("whole")
+    assert Stopping.heights == {32: 6, 48: 6}
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        run("stopped", 10)
+    assert run("stopped", resume=True) == whole
+    assert Stopping.heights == {48: 4}  # from the checkpoint after step 8
