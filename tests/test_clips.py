@@ -199,7 +199,7 @@ EXAMPLES = {
     "GaussianBlur": da.GaussianBlur(p=1), "RandomPosterize": da.RandomPosterize(4), "CLAHE": da.CLAHE(p=1),
     "RandomChannelPermutation": da.RandomChannelPermutation(), "RandomGrayscale": da.RandomGrayscale(),
     "RandomGamma": da.RandomGamma(p=1), "ChannelDropout": da.ChannelDropout(), "MotionBlur": da.MotionBlur(),
-    "Defocus": da.Defocus(), "Downscale": da.Downscale(),
+    "Defocus": da.Defocus(), "Downscale": da.Downscale(), "RandomShadow": da.RandomShadow(),
     "RandomOrder": da.RandomOrder([da.RandomHorizontalFlip(), da.RandomRotate90()]),
     "RandomApply": da.RandomApply([da.RandomIoUCrop()]),
 }  # fmt: skip

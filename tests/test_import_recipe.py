@@ -49,7 +49,7 @@ COUNTS = {
     "albumentations/saved_1x": (6, 1, 0),
     "albumentations/saved_2x": (7, 0, 0),
     "albumentations/sequential": (8, 0, 0),
-    "albumentations/traffic_weather": (4, 2, 4),
+    "albumentations/traffic_weather": (5, 2, 3),
     "albumentations/tutorial_detr": (2, 8, 0),
     "albumentations/tutorial_fasterrcnn": (4, 4, 0),
     "albumentations/tutorial_huggingface_cppe5": (2, 1, 0),
@@ -425,9 +425,13 @@ def test_what_differs_of_colours_is_told(ops: str) -> None:
         ("A.MotionBlur((5, 7), p=0.2)", da.MotionBlur((5, 7), 0.2)),
         ("A.MedianBlur(3, p=0.2)", da.MedianBlur(3, 0.2)),
         ("A.Defocus((2, 4), p=0.2)", da.Defocus((2, 4), 0.2)),
+        (
+            "A.RandomShadow((0, 0.2, 1, 0.8), (2, 4), 6, (0.2, 0.7), p=0.2)",
+            da.RandomShadow((0, 0.2, 1, 0.8), (2, 4), 6, (0.2, 0.7), 0.2),
+        ),
     ],
 )
-def test_ops_of_cameras_keep_their_numbers(ops: str, expected: da.Op) -> None:
+def test_ops_of_cameras_and_weather_keep_their_numbers(ops: str, expected: da.Op) -> None:
     (found,) = import_ops(f"[{ops}]").ops
     assert found == (
         da.RandomApply((replace(expected, p=1.0),), 0.2) if isinstance(expected, da.MedianBlur) else expected

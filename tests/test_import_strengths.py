@@ -117,6 +117,11 @@ ALBUMENTATIONS_PIXELS = [
     c("A.Defocus((2, 2), (0.1, 0.1), p=1)", "A.Defocus((4, 4), (0.1, 0.1), p=1)"),
     c("A.Defocus((2, 5), (0.1, 0.5), p=1)", "A.Defocus((5, 9), (0.1, 0.5), p=1)"),
     c("A.Downscale((0.25, 0.25), p=1)", "A.Downscale((0.02, 0.02), p=1)", "change"),
+    c("A.RandomShadow(p=1)", "A.RandomShadow(num_shadows_limit=(3, 4), p=1)"),
+    c(
+        "A.RandomShadow((0, 0, 0.5, 1), (2, 3), 4, (0.2, 0.6), p=1)",
+        "A.RandomShadow((0, 0, 0.5, 1), (2, 3), 4, (0.6, 0.9), p=1)",
+    ),
     c("A.GaussNoise((0.1, 0.1), p=1)", "A.GaussNoise((0.2, 0.2), p=1)"),
     c("A.GaussNoise((0.05, 0.15), (0.1, 0.1), p=1)", "A.GaussNoise((0.1, 0.3), (0.1, 0.1), p=1)", "spread"),
     c(
@@ -284,6 +289,15 @@ SAVED_PIXELS = [
         "A.GaussNoise((0.2, 0.2), (0.05, 0.05), p=1)",
         var_limit=[650.25, 650.25],
         mean=12.75,
+    ),
+    saved(
+        "RandomShadow",
+        "A.RandomShadow((0, 0.2, 1, 0.8), (2, 4), 6, p=1)",
+        "A.RandomShadow((0, 0.2, 1, 0.8), (1, 1), 6, p=1)",
+        shadow_roi=[0, 0.2, 1, 0.8],
+        num_shadows_lower=2,
+        num_shadows_upper=4,
+        shadow_dimension=6,
     ),
     saved("Solarize", "A.Solarize((0.5, 0.5), p=1)", "A.Solarize((0.25, 0.25), p=1)", threshold=[127.5, 127.5]),
     saved(

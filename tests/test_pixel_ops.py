@@ -47,6 +47,7 @@ OPS = [
     da.Defocus(),
     da.MedianBlur(),
     da.Downscale(),
+    da.RandomShadow(),
     da.Normalize(),
 ]
 LINEAR = (

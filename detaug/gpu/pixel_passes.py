@@ -32,6 +32,7 @@ from detaug.ops.mixing import MixUp
 from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import PixelStep
+from detaug.ops.weather import RandomShadow
 
 Tensors = dict[str, Tensor]
 
@@ -229,6 +230,27 @@ class _Noise:
         return _rendered(add_noise, images, parameters["numbers"], parameters["seeds"], SALT=salt)
 
 
+# ------------------------------------------------------------------------------------ shadows, weather
+
+
+@dataclass(frozen=True)
+class _Shadow:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own = _own(self.step, inputs)
+        shadows = np.concatenate(
+            [own["intensity"][..., None], own["corners"].reshape(*own["corners"].shape[:2], -1)], 2
+        )
+        return {"numbers": _numbers(views, own["apply"], shadows.reshape(len(views), -1))}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.weather_kernels import add_shadows
+
+        _launch(add_shadows, images, parameters["numbers"], CORNERS=cast(RandomShadow, self.step.op).corners)
+        return images
+
+
 # --------------------------------------------------------------------------- rectangles, other images
 
 
@@ -295,6 +317,7 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
+    RandomShadow: _Shadow,
     RandomErasing: _FillRectangles,
     GridMask: _FillRectangles,
     MixUp: _MixUp,

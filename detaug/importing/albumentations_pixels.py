@@ -375,7 +375,7 @@ def _nothing(args: Arguments) -> list[Op]:
 NO_COUNTERPART = nearest_ops(
     {
         "ColorJitter": "RandomToneCurve RGBShift FancyPCA ToSepia PlanckianJitter RandomSunFlare "
-        "RandomShadow Illumination PlasmaBrightnessContrast PlasmaShadow ChromaticAberration HEStain",
+        "Illumination PlasmaBrightnessContrast PlasmaShadow ChromaticAberration HEStain",
         "GaussianBlur": "GlassBlur RandomFog",
         "GaussianNoise": "ISONoise MultiplicativeNoise ShotNoise AdditiveNoise",
         "SaltAndPepperNoise": "RandomRain RandomSnow RandomGravel Spatter PixelDropout",

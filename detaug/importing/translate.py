@@ -9,7 +9,7 @@ from typing import Any
 
 from detaug.arguments import RGB
 from detaug.errors import InputError
-from detaug.importing import albumentations_geometry, albumentations_pixels, torchvision_rules
+from detaug.importing import albumentations_geometry, albumentations_pixels, albumentations_weather, torchvision_rules
 from detaug.importing.albumentations_geometry import maybe
 from detaug.importing.library_ops import ALL_OR_NONE, COMPOSE, CONTAINERS, ONE, SOME, LibraryOp
 from detaug.importing.rules import ALWAYS, Arguments, CropSize, Entry, Holes, LeftOut, PadTo, Rules, Step
@@ -19,7 +19,9 @@ from detaug.ops.op import Op
 from detaug.ops.resize import Render, Resize
 from detaug.ops.resized_crop import RandomResizedCrop
 
-_ALBUMENTATIONS: Rules = albumentations_geometry.GEOMETRY | albumentations_pixels.PIXELS
+_ALBUMENTATIONS: Rules = (
+    albumentations_geometry.GEOMETRY | albumentations_pixels.PIXELS | albumentations_weather.WEATHER
+)
 RULES = {"albumentations": _ALBUMENTATIONS, "torchvision": torchvision_rules.TORCHVISION}
 _NEAREST = {
     "albumentations": albumentations_pixels.NO_COUNTERPART,

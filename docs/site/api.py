@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "detaug.ops.color_ops",
             "detaug.ops.filters",
             "detaug.ops.camera",
+            "detaug.ops.weather",
             "detaug.ops.noise",
             "detaug.ops.normalize",
             "detaug.ops.optical_flow",

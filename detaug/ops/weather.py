@@ -1,0 +1,114 @@
+"""Weather and light that lie over a picture: shadows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from detaug.arguments import RGB, Range, check, check_p, check_range, is_numbers, is_whole, is_wholes
+from detaug.boxes.views import Views
+from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
+from detaug.ops.filters import RandomPixelOp, as_bytes
+from detaug.ops.op import Arrays, Node, Nodes
+from detaug.pixel_format import PixelFormat
+
+Shares = NDArray[np.float32]
+"""(H, W), the share of a colour in each pixel, in 0..1."""
+
+
+@dataclass(frozen=True)
+class Overlay(RandomPixelOp):
+    """Mixes images with `color`, by a map of its shares in the pixels that `add_shares` makes of the planned inputs.
+
+    On the CPU a loop does all at once. On a GPU, and for other bands, the map is made on the CPU, and DALI mixes.
+    """
+
+    color: ClassVar[RGB] = (0, 0, 0)
+
+    def add_shares(self, shares: Shares, **inputs: Any) -> None:
+        """Write the shares of the colour, which are 0 before. `inputs`: those of `graph_inputs` but "apply"."""
+        raise NotImplementedError(f"{type(self).__name__} must define add_shares(shares, **inputs)")
+
+    def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
+        inputs = {name: node for name, node in planned.items() if name != "apply"}
+        if image.device == "cpu" and pixels.is_rgb8:
+            return apply_kernels(as_bytes(image), [(self._mixed, inputs)])
+
+        def of_image(shape: NDArray[np.int64], *values: NDArray[Any]) -> Shares:
+            return self._map(shape[:2], dict(zip(inputs, values, strict=True)))[..., None]
+
+        shares = apply_in_threads(of_image, image.shape(), *inputs.values())
+        shares = shares.gpu() if image.device == "gpu" else shares
+        return image * (1.0 - shares) + shares * self.color[0]
+
+    def _map(self, size: Any, inputs: Arrays) -> Shares:
+        """Return the shares of the colour in an image of this size (H, W)."""
+        shares = np.zeros(size, np.float32)
+        self.add_shares(shares, **inputs)
+        return shares
+
+    def _mixed(self, image: Tensor, **inputs: NDArray[Any]) -> Tensor:
+        from detaug.ops import weather_loops  # with Numba, which takes a quarter of a second
+
+        pixels = image.permute(1, 2, 0).contiguous().numpy().copy()
+        weather_loops.mix(pixels, self._map(image.shape[1:], inputs), np.array(self.color, np.float32))
+        return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+@dataclass(frozen=True)
+class RandomShadow(Overlay):
+    """Darken random polygons, with probability `p` (Albumentations' `RandomShadow`).
+
+    `region`: XYXY in 0..1 of the image, where the polygons are. `count`: (fewest, most) polygons. `corners`: of each;
+    they are anywhere in the region, so sides cross, and what two loops of a polygon share stays light. `intensity`:
+    (smallest, largest) share of the light that a shadow takes away.
+
+    >>> samples = da.batch([np.full((100, 100, 3), 200, np.uint8)])
+    >>> image = samples.then(da.Resize((100, 100)), da.RandomShadow(count=(1, 1), p=1)).images[0]
+    >>> print(np.unique(image), (image[:50] == 200).all())
+    [100 200] True
+    """
+
+    any_bands: ClassVar[bool] = True
+
+    region: tuple[float, float, float, float] = (0.0, 0.5, 1.0, 1.0)
+    count: tuple[int, int] = (1, 2)
+    corners: int = 5
+    intensity: Range = (0.5, 0.5)
+    p: float = 0.5
+
+    def check_arguments(self) -> None:
+        within = is_numbers(self.region, 4) and min(self.region) >= 0 and max(self.region) <= 1
+        within = within and self.region[0] < self.region[2] and self.region[1] < self.region[3]
+        check("region", self.region, within, "(x0, y0, x1, y1) in 0..1, with x0 < x1 and y0 < y1")
+        check_range("count", self.count, 1, MOST_SHADOWS)
+        check("count", self.count, is_wholes(self.count, 2), "two whole numbers")
+        corners = is_whole(self.corners, 3, MOST_CORNERS)
+        check("corners", self.corners, corners, f"a whole number in 3..{MOST_CORNERS}")
+        check_range("intensity", self.intensity, 0, 1)
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        most = self.count[1]
+        there = np.arange(most) < rng.integers(self.count[0], most + 1, n)[:, None]
+        x0, y0, x1, y1 = self.region
+        corners = rng.random((n, most, self.corners, 2)) * (x1 - x0, y1 - y0) + (x0, y0)
+        return {"intensity": rng.uniform(*self.intensity, (n, most)) * there, "corners": corners}
+
+    def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
+        return {**drawn, "corners": drawn["corners"] * views.size[:, None, None, ::-1]}
+
+    def add_shares(self, shares: Shares, **inputs: Any) -> None:
+        from detaug.ops import weather_loops
+
+        for corners, intensity in zip(inputs["corners"], inputs["intensity"], strict=True):
+            weather_loops.add_polygon(shares, corners, intensity)
+
+
+MOST_SHADOWS, MOST_CORNERS = 20, 20
+"""Polygons of an image, and corners of a polygon."""

@@ -1,0 +1,48 @@
+"""Loops that make and mix in what lies over an image, which Numba compiles, kept on disk as those of `color_loops`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detaug.compiled import compiled
+
+HALF, ONE = np.float32(0.5), np.float32(1)
+
+
+@compiled
+def mix(image, shares, color):
+    """Mix `image` (H, W, 3) uint8 with `color` (3,) float32 by its `shares` (H, W) float32."""
+    for y in range(image.shape[0]):
+        for x in range(image.shape[1]):
+            if shares[y, x] > 0:
+                for channel in range(3):
+                    value = np.float32(image[y, x, channel])
+                    image[y, x, channel] = np.uint8(value + (color[channel] - value) * shares[y, x] + HALF)
+
+
+@compiled
+def add_polygon(shares, corners, share):
+    """Let pixels of `shares` (H, W) float32 keep 1 - `share` of what is left, if their centres are in a polygon.
+
+    `corners` (K, 2) float32, x and y. Inside is where a line from the left has crossed an odd number of sides.
+    """
+    height, width = shares.shape
+    crossings = np.empty(len(corners), np.float32)
+    for y in range(height):
+        middle, count = np.float32(y) + HALF, 0
+        for side in range(len(corners)):
+            x0, y0 = corners[side - 1]
+            x1, y1 = corners[side]
+            if (y0 <= middle) != (y1 <= middle):
+                crossings[count] = x0 + (middle - y0) * (x1 - x0) / (y1 - y0)
+                count += 1
+        found = np.sort(crossings[:count])
+        for first in range(0, count, 2):
+            for x in range(_first_after(found[first], width), _first_after(found[first + 1], width)):
+                shares[y, x] = ONE - (ONE - shares[y, x]) * (ONE - share)
+
+
+@compiled
+def _first_after(at, width):
+    """Return the first pixel whose centre is not left of `at`."""
+    return int(np.ceil(min(max(at, np.float32(0)), np.float32(width)) - HALF))

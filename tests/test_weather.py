@@ -1,0 +1,81 @@
+"""Shadows against second implementations: Pillow's polygons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+import detaug as da
+
+SIZE = (60, 80)
+GRAY = np.full((*SIZE, 3), 200, np.uint8)
+
+
+def after(op: da.Op, n: int, device: str = "cpu", image: np.ndarray = GRAY) -> da.Samples:
+    """Return n images after the op."""
+    return da.batch([image] * n, device=device).then(da.Resize(image.shape[:2]), op)
+
+
+def planned(samples: da.Samples) -> dict[str, np.ndarray]:
+    """Return what the op planned, by its own names."""
+    return {name.partition(".")[2]: array for name, array in samples.plan.inputs.items() if name.startswith("1.")}
+
+
+def pillow_polygon(corners: np.ndarray) -> np.ndarray:
+    """Return which pixels of SIZE have their centres in a polygon, by Pillow, on a grid 15 times as fine."""
+    fine = Image.new("1", (SIZE[1] * 15, SIZE[0] * 15))
+    ImageDraw.Draw(fine).polygon([tuple(corner) for corner in corners * 15 - 0.5], fill=1)
+    return np.asarray(fine)[7::15, 7::15]
+
+
+def test_shadows_are_polygons_that_take_their_share(device: str) -> None:
+    samples = after(da.RandomShadow((0.1, 0.2, 0.9, 1), (1, 3), 6, (0.2, 0.7), p=0.8), 24, device)
+    inputs, off, light = planned(samples), [], 0
+    for image, apply, corners, intensity in zip(
+        samples.images, inputs["apply"], inputs["corners"], inputs["intensity"], strict=True
+    ):
+        left = np.ones(SIZE)
+        for polygon, share in zip(corners, intensity * apply, strict=True):
+            left[pillow_polygon(polygon)] *= 1 - share
+        off.append((np.abs(image - 200 * left[..., None]) > 0.51).mean())
+        light += not apply
+        assert (image[:12] == 200).all()
+        assert (image[:, :8] == 200).all()
+        assert (image[:, 72:] == 200).all()
+    assert max(off) < 0.008  # Pillow paints the sides too
+    assert 0 < light < 12
+
+
+def test_shadows_draw_their_ranges() -> None:
+    drawn = da.RandomShadow((0.25, 0.5, 0.75, 1), (1, 3), 5, (0.2, 0.6)).draw(np.random.default_rng(1), 9000)
+    count = (drawn["intensity"] > 0).sum(1)
+    assert np.abs(np.bincount(count) / 9000 - [0, 1 / 3, 1 / 3, 1 / 3]).max() < 0.02
+    found = drawn["intensity"][drawn["intensity"] > 0]
+    assert (found.min(), found.mean(), found.max()) == pytest.approx((0.2, 0.4, 0.6), abs=0.01)
+    for axis, low, high in ((0, 0.25, 0.75), (1, 0.5, 1)):
+        corner = drawn["corners"][..., axis]
+        assert (corner.min(), corner.mean(), corner.max()) == pytest.approx((low, (low + high) / 2, high), abs=0.01)
+
+
+def test_defaults_are_those_of_albumentations() -> None:
+    assert da.RandomShadow() == da.RandomShadow((0, 0.5, 1, 1), (1, 2), 5, (0.5, 0.5), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: da.RandomShadow((0, 0.5, 1)), r"region must be \(x0, y0, x1, y1\) in 0\.\.1"),
+        (lambda: da.RandomShadow((0.5, 0, 0.5, 1)), "region must be"),
+        (lambda: da.RandomShadow((0, 0.5, 1, 2)), "region must be"),
+        (lambda: da.RandomShadow(count=(0, 2)), "count must be"),
+        (lambda: da.RandomShadow(count=(1, 2.5)), "count must be two whole numbers"),
+        (lambda: da.RandomShadow(corners=2), r"corners must be a whole number in 3\.\.20"),
+        (lambda: da.RandomShadow(intensity=(0.5, 1.5)), "intensity must be"),
+    ],
+)
+def test_a_wrong_argument_is_refused_by_name(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
