@@ -51,6 +51,7 @@ EXAMPLES = [
     da.RandomCrop((20, 30), 0.5, (1.0, 2.0, 3.0)),
     da.RandomEqualize(0.25),
     da.RandomErasing(0.5, (0.25, 0.5), (0.5, 2.0), (1.0, 2.0, 3.0), 0.5),
+    da.RandomFog((0.25, 0.5), 0.125, 0.25),
     da.RandomGamma((0.5, 1.5), 0.25),
     da.RandomGrayscale(0.25),
     da.RandomHSV(0.25, 0.5, 0.125, 0.5),

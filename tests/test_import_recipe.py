@@ -49,7 +49,7 @@ COUNTS = {
     "albumentations/saved_1x": (6, 1, 0),
     "albumentations/saved_2x": (7, 0, 0),
     "albumentations/sequential": (8, 0, 0),
-    "albumentations/traffic_weather": (5, 2, 3),
+    "albumentations/traffic_weather": (5, 3, 2),
     "albumentations/tutorial_detr": (2, 8, 0),
     "albumentations/tutorial_fasterrcnn": (4, 4, 0),
     "albumentations/tutorial_huggingface_cppe5": (2, 1, 0),
@@ -429,6 +429,7 @@ def test_what_differs_of_colours_is_told(ops: str) -> None:
             "A.RandomShadow((0, 0.2, 1, 0.8), (2, 4), 6, (0.2, 0.7), p=0.2)",
             da.RandomShadow((0, 0.2, 1, 0.8), (2, 4), 6, (0.2, 0.7), 0.2),
         ),
+        ("A.RandomFog(0.1, (0.2, 0.7), p=0.2)", da.RandomFog((0.2, 0.7), 0.1, 0.2)),
     ],
 )
 def test_ops_of_cameras_and_weather_keep_their_numbers(ops: str, expected: da.Op) -> None:

@@ -117,6 +117,8 @@ ALBUMENTATIONS_PIXELS = [
     c("A.Defocus((2, 2), (0.1, 0.1), p=1)", "A.Defocus((4, 4), (0.1, 0.1), p=1)"),
     c("A.Defocus((2, 5), (0.1, 0.5), p=1)", "A.Defocus((5, 9), (0.1, 0.5), p=1)"),
     c("A.Downscale((0.25, 0.25), p=1)", "A.Downscale((0.02, 0.02), p=1)", "change"),
+    c("A.RandomFog(fog_coef_range=(1, 1), p=1)", "A.RandomFog(fog_coef_range=(0.5, 0.5), p=1)", "detail"),
+    c("A.RandomFog(0.15, (0.3, 1), p=1)", "A.RandomFog(0.05, (0.3, 1), p=1)", "detail"),
     c("A.RandomShadow(p=1)", "A.RandomShadow(num_shadows_limit=(3, 4), p=1)"),
     c(
         "A.RandomShadow((0, 0, 0.5, 1), (2, 3), 4, (0.2, 0.6), p=1)",
@@ -298,6 +300,15 @@ SAVED_PIXELS = [
         num_shadows_lower=2,
         num_shadows_upper=4,
         shadow_dimension=6,
+    ),
+    saved(
+        "RandomFog",
+        "A.RandomFog(0.08, (0.5, 0.9), p=1)",
+        "A.RandomFog(0.08, (0.2, 0.4), p=1)",
+        "detail",
+        fog_coef_lower=0.5,
+        fog_coef_upper=0.9,
+        alpha_coef=0.08,
     ),
     saved("Solarize", "A.Solarize((0.5, 0.5), p=1)", "A.Solarize((0.25, 0.25), p=1)", threshold=[127.5, 127.5]),
     saved(

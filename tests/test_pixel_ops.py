@@ -48,6 +48,7 @@ OPS = [
     da.MedianBlur(),
     da.Downscale(),
     da.RandomShadow(),
+    da.RandomFog(),
     da.Normalize(),
 ]
 LINEAR = (

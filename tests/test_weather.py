@@ -1,4 +1,4 @@
-"""Shadows against second implementations: Pillow's polygons."""
+"""Shadows against second implementations: Pillow's polygons, torch's interpolation, discs one by one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageDraw
+from reference import v2functional
 
 import detaug as da
+from detaug.ops.weather import clouds_over, smooth
 
 SIZE = (60, 80)
 GRAY = np.full((*SIZE, 3), 200, np.uint8)
@@ -60,13 +63,51 @@ def test_shadows_draw_their_ranges() -> None:
         assert (corner.min(), corner.mean(), corner.max()) == pytest.approx((low, (low + high) / 2, high), abs=0.01)
 
 
+def test_fog_is_white_between_points_and_blurred(device: str) -> None:
+    photo = np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8)
+    samples = after(da.RandomFog((0.5, 1), 0.3, p=1), 3, device, photo)
+    for image, grid, sigma in zip(
+        samples.images, planned(samples)["grid"], planned(samples)["sigma"].tolist(), strict=True
+    ):
+        assert sigma == pytest.approx(0.8)
+        share = torch.nn.functional.interpolate(torch.from_numpy(grid)[None, None], photo.shape[:2], mode="bilinear")
+        mixed = (torch.from_numpy(photo).permute(2, 0, 1) * (1 - share[0]) + 255 * share[0]).round()
+        expected = v2functional().gaussian_blur(mixed, [7, 7], [sigma] * 2).permute(1, 2, 0).numpy()
+        assert np.abs(image - expected).max() < 1.6
+        assert np.ptp(share.numpy()) > 0.2
+
+
+def test_fog_is_as_dense_as_discs_one_by_one() -> None:
+    """Discs that are painted in the rectangles of Albumentations, 8 times."""
+    rng, (height, width), density = np.random.default_rng(0), (200, 300), 0.8
+    region = int(width // 3 * density)
+    count, y, x = np.zeros((height, width)), *np.mgrid[:height, :width]
+    for side in [side for side in 0.9 ** np.arange(10) if side * height > region]:
+        for _ in range(8 * int(height * width * side**2 / region**2 * density * 10)):
+            at_y, at_x = (rng.uniform(-side / 2, side / 2, 2) + 0.5) * (height, width)
+            count += (y - at_y) ** 2 + (x - at_x) ** 2 <= rng.integers(8, 16) ** 2  # a tenth of 200 * 0.8, and half
+    expected = count.reshape(20, 10, 20, 15).mean((1, 3)) / 8
+    (found,) = clouds_over(np.array([[height, width]], float), np.array([density]))
+    assert found.mean() == pytest.approx(expected.mean(), rel=0.05)
+    assert np.corrcoef(found.ravel(), expected.ravel())[0, 1] > 0.95
+    drawn = da.RandomFog().amounts(np.random.default_rng(1), 2000)
+    assert (drawn["density"].min(), drawn["density"].max()) == pytest.approx((0.3, 1), abs=0.01)
+    noise = smooth(drawn["noise"])
+    assert noise.shape[1:] == found.shape
+    assert (noise.mean(), noise.std()) == pytest.approx((0, 1), abs=0.02)
+
+
 def test_defaults_are_those_of_albumentations() -> None:
+    assert da.RandomFog() == da.RandomFog((0.3, 1), 0.08, 0.5)
     assert da.RandomShadow() == da.RandomShadow((0, 0.5, 1, 1), (1, 2), 5, (0.5, 0.5), 0.5)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: da.RandomFog((0, 1)), "density must be above 0"),
+        (lambda: da.RandomFog((0.5, 1.1)), "density must be"),
+        (lambda: da.RandomFog(alpha=2), "alpha must be"),
         (lambda: da.RandomShadow((0, 0.5, 1)), r"region must be \(x0, y0, x1, y1\) in 0\.\.1"),
         (lambda: da.RandomShadow((0.5, 0, 0.5, 1)), "region must be"),
         (lambda: da.RandomShadow((0, 0.5, 1, 2)), "region must be"),

@@ -32,7 +32,7 @@ from detaug.ops.mixing import MixUp
 from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import PixelStep
-from detaug.ops.weather import RandomShadow
+from detaug.ops.weather import FOG_CELLS, RandomFog, RandomShadow
 
 Tensors = dict[str, Tensor]
 
@@ -118,12 +118,17 @@ class _Blur:
         return {"numbers": _numbers(views, reach * own["apply"], sigma)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
-        from detaug.gpu.pixel_kernels import blur
+        return _blurred(images, parameters["numbers"])
 
-        numbers, half = parameters["numbers"], torch.empty_like(images, dtype=torch.float32)
-        _launch(blur, images, numbers, half, DOWN=False)
-        _launch(blur, half, numbers, images, DOWN=True)
-        return images
+
+def _blurred(images: Tensor, numbers: Tensor) -> Tensor:
+    """Return the images after `pixel_kernels.blur` along both axes."""
+    from detaug.gpu.pixel_kernels import blur
+
+    half = torch.empty_like(images, dtype=torch.float32)
+    _launch(blur, images, numbers, half, DOWN=False)
+    _launch(blur, half, numbers, images, DOWN=True)
+    return images
 
 
 @dataclass(frozen=True)
@@ -251,6 +256,23 @@ class _Shadow:
         return images
 
 
+@dataclass(frozen=True)
+class _Fog:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own = _own(self.step, inputs)
+        sigma = own["sigma"].clip(1e-3)  # 0 where a container left it out
+        blur = _numbers(views, np.ceil(3 * sigma) * own["apply"], sigma)
+        return {"numbers": _numbers(views, own["apply"], own["grid"].reshape(len(views), -1)), "blur": blur}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.weather_kernels import add_fog
+
+        _launch(add_fog, images, parameters["numbers"], CELLS=FOG_CELLS)
+        return _blurred(images, parameters["blur"])
+
+
 # --------------------------------------------------------------------------- rectangles, other images
 
 
@@ -317,6 +339,7 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
+    RandomFog: _Fog,
     RandomShadow: _Shadow,
     RandomErasing: _FillRectangles,
     GridMask: _FillRectangles,

@@ -376,7 +376,7 @@ NO_COUNTERPART = nearest_ops(
     {
         "ColorJitter": "RandomToneCurve RGBShift FancyPCA ToSepia PlanckianJitter RandomSunFlare "
         "Illumination PlasmaBrightnessContrast PlasmaShadow ChromaticAberration HEStain",
-        "GaussianBlur": "GlassBlur RandomFog",
+        "GaussianBlur": "GlassBlur",
         "GaussianNoise": "ISONoise MultiplicativeNoise ShotNoise AdditiveNoise",
         "SaltAndPepperNoise": "RandomRain RandomSnow RandomGravel Spatter PixelDropout",
         "Defocus": "ZoomBlur",

@@ -1,4 +1,4 @@
-"""Weather and light that lie over a picture: shadows."""
+"""Weather and light that lie over a picture: shadows, fog."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from nvidia.dali import fn
 from torch import Tensor
 
-from detaug.arguments import RGB, Range, check, check_p, check_range, is_numbers, is_whole, is_wholes
+from detaug.arguments import RGB, Range, check, check_p, check_range, check_share, is_numbers, is_whole, is_wholes
+from detaug.arrays import Floats
 from detaug.boxes.views import Views
 from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
 from detaug.ops.filters import RandomPixelOp, as_bytes
@@ -108,6 +110,100 @@ class RandomShadow(Overlay):
 
         for corners, intensity in zip(inputs["corners"], inputs["intensity"], strict=True):
             weather_loops.add_polygon(shares, corners, intensity)
+
+
+@dataclass(frozen=True)
+class RandomFog(Overlay):
+    """Mix with white, most in the middle, and blur, with probability `p` (Albumentations' `RandomFog`).
+
+    `density`: (smallest, largest) in 0..1. `alpha`: share of white in one of the many clouds, at a density of 1. The
+    clouds of Albumentations are discs, whose radius grows with the density; here as many are drawn on average, and as a
+    smooth field. The blur is Albumentations', whose window is a thirtieth of the
+    shorter side.
+
+    On the CPU it costs more than decoding, because of the blur.
+
+    >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
+    >>> image = samples.then(da.Resize((100, 100)), da.RandomFog((1, 1), p=1)).images[0]
+    >>> print(image[:10].mean().round(), image[45:55, 45:55].mean().round())
+    129.0 221.0
+    """
+
+    color: ClassVar[RGB] = (255, 255, 255)
+
+    density: Range = (0.3, 1.0)
+    alpha: float = 0.08
+    p: float = 0.5
+
+    def check_arguments(self) -> None:
+        check_range("density", self.density, 0, 1)
+        check("density", self.density, self.density[0] > 0, "above 0")
+        check_share("alpha", self.alpha)
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {
+            "density": rng.uniform(*self.density, n),
+            "noise": rng.standard_normal((n, FOG_CELLS + 2, FOG_CELLS + 2)),
+        }
+
+    def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
+        """Return the shares of white at the middles of the cells, and the blur's sigma, which is OpenCV's."""
+        density = drawn["density"][:, None, None]
+        clouds = clouds_over(views.size, drawn["density"])
+        number = (clouds + np.sqrt(clouds) * smooth(drawn["noise"])).clip(0)
+        window = np.floor(views.size.min(1) / 30).clip(3)
+        window += 1 - window % 2
+        return {
+            "apply": drawn["apply"],
+            "grid": 1 - (1 - self.alpha * density) ** number,
+            "sigma": 0.3 * ((window - 1) / 2 - 1) + 0.8,
+        }
+
+    def add_shares(self, shares: Shares, **inputs: Any) -> None:
+        from detaug.ops import weather_loops
+
+        weather_loops.interpolate(shares, inputs["grid"])
+
+    def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
+        sigma = planned["sigma"]
+        mixed = super().change_bands(image, {name: planned[name] for name in ("apply", "grid")}, pixels)
+        return fn.gaussian_blur(as_bytes(mixed), sigma=sigma)
+
+
+FOG_CELLS = 20
+"""Cells of an image's fog, along each side: three of them are the diameter of Albumentations' discs."""
+
+
+def smooth(noise: Floats) -> Floats:
+    """Return normal numbers (N, K, K), of which neighbours are alike, from independent ones, (N, K + 2, K + 2)."""
+    down = noise[:, :-2] + 2 * noise[:, 1:-1] + noise[:, 2:]
+    return np.asarray((down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]) / 6)
+
+
+def clouds_over(sizes: Floats, density: Floats) -> Floats:
+    """Return how many of Albumentations' discs lie over the middle of each cell on average, (N, cells, cells).
+
+    `sizes`: (N, 2) height, width; `density`: (N,). The discs are drawn in up to ten rectangles with sides of 1, 0.9,
+    0.81, ... of the image's, as long as these are longer than `region`, a third of the width times the density. An area
+    of region^2 has 10 * density discs. Their radii are whole pixels below a tenth of the shorter side times the
+    density, and at least half of that.
+    """
+    middle = np.abs((2 * np.arange(FOG_CELLS) + 1) / FOG_CELLS - 1)
+    away = np.maximum(middle[:, None], middle)[..., None]  # from the middle of the image, 1 at the border
+    side = 0.9 ** np.arange(10)
+    region = np.floor(sizes[:, 1] // 3 * density).clip(1)
+    drawn = side > (region / sizes.min(1))[:, None, None, None]
+    most = np.floor(0.1 * sizes.min(1) * density).clip(2)
+    fewest = (most // 2).clip(1)
+    radius_squared = (_sum_of_squares(most) - _sum_of_squares(fewest)) / (most - fewest)
+    each = 10 * density / region**2 * np.pi * radius_squared
+    return np.asarray(each[:, None, None] * ((away < side) & drawn).sum(3))
+
+
+def _sum_of_squares(below: Floats) -> Floats:
+    """Return the sum of the squares of all whole numbers below this one."""
+    return (below - 1) * below * (2 * below - 1) / 6
 
 
 MOST_SHADOWS, MOST_CORNERS = 20, 20

@@ -46,3 +46,26 @@ def add_polygon(shares, corners, share):
 def _first_after(at, width):
     """Return the first pixel whose centre is not left of `at`."""
     return int(np.ceil(min(max(at, np.float32(0)), np.float32(width)) - HALF))
+
+
+@compiled
+def interpolate(shares, grid):
+    """Write `shares` (H, W) float32: linear between the values of `grid` (K, K) float32 at the middles of its cells."""
+    height, width = shares.shape
+    columns, rights, parts = np.empty(width, np.int64), np.empty(width, np.int64), np.empty(width, np.float32)
+    for x in range(width):
+        columns[x], rights[x], parts[x] = _between(x, width, grid.shape[1])
+    for y in range(height):
+        row, below, part = _between(y, height, grid.shape[0])
+        for x in range(width):
+            over = grid[row, columns[x]] + (grid[row, rights[x]] - grid[row, columns[x]]) * parts[x]
+            under = grid[below, columns[x]] + (grid[below, rights[x]] - grid[below, columns[x]]) * parts[x]
+            shares[y, x] = over + (under - over) * part
+
+
+@compiled
+def _between(at, side, cells):
+    """Return the cell before a pixel's middle, the cell after it, and how far the pixel is from one to the other."""
+    place = min(max((np.float32(at) + HALF) * np.float32(cells) / np.float32(side) - HALF, np.float32(0)), cells - ONE)
+    before = int(place)
+    return before, min(before + 1, cells - 1), np.float32(place - before)
