@@ -90,6 +90,7 @@ from detaug.ops.resized_crop import RandomResizedCrop as RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes as SanitizeBoundingBoxes
 from detaug.ops.stages import Stages as Stages
 from detaug.ops.weather import RandomFog as RandomFog
+from detaug.ops.weather import RandomRain as RandomRain
 from detaug.ops.weather import RandomShadow as RandomShadow
 from detaug.pixel_format import PixelFormat as PixelFormat
 from detaug.samples.compose import Compose as Compose

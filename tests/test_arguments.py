@@ -65,6 +65,7 @@ EXAMPLES = [
     da.RandomResizedCrop((20, 30), (0.25, 0.5), (0.5, 2.0)),
     da.RandomRotate90(0.25),
     da.RandomRotation((-10.0, 20.0), 0.5, True, (1.0, 2.0, 3.0)),
+    da.RandomRain((-5.0, 5.0), 20, 2, (1.0, 2.0, 3.0), 5, 0.5, 0.25, 0.125),
     da.RandomShadow((0.0, 0.25, 0.5, 1.0), (1, 3), 4, (0.25, 0.5), 0.25),
     da.RandomShortestSize((20, 30), 50),
     da.RandomSolarize(128.0, 0.25),

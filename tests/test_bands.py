@@ -175,7 +175,7 @@ def test_ops_of_cameras(tmp_path: Path, dtype: str) -> None:
     np.testing.assert_allclose(moved.mean((0, 1)), source.mean((0, 1)), rtol=0.05)
     shadow = changed(da.RandomShadow((0, 0, 1, 1), (1, 1), 4, (0.25, 0.25), p=1)) / source
     assert {*np.unique(shadow[np.abs(source) > 0.01 * white].round(2)).tolist()} == {0.75, 1.0}
-    for name in ("MedianBlur", "ChannelDropout", "RandomFog"):
+    for name in ("MedianBlur", "ChannelDropout", "RandomFog", "RandomRain"):
         with pytest.raises(da.InputError, match=f"{name} .*works on 8-bit RGB"):
             changed(getattr(da, name)())
 

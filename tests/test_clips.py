@@ -215,7 +215,11 @@ def test_a_still_picture_stays_still(own_videos: Videos, name: str, device: str)
         assert (batch.images == batch.images[:, :1]).all()
 
 
-@pytest.mark.parametrize("op", [da.GaussianNoise(p=1), da.RandomApply([da.SaltAndPepperNoise(p=1)], p=1)], ids=repr)
+@pytest.mark.parametrize(
+    "op",
+    [da.GaussianNoise(p=1), da.RandomApply([da.SaltAndPepperNoise(p=1)], p=1), da.RandomRain(density=2, p=1)],
+    ids=repr,
+)
 def test_noise_has_one_strength_and_differs_among_frames(own_videos: Videos, op: da.Op, device: str) -> None:
     for path in own_videos.folder.glob("v*/*.png"):
         path.write_bytes((path.parent / "000.png").read_bytes())
@@ -234,7 +238,11 @@ def test_ops_that_combine_images_are_refused(videos: Videos) -> None:
 
 
 def test_every_op_is_tried_here() -> None:
-    tried = {type(op).__name__ for op in GEOMETRY + SIZES} | set(EXAMPLES) | {"GaussianNoise", "SaltAndPepperNoise"}
+    tried = (
+        {type(op).__name__ for op in GEOMETRY + SIZES}
+        | set(EXAMPLES)
+        | {"GaussianNoise", "SaltAndPepperNoise", "RandomRain"}
+    )
     mixing = {name for name, each in library().items() if getattr(each, "mixes", False)}
     alike = {
         "OpticalFlow",

@@ -172,6 +172,8 @@ PASSES = {
     "medians of a larger square": [WHOLE, da.MedianBlur(5)],
     "coarse": [WHOLE, da.Downscale((0.1, 0.9))],
     "coarse in several sizes": [da.Resize(50), da.Downscale(p=1), da.MotionBlur(p=1)],
+    "in rain": [WHOLE, da.RandomRain((-20, 20), 9, 2, (200.4, 100, 0), 5, 0.8, 1)],
+    "in rain in several sizes": [da.Resize(50), da.RandomRain(p=1)],
     "in fog": [WHOLE, da.RandomFog((0.3, 1), 0.2)],
     "in fog in several sizes": [da.Resize(50), da.RandomFog(p=1)],
     "in shadow": [WHOLE, da.RandomShadow((0, 0, 1, 1), (1, 3), 6, (0.2, 0.7))],

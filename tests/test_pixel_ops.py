@@ -49,6 +49,7 @@ OPS = [
     da.Downscale(),
     da.RandomShadow(),
     da.RandomFog(),
+    da.RandomRain(),
     da.Normalize(),
 ]
 LINEAR = (

@@ -1,4 +1,4 @@
-"""Shadows against second implementations: Pillow's polygons, torch's interpolation, discs one by one."""
+"""Shadows, fog and rain against Pillow's polygons, torch's interpolation, and discs one by one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def planned(samples: da.Samples) -> dict[str, np.ndarray]:
 
 
 def pillow_polygon(corners: np.ndarray) -> np.ndarray:
-    """Return which pixels of SIZE have their centres in a polygon, by Pillow, on a grid 15 times as fine."""
+    """Return which pixels are in a polygon, by Pillow, of a grid 15 times as fine as SIZE."""
     fine = Image.new("1", (SIZE[1] * 15, SIZE[0] * 15))
     ImageDraw.Draw(fine).polygon([tuple(corner) for corner in corners * 15 - 0.5], fill=1)
-    return np.asarray(fine)[7::15, 7::15]
+    return np.asarray(fine)
 
 
 def test_shadows_are_polygons_that_take_their_share(device: str) -> None:
@@ -42,7 +42,7 @@ def test_shadows_are_polygons_that_take_their_share(device: str) -> None:
     ):
         left = np.ones(SIZE)
         for polygon, share in zip(corners, intensity * apply, strict=True):
-            left[pillow_polygon(polygon)] *= 1 - share
+            left[pillow_polygon(polygon)[7::15, 7::15]] *= 1 - share
         off.append((np.abs(image - 200 * left[..., None]) > 0.51).mean())
         light += not apply
         assert (image[:12] == 200).all()
@@ -97,7 +97,43 @@ def test_fog_is_as_dense_as_discs_one_by_one() -> None:
     assert (noise.mean(), noise.std()) == pytest.approx((0, 1), abs=0.02)
 
 
+@pytest.mark.parametrize(("blur", "width", "slant"), [(7, 1, 2), (5, 3, -4), (1, 2, 0)])
+def test_rain_is_blurred_streaks(blur: int, width: int, slant: float, device: str) -> None:
+    color, length = np.array([210, 90, 20]), 24
+    op = da.RandomRain((slant, slant), length, width, tuple(color), blur, 0.8, 2 / SIZE[0], p=1)
+    samples = after(op, 6, device)
+    beside = np.array([-1, 1, 1, -1]) * width * np.hypot(1, slant / length) / 2
+    for image, ends in zip(samples.images, planned(samples)["ends"], strict=True):
+        share = np.zeros(SIZE)
+        for x, y in ends:
+            corners = np.column_stack([x + beside + [0, 0, slant, slant], y + np.array([0, 0, length, length])])
+            covered = pillow_polygon(corners).reshape(SIZE[0], 15, SIZE[1], 15).mean((1, 3))
+            padded = np.pad(covered, blur // 2)
+            share += np.lib.stride_tricks.sliding_window_view(padded, (blur, blur)).mean((2, 3))
+        off = np.abs(image - np.minimum(200 + share[..., None].clip(0, 1) * color, 255) * 0.8)
+        off, share = (each[4:-4, 4:-4] for each in (off, share))  # streaks go on beyond the border
+        assert off.max() < (30 if blur == 1 else 10)  # Pillow paints the sides too; streaks are upright in the square
+        assert off[share > 0].mean() < 3
+
+
+def test_rain_draws_its_ranges() -> None:
+    rain = da.RandomRain((-5, 10), density=0.5, p=0.25)
+    inputs = planned(da.batch([np.zeros((80, 100, 3), np.uint8)] * 200).then(da.Resize((80, 100)), rain))
+    assert 30 < inputs["apply"].sum() < 70
+    ends = inputs["ends"][inputs["apply"] != 0]
+    assert ends.shape[1] == 40
+    for axis, most in ((0, 100), (1, 70)):  # of 80 rows, a streak is an eighth
+        found = ends[..., axis]
+        assert (found.min(), found.mean(), found.max()) == pytest.approx((0, most / 2, most), abs=2)
+    slant = rain.amounts(np.random.default_rng(0), 9000)["slant"]
+    assert (slant.min(), slant.mean(), slant.max()) == pytest.approx((-5, 2.5, 10), abs=0.2)
+    assert (inputs["streak"][:, 1] == 10).all()
+    tall = planned(after(da.RandomRain(length=500, p=1), 3))
+    assert (tall["ends"][..., 1] <= 1).all()
+
+
 def test_defaults_are_those_of_albumentations() -> None:
+    assert da.RandomRain() == da.RandomRain((-10, 10), None, 1, (200, 200, 200), 7, 0.7, 1 / 3, 0.5)
     assert da.RandomFog() == da.RandomFog((0.3, 1), 0.08, 0.5)
     assert da.RandomShadow() == da.RandomShadow((0, 0.5, 1, 1), (1, 2), 5, (0.5, 0.5), 0.5)
 
@@ -108,6 +144,13 @@ def test_defaults_are_those_of_albumentations() -> None:
         (lambda: da.RandomFog((0, 1)), "density must be above 0"),
         (lambda: da.RandomFog((0.5, 1.1)), "density must be"),
         (lambda: da.RandomFog(alpha=2), "alpha must be"),
+        (lambda: da.RandomRain((-2000, 0)), "slant must be"),
+        (lambda: da.RandomRain(length=0), "length must be None or a whole number from 1"),
+        (lambda: da.RandomRain(width=0), r"width must be a whole number in 1\.\.99"),
+        (lambda: da.RandomRain(blur=2.5), "blur must be a whole number"),
+        (lambda: da.RandomRain(color=(1, 2)), "color must be"),
+        (lambda: da.RandomRain(brightness=2), "brightness must be"),
+        (lambda: da.RandomRain(density=0), "density must be above 0, at most 10"),
         (lambda: da.RandomShadow((0, 0.5, 1)), r"region must be \(x0, y0, x1, y1\) in 0\.\.1"),
         (lambda: da.RandomShadow((0.5, 0, 0.5, 1)), "region must be"),
         (lambda: da.RandomShadow((0, 0.5, 1, 2)), "region must be"),

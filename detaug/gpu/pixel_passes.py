@@ -32,7 +32,7 @@ from detaug.ops.mixing import MixUp
 from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import PixelStep
-from detaug.ops.weather import FOG_CELLS, RandomFog, RandomShadow
+from detaug.ops.weather import FOG_CELLS, RandomFog, RandomRain, RandomShadow
 
 Tensors = dict[str, Tensor]
 
@@ -273,6 +273,25 @@ class _Fog:
         return _blurred(images, parameters["blur"])
 
 
+@dataclass(frozen=True)
+class _Rain:
+    step: PixelStep
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own = _own(self.step, inputs)
+        streak = own["streak"].clip([-np.inf, 1e-3])  # 0 where a container left it out
+        return {"numbers": _numbers(views, own["apply"], streak, own["ends"].reshape(len(views), -1))}
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        from detaug.gpu.weather_kernels import add_rain
+
+        op = cast(RandomRain, self.step.op)
+        red, green, blue = op.color  # all are floats, or Triton would compile a kernel for each number
+        more = {"brightness": op.brightness, "thickness": float(op.width), "blur": float(op.blur)}
+        _launch(add_rain, images, parameters["numbers"], red=red, green=green, blue=blue, **more)
+        return images
+
+
 # --------------------------------------------------------------------------- rectangles, other images
 
 
@@ -340,6 +359,7 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
     RandomFog: _Fog,
+    RandomRain: _Rain,
     RandomShadow: _Shadow,
     RandomErasing: _FillRectangles,
     GridMask: _FillRectangles,

@@ -1,4 +1,4 @@
-"""Triton kernels of what lies over images: shadows, fog. They change whole batches, as those of `pixel_kernels`."""
+"""Triton kernels of shadows, fog and rain over images. They change whole batches, as those of `pixel_kernels`."""
 
 from __future__ import annotations
 
@@ -86,3 +86,45 @@ def _between(at, side, CELLS: tl.constexpr):
 def _in_row(row, column, right, across):
     left = tl.load(row[:, None] + column[None, :])
     return left + (tl.load(row[:, None] + right[None, :]) - left) * across[None, :]
+
+
+@batch_kernel
+def add_rain(
+    out, numbers, images, length, height, width, red, green, blue, brightness, thickness, blur, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Add streaks to `out` as `weather_loops.add_streak`, and darken it.
+
+    A row of `numbers`: height, width, whether the image changes, how far streaks go to the right and down, then x and y
+    of their upper ends.
+    """
+    reach = blur / 2
+    for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
+        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        own = numbers + image * length
+        if tl.load(own + 2) > 0:
+            slant, down = tl.load(own + 3), tl.load(own + 4)
+            half = thickness * tl.sqrt(1 + (slant / down) * (slant / down)) / 2
+            middle, at = y.to(tl.float32) + 0.5, x.to(tl.float32) + 0.5
+            top, bottom = tl.min(middle, 0) - reach, tl.max(middle, 0) + reach
+            left = tl.min(at, 0) - reach - half - tl.maximum(slant, 0.0)
+            right = tl.max(at, 0) + reach + half - tl.minimum(slant, 0.0)
+            share = tl.zeros([ROWS, COLUMNS], tl.float32)
+            for streak in range((length - 5) // 2):
+                begin_x, begin_y = tl.load(own + 5 + 2 * streak), tl.load(own + 6 + 2 * streak)
+                if (begin_y < bottom) & (begin_y + down > top) & (begin_x > left) & (begin_x < right):
+                    rows = tl.minimum(middle + reach, begin_y + down) - tl.maximum(middle - reach, begin_y)
+                    center = begin_x + slant * tl.minimum(tl.maximum((middle - begin_y) / down, 0.0), 1.0)
+                    columns = tl.minimum(at[None, :] + reach, center[:, None] + half)
+                    columns -= tl.maximum(at[None, :] - reach, center[:, None] - half)
+                    share += tl.maximum(columns, 0.0) * tl.maximum(rows, 0.0)[:, None]
+            share = tl.minimum(share / (blur * blur), 1.0)
+            positions, mask = position(image, y, x, height, width), inside(y, x, height, width)
+            r, g, b = load_pixels(out, positions, mask)
+            r, g = _rained(r, share * red, brightness), _rained(g, share * green, brightness)
+            store_pixels(out, positions, mask, r, g, _rained(b, share * blue, brightness))
+
+
+@triton.jit
+def _rained(value, added, brightness):
+    return round_to_bytes(tl.minimum(value + added, 255) * brightness)

@@ -378,7 +378,7 @@ NO_COUNTERPART = nearest_ops(
         "Illumination PlasmaBrightnessContrast PlasmaShadow ChromaticAberration HEStain",
         "GaussianBlur": "GlassBlur",
         "GaussianNoise": "ISONoise MultiplicativeNoise ShotNoise AdditiveNoise",
-        "SaltAndPepperNoise": "RandomRain RandomSnow RandomGravel Spatter PixelDropout",
+        "SaltAndPepperNoise": "RandomSnow RandomGravel Spatter PixelDropout",
         "Defocus": "ZoomBlur",
         "RandomAdjustSharpness": "Emboss UnsharpMask RingingOvershoot",
         "Downscale": "Superpixels",

@@ -1,4 +1,4 @@
-"""Weather and light that lie over a picture: shadows, fog."""
+"""Weather and light that lie over a picture: shadows, fog, rain."""
 
 from __future__ import annotations
 
@@ -8,10 +8,23 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from nvidia.dali import fn
+from nvidia.dali import fn, types
+from nvidia.dali import math as dali_math
 from torch import Tensor
 
-from detaug.arguments import RGB, Range, check, check_p, check_range, check_share, is_numbers, is_whole, is_wholes
+from detaug.arguments import (
+    RGB,
+    Range,
+    check,
+    check_p,
+    check_range,
+    check_rgb,
+    check_share,
+    is_number,
+    is_numbers,
+    is_whole,
+    is_wholes,
+)
 from detaug.arrays import Floats
 from detaug.boxes.views import Views
 from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
@@ -20,20 +33,20 @@ from detaug.ops.op import Arrays, Node, Nodes
 from detaug.pixel_format import PixelFormat
 
 Shares = NDArray[np.float32]
-"""(H, W), the share of a colour in each pixel, in 0..1."""
+"""(H, W), the share that what lies over an image has in each pixel, in 0..1."""
 
 
-@dataclass(frozen=True)
 class Overlay(RandomPixelOp):
-    """Mixes images with `color`, by a map of its shares in the pixels that `add_shares` makes of the planned inputs.
+    """Lays something over images, by a map of its shares in the pixels that `add_shares` makes of the planned inputs.
 
-    On the CPU a loop does all at once. On a GPU, and for other bands, the map is made on the CPU, and DALI mixes.
+    On the CPU a loop does it. On a GPU, and for other bands, the map is made on the CPU, and DALI does the rest.
     """
 
-    color: ClassVar[RGB] = (0, 0, 0)
+    level: ClassVar[float] = 0.0
+    """The value of what is mixed in, in all channels."""
 
     def add_shares(self, shares: Shares, **inputs: Any) -> None:
-        """Write the shares of the colour, which are 0 before. `inputs`: those of `graph_inputs` but "apply"."""
+        """Write the shares, which are 0 before. `inputs`: those of `graph_inputs` but "apply"."""
         raise NotImplementedError(f"{type(self).__name__} must define add_shares(shares, **inputs)")
 
     def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
@@ -46,19 +59,27 @@ class Overlay(RandomPixelOp):
 
         shares = apply_in_threads(of_image, image.shape(), *inputs.values())
         shares = shares.gpu() if image.device == "gpu" else shares
-        return image * (1.0 - shares) + shares * self.color[0]
+        return self.laid_over(image, shares)
+
+    def laid_over(self, image: Node, shares: Node) -> Node:
+        """Return the image with what lies over it, as a node of DALI."""
+        return image * (1.0 - shares) + shares * self.level
+
+    def lay_over(self, pixels: NDArray[np.uint8], shares: Shares) -> None:
+        """Do the same with pixels (H, W, 3), in place."""
+        from detaug.ops import weather_loops  # with Numba, which takes a quarter of a second
+
+        weather_loops.mix(pixels, shares, np.float32(self.level))
 
     def _map(self, size: Any, inputs: Arrays) -> Shares:
-        """Return the shares of the colour in an image of this size (H, W)."""
+        """Return the shares in an image of this size (H, W)."""
         shares = np.zeros(size, np.float32)
         self.add_shares(shares, **inputs)
         return shares
 
     def _mixed(self, image: Tensor, **inputs: NDArray[Any]) -> Tensor:
-        from detaug.ops import weather_loops  # with Numba, which takes a quarter of a second
-
         pixels = image.permute(1, 2, 0).contiguous().numpy().copy()
-        weather_loops.mix(pixels, self._map(image.shape[1:], inputs), np.array(self.color, np.float32))
+        self.lay_over(pixels, self._map(image.shape[1:], inputs))
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
@@ -129,7 +150,7 @@ class RandomFog(Overlay):
     129.0 221.0
     """
 
-    color: ClassVar[RGB] = (255, 255, 255)
+    level: ClassVar[float] = 255.0
 
     density: Range = (0.3, 1.0)
     alpha: float = 0.08
@@ -205,6 +226,81 @@ def _sum_of_squares(below: Floats) -> Floats:
     """Return the sum of the squares of all whole numbers below this one."""
     return (below - 1) * below * (2 * below - 1) / 6
 
+
+@dataclass(frozen=True)
+class RandomRain(Overlay):
+    """Add blurred streaks, and darken the image, with probability `p` (Albumentations' `RandomRain`).
+
+    `slant`: (smallest, largest), how far a streak goes to the right, in output pixels. `length`: how far it goes down,
+    in output pixels; None: an eighth of the height. `width`: pixels. `color`: RGB 0..255, which is added where a streak
+    is, before the blur. `blur`: side of a square in pixels, over which streaks are averaged; 1: none. `brightness`:
+    factor of the whole image. `density`: streaks for each pixel of the height; Albumentations' types of rain have 1/4
+    ("drizzle"), 1/3, 1 ("heavy") and 2 ("torrential").
+
+    The frames of a clip have streaks of their own.
+
+    >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
+    >>> image = samples.then(da.Resize((100, 100)), da.RandomRain((0, 0), density=0.01, p=1)).images[0]
+    >>> print(image.min(), image.max())  # 100 * 0.7, and one streak, of (100 + 200 / 7) * 0.7
+    70 90
+    """
+
+    noise_seeds = ("seed",)
+
+    slant: Range = (-10.0, 10.0)
+    length: int | None = None
+    width: int = 1
+    color: RGB = (200.0, 200.0, 200.0)
+    blur: int = 7
+    brightness: float = 0.7
+    density: float = 1 / 3
+    p: float = 0.5
+
+    def check_arguments(self) -> None:
+        check_range("slant", self.slant, -MOST_SLANT, MOST_SLANT)
+        check("length", self.length, self.length is None or is_whole(self.length, 1), "None or a whole number from 1")
+        for name in ("width", "blur"):
+            check(name, getattr(self, name), is_whole(getattr(self, name), 1, 99), "a whole number in 1..99")
+        check_rgb("color", self.color)
+        check_share("brightness", self.brightness)
+        check("density", self.density, is_number(self.density, 0, 10) and self.density > 0, "above 0, at most 10")
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"slant": rng.uniform(*self.slant, n), "seed": rng.integers(1 << 32, size=n, dtype=np.uint32)}
+
+    def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
+        """Return (N, 2), how far streaks go to the right and down, and (N, K, 2), x and y of their upper ends."""
+        height = views.size[:, 0]
+        length = np.maximum(height // 8, 1) if self.length is None else np.full(len(views), float(self.length))
+        count = np.where(drawn["apply"], np.maximum(np.round(height * self.density), 1), 0).astype(int)
+        ends = np.full((len(views), max(count.max(), 1), 2), NOWHERE)
+        for image in np.flatnonzero(count):
+            below = views.size[image, ::-1] - (0, min(length[image], height[image] - 1))
+            ends[image, : count[image]] = np.random.default_rng(drawn["seed"][image]).random((count[image], 2)) * below
+        return {"apply": drawn["apply"], "streak": np.column_stack([drawn["slant"], length]), "ends": ends}
+
+    def add_shares(self, shares: Shares, **inputs: Any) -> None:
+        from detaug.ops import weather_loops
+
+        for x, y in inputs["ends"]:
+            weather_loops.add_streak(shares, x, y, *inputs["streak"], np.float32(self.width), np.float32(self.blur))
+
+    def laid_over(self, image: Node, shares: Node) -> Node:
+        color = types.Constant(np.array(self.color, np.float32), device=image.device)
+        return dali_math.min(image + dali_math.min(shares, 1.0) * color, 255.0) * self.brightness
+
+    def lay_over(self, pixels: NDArray[np.uint8], shares: Shares) -> None:
+        from detaug.ops import weather_loops
+
+        weather_loops.add_and_darken(pixels, shares, np.array(self.color, np.float32), np.float32(self.brightness))
+
+
+MOST_SLANT = 1000.0
+"""Pixels that a streak may go to the right."""
+
+NOWHERE = -1e6
+"""Position in pixels of streaks that are not there."""
 
 MOST_SHADOWS, MOST_CORNERS = 20, 20
 """Polygons of an image, and corners of a polygon."""

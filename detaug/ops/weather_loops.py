@@ -10,14 +10,14 @@ HALF, ONE = np.float32(0.5), np.float32(1)
 
 
 @compiled
-def mix(image, shares, color):
-    """Mix `image` (H, W, 3) uint8 with `color` (3,) float32 by its `shares` (H, W) float32."""
+def mix(image, shares, level):
+    """Mix `image` (H, W, 3) uint8 with a value by its `shares` (H, W) float32."""
     for y in range(image.shape[0]):
         for x in range(image.shape[1]):
             if shares[y, x] > 0:
                 for channel in range(3):
                     value = np.float32(image[y, x, channel])
-                    image[y, x, channel] = np.uint8(value + (color[channel] - value) * shares[y, x] + HALF)
+                    image[y, x, channel] = np.uint8(value + (level - value) * shares[y, x] + HALF)
 
 
 @compiled
@@ -69,3 +69,33 @@ def _between(at, side, cells):
     place = min(max((np.float32(at) + HALF) * np.float32(cells) / np.float32(side) - HALF, np.float32(0)), cells - ONE)
     before = int(place)
     return before, min(before + 1, cells - 1), np.float32(place - before)
+
+
+@compiled
+def add_streak(shares, x, y, slant, length, width, blur):
+    """Add the share that a streak from (x, y) to (x + slant, y + length) has of the `blur` x `blur` around each pixel.
+
+    Within that square it is taken as upright.
+    """
+    reach, half = blur / 2, width * np.sqrt(ONE + (slant / length) ** 2) / 2
+    for row in range(max(int(y - reach), 0), min(int(y + length + reach) + 1, shares.shape[0])):
+        middle = np.float32(row) + HALF
+        down = min(middle + reach, y + length) - max(middle - reach, y)
+        if down > 0:
+            center = x + slant * min(max((middle - y) / length, np.float32(0)), ONE)
+            first, end = int(center - half - reach), int(center + half + reach) + 1
+            for column in range(max(first, 0), min(end, shares.shape[1])):
+                at = np.float32(column) + HALF
+                across = min(at + reach, center + half) - max(at - reach, center - half)
+                shares[row, column] += max(across, np.float32(0)) * down / (blur * blur)
+
+
+@compiled
+def add_and_darken(image, shares, color, brightness):
+    """Add shares (H, W) float32 of `color` (3,) to `image` (H, W, 3) uint8, up to 255, and multiply by `brightness`."""
+    for y in range(image.shape[0]):
+        for x in range(image.shape[1]):
+            share = min(shares[y, x], ONE)
+            for channel in range(3):
+                value = min(np.float32(image[y, x, channel]) + color[channel] * share, np.float32(255))
+                image[y, x, channel] = np.uint8(value * brightness + HALF)

@@ -68,6 +68,7 @@ GROUPS: dict[str, list[str]] = {
         "da.RandomGamma((0.4, 2.5), p=1)",
         "da.ChannelDropout(p=1)",
         "da.RandomFog(p=1)",
+        "da.RandomRain(density=1, p=1)",
         "da.RandomShadow(count=(1, 3), p=1)",
     ],
     "Blur, noise, compression": [
