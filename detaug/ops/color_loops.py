@@ -43,7 +43,7 @@ def _run(image, out, steps, start, end, mean, channels, sum_up):
     for first in range(0, len(image), 3 * BLOCK):
         count = min(BLOCK, (len(image) - first) // 3)
         r, g, b = planes[0, :count], planes[1, :count], planes[2, :count]
-        _load(image[first : first + 3 * count], r, g, b)
+        load_planes(image[first : first + 3 * count], r, g, b)
         for step in range(start, end):
             kind, amount = steps[2 * step], np.float32(steps[2 * step + 1])
             if kind == BRIGHTNESS:
@@ -57,7 +57,7 @@ def _run(image, out, steps, start, end, mean, channels, sum_up):
         if sum_up:
             total += _sum_of_grays(r, g, b)
         r, g, b = planes[channels[0], :count], planes[channels[1], :count], planes[channels[2], :count]
-        _store(r, g, b, out[first : first + 3 * count])
+        store_planes(r, g, b, out[first : first + 3 * count])
     return total
 
 
@@ -68,22 +68,22 @@ def map_colors(image, color, out):
     for first in range(0, len(image), 3 * BLOCK):
         count = min(BLOCK, (len(image) - first) // 3)
         r, g, b = planes[0, :count], planes[1, :count], planes[2, :count]
-        _load(image[first : first + 3 * count], r, g, b)
+        load_planes(image[first : first + 3 * count], r, g, b)
         _map(r, g, b, color[0], color[1], color[2])
-        _store(r, g, b, out[first : first + 3 * count])
+        store_planes(r, g, b, out[first : first + 3 * count])
 
 
 # -------------------------------------------- a block: values in 0..255, whole numbers except inside of a function
 
 
 @compiled
-def _load(image, r, g, b):
+def load_planes(image, r, g, b):
     for at in range(len(r)):
         r[at], g[at], b[at] = image[3 * at], image[3 * at + 1], image[3 * at + 2]
 
 
 @compiled
-def _store(r, g, b, out):
+def store_planes(r, g, b, out):
     for at in range(len(r)):
         out[3 * at], out[3 * at + 1], out[3 * at + 2] = np.int32(r[at]), np.int32(g[at]), np.int32(b[at])
 

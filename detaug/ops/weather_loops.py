@@ -5,19 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from detaug.compiled import compiled
-
-HALF, ONE = np.float32(0.5), np.float32(1)
+from detaug.ops.color_loops import BLOCK, HALF, ONE, TOP, ZERO, load_planes, store_planes
 
 
 @compiled
-def mix(image, shares, level):
-    """Mix `image` (H, W, 3) uint8 with a value by its `shares` (H, W) float32."""
-    for y in range(image.shape[0]):
-        for x in range(image.shape[1]):
-            if shares[y, x] > 0:
-                for channel in range(3):
-                    value = np.float32(image[y, x, channel])
-                    image[y, x, channel] = np.uint8(value + (level - value) * shares[y, x] + HALF)
+def lay_over(pixels, shares, color, covers, brightness):
+    """Change `pixels` (3 P,) uint8: add `color` (3,) by its `shares` (P,), up to 255, and multiply by `brightness`.
+
+    `covers`: 1 where the color covers what it lies over, 0 where that shines through. All are float32.
+    """
+    planes = np.empty((3, BLOCK), np.float32)
+    for first in range(0, len(shares), BLOCK):
+        own = shares[first : first + BLOCK]
+        part = pixels[3 * first : 3 * (first + len(own))]
+        r, g, b = planes[0, : len(own)], planes[1, : len(own)], planes[2, : len(own)]
+        load_planes(part, r, g, b)
+        _lay_over(r, own, color[0], covers, brightness)
+        _lay_over(g, own, color[1], covers, brightness)
+        _lay_over(b, own, color[2], covers, brightness)
+        store_planes(r, g, b, part)
+
+
+@compiled
+def _lay_over(values, shares, color, covers, brightness):
+    for at in range(len(values)):
+        value = min(values[at] + (color - values[at] * covers) * min(shares[at], ONE), TOP)
+        values[at] = np.floor(value * brightness + HALF)
 
 
 @compiled
@@ -45,7 +58,7 @@ def add_polygon(shares, corners, share):
 @compiled
 def _first_after(at, width):
     """Return the first pixel whose centre is not left of `at`."""
-    return int(np.ceil(min(max(at, np.float32(0)), np.float32(width)) - HALF))
+    return int(np.ceil(min(max(at, ZERO), np.float32(width)) - HALF))
 
 
 @compiled
@@ -66,7 +79,7 @@ def interpolate(shares, grid):
 @compiled
 def _between(at, side, cells):
     """Return the cell before a pixel's middle, the cell after it, and how far the pixel is from one to the other."""
-    place = min(max((np.float32(at) + HALF) * np.float32(cells) / np.float32(side) - HALF, np.float32(0)), cells - ONE)
+    place = min(max((np.float32(at) + HALF) * np.float32(cells) / np.float32(side) - HALF, ZERO), cells - ONE)
     before = int(place)
     return before, min(before + 1, cells - 1), np.float32(place - before)
 
@@ -82,20 +95,9 @@ def add_streak(shares, x, y, slant, length, width, blur):
         middle = np.float32(row) + HALF
         down = min(middle + reach, y + length) - max(middle - reach, y)
         if down > 0:
-            center = x + slant * min(max((middle - y) / length, np.float32(0)), ONE)
+            center = x + slant * min(max((middle - y) / length, ZERO), ONE)
             first, end = int(center - half - reach), int(center + half + reach) + 1
             for column in range(max(first, 0), min(end, shares.shape[1])):
                 at = np.float32(column) + HALF
                 across = min(at + reach, center + half) - max(at - reach, center - half)
-                shares[row, column] += max(across, np.float32(0)) * down / (blur * blur)
-
-
-@compiled
-def add_and_darken(image, shares, color, brightness):
-    """Add shares (H, W) float32 of `color` (3,) to `image` (H, W, 3) uint8, up to 255, and multiply by `brightness`."""
-    for y in range(image.shape[0]):
-        for x in range(image.shape[1]):
-            share = min(shares[y, x], ONE)
-            for channel in range(3):
-                value = min(np.float32(image[y, x, channel]) + color[channel] * share, np.float32(255))
-                image[y, x, channel] = np.uint8(value * brightness + HALF)
+                shares[row, column] += max(across, ZERO) * down / (blur * blur)
