@@ -265,7 +265,7 @@ def test_passes_change_images() -> None:
 def test_colours_go_to_the_kernel_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton compiles a kernel anew for whole numbers that are 1 or multiples of 16."""
     colours: list[Any] = []
-    monkeypatch.setattr("detaug.gpu.pixel_passes.launch", lambda *_, **more: colours.extend(more.values()))
+    monkeypatch.setattr("detaug.gpu.passes.launch", lambda *_, **more: colours.extend(more.values()))
     by_kernel(IMAGES[:1], WHOLE, da.RandomErasing(value=(1, 16, 7)))
     assert colours == [1, 16, 7]
     assert {type(each) for each in colours} == {float}

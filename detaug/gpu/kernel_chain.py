@@ -14,7 +14,8 @@ from torch import Tensor
 from detaug.arrays import Ints
 from detaug.boxes.views import Views
 from detaug.gpu.fused_kernel import KNOWN_OPS, FusedKernel, fuse, known_kind
-from detaug.gpu.pixel_passes import Pass, Tensors, pass_of
+from detaug.gpu.passes import Pass, Tensors
+from detaug.gpu.pixel_passes import pass_of
 from detaug.gpu.streams import to_device
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.containers import Container, values_of_step

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,8 +21,10 @@ from torch.nn.functional import pad
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.gpu.cielab_tables import color_tables_on
+from detaug.gpu.passes import Pass, Tensors, blurred, launch_pass, numbers_of, own_inputs, rendered
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes
 from detaug.gpu.streams import launch, launch_programs
+from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
 from detaug.ops.auto_augment import ColorSteps
 from detaug.ops.camera import Defocus, Downscale, MedianBlur, MotionBlur
 from detaug.ops.copy_paste import CopyPaste
@@ -32,45 +34,7 @@ from detaug.ops.mixing import MixUp
 from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import PixelStep
-from detaug.ops.weather import FOG_CELLS, RandomFog, RandomRain, RandomShadow
-
-Tensors = dict[str, Tensor]
-
-
-class Pass(Protocol):
-    """Changes the images of a batch."""
-
-    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        """Return arrays with a row for each image, by name. `inputs`: `Recipe.plan`'s."""
-        ...
-
-    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
-        """Return the images after it. `parameters`: those arrays, on the device."""
-        ...
-
-
-def _launch(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> None:
-    """Run a kernel on all pixels of the images. `numbers`: a row for each image; `more`: arguments by name."""
-    count, _, height, width = images.shape
-    launch(kernel, images.device, images, numbers, *tensors, count, numbers.shape[1], height, width, **more)
-
-
-def _rendered(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> Tensor:
-    """Return new images, which a kernel writes after its other tensors: see `_launch`."""
-    changed = torch.empty_like(images)
-    _launch(kernel, images, numbers, *tensors, changed, **more)
-    return changed
-
-
-def _own(step: PixelStep, inputs: Arrays) -> Arrays:
-    """Return what the op of a step planned, by the op's own names."""
-    return {name: inputs[each] for name, each in step.inputs.items()}
-
-
-def _numbers(views: Views, *columns: Any) -> Floats:
-    """Return (N, C) float32: heights and widths of the images, then the columns, (N,) or (N, K) each."""
-    return np.ascontiguousarray(np.column_stack([views.size, *columns]), np.float32)
-
+from detaug.ops.weather import RandomFog, RandomRain, RandomShadow
 
 # --------------------------------------------------------------------------------- colours and filters
 
@@ -84,14 +48,14 @@ class _Change:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        kinds, numbers = self.changes(self.step.op, _own(self.step, inputs))
-        return {f"{at}": _numbers(views, kinds[:, at], numbers[:, at]) for at in range(kinds.shape[1])}
+        kinds, numbers = self.changes(self.step.op, own_inputs(self.step, inputs))
+        return {f"{at}": numbers_of(views, kinds[:, at], numbers[:, at]) for at in range(kinds.shape[1])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import change
 
         for numbers in parameters.values():
-            images = _rendered(change, images, numbers, self._tables(images, numbers))
+            images = rendered(change, images, numbers, self._tables(images, numbers))
         return images
 
     def _tables(self, images: Tensor, numbers: Tensor) -> Tensor:
@@ -102,7 +66,7 @@ class _Change:
             return images  # never read
         counts = torch.zeros((len(images), 3, LEVELS), dtype=torch.int32, device=images.device)
         tables = torch.empty_like(counts, dtype=torch.uint8)
-        _launch(count_levels, images, numbers, counts)
+        launch_pass(count_levels, images, numbers, counts)
         launch_programs(make_tables, images.device, 3 * len(images), numbers, counts, tables, numbers.shape[1])
         return tables
 
@@ -112,23 +76,13 @@ class _Blur:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own, op = _own(self.step, inputs), cast(GaussianBlur, self.step.op)
+        own, op = own_inputs(self.step, inputs), cast(GaussianBlur, self.step.op)
         sigma = own["sigma"].astype(np.float64).clip(1e-3)  # 0 where a container left it out
         reach = np.ceil(3 * sigma) if op.kernel_size is None else np.full(len(sigma), op.kernel_size // 2)
-        return {"numbers": _numbers(views, reach * own["apply"], sigma)}
+        return {"numbers": numbers_of(views, reach * own["apply"], sigma)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
-        return _blurred(images, parameters["numbers"])
-
-
-def _blurred(images: Tensor, numbers: Tensor) -> Tensor:
-    """Return the images after `pixel_kernels.blur` along both axes."""
-    from detaug.gpu.pixel_kernels import blur
-
-    half = torch.empty_like(images, dtype=torch.float32)
-    _launch(blur, images, numbers, half, DOWN=False)
-    _launch(blur, half, numbers, images, DOWN=True)
-    return images
+        return blurred(images, parameters["numbers"])
 
 
 @dataclass(frozen=True)
@@ -136,16 +90,16 @@ class _Convolve:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = _own(self.step, inputs)
+        own = own_inputs(self.step, inputs)
         kernel = own["kernel"]
         reach = (kernel.shape[1] // 2) * (own["apply"] != 0)
-        return {"numbers": _numbers(views, reach, kernel.reshape(len(kernel), -1))}
+        return {"numbers": numbers_of(views, reach, kernel.reshape(len(kernel), -1))}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import convolve
 
         numbers = parameters["numbers"]
-        return _rendered(convolve, images, numbers, SIDE=math.isqrt(numbers.shape[1] - 3))
+        return rendered(convolve, images, numbers, SIDE=math.isqrt(numbers.shape[1] - 3))
 
 
 @dataclass(frozen=True)
@@ -153,13 +107,13 @@ class _Median:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        return {"numbers": _numbers(views, _own(self.step, inputs)["apply"])}
+        return {"numbers": numbers_of(views, own_inputs(self.step, inputs)["apply"])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import take_median
 
         op = cast(MedianBlur, self.step.op)
-        return _rendered(take_median, images, parameters["numbers"], REACH=op.kernel_size // 2)
+        return rendered(take_median, images, parameters["numbers"], REACH=op.kernel_size // 2)
 
 
 @dataclass(frozen=True)
@@ -167,13 +121,13 @@ class _Coarsen:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = _own(self.step, inputs)
-        return {"numbers": _numbers(views, own["apply"], own["coarse"])}
+        own = own_inputs(self.step, inputs)
+        return {"numbers": numbers_of(views, own["apply"], own["coarse"])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import coarsen
 
-        return _rendered(coarsen, images, parameters["numbers"])
+        return rendered(coarsen, images, parameters["numbers"])
 
 
 @dataclass(frozen=True)
@@ -183,8 +137,8 @@ class _CLAHE:
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         sides, limit = _tiles(views.size.astype(np.int64), cast(CLAHE, self.step.op))
         area = sides.prod(1)
-        apply, one = _own(self.step, inputs)["apply"], np.float32(1)
-        return {"numbers": _numbers(views, apply, sides, limit, one / sides.astype(np.float32), 255 / area)}
+        apply, one = own_inputs(self.step, inputs)["apply"], np.float32(1)
+        return {"numbers": numbers_of(views, apply, sides, limit, one / sides.astype(np.float32), 255 / area)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.clahe_kernels import LEVELS, PIXELS, equalize, make_tables
@@ -223,73 +177,16 @@ class _Noise:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own, op = _own(self.step, inputs), cast(Any, self.step.op)
+        own, op = own_inputs(self.step, inputs), cast(Any, self.step.op)
         seeds = own["seed"].reshape(len(views), -1).astype(np.uint32)[:, [0, -1]]
         given = own["amount"] if "amount" in own else np.tile([op.mean * 255, op.sigma * 255], (len(views), 1))
-        return {"numbers": _numbers(views, own["apply"], given), "seeds": np.ascontiguousarray(seeds).view(np.int32)}
+        return {"numbers": numbers_of(views, own["apply"], given), "seeds": np.ascontiguousarray(seeds).view(np.int32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import add_noise
 
         salt = isinstance(self.step.op, SaltAndPepperNoise)
-        return _rendered(add_noise, images, parameters["numbers"], parameters["seeds"], SALT=salt)
-
-
-# ------------------------------------------------------------------------------------ shadows, weather
-
-
-@dataclass(frozen=True)
-class _Shadow:
-    step: PixelStep
-
-    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = _own(self.step, inputs)
-        shadows = np.concatenate(
-            [own["intensity"][..., None], own["corners"].reshape(*own["corners"].shape[:2], -1)], 2
-        )
-        return {"numbers": _numbers(views, own["apply"], shadows.reshape(len(views), -1))}
-
-    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
-        from detaug.gpu.weather_kernels import add_shadows
-
-        _launch(add_shadows, images, parameters["numbers"], CORNERS=cast(RandomShadow, self.step.op).corners)
-        return images
-
-
-@dataclass(frozen=True)
-class _Fog:
-    step: PixelStep
-
-    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = _own(self.step, inputs)
-        sigma = own["sigma"].clip(1e-3)  # 0 where a container left it out
-        blur = _numbers(views, np.ceil(3 * sigma) * own["apply"], sigma)
-        return {"numbers": _numbers(views, own["apply"], own["grid"].reshape(len(views), -1)), "blur": blur}
-
-    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
-        from detaug.gpu.weather_kernels import add_fog
-
-        _launch(add_fog, images, parameters["numbers"], CELLS=FOG_CELLS)
-        return _blurred(images, parameters["blur"])
-
-
-@dataclass(frozen=True)
-class _Rain:
-    step: PixelStep
-
-    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = _own(self.step, inputs)
-        streak = own["streak"].clip([-np.inf, 1e-3])  # 0 where a container left it out
-        return {"numbers": _numbers(views, own["apply"], streak, own["ends"].reshape(len(views), -1))}
-
-    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
-        from detaug.gpu.weather_kernels import add_rain
-
-        op = cast(RandomRain, self.step.op)
-        red, green, blue = op.color  # all are floats, or Triton would compile a kernel for each number
-        more = {"brightness": op.brightness, "thickness": float(op.width), "blur": float(op.blur)}
-        _launch(add_rain, images, parameters["numbers"], red=red, green=green, blue=blue, **more)
-        return images
+        return rendered(add_noise, images, parameters["numbers"], parameters["seeds"], SALT=salt)
 
 
 # --------------------------------------------------------------------------- rectangles, other images
@@ -300,7 +197,7 @@ class _FillRectangles:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        holes = _own(self.step, inputs)["holes"]
+        holes = own_inputs(self.step, inputs)["holes"]
         return {"holes": holes.reshape(len(holes), -1).astype(np.float32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
@@ -308,7 +205,7 @@ class _FillRectangles:
 
         op: Any = self.step.op
         red, green, blue = np.array(op.value, np.float64).round().tolist()  # as integers: a kernel for each colour
-        _launch(fill_rectangles, images, parameters["holes"], red=red, green=green, blue=blue)
+        launch_pass(fill_rectangles, images, parameters["holes"], red=red, green=green, blue=blue)
         return images
 
 
@@ -317,7 +214,7 @@ class _MixUp:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = _own(self.step, inputs)
+        own = own_inputs(self.step, inputs)
         return {"away": own["partner"].astype(np.int64) - views.slot, "share": own["share"].astype(np.float32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
@@ -334,7 +231,7 @@ class _PastePixels:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = _own(self.step, inputs)
+        own = own_inputs(self.step, inputs)
         return {"away": own["tiles"][:, 0, 1, 0].astype(np.int64) - views.slot, "pixels": own["pixels"].view(np.int32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
@@ -358,9 +255,9 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
-    RandomFog: _Fog,
-    RandomRain: _Rain,
-    RandomShadow: _Shadow,
+    RandomFog: FogPass,
+    RandomRain: RainPass,
+    RandomShadow: ShadowPass,
     RandomErasing: _FillRectangles,
     GridMask: _FillRectangles,
     MixUp: _MixUp,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from detaug.arrays import Ints
 from detaug.gpu.kernel_chain import KernelChain
-from detaug.gpu.pixel_passes import Tensors
+from detaug.gpu.passes import Tensors
 from detaug.gpu.streams import Copies, StreamGuard
 from detaug.loading.image_feeds import Found, ImageFeed
 from detaug.loading.plans import GroupPlan

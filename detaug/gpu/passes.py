@@ -1,0 +1,62 @@
+"""What passes of a GPU share: see `pixel_passes`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detaug.arrays import Floats
+from detaug.boxes.views import Views
+from detaug.gpu.streams import launch
+from detaug.ops.op import Arrays
+from detaug.ops.recipe import PixelStep
+
+Tensors = dict[str, Tensor]
+
+
+class Pass(Protocol):
+    """Changes the images of a batch."""
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        """Return arrays with a row for each image, by name. `inputs`: `Recipe.plan`'s."""
+        ...
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        """Return the images after it. `parameters`: those arrays, on the device."""
+        ...
+
+
+def launch_pass(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> None:
+    """Run a kernel on all pixels of the images. `numbers`: a row for each image; `more`: arguments by name."""
+    count, _, height, width = images.shape
+    launch(kernel, images.device, images, numbers, *tensors, count, numbers.shape[1], height, width, **more)
+
+
+def rendered(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> Tensor:
+    """Return new images, which a kernel writes after its other tensors: see `_launch`."""
+    changed = torch.empty_like(images)
+    launch_pass(kernel, images, numbers, *tensors, changed, **more)
+    return changed
+
+
+def own_inputs(step: PixelStep, inputs: Arrays) -> Arrays:
+    """Return what the op of a step planned, by the op's own names."""
+    return {name: inputs[each] for name, each in step.inputs.items()}
+
+
+def numbers_of(views: Views, *columns: Any) -> Floats:
+    """Return (N, C) float32: heights and widths of the images, then the columns, (N,) or (N, K) each."""
+    return np.ascontiguousarray(np.column_stack([views.size, *columns]), np.float32)
+
+
+def blurred(images: Tensor, numbers: Tensor) -> Tensor:
+    """Return the images after `pixel_kernels.blur` along both axes."""
+    from detaug.gpu.pixel_kernels import blur
+
+    half = torch.empty_like(images, dtype=torch.float32)
+    launch_pass(blur, images, numbers, half, DOWN=False)
+    launch_pass(blur, half, numbers, images, DOWN=True)
+    return images
