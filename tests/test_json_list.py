@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from detaug.converters.records import json_list
-from detaug.converters.records.json_list import items_of_json
+from detaug.converters.records.json_list import items_of_json, members_of_json
 from detaug.errors import InputError
 
 ITEMS: list[Any] = [{"a": [1, {"b": "]},["}]}, 12.5, -1e-3, 'é"\\ \U0001f600', None, True, [], {}, [[1], "x" * 90], 7]
@@ -27,6 +27,38 @@ def test_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, characters: int,
         assert [*items_of_json(str(file), "a list")] == ITEMS
     file.write_bytes(" [ \n ] ".encode(encoding))
     assert [*items_of_json(str(file), "a list")] == []
+
+
+@pytest.mark.parametrize("characters", [1, 2, 3, 7, 1 << 20])
+def test_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, characters: int) -> None:
+    monkeypatch.setattr(json_list, "_CHARACTERS", characters)
+    file, inner = tmp_path / "a.json", {str(at): item for at, item in enumerate(ITEMS)}
+    for indent in (None, 1):
+        file.write_text(json.dumps({"a": 1, "images": inner, "b": {"images": {"c": 2}}, "": []}, indent=indent))
+        expected = [*(("images", key, value) for key, value in inner.items()), ("", "b", {"images": {"c": 2}})]
+        assert [*members_of_json(str(file), "an object", "images")] == [("", "a", 1), *expected, ("", "", [])]
+    file.write_text(" { } ")
+    assert [*members_of_json(str(file), "an object", "images")] == []
+    file.write_text('{"images": [1], "images": {}}')
+    assert [*members_of_json(str(file), "an object", "images")] == [("", "images", [1])]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1', "does not parse as json: expecting }: character 7"),
+        ('{"a" 1}', "does not parse as json: expecting :: character 5"),
+        ("{a: 1}", 'does not parse as json: expecting ": character 1'),
+        ('{"a": 1,}', 'does not parse as json: expecting ": character 8'),
+        ('{"a": 1} x', "does not parse as json: expecting the end: character 9"),
+        ('{"images": {"a": 1], "b": 2}', "does not parse as json: expecting }: character 18"),
+        ("[1]", r"a list must be an object \{...\}"),
+    ],
+)
+def test_faults_of_members(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        [*members_of_json(str(tmp_path / "a.json"), "a list", "images")]
 
 
 def test_faults_are_those_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,16 +96,15 @@ def test_messages(tmp_path: Path, text: str, message: str) -> None:
         [*items_of_json(str(tmp_path / "a.json"), "a list")]
 
 
-def test_one_item_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_list", [True, False])
+def test_one_item_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_list: bool) -> None:
     monkeypatch.setattr(json_list, "_CHARACTERS", 1 << 16)
-    file = tmp_path / "a.json"
-    with file.open("w") as out:
-        out.write("[")
-        for number in range(600):
-            out.write(f'{"," if number else ""}{{"a": {json.dumps(["x" * 10] * 500)}}}')
-        out.write("]")
+    file, items = tmp_path / "a.json", [{"a": ["x" * 10] * 500}] * 600
+    file.write_text(json.dumps(items if is_list else {"images": {str(at): item for at, item in enumerate(items)}}))
+    path = str(file)
     tracemalloc.start()
-    count = sum(1 for _ in items_of_json(str(file), "a list"))
+    found = items_of_json(path, "a list") if is_list else members_of_json(path, "an object", "images")
+    count = sum(1 for _ in found)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 600

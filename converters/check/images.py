@@ -15,7 +15,7 @@ import numpy as np
 from detaug.converters.check.other_splits import named_by_other_splits
 from detaug.converters.coco.table import Mask, Table
 from detaug.converters.files import heif
-from detaug.converters.files.image_file import Fingerprint, ImageChanged, ImageFile, digest, group_equal, repeated_files
+from detaug.converters.files.image_file import Fingerprint, ImageChanged, ImageFile, digest
 from detaug.converters.files.image_headers import (
     IMAGE_EXTENSIONS,
     ImageError,
@@ -28,6 +28,7 @@ from detaug.converters.files.large_images import too_few_bytes
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import list_files
 from detaug.converters.files.pixel_types import RGB8
+from detaug.converters.files.repeated import group_equal, repeated_files
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.finding import counted, shown
 from detaug.errors import AnnotationError

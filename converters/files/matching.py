@@ -9,12 +9,13 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import folded, last_part, stem_of
+from detaug.converters.files.repeated import repeated_hashes
 
 _PREFERENCE = {extension: rank for rank, extension in enumerate(IMAGE_EXTENSIONS)}
 
@@ -56,10 +57,14 @@ class NamesByKey:
 
 
 class ImageNames:
-    """The image files of a data set, found by stem or by file name; no path in a label file is ever opened."""
+    """The image files of a data set, found by stem or by file name; no path in a label file is ever opened.
 
-    def __init__(self, names: Iterable[str]) -> None:
+    place: returns where an image is for its label file, if that has other folders.
+    """
+
+    def __init__(self, names: Iterable[str], place: Callable[[str], str] = str) -> None:
         self.names = sorted(names)
+        self.place = place
 
     def __contains__(self, name: str) -> bool:
         at = bisect_left(self.names, name)
@@ -68,11 +73,11 @@ class ImageNames:
     @cached_property
     def by_stem(self) -> NamesByKey:
         """By the path without its extension."""
-        return NamesByKey(self.names, stem_of)
+        return NamesByKey(self.names, lambda name: stem_of(self.place(name)))
 
     @cached_property
     def _by_folded_stem(self) -> NamesByKey:
-        return NamesByKey(self.names, lambda name: folded(stem_of(name)))
+        return NamesByKey(self.names, lambda name: folded(stem_of(self.place(name))))
 
     @cached_property
     def by_bare_stem(self) -> NamesByKey:
@@ -91,7 +96,7 @@ class ImageNames:
 
     def _with_name(self, name: str) -> tuple[str, ...]:
         found = self._by_folded_stem.get(folded(stem_of(name)))
-        return tuple(image for image in found if folded(image) == folded(name))
+        return tuple(image for image in found if folded(self.place(image)) == folded(name))
 
     def with_filename(self, filename: str, folder: str) -> tuple[str, ...]:
         """Return the images that an XML in this folder may mean by <filename>, of which only the last part counts."""
@@ -107,17 +112,38 @@ def _preference(name: str) -> tuple[int, str]:
     return _PREFERENCE.get(os.path.splitext(name)[1].lower(), len(_PREFERENCE)), name
 
 
-def pair_by_stem(labels: Iterable[str], images: ImageNames) -> list[Pair]:
-    """Return each label file with the images of its stem, which may be none."""
-    return [Pair(label, *images.with_stem(stem_of(label))) for label in labels]
+class PairsByStem(Sequence[Pair]):
+    """Each label file with the images of its stem, which may be none: found when asked for, to save memory."""
+
+    def __init__(self, labels: Sequence[str], images: ImageNames) -> None:
+        self._labels, self._images = labels, images
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Pair]: ...
+    def __getitem__(self, at: int | slice) -> Pair | list[Pair]:
+        """Return a pair, or the pairs of a slice."""
+        return self._pair(self._labels[at]) if isinstance(at, int) else [*map(self._pair, self._labels[at])]
+
+    def _pair(self, label: str) -> Pair:
+        return Pair(label, *self._images.with_stem(stem_of(label)))
 
 
-def settle_claims(pairs: Iterable[Pair]) -> set[str]:
-    """Return the label files whose image belongs to a label file that found it in a better way."""
+def settle_claims(claims: Callable[[], Iterable[Pair]]) -> set[str]:
+    """Return the label files whose image belongs to a label file that found it in a better way.
+
+    claims: returns the pairs, of which the first image counts; called twice, since most images are in one pair only.
+    """
+    several = repeated_hashes(pair.images[0] for pair in claims() if pair.images)
     owner: dict[str, str] = {}
     losers = set()
+    pairs = (pair for pair in claims() if pair.images and hash(pair.images[0]) in several)
     for pair in sorted(pairs, key=lambda pair: (pair.rank, pair.label or "")):
-        if pair.label and pair.images and owner.setdefault(pair.images[0], pair.label) != pair.label:
+        if pair.label and owner.setdefault(pair.images[0], pair.label) != pair.label:
             losers.add(pair.label)
     return losers
 

@@ -50,16 +50,16 @@ def map_ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> G
             yield waiting.popleft().result()
 
 
-def map_in_jobs(function: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
-    """Yield function(item) of each item, in order; in this process if one job is enough.
+def map_in_jobs(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
+    """Yield function(item) of each item, in order; in this process if there is one job.
 
     Raises ConversionError if a process is killed.
     """
-    if jobs == 1 or len(items) < 2:
+    if jobs < 2:
         yield from map(function, items)
         return
     try:
-        yield from map_in_processes(function, items, min(jobs, len(items)))
+        yield from map_in_processes(function, items, jobs)
     except EOFError as error:
         raise ConversionError("a reading process was killed (out of memory?); use fewer --jobs") from error
 

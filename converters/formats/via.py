@@ -6,12 +6,12 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md: shap
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.via_images import Item, items_of_file
+from detaug.converters.formats.via_images import items_of_file
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -45,15 +45,16 @@ def read_via(source: Source) -> Contents:
     species, or else its first one; the others are columns. Without any attribute in the file it is "object". Lines and
     points have no place.
     """
-    return Contents(records_of_lists(source, lambda file: _records(file, [*items_of_file(source, file)])))
+    return Contents(records_of_lists(source, lambda file: _records(source, file)))
 
 
-def _records(file: str, items: Sequence[Item]) -> Iterator[Record]:
-    keys = [key for item in items for region in item.regions for key in _attributes(region)]
+def _records(source: Source, file: str) -> Iterator[Record]:
+    regions = (region for item in items_of_file(source, file) for region in item.regions)
+    keys = [*dict.fromkeys(key for region in regions for key in _attributes(region))]
     key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), keys[0].lower() if keys else None)
-    key = keys[0].lower() if len({*keys}) == 1 else key
+    key = keys[0].lower() if len(keys) == 1 else key
     without = Finding(file, "class-none", after=NO_CLASS)
-    for item in items:
+    for item in items_of_file(source, file):
         record = Record(file, [item.name] if item.name else [], columns=item.attributes)
         if not item.name:
             record.findings.append(Finding(file, "object-invalid", note="an image has no filename"))

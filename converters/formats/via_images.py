@@ -9,11 +9,18 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from detaug.converters.files.text import read_json, read_text
+from detaug.converters.records.json_list import members_of_json
 from detaug.converters.records.record import ObjectError, Source, list_of, object_of, text_of
+
+_IMAGES = "_via_img_metadata"
+"""The images of a project of VIA 1 and 2. All keys of a project begin with _via_; an export is the images alone."""
+
+_KEYS_OF_3 = frozenset({"project", "config", "attribute", "file", "metadata", "view"})
+"""Of a project of VIA 3."""
 
 
 class Item(NamedTuple):
@@ -29,16 +36,25 @@ def items_of_file(source: Source, file: str) -> Iterator[Item]:
     if file.lower().endswith(".csv"):
         yield from _items_of_table(read_text(source.folder / file))
         return
-    document = object_of(read_json(source.folder / file), "a VIA json")
-    if "metadata" in document and "file" in document:
-        yield from _items_of_3(document)
+    members = members_of_json(source.name(file), "a VIA json", _IMAGES)
+    first = next(members, None)
+    if first is None:
         return
-    for entry in object_of(document.get("_via_img_metadata", document), "_via_img_metadata").values():
-        entry = object_of(entry, "an image")
-        regions = entry.get("regions")
-        regions = [*regions.values()] if isinstance(regions, dict) else list_of(regions, "regions")  # VIA 1
-        attributes = entry.get("file_attributes")
-        yield Item(str(entry.get("filename") or ""), regions, attributes if isinstance(attributes, dict) else {})
+    if first[1] in _KEYS_OF_3 and not first[0]:
+        yield from _items_of_3(read_json(source.name(file)))
+        return
+    is_project = "_via_" in (first[0][:5], first[1][:5])
+    for parent, key, value in chain([first], members):
+        if parent or not (is_project or key.startswith("_via_")):
+            yield _item(object_of(value, "an image"))
+        elif key == _IMAGES:
+            object_of(value, _IMAGES)
+
+
+def _item(entry: dict[str, Any]) -> Item:
+    regions, attributes = entry.get("regions"), entry.get("file_attributes")
+    regions = [*regions.values()] if isinstance(regions, dict) else list_of(regions, "regions")  # VIA 1
+    return Item(str(entry.get("filename") or ""), regions, attributes if isinstance(attributes, dict) else {})
 
 
 def _items_of_table(text: str) -> Iterator[Item]:
@@ -68,10 +84,10 @@ def _items_of_3(document: dict[str, Any]) -> Iterator[Item]:
     found: dict[str, Item] = {}
     for key, view in object_of(document.get("view"), "view").items():
         files = list_of(object_of(view, "a view").get("fid_list"), "fid_list")
-        entry = object_of(document["file"], "file").get(str(files[0])) if files else None
+        entry = object_of(document.get("file"), "file").get(str(files[0])) if files else None
         if entry and object_of(entry, "a file").get("type", 2) == 2:  # an image
             found[key] = Item(str(entry.get("fname") or ""), [], {})
-    for entry in map(object_of, object_of(document["metadata"], "metadata").values(), repeat("metadata")):
+    for entry in map(object_of, object_of(document.get("metadata"), "metadata").values(), repeat("metadata")):
         item, numbers, values = found.get(str(entry.get("vid"))), entry.get("xy"), entry.get("av")
         if item and numbers:
             named = {names.get(key, key): value for key, value in values.items()} if isinstance(values, dict) else {}

@@ -1,15 +1,16 @@
-"""Read a json that is a list of images, which may be larger than the memory."""
+"""Read a json that is a list of images, or an object of them, which may be larger than the memory."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from detaug.converters.files.paths import require_file
 from detaug.converters.files.text import read_json
-from detaug.converters.records.record import list_of
+from detaug.converters.records.record import list_of, object_of
 from detaug.errors import InputError
 
 _CHARACTERS = 1 << 20
@@ -23,31 +24,78 @@ def items_of_json(path: str, name: str) -> Iterator[Any]:
 
     Raises OSError, InputError and UnicodeDecodeError, when it comes to the fault.
     """
+    with _opened(path, "[") as text:
+        if text is None:
+            list_of(read_json(path), name)
+        else:
+            yield from _items(text)
+
+
+def members_of_json(path: str, name: str, inside: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield ("", key, value) of the object that a json is, one in memory at a time.
+
+    Of the object whose key is `inside` each member is yielded by itself: (inside, key, value). For `name` and errors
+    see `items_of_json`; of several members of one key all are yielded.
+    """
+    with _opened(path, "{") as text:
+        if text is None:
+            object_of(read_json(path), name)
+        else:
+            yield from _members(text, inside)
+
+
+@contextmanager
+def _opened(path: str, sign: str) -> Iterator[_Text | None]:
+    """Open a json that begins with a sign; None for one that begins with another."""
     require_file(path)
     with open(path, "rb") as head:
         start = head.read(256)
     encoding = json.detect_encoding(start)
-    if start.decode(encoding, "ignore").lstrip()[:1] != "[":
-        yield from list_of(read_json(path), name)
+    if start.decode(encoding, "ignore").lstrip()[:1] != sign:
+        yield None
         return
     with open(path, encoding=encoding, errors="surrogatepass", newline="") as file:
         try:
-            yield from _items(_Text(file))
+            text = _Text(file)
+            yield text
+            text.take("")
         except RecursionError:
             raise InputError("is nested too deeply for a json of annotations") from None
 
 
 def _items(text: _Text) -> Iterator[Any]:
-    text.take("[")
-    if text.next_is("]"):
-        text.take("]")
-    else:
+    for _ in _parts(text, "[]"):
         yield text.item()
+
+
+def _members(text: _Text, inside: str) -> Iterator[tuple[str, str, Any]]:
+    for key in _keys(text):
+        if key == inside and text.next_is("{"):
+            for inner in _keys(text):
+                yield key, inner, text.item()
+        else:
+            yield "", key, text.item()
+
+
+def _keys(text: _Text) -> Iterator[str]:
+    """Yield the keys of an object. The text is then at the value, which must be read before the next key."""
+    for _ in _parts(text, "{}"):
+        if not text.next_is('"'):
+            text.take('"')  # raises its fault
+        key: str = text.item()
+        text.take(":")
+        yield key
+
+
+def _parts(text: _Text, brackets: str) -> Iterator[None]:
+    """Stop at each part between two brackets, which must be read before the next one."""
+    text.take(brackets[0])
+    if not text.next_is(brackets[1]):
+        yield
         while text.next_is(","):
             text.take(",")
-            yield text.item()
-        text.take("]")
-    text.take("")
+            yield
+    text.take(brackets[1])
 
 
 class _Text:

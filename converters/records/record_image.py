@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from detaug.converters.files.spool import Spool
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.placing import Placed
-
-_IN_MEMORY = 8 << 20  # bytes of objects, as they are in the file
 
 
 @dataclass(slots=True, eq=False)
@@ -54,18 +50,10 @@ def _shape_of(item: Placed) -> str:
     return "corners" if "corners" in item.keys else "masks" if "segmentation" in item.keys else ""
 
 
-class StoredObjects:
+class StoredObjects(Spool):
     """The objects of all images, in a file: memory grows with the number of images only."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file: IO[bytes] = SpooledTemporaryFile(max_size=_IN_MEMORY, mode="w+b", dir=str(folder))  # noqa: SIM115, see close
-        self._folder, self._end = str(folder), 0
-
-    def close(self) -> None:
-        """Remove the file."""
-        self._file.close()
-
-    def put(
+    def add(
         self,
         image: RecordImage,
         row: dict[str, Any],
@@ -82,28 +70,19 @@ class StoredObjects:
                 known += [name for name in item.key_points if name not in known]
         last_track = max((item.track for item in objects if item.track is not None), default=None)
         about = About(row, *file, counts, key_points, last_track, frozenset(map(_shape_of, objects)))
-        image.start, image.has_regions = self._end, bool(regions)
-        try:
-            self._file.seek(self._end)
-            self._file.write(pickle.dumps(tuple(about), 5))
-            self._file.write(pickle.dumps([tuple(item) for item in objects], 5))
-            if regions:
-                self._file.write(pickle.dumps([tuple(item) for item in regions], 5))
-        except OSError as error:  # of a full disk
-            raise OSError(error.errno, error.strerror, self._folder) from None
-        self._end = self._file.tell()
+        image.has_regions = bool(regions)
+        image.start = self.put(tuple(about), [*map(tuple, objects)], [*map(tuple, regions)])
 
     def about(self, image: RecordImage) -> About:
         """Return what is known of an image. The file is then at its objects."""
-        self._file.seek(image.start)
-        return About._make(pickle.load(self._file))
+        return About._make(self.get(image.start))
 
     def objects(self, image: RecordImage) -> Iterator[Placed]:
         """Return the objects of an image."""
         self.about(image)
-        return map(Placed._make, pickle.load(self._file))
+        return map(Placed._make, self.following())
 
     def regions(self, image: RecordImage) -> Iterator[Placed]:
-        """Return the regions of an image, which has some."""
+        """Return the regions of an image."""
         self.objects(image)
-        return map(Placed._make, pickle.load(self._file))
+        return map(Placed._make, self.following())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -194,7 +193,7 @@ def _image_of(
     image.findings = record.findings or ()
     origin = {} if files < 2 or _is_named_as(record.file, name) else {ANNOTATION_FILE: record.file}
     row = {"width": size[0], "height": size[1], **origin, **columns_of(record.columns, record.tool_id)}
-    stored.put(image, row, (record.file, record.about(None)), objects, regions)
+    stored.add(image, row, (record.file, record.about(None)), objects, regions)
     return image
 
 
@@ -241,9 +240,11 @@ def _refuse_mixed(images: Sequence[RecordImage], title: str) -> None:
 
 def _settle(read: Sequence[RecordImage], stored: StoredObjects) -> None:
     """Append a finding to each record whose image belongs to another one."""
-    order = sorted((at for at, each in enumerate(read) if each.name), key=lambda at: read[at].name)
-    several = {at for pair in pairwise(order) if read[pair[0]].name == read[pair[1]].name for at in pair}
-    for at in map(int, settle_claims(Pair(f"{at:09}", (read[at].name,), read[at].rank) for at in several)):
+
+    def claims() -> Iterator[Pair]:
+        return (Pair(f"{at:09}", (each.name,), each.rank) for at, each in enumerate(read) if each.name)
+
+    for at in map(int, settle_claims(claims)):
         image = read[at]
         file = stored.about(image).file if image.start >= 0 else image.name
         note = f"its image {image.name} belongs to an earlier entry, or to one with a better name"
@@ -255,7 +256,7 @@ def _image_without_record(name: str, found: Images, stored: StoredObjects) -> Re
     image = RecordImage(name, findings)
     if header := _header_of(name, found, findings):
         findings.append(Finding(name, "label-missing"))
-        stored.put(image, {"width": header.width, "height": header.height}, (name, name), [], [])
+        stored.add(image, {"width": header.width, "height": header.height}, (name, name), [], [])
     return image
 
 

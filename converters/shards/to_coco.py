@@ -182,7 +182,8 @@ class _Conversion:
         """Read the shards, in several processes if that is quicker."""
         small = sum(os.path.getsize(shard.path) for shard in shards) < _BYTES_FOR_PROCESSES
         contents: list[ShardContent] = []
-        for content in map_in_jobs(self.read, shards, options.jobs or (1 if small else available_cores())):
+        jobs = options.jobs or (1 if small else available_cores())
+        for content in map_in_jobs(self.read, shards, min(jobs, len(shards))):
             contents.append(content)
             if options.progress:
                 options.progress(len(contents), len(shards))

@@ -2,68 +2,85 @@
 
 from __future__ import annotations
 
-import sys
+from array import array
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
 from detaug.converters.conversion.part import Part
-from detaug.converters.files.image_file import repeated_files
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.matching import (
     BY_FILENAME,
-    SAME_STEM,
     ImageNames,
     Pair,
-    pair_by_stem,
+    PairsByStem,
     settle_claims,
     similar_names,
 )
-from detaug.converters.files.parallel import Progress, map_in_jobs
+from detaug.converters.files.parallel import Progress, map_in_jobs, with_progress
 from detaug.converters.files.paths import list_files, stem_of
+from detaug.converters.files.repeated import repeated_files
+from detaug.converters.files.spool import Spool
 from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.folders import Folders, find_split, known_stem, pair_split, read_split
-from detaug.converters.voc.pairs import PairResult, VocRules, read_pair
+from detaug.converters.voc.pairs import PairResult, StoredPair, VocRules, read_pair
 from detaug.errors import ConversionError
 
 _PAIRS_AT_ONCE = 64
 
 
+class VocDataSet(NamedTuple):
+    """The pairs that can be used, in the order of the image ids, and all that is known of the others."""
+
+    pairs: list[StoredPair]
+    stored: Spool
+    findings: list[Finding]
+    names: Sequence[str]
+    """Of all images, also of other parts and splits."""
+    counts: Counter[str]
+    """Boxes by class."""
+    without_boxes: int
+    """Images."""
+
+    def results(self) -> Iterator[PairResult]:
+        """Yield what was read of each pair, without its findings."""
+        return (PairResult._make(self.stored.get(pair.start)) for pair in self.pairs)
+
+
 class PairReader(NamedTuple):
-    """Reads the pairs of one data set."""
+    """Reads the pairs of one data set, and stores their boxes."""
 
     folders: Folders
     rules: VocRules
-    jobs: int
-    progress: Progress | None
+    stored: Spool
+    jobs: int = 1
+    progress: Progress | None = None
 
-    def read(self, pairs: Sequence[Pair]) -> list[PairResult]:
+    def read(self, pairs: Sequence[Pair]) -> list[StoredPair]:
         """Read pairs in several processes, in their order."""
         read = partial(_read_chunk, folders=self.folders, rules=self.rules)
-        chunks = [pairs[start : start + _PAIRS_AT_ONCE] for start in range(0, len(pairs), _PAIRS_AT_ONCE)]
-        results: list[PairResult] = []
-        for chunk in map_in_jobs(read, chunks, self.jobs):
-            results.extend(map(_interned, chunk))
-            if self.progress:
-                self.progress(len(results), len(pairs))
-        return results
+        starts = range(0, len(pairs), _PAIRS_AT_ONCE)
+        chunks = (pairs[start : start + _PAIRS_AT_ONCE] for start in starts)
+        results = chain.from_iterable(map_in_jobs(read, chunks, min(self.jobs, len(starts))))
+        return [self._store(*both) for both in zip(with_progress(pairs, self.progress), results, strict=True)]
+
+    def _store(self, pair: Pair, result: PairResult) -> StoredPair:
+        start = self.stored.put(tuple(result._replace(findings=(), filename="")))
+        image = next((each for each in pair.images if each == result.image), result.image)  # not another process's copy
+        filename = result.filename if image is None else ""
+        return StoredPair(pair.label, image, pair.rank, start, filename, result.findings)
 
 
 def _read_chunk(pairs: Sequence[Pair], folders: Folders, rules: VocRules) -> list[PairResult]:
     return [read_pair(pair, folders, rules) for pair in pairs]
 
 
-def _interned(result: PairResult) -> PairResult:
-    """Share equal class names and poses, which arrive from another process as copies."""
-    return result._replace(names=tuple(map(sys.intern, result.names)), poses=tuple(map(sys.intern, result.poses)))
-
-
-def read_data_set(
-    reader: PairReader, split: str | None, part: Part | None = None
-) -> tuple[list[PairResult], list[Finding], list[str]]:
-    """Return the results that can be used, in the order of the image ids, every finding, and the names of all images.
+def read_data_set(reader: PairReader, split: str | None, part: Part | None = None) -> VocDataSet:
+    """Return what a data set has. Raises ConversionError for another folder.
 
     part: only its images, consecutive ones of the split, or else of all in the order of their names.
     """
@@ -73,34 +90,40 @@ def read_data_set(
     if not xmls:
         what = what_folder_has(folders.root)
         raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC data set{what}")
-    pairs, findings = _pairs(folders, split, xmls, images)
-    all_pairs = pair_by_stem(xmls, images)
+    all_pairs = PairsByStem(xmls, images)
+    pairs, findings = (all_pairs, []) if split is None else _pairs_of_split(folders, split, xmls, images)
     names = images.names if part is None else part.items(images.names)
     own = _of_part(pairs, names, split, part)
-    results = _find_by_filename(reader.read([pairs[at] for at in own]), all_pairs, images, reader)
+    results = reader.read(pairs if part is None else [pairs[at] for at in own])
+    _find_by_filename(results, all_pairs, images, reader)
     if part is None:
         _refuse_other_folder(results, folders)
-    results = _refuse_shared_images(results, pairs, all_pairs, folders)
+    _note_shared_images(results, all_pairs if split or part else (), folders)
     if split is None:
         results += _read_unlabelled(results, pairs, names, reader)
     if part is not None:
         results = _without_other_parts(results, own, len(pairs), {*names}, split, part)
     if split is None:
-        results.sort(key=lambda result: (result.image or "", result.xml or ""))
+        results.sort(key=lambda result: result.image or "")  # those of one image stay in the order of their XML
     for result in results:
         findings.extend(result.findings)
     usable = [result for result in results if not result.failed and (result.xml or rules.unlabelled == "keep")]
-    findings.extend(_identical_images(usable, folders))
-    findings.extend(_class_findings(usable, rules))
-    return usable, findings, images.names
+    dataset = VocDataSet(usable, reader.stored, findings, images.names, Counter(), 0)
+    fingerprints, without_boxes = array("q"), 0
+    for each in dataset.results():
+        fingerprints.append(hash(each.fingerprint))
+        dataset.counts.update(each.names)
+        without_boxes += not each.names
+    findings.extend(_identical_images(usable, fingerprints, folders))
+    findings.extend(_class_findings(dataset, rules))
+    return dataset._replace(without_boxes=without_boxes)
 
 
 def _of_part(pairs: Sequence[Pair], names: Sequence[str], split: str | None, part: Part | None) -> Sequence[int]:
     """Return the positions of the pairs to read: of a part also XML without an image, which may claim one of any."""
-    everything = range(len(pairs))
     if part is None:
-        return everything
-    wanted = {*names} if split is None else {*part.items(everything)}
+        return range(len(pairs))
+    wanted = {*names} if split is None else {*part.items(range(len(pairs)))}
     return [
         at
         for at, pair in enumerate(pairs)
@@ -109,8 +132,8 @@ def _of_part(pairs: Sequence[Pair], names: Sequence[str], split: str | None, par
 
 
 def _without_other_parts(
-    results: list[PairResult], own: Sequence[int], pairs: int, names: Collection[str], split: str | None, part: Part
-) -> list[PairResult]:
+    results: list[StoredPair], own: Sequence[int], pairs: int, names: Collection[str], split: str | None, part: Part
+) -> list[StoredPair]:
     """Return the results of a part. Those without an image are errors of every part."""
     if split is None:
         return [result for result in results if not result.image or result.image in names]
@@ -118,11 +141,9 @@ def _without_other_parts(
     return [result for at, result in zip(own, results, strict=True) if at in wanted]
 
 
-def _pairs(
-    folders: Folders, split: str | None, xmls: list[str], images: ImageNames
+def _pairs_of_split(
+    folders: Folders, split: str, xmls: list[str], images: ImageNames
 ) -> tuple[list[Pair], list[Finding]]:
-    if split is None:
-        return pair_by_stem(xmls, images), []
     by_stem = {stem_of(xml): xml for xml in reversed(xmls)}
     path = find_split(folders, split)
     entries = read_split(path, lambda name: known_stem(name, by_stem, images) is not None)
@@ -130,35 +151,35 @@ def _pairs(
 
 
 def _find_by_filename(
-    results: list[PairResult], all_pairs: list[Pair], images: ImageNames, reader: PairReader
-) -> list[PairResult]:
+    results: list[StoredPair], all_pairs: Sequence[Pair], images: ImageNames, reader: PairReader
+) -> None:
     """Find the images of the XML whose stem no image has (decision 3)."""
-    found, missing = {}, {}
-    for result in results:
+    missing: dict[str, int] = {}
+    for at, result in enumerate(results):
         if result.image is None and result.xml is not None:
             candidates = images.with_filename(result.filename, result.xml.rpartition("/")[0])
             if candidates:
-                found[result.xml] = read_pair(Pair(result.xml, candidates, BY_FILENAME), reader.folders, reader.rules)
+                [results[at]] = reader._replace(progress=None).read([Pair(result.xml, candidates, BY_FILENAME)])
             else:
-                missing[result.xml] = result
-    claimed = {result.image for result in (*results, *found.values())}
+                missing[result.xml] = at
+    if not missing:
+        return
+    claimed = {result.image for result in results}
     claimed |= {image for pair in all_pairs for image in pair.images}
-    nearest = similar_names(missing, (name for name in images.names if name not in claimed)) if missing else {}
-    nearest = {xml: image for image, xml in nearest.items()}
-    found |= {xml: _missing(result, nearest.get(xml), reader.folders) for xml, result in missing.items()}
-    return [found.get(result.xml or "", result) for result in results]
+    nearest = similar_names(missing, (name for name in images.names if name not in claimed))
+    similar = {xml: image for image, xml in nearest.items()}
+    for xml, at in missing.items():
+        result = results[at]
+        result.image, result.findings = "", (_missing(xml, result.filename, similar.get(xml), reader.folders),)
 
 
-def _missing(result: PairResult, nearest: str | None, folders: Folders) -> PairResult:
-    assert result.xml is not None
-    label = folders.xml_prefix + result.xml
-    note = f"no image in {folders.images} has its stem or its <filename> {result.filename!r}"
+def _missing(xml: str, filename: str, nearest: str | None, folders: Folders) -> Finding:
+    note = f"no image in {folders.images} has its stem or its <filename> {filename!r}"
     note += f"; {nearest} has nearly its name and no XML: rename one of them" if nearest else ""
-    finding = Finding(label, "image-missing", before=result.filename, note=note)
-    return result._replace(image="", findings=(finding,))
+    return Finding(folders.xml_prefix + xml, "image-missing", before=filename, note=note)
 
 
-def _refuse_other_folder(results: list[PairResult], folders: Folders) -> None:
+def _refuse_other_folder(results: list[StoredPair], folders: Folders) -> None:
     """Raise ConversionError where no XML has its image: the folder is wrong, rather than every image missing."""
     missing = [finding for result in results for finding in result.findings if finding.kind == "image-missing"]
     if len(missing) > 1 and len(missing) == sum(result.xml is not None for result in results):
@@ -169,46 +190,43 @@ def _refuse_other_folder(results: list[PairResult], folders: Folders) -> None:
         )
 
 
-def _refuse_shared_images(
-    results: list[PairResult], pairs: list[Pair], all_pairs: list[Pair], folders: Folders
-) -> list[PairResult]:
-    """Add an error to XML files whose image belongs to another XML, in the part and the split or not."""
-    ranks = {pair.label: pair.rank if pair.images else BY_FILENAME for pair in pairs}
-    claims = [
-        Pair(each.xml, (each.image,), ranks.get(each.xml, SAME_STEM)) for each in results if each.xml and each.image
-    ]
-    read = {each.xml for each in results}
-    of_other_parts = [pair for pair in pairs if pair.label not in read]
-    outside = [pair for pair in all_pairs if pair.label not in ranks]
-    losers = settle_claims([*claims, *of_other_parts, *outside])
-    return [_with_shared_image(result, folders) if result.xml in losers else result for result in results]
+def _note_shared_images(results: list[StoredPair], all_pairs: Sequence[Pair], folders: Folders) -> None:
+    """Add an error to XML files whose image belongs to another XML.
 
+    all_pairs: those of the folder, if some of them are not in the results, since they are of other parts or splits.
+    """
+    read = {each.xml for each in results} if all_pairs else ()
 
-def _with_shared_image(result: PairResult, folders: Folders) -> PairResult:
-    assert result.xml is not None
-    note = f"its image {result.image} belongs to another XML"
-    finding = Finding(folders.xml_prefix + result.xml, "image-shared", after=result.image, note=note)
-    return result._replace(findings=(*result.findings, finding))
+    def claims() -> Iterator[Pair]:
+        yield from (Pair(each.xml, (each.image,), each.rank) for each in results if each.xml and each.image)
+        yield from (pair for pair in all_pairs if pair.label not in read)
+
+    losers = settle_claims(claims)
+    for each in results:
+        if each.xml in losers:
+            note = f"its image {each.image} belongs to another XML"
+            finding = Finding(f"{folders.xml_prefix}{each.xml}", "image-shared", after=each.image, note=note)
+            each.findings = (*each.findings, finding)
 
 
 def _read_unlabelled(
-    results: list[PairResult], pairs: list[Pair], names: Sequence[str], reader: PairReader
-) -> list[PairResult]:
+    results: list[StoredPair], pairs: Sequence[Pair], names: Sequence[str], reader: PairReader
+) -> list[StoredPair]:
     """Read the images of these names that belong to no XML; an image whose stem belongs to one does not count."""
-    claimed = {image for pair in pairs for image in pair.images} | {result.image for result in results}
+    claimed = {image for pair in pairs for image in pair.images}
+    claimed.update(result.image or "" for result in results)
     rest = [Pair(None, (name,)) for name in names if name not in claimed]
     return reader._replace(progress=None).read(rest)
 
 
-def _identical_images(results: list[PairResult], folders: Folders) -> Iterator[Finding]:
-    names = [result.image or "" for result in results]
-    fingerprints = [result.fingerprint for result in results]
+def _identical_images(pairs: Sequence[StoredPair], fingerprints: Sequence[int], folders: Folders) -> Iterator[Finding]:
+    names = [pair.image or "" for pair in pairs]
     for position, earlier in repeated_files(fingerprints, lambda at: folders.images / names[at]):
         yield Finding(folders.image_prefix + names[position], "image-identical", after=names[earlier])
 
 
-def _class_findings(results: Sequence[PairResult], rules: VocRules) -> Iterator[Finding]:
-    found = {name for result in results for name in result.names}
-    left_out = {str(each.before) for result in results for each in result.findings if each.kind == "class-not-listed"}
-    yield from unused_classes((name for name in rules.classes or () if name not in found), sorted(left_out))
-    yield from alike_classes(sorted(found))
+def _class_findings(dataset: VocDataSet, rules: VocRules) -> Iterator[Finding]:
+    left_out = {str(each.before) for each in dataset.findings if each.kind == "class-not-listed"}
+    unused = (name for name in rules.classes or () if name not in dataset.counts)
+    yield from unused_classes(unused, sorted(left_out))
+    yield from alike_classes(sorted(dataset.counts))

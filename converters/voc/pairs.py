@@ -60,7 +60,7 @@ def _check_classes(classes: tuple[str, ...]) -> None:
 
 
 class PairResult(NamedTuple):
-    """A pair as read, in plain columns, since a data set may have a hundred thousand of them."""
+    """A pair as read, in plain columns, which are quick to store."""
 
     xml: str | None
     image: str | None
@@ -80,6 +80,22 @@ class PairResult(NamedTuple):
     indices: tuple[int, ...] = ()
     """The position of each box among the objects of the XML."""
     findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class StoredPair:
+    """What stays in memory of a pair that was read, since a data set may have a million of them."""
+
+    xml: str | None
+    image: str | None
+    """See PairResult."""
+    rank: int
+    """How well the image fits the XML: see matching."""
+    start: int
+    """Of the PairResult, where it is stored."""
+    filename: str
+    """"" for a pair that has its image."""
+    findings: tuple[Finding, ...]
 
     @property
     def failed(self) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from detaug.converters.coco.parts import part_head, write_part
@@ -20,8 +20,9 @@ from detaug.converters.conversion.summary import (
 )
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
+from detaug.converters.files.spool import Spool
 from detaug.converters.findings.finding import Finding
-from detaug.converters.voc.data_set import PairReader, read_data_set
+from detaug.converters.voc.data_set import PairReader, VocDataSet, read_data_set
 from detaug.converters.voc.folders import find_folders
 from detaug.converters.voc.masks import FOLDER
 from detaug.converters.voc.pairs import (
@@ -29,7 +30,6 @@ from detaug.converters.voc.pairs import (
     OCCLUDED,
     TRUNCATED,
     Difficult,
-    PairResult,
     Unlabelled,
     VocRules,
 )
@@ -106,26 +106,26 @@ def voc_to_coco(
     if masks and not (folders.root / FOLDER).is_dir():
         raise ConversionError(f"{folders.root / FOLDER} is not a folder; leave masks out (--masks)")
     own = check_part(part)
-    results, findings, names = read_data_set(PairReader(folders, rules, jobs, progress), split, own)
-    stop_on_errors(findings, rules.on_error, paths.get("report"))
-    if own is None:
-        refuse_nothing_left(len(results), root, findings, paths.get("report"))
-    counts = Counter(name for result in results for name in result.names)
-    class_counts = {name: counts[name] for name in rules.classes or sorted(counts)}
-    if own is None:
-        _refuse_other_classes(class_counts, root, findings, paths.get("report"))
-    info = {"description": "Pascal VOC, converted by detaug", "origin": rules.origin, "difficult": rules.difficult}
-    rows = _image_rows(results), _annotation_rows(results, [*class_counts], rules), category_rows(class_counts)
-    with reported(findings, paths.get("report")):
+    with closing(Spool(paths["output"].parent)) as stored:
+        dataset = read_data_set(PairReader(folders, rules, stored, jobs, progress), split, own)
+        findings, counts = dataset.findings, dataset.counts
+        stop_on_errors(findings, rules.on_error, paths.get("report"))
+        class_counts = {name: counts[name] for name in rules.classes or sorted(counts)}
         if own is None:
-            write_coco(paths["output"], *rows, info)
-        else:
-            write_part(paths["output"], part_head(own, names, rules.classes or ()), info, rows, ())
+            refuse_nothing_left(len(dataset.pairs), root, findings, paths.get("report"))
+            _refuse_other_classes(class_counts, root, findings, paths.get("report"))
+        info = {"description": "Pascal VOC, converted by detaug", "origin": rules.origin, "difficult": rules.difficult}
+        rows = _image_rows(dataset), _annotation_rows(dataset, [*class_counts], rules), category_rows(class_counts)
+        with reported(findings, paths.get("report")):
+            if own is None:
+                write_coco(paths["output"], *rows, info)
+            else:
+                write_part(paths["output"], part_head(own, dataset.names, rules.classes or ()), info, rows, ())
     return VocSummary(
         output=paths["output"],
         image_folder=folders.images,
-        images=len(results),
-        images_without_boxes=sum(not result.names for result in results),
+        images=len(dataset.pairs),
+        images_without_boxes=dataset.without_boxes,
         class_counts=class_counts,
         findings=tuple(findings),
         report=paths.get("report"),
@@ -148,15 +148,15 @@ def _refuse_other_classes(
         refuse(ConversionError(message, findings), findings, report)
 
 
-def _image_rows(results: Iterable[PairResult]) -> Iterator[Row]:
-    for image_id, result in enumerate(results, 1):
+def _image_rows(dataset: VocDataSet) -> Iterator[Row]:
+    for image_id, result in enumerate(dataset.results(), 1):
         yield {"id": image_id, "file_name": result.image, "width": result.width, "height": result.height}
 
 
-def _annotation_rows(results: Iterable[PairResult], class_names: Sequence[str], rules: VocRules) -> Iterator[Row]:
+def _annotation_rows(dataset: VocDataSet, class_names: Sequence[str], rules: VocRules) -> Iterator[Row]:
     category_ids = {name: category_id for category_id, name in enumerate(class_names, 1)}
     annotation_id = 0
-    for image_id, result in enumerate(results, 1):
+    for image_id, result in enumerate(dataset.results(), 1):
         boxes = zip(*[iter(result.xywh)] * 4, strict=True)
         columns = (result.names, boxes, result.flags, result.poses, result.keys)
         for name, box, bits, pose, keys in zip(*columns, strict=True):

@@ -212,8 +212,9 @@ def find_images(data: DataYaml, split: str) -> SplitImages:
 
 def _without_repeats(files: Sequence[str], folder: str, findings: list[Finding]) -> list[str]:
     seen: dict[str, None] = {}
+    start = os.path.join(folder, "")
     for file in files:
-        name = Path(os.path.relpath(file, folder)).as_posix()
+        name = file[len(start) :] if file.startswith(start) else os.path.relpath(file, folder)
         if name in seen:
             findings.append(Finding(name, "split-entry-repeated", before=name))
         seen[name] = None

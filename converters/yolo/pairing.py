@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.matching import OTHER_FOLDER, SAME_STEM, ImageNames, Pair, pair_by_stem, similar_names
+from detaug.converters.files.matching import (
+    OTHER_CASE,
+    OTHER_FOLDER,
+    SAME_STEM,
+    ImageNames,
+    Pair,
+    PairsByStem,
+    similar_names,
+)
 from detaug.converters.files.paths import in_any_case, list_files, stem_of
 from detaug.converters.findings.finding import Finding
 from detaug.converters.yolo.files import SplitImages, label_file
@@ -21,35 +30,49 @@ _NOT_LABELS = (
 )
 
 
-@dataclass
 class Labels:
-    """The label files of the images of a split. All are paths from the root on."""
+    """The label files of the images of a split. All are paths from the root on.
 
-    root: Path
-    """Of the data set: label files in findings are relative to it."""
-    of_image: dict[str, str] = field(default_factory=dict)
-    """Image -> label file: of those that have one, also of images that are not in the split."""
-    findings: dict[str, list[Finding]] = field(default_factory=dict)
-    """Image -> what is to be said about its label file."""
-    others: list[Finding] = field(default_factory=list)
-    """About label files that are not used."""
+    root: of the data set; label files in findings are relative to it. images: of the split and beside its images.
+    """
 
-    def claim(self, pairs: Iterable[Pair], images: Mapping[str, Sequence[str]], *, beside: bool = False) -> list[str]:
+    def __init__(self, root: Path, images: ImageNames) -> None:
+        self.root, self._images, self._place = root, images.names, images.place
+        self._by_rule = bytearray(len(images.names))  # whether an image has the label file of Ultralytics' rule
+        self._others: dict[str, str] = {}
+        self.findings: dict[str, list[Finding]] = {}
+        """Image -> what is to be said about its label file."""
+        self.others: list[Finding] = []
+        """About label files that are not used."""
+
+    def of_image(self, image: str) -> str | None:
+        """Return the label file of an image, also of one that is not in the split; None where there is none."""
+        at = bisect_left(self._images, image)
+        has_usual = self._images[at : at + 1] == [image] and self._by_rule[at]
+        return self._usual(image) if has_usual else self._others.get(image)
+
+    def _usual(self, image: str) -> str:
+        return f"{stem_of(self._place(image))}.txt"
+
+    def claim(self, pairs: Sequence[Pair], *, beside: bool = False) -> list[str]:
         """Give images their label files, in the order of how well the names fit; return label files without an image.
 
-        images: name in a pair -> images. beside: the label files are in another folder than Ultralytics' rule says.
+        pairs: sorted by label file. beside: the label files are in another folder than Ultralytics' rule says.
         """
         unused = []
-        for pair in sorted(pairs, key=lambda pair: (pair.rank, pair.label)):
+        worst = OTHER_CASE if beside else OTHER_FOLDER
+        others = (pair for pair in pairs if SAME_STEM < pair.rank <= worst)
+        in_order = sorted(others, key=lambda pair: (pair.rank, pair.label))
+        for pair in chain((pair for pair in pairs if pair.rank == SAME_STEM), in_order):
             assert pair.label is not None
-            found = [image for name in pair.images for image in images[name]]
-            free = [image for image in found if image not in self.of_image]
+            free = [image for image in pair.images if not self.of_image(image)]
             elsewhere = beside or pair.rank == OTHER_FOLDER
-            if free and not (elsewhere and len(free) < len(found)):
+            if free and not (elsewhere and len(free) < len(pair.images)):
                 self._give(pair, free, elsewhere=elsewhere)
-            elif found and not elsewhere:
-                note = f"its image {self.name(found[0])} has the label file {self.name(self.of_image[found[0]])}"
-                self.others.append(Finding(self.name(pair.label), "image-shared", after=found[0], note=note))
+            elif pair.images and not elsewhere:
+                image = pair.images[0]
+                note = f"its image {self.name(image)} has the label file {self.name(self.of_image(image) or '')}"
+                self.others.append(Finding(self.name(pair.label), "image-shared", after=image, note=note))
             else:
                 unused.append(pair.label)
         return unused
@@ -59,7 +82,10 @@ class Labels:
         label = self.name(pair.label)
         kind = "label-elsewhere" if elsewhere else "" if pair.rank == SAME_STEM else "label-name"
         for image in images:
-            self.of_image[image] = pair.label
+            if pair.label == self._usual(image):
+                self._by_rule[bisect_left(self._images, image)] = True
+            else:
+                self._others[image] = pair.label
             if kind:
                 self.add(image, Finding(label, kind, before=label, after=image))
             if len(images) > 1:
@@ -87,22 +113,28 @@ def find_labels(images: SplitImages, root: Path) -> Labels:
 
     Images that are not in the split have label files too, so images of their folders are looked for.
     """
-    labels, label_folder = Labels(root), cache(_label_folder)
-    top = os.path.abspath(images.folder)
-    paths = [os.path.join(top, name) for name in images.names]
-    folders = {*map(os.path.dirname, paths), *([top] if label_folder(top) != top else [])}
-    places: dict[str, list[str]] = {}
-    for path in dict.fromkeys([*paths, *_files(folders, IMAGE_EXTENSIONS)]):
-        folder, name = os.path.split(path)
-        places.setdefault(os.path.join(label_folder(folder), name), []).append(path)
-    found = dict.fromkeys([*_files(map(label_folder, folders), (".txt",)), *_hidden(places)])
-    unused = labels.claim(pair_by_stem(found, ImageNames(places)), places)
-    rest = [path for path in paths if path not in labels.of_image]
-    beside = {os.path.dirname(path) for path in rest} - {label_folder(folder) for folder in folders}
-    pairs = pair_by_stem(_files(beside, (".txt",)), ImageNames(rest))
-    labels.claim((pair for pair in pairs if pair.rank < OTHER_FOLDER), {path: [path] for path in rest}, beside=True)
-    _note_unused(labels, unused, [path for path in rest if path not in labels.of_image])
+    top, label_folder = os.path.abspath(images.folder), cache(_label_folder)
+
+    def place(image: str) -> str:
+        folder, name = os.path.split(image)
+        return os.path.join(label_folder(folder), name)
+
+    folders = {os.path.dirname(path) for path in _paths(images)} | ({top} if label_folder(top) != top else set())
+    listed = ImageNames(_files(folders, IMAGE_EXTENSIONS))
+    names = ImageNames([*listed.names, *(path for path in _paths(images) if path not in listed)], place)
+    labels = Labels(root, names)
+    found = {*_files(map(label_folder, folders), (".txt",)), *_hidden(map(place, names.names))}
+    unused = labels.claim(PairsByStem(sorted(found), names))
+    rest = [path for path in _paths(images) if not labels.of_image(path)]
+    others = {os.path.dirname(path) for path in rest} - {*map(label_folder, folders)}
+    labels.claim(PairsByStem(_files(others, (".txt",)), ImageNames(rest)), beside=True)
+    _note_unused(labels, unused, [path for path in rest if not labels.of_image(path)])
     return labels
+
+
+def _paths(images: SplitImages) -> Iterator[str]:
+    top = os.path.abspath(images.folder)
+    return (os.path.join(top, name) for name in images.names)
 
 
 def _label_folder(images: str) -> str:
@@ -126,8 +158,7 @@ def _files(folders: Iterable[str], extensions: Iterable[str]) -> list[str]:
 
 def _hidden(places: Iterable[str]) -> Iterator[str]:
     """Yield the label files of images that only a list names, since they are hidden."""
-    labels = (f"{stem_of(place)}.txt" for place in places if "/." in place)
-    return filter(os.path.lexists, labels)
+    return filter(os.path.lexists, (f"{stem_of(place)}.txt" for place in places if "/." in place))
 
 
 def _note_unused(labels: Labels, unused: Sequence[str], images: Sequence[str]) -> None:

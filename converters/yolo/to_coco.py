@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 from detaug.converters.coco.parts import part_head, write_part
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
@@ -17,6 +17,7 @@ from detaug.converters.conversion.summary import Summary, refuse_nothing_left, r
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import PathLike
+from detaug.converters.files.spool import Spool
 from detaug.converters.files.text import is_utf8, read_text
 from detaug.converters.findings.finding import Finding, has_error, on_one_line
 from detaug.converters.yolo.files import (
@@ -99,27 +100,37 @@ def yolo_to_coco(
     labels = find_labels(images, dataset.root)
     own = check_part(part)
     names = images.names if own is None else own.items(images.names)
-    results = [_read_image(dataset, images.folder, name, labels) for name in with_progress(names, progress)]
-    usable = [result for result in results if result.header and not result.failed]
-    counts = Counter(box.number for result in usable for box in result.boxes)
-    class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
-    findings = [*_findings(images, results, labels, class_counts)]
-    stop_on_errors(findings, on_error, paths.get("report"))
-    if own is None:
-        _refuse_no_labels(images, results)
-        refuse_nothing_left(len(usable), source, findings, paths.get("report"))
-    info = {"description": "YOLO labels, converted by detaug", "split": split}
-    rows = _image_rows(usable), _annotation_rows(usable), _category_rows(dataset)
-    with reported(findings, paths.get("report")):
+    with closing(Spool(paths["output"].parent)) as stored:
+        usable, counts, without_boxes, findings = list[str](), Counter[int](), 0, [*images.findings]
+        for name in with_progress(names, progress):
+            header, boxes, about = _read_image(dataset, images.folder, name, labels)
+            findings += about
+            if header and not has_error(about):
+                usable.append(name)
+                stored.put((header.width, header.height, [*map(tuple, boxes)]))
+                counts.update(box.number for box in boxes)
+                without_boxes += not boxes
+        class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
+        findings += [
+            *labels.others,
+            *(Finding("", "class-unused", before=name) for name in class_counts if not class_counts[name]),
+        ]
+        stop_on_errors(findings, on_error, paths.get("report"))
         if own is None:
-            write_coco(paths["output"], *rows, info)
-        else:
-            write_part(paths["output"], part_head(own, images.names, dataset.class_names), info, rows, ())
+            _refuse_no_labels(images, findings)
+            refuse_nothing_left(len(usable), source, findings, paths.get("report"))
+        info = {"description": "YOLO labels, converted by detaug", "split": split}
+        rows = _image_rows(usable, stored), _annotation_rows(stored), _category_rows(dataset)
+        with reported(findings, paths.get("report")):
+            if own is None:
+                write_coco(paths["output"], *rows, info)
+            else:
+                write_part(paths["output"], part_head(own, images.names, dataset.class_names), info, rows, ())
     return Summary(
         output=paths["output"],
         image_folder=images.folder,
         images=len(usable),
-        images_without_boxes=sum(not result.boxes for result in usable),
+        images_without_boxes=without_boxes,
         class_counts=class_counts,
         findings=tuple(findings),
         report=paths.get("report"),
@@ -138,63 +149,42 @@ def _with_task(dataset: DataYaml, task: YoloTask | None) -> DataYaml:
     return dataset._replace(task=task, key_points=None if task in ("segment", "obb") else dataset.key_points)
 
 
-class _LabelledImage(NamedTuple):
-    name: str
-    header: ImageHeader | None
-    """None where it cannot be read."""
-    boxes: list[LabelBox]
-    findings: list[Finding]
-
-    @property
-    def failed(self) -> bool:
-        return has_error(self.findings)
-
-
-def _findings(
-    images: SplitImages, results: Sequence[_LabelledImage], labels: Labels, class_counts: dict[str, int]
-) -> Iterator[Finding]:
-    yield from images.findings
-    for result in results:
-        yield from result.findings
-    yield from labels.others
-    for name, count in class_counts.items():
-        if not count:
-            yield Finding("", "class-unused", before=name)
-
-
-def _refuse_no_labels(images: SplitImages, results: Sequence[_LabelledImage]) -> None:
+def _refuse_no_labels(images: SplitImages, findings: Sequence[Finding]) -> None:
     """Raise ConversionError if no label file exists: the layout is another, rather than every image without boxes."""
-    missing = [finding for result in results for finding in result.findings if finding.kind == "label-missing"]
-    if results and len(missing) == len(results):
+    missing = sum(finding.kind == "label-missing" for finding in findings)
+    if missing and missing == len(images.names):
         first = label_file(images.folder / images.names[0])
         raise ConversionError(
-            f"none of the {len(results):,} images has a label file; the first would be {on_one_line(first)}"
+            f"none of the {missing:,} images has a label file; the first would be {on_one_line(first)}"
         )
 
 
-def _read_image(dataset: DataYaml, folder: Path, name: str, labels: Labels) -> _LabelledImage:
+def _read_image(
+    dataset: DataYaml, folder: Path, name: str, labels: Labels
+) -> tuple[ImageHeader | None, list[LabelBox], list[Finding]]:
+    """Return the header of an image, None where it cannot be read, its boxes, and findings."""
     path = os.path.join(folder, name)
     if not is_utf8(name):
-        return _LabelledImage(name, None, [], [Finding(name, "file-name-not-utf8")])
+        return None, [], [Finding(name, "file-name-not-utf8")]
     try:
         header = read_image_header(path)
     except ImageError as error:
-        return _LabelledImage(name, None, [], [Finding(name, error.kind, note=str(error))])
+        return None, [], [Finding(name, error.kind, note=str(error))]
     findings = [*header_findings(name, name, header)]
     path = os.path.join(os.path.abspath(folder), name)
     about_label = labels.findings.get(path, [])
     findings += about_label
-    if label := labels.of_image.get(path):
-        return _LabelledImage(name, header, _read_labels(label, dataset, header, findings), findings)
+    if label := labels.of_image(path):
+        return header, _read_labels(label, dataset, header, findings), findings
     if not about_label:
         findings.append(Finding(labels.name(label_file(path)), "label-missing"))
-    return _LabelledImage(name, header, [], findings)
+    return header, [], findings
 
 
 def _read_labels(path: str, dataset: DataYaml, header: ImageHeader, findings: list[Finding]) -> list[LabelBox]:
     label = relative_to(dataset.root, path)
     try:
-        text = read_text(Path(path))
+        text = read_text(path)
     except OSError as error:
         findings.append(Finding(label, "label-unreadable", note=f"cannot be read: {error.strerror}"))
         return []
@@ -205,15 +195,13 @@ def _read_labels(path: str, dataset: DataYaml, header: ImageHeader, findings: li
     return [*read_boxes(text, form, (header.height, header.width), LabelLog(label, findings))]
 
 
-def _image_rows(results: Sequence[_LabelledImage]) -> Iterator[Row]:
-    for image_id, result in enumerate(results, 1):
-        assert result.header is not None
-        width, height = result.header.width, result.header.height
-        yield {"id": image_id, "file_name": result.name, "width": width, "height": height}
+def _image_rows(names: Sequence[str], stored: Spool) -> Iterator[Row]:
+    for image_id, (name, (width, height, _)) in enumerate(zip(names, stored, strict=True), 1):
+        yield {"id": image_id, "file_name": name, "width": width, "height": height}
 
 
-def _annotation_rows(results: Sequence[_LabelledImage]) -> Iterator[Row]:
-    boxes = ((image_id, *box) for image_id, result in enumerate(results, 1) for box in result.boxes)
+def _annotation_rows(stored: Spool) -> Iterator[Row]:
+    boxes = ((image_id, *box) for image_id, (_, _, boxes) in enumerate(stored, 1) for box in boxes)
     for annotation_id, (image_id, number, box, keys) in enumerate(boxes, 1):
         yield annotation_row(annotation_id, image_id, number + 1, box) | keys
 
