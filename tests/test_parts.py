@@ -16,7 +16,7 @@ from command import detaug, usage_error
 from format_files import data_set
 from test_labelme import SHAPES, labelme, shape
 
-from detaug.converters import check_coco, coco_to_yolo, convert_to_coco, merge_coco, pack_coco
+from detaug.converters import ConversionError, check_coco, coco_to_yolo, convert_to_coco, merge_coco, pack_coco
 from detaug.converters.check import decode as check_decode
 
 
@@ -85,6 +85,55 @@ def test_voc(tmp_path: Path, count: int, options: dict[str, Any]) -> None:
     whole, merged = joined(tmp_path, root, count, **options)
     assert merged == whole
     assert len(json.loads(whole)["images"]) == (4 if options.get("split") else 6)
+
+
+def refusals(tmp_path: Path, root: Path, **options: Any) -> tuple[str, str]:
+    """Return the error of one run, and that of parts or of their merge."""
+    with pytest.raises(ConversionError) as whole:
+        convert_to_coco(root, tmp_path / "whole.json", **options)
+    parts = [tmp_path / f"part-{number}.json" for number in (1, 2, 3)]
+
+    def convert_parts() -> None:
+        for number, part in enumerate(parts, 1):
+            convert_to_coco(root, part, part=(number, 3), **options)
+        merge_coco(parts, tmp_path / "merged.json")
+
+    with pytest.raises(ConversionError) as merged:
+        convert_parts()
+    assert not [*tmp_path.glob("[mw]*.json")]
+    return str(whole.value), str(merged.value).replace(", ".join(map(str, parts)), str(root))
+
+
+@pytest.mark.parametrize("is_voc", [True, False])
+def test_classes_that_leave_no_box(tmp_path: Path, is_voc: bool) -> None:
+    if is_voc:
+        xmls = {name: voc_xml(f"{name}.jpg", *each) for name, each in zip("abc", CLASSES, strict=True)}
+        files = {f"Annotations/{name}.xml": text for name, text in xmls.items()}
+        root = data_set(tmp_path / "voc", files, *(f"JPEGImages/{name}.jpg" for name in "abcd"))
+    else:
+        shapes = ([shape("rectangle", [[n, 1], [9, 9]], each) for n, each in enumerate(classes)] for classes in CLASSES)
+        files = {f"{name}.json": labelme(*each, image=f"{name}.jpg") for name, each in zip("abc", shapes, strict=True)}
+        root = data_set(tmp_path / "labelme", files, *(f"{name}.jpg" for name in "abcd"))
+    whole, merged = refusals(tmp_path, root, classes=["Cat", "nobody"])
+    assert whole == merged
+    names = "its boxes have the classes cat, dog, zebra, but classes lists Cat (did you mean cat?), nobody"
+    assert names in whole
+
+
+CLASSES = (("cat", "dog"), (), ("zebra",))
+
+
+def test_parts_without_any_label(tmp_path: Path) -> None:
+    names = [f"{name}.jpg" for name in "abcd"]
+    yolo = data_set(tmp_path / "yolo", {"classes.txt": "cat\n"}, *(f"images/{name}" for name in names))
+    whole, merged = refusals(tmp_path, yolo, format="yolo")
+    assert whole == merged
+    assert "none of the 4 images has a label file" in whole
+    files = {f"Annotations/x{number}.xml": voc_xml(f"x{number}.jpg", "cat") for number in range(3)}
+    voc = data_set(tmp_path / "voc", files, *(f"JPEGImages/{name}" for name in names))
+    whole, merged = refusals(tmp_path, voc, on_error="skip")
+    assert whole == merged
+    assert "has the image of none of the 3 XML files" in whole
 
 
 def test_an_image_of_another_part_belongs_to_its_own_xml(tmp_path: Path) -> None:

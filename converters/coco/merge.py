@@ -12,6 +12,7 @@ from typing import Any
 
 from detaug.converters.coco.parts import (
     check_options_of_parts,
+    class_findings,
     count_regions,
     is_part,
     joined_parts,
@@ -22,7 +23,13 @@ from detaug.converters.coco.rows import CocoRows, read_coco_rows
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    refuse_nothing_left,
+    refuse_other_classes,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike, absolute
 from detaug.converters.findings.finding import Finding, shown
@@ -108,17 +115,20 @@ def _merge_parts(sources: Sequence[Path], paths: dict[str, Path]) -> Summary:
     document = joined_parts(parts)
     objects = document["annotations"][: len(document["annotations"]) - count_regions(parts)]
     counts = Counter(row["category_id"] for row in objects)
-    refuse_nothing_left(len(document["images"]), ", ".join(map(str, sources)), [], paths.get("report"))
-    with reported([], paths.get("report")):
+    class_counts = {row["name"]: counts[row["id"]] for row in document["categories"]}
+    names, report = ", ".join(map(str, sources)), paths.get("report")
+    refuse_nothing_left(len(document["images"]), names, [], report)
+    refuse_other_classes(class_counts, names, class_findings(parts, class_counts), report)
+    with reported([], report):
         write_atomically(paths["output"], text_of_joined(parts, document))
     return Summary(
         output=paths["output"],
         image_folder=Path("."),
         images=len(document["images"]),
         images_without_boxes=len(document["images"]) - len({row["image_id"] for row in objects}),
-        class_counts={row["name"]: counts[row["id"]] for row in document["categories"]},
+        class_counts=class_counts,
         findings=(),
-        report=paths.get("report"),
+        report=report,
         next_step=f'load it: da.CocoReader(IMAGES, "{paths["output"]}"), the images\' folder first',
     )
 

@@ -15,8 +15,10 @@ from zlib import crc32
 
 from detaug.converters.coco.table import load_coco
 from detaug.converters.coco.writer import Row, category_rows, coco_text, document_text
+from detaug.converters.conversion.classes_and_images import unused_classes
 from detaug.converters.conversion.part import Part
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.finding import Finding
 from detaug.errors import ConversionError, InputError
 
 Document = dict[str, Any]
@@ -25,16 +27,24 @@ _START = b'{"part":{"number":'
 _OWN_KEYS = ("part", "regions", "positions")
 
 
-def part_head(part: Part, names: Iterable[str], listed: Sequence[str] = (), *, from_top: bool = False) -> Document:
+def part_head(
+    part: Part,
+    names: Iterable[str],
+    listed: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+    *,
+    from_top: bool = False,
+) -> Document:
     """Return what a json says of the part that it is.
 
     names: of all images of the data set: a checksum of them tells whether two parts belong together. listed: classes of
-    a list that all parts have, with which the categories begin. from_top: file names are relative to a folder of which
-    the whole takes the deepest that holds all images.
+    a list that all parts have, with which the categories begin. left_out: classes of objects of this part that were
+    dropped, since the list does not have them. from_top: file names are relative to a folder of which the whole takes
+    the deepest that holds all images.
     """
     data_set = crc32("\n".join([*names, "", *listed]).encode("utf-8", "backslashreplace"))
     head = {"number": part.number, "of": part.of, "data_set": data_set, "listed": len(listed)}
-    return head | {"from_top": from_top}
+    return head | {"left_out": [*left_out], "from_top": from_top}
 
 
 def write_part(path: Path, head: Document, info: Row, rows: Sequence[Iterable[Row]], regions: Iterable[Row]) -> None:
@@ -84,7 +94,7 @@ def read_parts(paths: Sequence[Path]) -> list[Document]:
     if numbers != [*range(1, of + 1)] or any(each["part"]["of"] != of for each in found):
         got = ", ".join(f"{path} ({each['part']['number']}/{each['part']['of']})" for path, each in documents.items())
         raise ConversionError(f"the parts must be 1/{of} to {of}/{of}, each once, got {got}")
-    keys = [[each.keys(), each.get("info"), {**each["part"], "number": 0}] for each in found]
+    keys = [[each.keys(), each.get("info"), {**each["part"], "number": 0, "left_out": []}] for each in found]
     if keys.count(keys[0]) < len(keys):
         raise ConversionError(f"{paths[0]} and the others are parts of different data sets, or were changed")
     return found
@@ -102,6 +112,13 @@ def count_regions(parts: Sequence[Document]) -> int:
     """Return how many of the annotations of the whole, at their end, are crowds of each class of a region."""
     classes = {row["name"] for part in parts for row in part["categories"]}
     return len(classes) * sum(len(part.get("regions", ())) for part in parts)
+
+
+def class_findings(parts: Sequence[Document], class_counts: Mapping[str, int]) -> list[Finding]:
+    """Return findings about classes of objects that were dropped, and listed ones without an object."""
+    left_out = sorted({name for part in parts for name in part["part"].get("left_out", ())})
+    unused = unused_classes((name for name, count in class_counts.items() if not count), left_out)
+    return [*(Finding("", "class-not-listed", before=name) for name in left_out), *unused]
 
 
 def text_of_joined(parts: Sequence[Document], document: Document) -> Iterator[str]:

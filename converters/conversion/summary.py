@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +73,23 @@ def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding]
         more = f", and {len(errors) - 1:,} more" if errors[1:] else ""
         reason = f"; {errors[0]}{more}" if errors else ""
         message = f"{source}: no image is left to write; nothing was written{reason}"
+        refuse(ConversionError(message, findings), findings, report)
+
+
+def left_out_classes(findings: Iterable[Finding]) -> list[str]:
+    """Return the names of the classes whose objects were dropped, since a list of classes does not have them."""
+    return sorted({str(finding.before) for finding in findings if finding.kind == "class-not-listed"})
+
+
+def refuse_other_classes(
+    class_counts: Mapping[str, int], source: object, findings: Sequence[Finding], report: Path | None
+) -> None:
+    """Write the report and raise ConversionError, if the list of classes leaves no box."""
+    left_out = [finding for finding in findings if finding.kind == "class-not-listed"]
+    if left_out and not any(class_counts.values()):
+        unused = listed_names(finding for finding in findings if finding.kind == "class-unused")
+        names = listed_names(left_out)
+        message = f"{source}: no box is left to write; its boxes have the classes {names}, but classes lists {unused}"
         refuse(ConversionError(message, findings), findings, report)
 
 

@@ -11,7 +11,13 @@ from typing import Literal
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import unused_classes
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    refuse_nothing_left,
+    refuse_other_classes,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
@@ -75,7 +81,9 @@ def mot_to_coco(
     findings = [*_findings(results, [name for name in class_names if not counts[name]])]
     images = sum(len(result.frames) for result in results)
     stop_on_errors(findings, on_error, paths.get("report"))
+    class_counts = {name: counts[name] for name in class_names}
     refuse_nothing_left(images, root, findings, paths.get("report"))
+    refuse_other_classes(class_counts, root, findings, paths.get("report"))
     info = {"description": "MOTChallenge's ground truth, converted by detaug"}
     lists = _image_rows(results), _annotation_rows(results, class_names), category_rows(class_names)
     with reported(findings, paths.get("report")):
@@ -85,7 +93,7 @@ def mot_to_coco(
         image_folder=root,
         images=images,
         images_without_boxes=sum(not frame.boxes for result in results for frame in result.frames),
-        class_counts={name: counts[name] for name in class_names},
+        class_counts=class_counts,
         findings=tuple(findings),
         report=paths.get("report"),
         next_step=f'load it: da.ClipReader("{root}", "{paths["output"]}")',

@@ -16,7 +16,14 @@ from detaug.converters.coco.writer import ANNOTATION_FILE, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.conversion.part import Part
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    left_out_classes,
+    refuse_nothing_left,
+    refuse_other_classes,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.matching import ImageNames, Pair, settle_claims
 from detaug.converters.files.parallel import Progress
@@ -81,8 +88,10 @@ def records_to_coco(
         dataset, without_boxes, about_classes = data_set_of(usable, stored, contents, options.classes, findings)
         findings += about_classes
         stop_on_errors(findings, options.on_error, report)
+        class_counts = {name: dataset.counts[name] for name in dataset.class_names}
         if options.part is None:
             refuse_nothing_left(len(usable), inputs[0], findings, report)
+            refuse_other_classes(class_counts, inputs[0], findings, report)
         folder = "" if options.part else found.deepest_folder(each.name for each in usable)
         info = {"description": f"{title}, converted by detaug"}
         rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
@@ -90,7 +99,8 @@ def records_to_coco(
             if options.part is None:
                 write_coco(paths["output"], *rows, info, video_rows(dataset))
             else:
-                head = part_head(options.part, found.names, dataset.class_names[: dataset.listed], from_top=True)
+                listed, left_out = dataset.class_names[: dataset.listed], left_out_classes(findings)
+                head = part_head(options.part, found.names, listed, left_out, from_top=True)
                 write_part(paths["output"], head, info, rows, region_rows(dataset))
     image_folder = images / folder if folder else images
     return Summary(
@@ -98,7 +108,7 @@ def records_to_coco(
         image_folder=image_folder,
         images=len(usable),
         images_without_boxes=without_boxes,
-        class_counts={name: dataset.counts[name] for name in dataset.class_names},
+        class_counts=class_counts,
         findings=tuple(findings),
         report=report,
         next_step=_next_step(dataset, image_folder, paths["output"]),

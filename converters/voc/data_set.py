@@ -96,7 +96,7 @@ def read_data_set(reader: PairReader, split: str | None, part: Part | None = Non
     own = _of_part(pairs, names, split, part)
     results = reader.read(pairs if part is None else [pairs[at] for at in own])
     _find_by_filename(results, all_pairs, images, reader)
-    if part is None:
+    if not any(pair.label and pair.images for pair in pairs):
         _refuse_other_folder(results, folders)
     _note_shared_images(results, all_pairs if split or part else (), folders)
     if split is None:

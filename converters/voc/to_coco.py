@@ -12,16 +12,15 @@ from detaug.converters.conversion.arguments import OnError, output_files
 from detaug.converters.conversion.part import check_part
 from detaug.converters.conversion.summary import (
     Summary,
-    listed_names,
-    refuse,
+    left_out_classes,
     refuse_nothing_left,
+    refuse_other_classes,
     reported,
     stop_on_errors,
 )
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.spool import Spool
-from detaug.converters.findings.finding import Finding
 from detaug.converters.voc.data_set import PairReader, VocDataSet, read_data_set
 from detaug.converters.voc.folders import find_folders
 from detaug.converters.voc.masks import FOLDER
@@ -113,14 +112,16 @@ def voc_to_coco(
         class_counts = {name: counts[name] for name in rules.classes or sorted(counts)}
         if own is None:
             refuse_nothing_left(len(dataset.pairs), root, findings, paths.get("report"))
-            _refuse_other_classes(class_counts, root, findings, paths.get("report"))
+            refuse_other_classes(class_counts, root, findings, paths.get("report"))
         info = {"description": "Pascal VOC, converted by detaug", "origin": rules.origin, "difficult": rules.difficult}
         rows = _image_rows(dataset), _annotation_rows(dataset, [*class_counts], rules), category_rows(class_counts)
         with reported(findings, paths.get("report")):
             if own is None:
                 write_coco(paths["output"], *rows, info)
             else:
-                write_part(paths["output"], part_head(own, dataset.names, rules.classes or ()), info, rows, ())
+                left_out = left_out_classes(findings)
+                head = part_head(own, dataset.names, rules.classes or (), left_out)
+                write_part(paths["output"], head, info, rows, ())
     return VocSummary(
         output=paths["output"],
         image_folder=folders.images,
@@ -134,18 +135,6 @@ def voc_to_coco(
 
 def _optional_path(path: PathLike | None) -> Path | None:
     return None if path is None else Path(path)
-
-
-def _refuse_other_classes(
-    class_counts: dict[str, int], root: PathLike, findings: Sequence[Finding], report: Path | None
-) -> None:
-    """Raise ConversionError where the list of classes leaves no box."""
-    left_out = [finding for finding in findings if finding.kind == "class-not-listed"]
-    if left_out and not any(class_counts.values()):
-        unused = listed_names(finding for finding in findings if finding.kind == "class-unused")
-        names = listed_names(left_out)
-        message = f"{root}: no box is left to write; its boxes have the classes {names}, but classes lists {unused}"
-        refuse(ConversionError(message, findings), findings, report)
 
 
 def _image_rows(dataset: VocDataSet) -> Iterator[Row]:

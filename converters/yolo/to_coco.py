@@ -116,8 +116,8 @@ def yolo_to_coco(
             *(Finding("", "class-unused", before=name) for name in class_counts if not class_counts[name]),
         ]
         stop_on_errors(findings, on_error, paths.get("report"))
+        _refuse_no_labels(images, labels)
         if own is None:
-            _refuse_no_labels(images, findings)
             refuse_nothing_left(len(usable), source, findings, paths.get("report"))
         info = {"description": "YOLO labels, converted by detaug", "split": split}
         rows = _image_rows(usable, stored), _annotation_rows(stored), _category_rows(dataset)
@@ -149,13 +149,14 @@ def _with_task(dataset: DataYaml, task: YoloTask | None) -> DataYaml:
     return dataset._replace(task=task, key_points=None if task in ("segment", "obb") else dataset.key_points)
 
 
-def _refuse_no_labels(images: SplitImages, findings: Sequence[Finding]) -> None:
+def _refuse_no_labels(images: SplitImages, labels: Labels) -> None:
     """Raise ConversionError if no label file exists: the layout is another, rather than every image without boxes."""
-    missing = sum(finding.kind == "label-missing" for finding in findings)
-    if missing and missing == len(images.names):
+    folder = os.path.abspath(images.folder)
+    has_label = any(labels.of_image(os.path.join(folder, name)) for name in images.names)
+    if images.names and not has_label and not labels.findings:
         first = label_file(images.folder / images.names[0])
         raise ConversionError(
-            f"none of the {missing:,} images has a label file; the first would be {on_one_line(first)}"
+            f"none of the {len(images.names):,} images has a label file; the first would be {on_one_line(first)}"
         )
 
 
