@@ -106,6 +106,24 @@ def test_every_kind_of_shape(tmp_path: Path) -> None:
     assert summary.image_folder == root
 
 
+def test_joined_shapes_keep_what_each_has(tmp_path: Path) -> None:
+    square = [[40, 40], [60, 60]]
+    shapes = [
+        shape("rectangle", square, group_id=1, description="first"),
+        shape("polygon", POLYGON, group_id=1, description="second", difficult=True, flags={"iscrowd": True}),
+        shape("oriented_rectangle", [[20, 10], [40, 20], [35, 30], [15, 20]], group_id=1),
+        shape("rectangle", square, group_id=2),
+    ]
+    document, summary = converted(data_set(tmp_path / "set", {"a.json": labelme(*shapes)}, "a.jpg"))
+    joined, other = document["annotations"]
+    flat = [number for point in POLYGON for number in point]
+    assert joined["segmentation"] == [[40, 40, 60, 40, 60, 60, 40, 60], flat]
+    assert joined["corners"] == shapes[2]["points"]
+    assert (joined["description"], joined["difficult"], joined["iscrowd"]) == ("first", 1, 1)
+    assert (other["bbox"], other["iscrowd"], "segmentation" in other) == ([40, 40, 20, 20], 0, False)
+    assert kinds(summary) == {"shapes-joined": 2}
+
+
 def test_regions_to_ignore_are_crowds_of_each_class(tmp_path: Path) -> None:
     shapes = [*SHAPES[:2], shape("polygon", [[60, 60], [90, 60], [90, 79]], "__ignore__")]
     document, summary = converted(data_set(tmp_path / "set", {"a.json": labelme(*shapes)}, "a.jpg"))

@@ -6,20 +6,18 @@ Source: cvat/apps/dataset_manager/formats/cvat.py of CVAT 2, which writes both.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from copy import deepcopy
 from html import unescape
 from typing import Any
 
-from lxml import etree
-
-from detaug.converters.files.paths import require_file
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
 from detaug.converters.formats.cvat_tracks import Video
-from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, read_objects
-from detaug.converters.voc.xml import SAFE
+from detaug.converters.records.groups import join_shapes
+from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, read_objects, whole_of
+from detaug.converters.records.xml_elements import elements_of_xml
 
 
 def read_cvat(source: Source) -> Contents:
@@ -43,7 +41,7 @@ def _records(source: Source) -> Iterator[Record]:
     for file in source.files:
         videos: dict[str, Video] = {}
         try:
-            for element in _elements(source.name(file), ("image", "track")):
+            for element in elements_of_xml(source.name(file), ("image", "track")):
                 if element.tag == "image":
                     yield _image(element, file)
                     continue
@@ -57,35 +55,10 @@ def _records(source: Source) -> Iterator[Record]:
             yield from video.records()
 
 
-def _elements(path: str, tags: tuple[str, ...]) -> Generator[Any, None, None]:
-    """Yield the elements below the root with one of the tags, one in memory at a time. Raises ObjectError."""
-    try:
-        require_file(path)
-        with open(path, "rb") as opened:
-            depth = 0
-            for event, element in etree.iterparse(opened, events=("start", "end"), **SAFE):
-                depth += 1 if event == "start" else -1
-                if depth == 1 and event == "start" and element.getroottree().docinfo.internalDTD is not None:
-                    rule = "has a DOCTYPE, which CVAT does not write and attacks use; remove it"
-                    raise ObjectError(rule, "xml-doctype")
-                if depth == 1 and event == "end":
-                    if element.tag in tags:
-                        yield element
-                    element.clear()
-                    while element.getprevious() is not None:
-                        del element.getparent()[0]
-    except (etree.XMLSyntaxError, ValueError) as error:
-        if isinstance(error, ObjectError):
-            raise
-        raise ObjectError(f"does not parse: {error}", "xml-broken") from None
-    except OSError as error:
-        raise ObjectError(f"cannot be read: {error.strerror or error}", "xml-unreadable") from None
-
-
 def _meta(path: str) -> Any:
     """Return the element <meta>; None where there is none, or the file cannot be read: its records say so."""
     try:
-        with closing(_elements(path, ("meta", "image", "track"))) as elements:
+        with closing(elements_of_xml(path, ("meta", "image", "track"))) as elements:
             found = deepcopy(next(elements, None))
     except ObjectError:
         return None
@@ -119,10 +92,9 @@ def _image(element: Any, file: str) -> Record:
     record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
     if not name:
         record.findings.append(Finding(file, "object-invalid", None, element.sourceline, note="an image has no name"))
-    number = element.get("id", "")
-    record.tool_id = int(number) if number.isdecimal() and len(number) < 18 else None
-    width, height = element.get("width", ""), element.get("height", "")
-    record.size = (int(width), int(height)) if width.isdecimal() and height.isdecimal() and len(width) < 9 else None
+    record.tool_id = whole_of(element.get("id"), 17)
+    width, height = (whole_of(element.get(name)) for name in ("width", "height"))
+    record.size = None if width is None or height is None else (width, height)
     if tags := [tag.get("label") for tag in element.iterchildren("tag")]:
         record.columns = {"tags": tags}
     shapes = [child for child in element if child.tag in SHAPES]
@@ -150,14 +122,7 @@ def _join_groups(record: Record) -> None:
         )
         if len(group) < 2 or len(boxes) + len(corners) > 1 or len(points) > 1 or (masks and rings):
             continue
-        first, *rest = group
-        first.edges = boxes[0].edges if boxes else None if len(rings) > 1 or (rings and points) else first.edges
-        first.rings = [ring for each in rings for ring in each.rings]
-        first.masks = [mask for each in masks for mask in each.masks]
-        first.corners = corners[0].corners if corners else ()
-        first.key_points = points[0].key_points if points else {}
-        columns = {name: value for each in (*rest, first) for name, value in each.columns.items()}
-        first.columns = {name: value for name, value in columns.items() if name != "group_id"}
-        note_at = first.object_index, first.line
-        record.findings.append(Finding(record.about(first.line), "shapes-joined", *note_at, before=first.class_name))
-        record.objects = [each for each in record.objects if each not in rest]
+        own_box = None if len(rings) > 1 or (rings and points) else group[0].edges
+        join_shapes(record, group, boxes[0].edges if boxes else own_box)
+        group[0].columns = {name: value for name, value in group[0].columns.items() if name != "group_id"}
+        record.objects = [each for each in record.objects if each not in group[1:]]

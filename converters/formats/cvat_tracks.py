@@ -9,7 +9,7 @@ from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, key_point, read_shape
-from detaug.converters.records.record import Object, ObjectError, Record, Source, text_of
+from detaug.converters.records.record import Object, ObjectError, Record, Source, text_of, whole_of
 
 
 class Video:
@@ -31,7 +31,8 @@ class Video:
         numbered = {int(found[1]): image for image in images if (found := re.search(r"frame_(\d{1,9})\.\w+$", image))}
         self._by_order = not numbered
         self._images = numbered or dict(enumerate(images))
-        first, last = (_whole(meta, f"./task/{each}_frame") for each in ("start", "stop"))
+        texts = (None if meta is None else meta.findtext(f"./task/{each}_frame") for each in ("start", "stop"))
+        first, last = map(whole_of, texts)
         for number in self._images:
             if (first is None or number >= first) and (last is None or number <= last):
                 self._record(number)
@@ -42,17 +43,15 @@ class Video:
 
     def add(self, track: Any) -> None:
         """Add the shapes of a track to its frames."""
-        number = track.get("id", "")
-        track_id = int(number) if number.isdecimal() and len(number) < 18 else None
+        track_id = whole_of(track.get("id"), 17)
         before: tuple[int, Object] | None = None
         points = self._points(track)
         for index, element in enumerate(child for child in track if child.tag in SHAPES):
-            text = element.get("frame", "")
-            frame = int(text) if text.isdecimal() and len(text) < 9 else None
+            frame = whole_of(element.get("frame"))
             record = self._record(frame or 0)
             try:
                 if frame is None:
-                    raise ObjectError(f"frame must be a whole number, got {text[:20]!r}")
+                    raise ObjectError(f"frame must be a whole number, got {element.get('frame', '')[:20]!r}")
                 found = None if element.get("outside") == "1" else read_shape(element, track.get("label"), record)
                 if found and element.tag == "skeleton":
                     found.key_points = found.key_points or points.get(frame, {})
@@ -74,8 +73,7 @@ class Video:
         found: dict[int, dict[str, tuple[float, float, int]]] = {}
         for inner in track.iterchildren("track"):
             for index, each in enumerate(inner.iterchildren("points")):
-                text = each.get("frame", "")
-                frame = int(text) if text.isdecimal() and len(text) < 9 else 0
+                frame = whole_of(each.get("frame")) or 0
                 try:
                     found.setdefault(frame, {})[text_of(inner.get("label"), "label")] = key_point(each)
                 except ObjectError as error:
@@ -101,8 +99,3 @@ class Video:
         if self._by_order and found:
             found[0].findings.append(Finding(self.file, "frames-by-order", before=found[0].names[0], after=0))
         return found
-
-
-def _whole(meta: Any, path: str) -> int | None:
-    text = "" if meta is None else (meta.findtext(path) or "")
-    return int(text) if text.isdecimal() and len(text) < 9 else None

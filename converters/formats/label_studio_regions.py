@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from detaug.converters.formats.label_studio_brush import read_brush
+from detaug.converters.records.groups import add_key_point
 from detaug.converters.records.record import (
     Mask,
     Object,
@@ -130,9 +131,6 @@ def _add_point(record: Record, index: int, result: dict[str, Any], by_id: dict[s
     owner, labels, value = by_id.get(str(result.get("parentID"))), labels_of(result), result["value"]
     x, y = number_of(value.get("x"), "x"), number_of(value.get("y"), "y")
     name = text_of(labels[0] if labels else None, "its label")
-    if owner is None or name in owner.key_points:
-        unused_shape(record, index, "keypoint")
-        return
     across, down = (side / 100 for side in record.unit or (100, 100))
     visible = 1 if value.get("hidden") is True else 2  # as its converter writes COCO's points
-    owner.key_points = {**owner.key_points, name: (x * across, y * down, visible)}
+    add_key_point(record, index, [owner] if owner else [], name, (x * across, y * down, visible))

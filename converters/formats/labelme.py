@@ -5,13 +5,12 @@ Sources: labelme/_label_file.py and examples/instance_segmentation/labelme2coco.
 
 from __future__ import annotations
 
+import math
 import posixpath
 from typing import Any
 
-import numpy as np
-
 from detaug.converters.files.text import read_json
-from detaug.converters.findings.finding import Finding
+from detaug.converters.records.groups import add_key_point, join_shapes
 from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import (
     Contents,
@@ -90,8 +89,8 @@ def _read_shapes(record: Record, shapes: list[Any]) -> None:
         group = groups.setdefault(repr(shape["group_id"]), [])
         same = next((other for other in group if _are_joined(found, other)), None)
         if same:
-            _join(same, found)
-            record.findings.append(Finding(record.file, "shapes-joined", index, before=found.class_name))
+            found.object_index = index
+            join_shapes(record, [same, found])
             return None
         group.append(found)
         return found
@@ -115,7 +114,7 @@ def _object(shape: dict[str, Any], kind: str) -> Object | None:
         found.edges = edges_of(points_of(shape.get("points"), "points", 2))
     elif kind == "circle":  # its centre, and a point on it
         x, y, *on_it = points_of(shape.get("points"), "points", 2)
-        radius = float(np.hypot(on_it[0] - x, on_it[1] - y))
+        radius = math.dist((x, y), on_it[:2])
         found.edges, ring = ellipse(x, y, radius, radius)
         found.rings = [ring]
     elif kind == "mask":
@@ -142,27 +141,10 @@ def _are_joined(one: Object, other: Object) -> bool:
     return one.class_name == other.class_name and len({*outlines}) < 2 and not (one.corners and other.corners)
 
 
-def _join(one: Object, other: Object) -> None:
-    """Add an outline, a mask or a rotated box to an object, whose box is then that around its outlines."""
-    one.masks = [*one.masks, *other.masks]
-    one.rings, one.edges = ([] if one.masks else [*_rings(one), *_rings(other)]), None
-    one.corners = one.corners or other.corners
-
-
-def _rings(item: Object) -> list[Any]:
-    if item.rings or item.corners:
-        return list(item.rings)
-    left, top, right, bottom = item.edges or (0, 0, 0, 0)
-    return [[left, top, right, top, right, bottom, left, bottom]]
-
-
 def _add_point(record: Record, item: tuple[int, dict[str, Any]], groups: dict[str, list[Object]]) -> None:
     """Make a point a key point of the one object of its group."""
     index, shape = item
     x, y = points_of(shape.get("points"), "points")[:2]
     name, group = text_of(shape.get("label"), "label"), shape.get("group_id")
     owners = [] if group is None else groups.get(repr(group), [])
-    if len(owners) != 1 or name in owners[0].key_points:
-        unused_shape(record, index, "point")
-        return
-    owners[0].key_points = {**owners[0].key_points, name: (x, y, 1 if shape.get("difficult") is True else 2)}
+    add_key_point(record, index, owners, name, (x, y, 1 if shape.get("difficult") is True else 2))

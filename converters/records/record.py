@@ -209,6 +209,11 @@ def text_of(value: object, name: str) -> str:
     return text
 
 
+def whole_of(text: str | None, digits: int = 8) -> int | None:
+    """Return the whole number that a text is, from 0; None for another text, or for more digits."""
+    return int(text) if text and text.isdecimal() and len(text) <= digits else None
+
+
 def id_of(value: object) -> int | str | None:
     """Return the id that a tool has given, a whole number or text; None for anything else."""
     is_id = type(value) is int or (isinstance(value, str) and 0 < len(value) < 200 and is_plain(value))
