@@ -293,7 +293,7 @@ def test_bits_are_kept_or_refused(tmp_path: Path) -> None:
     order = ("tile", path, tmp_path, "-o", tmp_path / "others", "--size", 100, "--format")
     assert "which jpeg does not keep; --format png does" in usage_error(*order, "jpeg")
     tifffile.imwrite(tmp_path / "b.png", np.stack([deep] * 3, axis=2), photometric="rgb")
-    assert "16 bits a channel" in usage_error(*order, "png")
+    assert 'CocoReader(channels=3, dtype="uint16")' in usage_error(*order, "png")
 
 
 def test_of_a_tiled_tiff_only_the_touched_tiles_are_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import tifffile
 import torch
 from band_files import Array, data_set, encode, values
+from command import detaug
 
 import detaug as da
 
@@ -134,3 +136,68 @@ def test_tiles_that_a_file_leaves_out_have_its_no_data(tmp_path: Path) -> None:
     expected = array[:SIDE, :SIDE].copy()
     expected[:32, :48] = 7
     assert np.array_equal(tile, expected)
+
+
+FILES: list[tuple[int, str, str, dict[str, Any], Any, str]] = [
+    (6, "uint16", "tif", IN_TILES, None, "tif"),
+    (5, "float32", "tif", {"planarconfig": "separate"}, None, "tif"),
+    (7, "float32", "npy", {}, "npy", "npy"),
+    (3, "uint16", "png", {}, None, "tif"),
+    (1, "uint16", "png", {}, "png", "png"),
+    (2, "uint8", "png", {}, "png", "png"),
+    (4, "uint8", "tif", {}, "png", "png"),
+    (1, "uint8", "tif", IN_TILES, "png", "png"),
+]
+
+
+@pytest.mark.parametrize(("bands", "dtype", "kind", "options", "format", "written"), FILES)
+def test_tiles_that_are_files_have_the_same_values(
+    bands: int, dtype: Any, kind: str, options: dict[str, Any], format: Any, written: str, tmp_path: Path
+) -> None:
+    picture = values(bands, dtype, PICTURE)
+    tiles = tiles_of(tmp_path, encode(picture, kind, **options), f"a.{kind}", picture)
+    folder = tmp_path / "pictures"
+    reading: Any = {"channels": bands, "dtype": dtype}
+    summary = da.tile_coco(folder / "images.json", folder, tmp_path / "out", size=SIDE, format=format, **reading)
+    assert f'"{summary.annotations}", channels={bands}, dtype="{dtype}")' in str(summary)
+    document = json.loads(summary.annotations.read_text())
+    assert [image["window"] for image in document["images"]] == tiles.windows.tolist()
+    assert {image["file_name"].rpartition(".")[2] for image in document["images"]} == {written}
+    files = da.CocoReader(summary.images, summary.annotations, **reading)
+    assert [box.tolist() for box in files.objects()[0]] == [box.tolist() for box in tiles.objects()[0]]
+    with da.Loader(files, [da.Resize((SIDE, SIDE)), da.Normalize(scale=1)], 3, train=False, device="cpu") as loader:
+        found = [image.permute(1, 2, 0).numpy() for batch in loader for image in batch.images]
+    for image, (x, y, width, height) in zip(found, tiles.windows.tolist(), strict=True):
+        assert np.array_equal(image, picture[y : y + height, x : x + width].astype(np.float32))
+
+
+def test_files_of_small_and_of_scaled_pictures(tmp_path: Path) -> None:
+    picture = values(6, "uint16", PICTURE)
+    content = encode(picture, "tif", **IN_TILES)
+    folder, path = data_set(tmp_path / "pictures", {"a.tif": content}, PICTURE)
+    whole = detaug("tile", path, folder, "-o", tmp_path / "out", "--size", "64", "--whole", "50", *SIX_BANDS)
+    assert whole.code == 0, whole.err
+    (scaled,) = (tmp_path / "out/images").glob("*_whole.tif")
+    tiles = da.TileReader(da.CocoReader(folder, path, channels=6, dtype="uint16"), SIDE, whole=50)
+    assert np.array_equal(tifffile.imread(scaled), tiles.contents(np.array([len(tiles) - 1]))[0])
+    da.tile_coco(path, folder, tmp_path / "copy", size=1000, channels=6, dtype="uint16", format="npy")
+    assert (tmp_path / "copy/images/a_whole.tif").read_bytes() == content
+
+
+SIX_BANDS = ("--channels", "6", "--dtype", "uint16")
+
+
+def test_what_is_not_written_as_files(tmp_path: Path) -> None:
+    picture = values(6, "uint16", PICTURE)
+    folder, path = data_set(tmp_path / "pictures", {"a.tif": encode(picture[..., :4], "tif")}, PICTURE)
+    wrong = detaug("tile", path, folder, "-o", tmp_path / "out", *SIX_BANDS)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert f"{folder / 'a.tif'} has 4 bands of type uint16, and the reader has channels=6" in wrong.err
+    for format, reading, message in (
+        ("png", {"channels": 6, "dtype": "uint16"}, "format png does not keep 6 bands of uint16; tiff and npy do"),
+        ("jpeg", {"channels": 1}, "format jpeg does not keep 1 band of uint8; tiff and npy do"),
+        ("tiff", {}, "format tiff is for channels and dtype other than 8-bit RGB; png keeps these"),
+    ):
+        with pytest.raises(da.InputError, match=message):
+            da.tile_coco(path, folder, tmp_path / "out", format=format, **reading)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()

@@ -44,10 +44,9 @@ class _Quality(click.IntRange):
 )
 @click.option(
     "--format",
-    type=click.Choice(["png", "jpeg"]),
-    default="png",
-    show_default=True,
-    help="PNG keeps each pixel, and takes several times the space of JPEG.",
+    type=click.Choice(["png", "jpeg", "tiff", "npy"]),
+    help="PNG, the default, keeps each pixel, and takes several times the space of JPEG. TIFF, the default with "
+    "--channels or --dtype, and npy keep all bands and types.",
 )
 @click.option(
     "--quality",
@@ -57,6 +56,8 @@ class _Quality(click.IntRange):
     show_default=True,
     help="Of JPEG; keep cuts JPEGs without loss, at multiples of 16 pixels: pip install 'detaug[lossless]'.",
 )
+@options.channels
+@options.dtype
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of --empty.")
 @options.quiet
 def tile(**given: Any) -> None:

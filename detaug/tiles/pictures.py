@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from detaug.arrays import Ints
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
@@ -48,10 +48,11 @@ def read_picture(source: Source, index: int, content: bytes | None = None) -> Im
         with allow_pixels(header.width * header.height):
             image: Image.Image = Image.open(BytesIO(content))
             if image.mode[:4] != "I;16" and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ())):
-                raise OSError("has 16 bits a channel, and its tiles would have 8")
+                raise OSError("16 bits a channel, of which 8 would be left")
             image.load()
     except PILLOW_ERRORS as error:
-        raise OSError(f"does not decode ({error})" if not str(error).startswith("has ") else str(error)) from None
+        why = "" if isinstance(error, UnidentifiedImageError) else f" ({error})"
+        raise OSError(header.pixels.fault(3, "uint8") or f"does not decode{why}") from None
     if image.mode in ("P", "1"):
         image = image.convert("RGBA" if "transparency" in image.info else "RGB" if image.mode == "P" else "L")
     turned: Image.Image = upright(image, header.orientation)

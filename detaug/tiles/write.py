@@ -5,40 +5,33 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from detaug.arguments import check, is_whole
-from detaug.arrays import Bools, Ints
 from detaug.converters.coco.annotations import raise_on_errors
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.table import Table
 from detaug.converters.coco.writer import document_text
-from detaug.converters.conversion.arguments import IMAGES_ORDER, check_choice, check_json_and_folder
+from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.conversion.folder import check_folder
 from detaug.converters.files.atomic import temporary_path, write_atomically
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
-from detaug.converters.files.threads import Threads
 from detaug.converters.findings.finding import counted, on_one_line
-from detaug.converters.machine import available_cores
 from detaug.errors import ConversionError
+from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.annotations import annotation_rows
-from detaug.tiles.jpeg_blocks import ALIGN, JpegBlocks, can_cut, check_package
-from detaug.tiles.pictures import part_of, read_picture
+from detaug.tiles.files import Format, TileFiles, checked_format
+from detaug.tiles.jpeg_blocks import ALIGN
 from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import Size
 
-Format = Literal["png", "jpeg"]
-
-_MODES = {"png": ("L", "LA", "RGB", "RGBA", "I;16"), "jpeg": ("L", "RGB")}
 _NOT_OF_TILES = ("id", "file_name", "width", "height", "shard", "offset", "length", "crc32c")
 """Keys of a picture in the json that a tile has other values of, or none."""
 
@@ -69,6 +62,8 @@ class TileSummary:
     """Parts of objects in tiles that show too little of them."""
     lost: int
     """Objects that are in no tile."""
+    reading: str = field(default="", repr=False)
+    """Further arguments of the reader that loads them."""
 
     def __str__(self) -> str:
         pictures, tiles = counted(self.pictures, "picture"), counted(self.tiles, "tile")
@@ -79,7 +74,7 @@ class TileSummary:
                 f"{counted(self.left_out, 'part')} left out, of which too little is visible",
                 *([f"{counted(self.lost, 'object')} in no tile"] if self.lost else []),
                 on_one_line(f"written: {self.annotations}"),
-                on_one_line(f'load it: da.CocoReader("{self.images}", "{self.annotations}")'),
+                on_one_line(f'load it: da.CocoReader("{self.images}", "{self.annotations}"{self.reading})'),
             ]
         )
 
@@ -95,18 +90,25 @@ def tile_coco(
     empty: float = 1.0,
     whole: int | None = None,
     seed: int = 0,
-    format: Format = "png",
+    format: Format | None = None,
     quality: int | Literal["keep"] = 95,
+    channels: int = 3,
+    dtype: DType = "uint8",
     progress: Progress | None = None,
 ) -> TileSummary:
     """Cut the pictures of a COCO json into tiles: output/NAME.json and output/images, with the name of the json.
 
     The tiles and their objects are those of `da.TileReader`, which explains `size`, `overlap`, `min_visibility`,
-    `empty`, `whole` and `seed`. format: "png" keeps each pixel; "jpeg" of this `quality`, 1 to 100, loses some, and
-    takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses nothing, but for the colours of
-    2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of 16 pixels, and are up to 15 pixels
-    smaller at the right and bottom edges. Pictures of other formats, and those that are turned by their EXIF, become
-    PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A picture that is one tile is copied as it is.
+    `empty`, `whole` and `seed`. format: "png", the default, keeps each pixel; "jpeg" of this `quality`, 1 to 100, loses
+    some, and takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses nothing, but for the
+    colours of 2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of 16 pixels, and are up
+    to 15 pixels smaller at the right and bottom edges. Pictures of other formats, and those that are turned by their
+    EXIF, become PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A picture that is one tile is copied as
+    it is.
+
+    channels, dtype: of pictures of other bands or depths than 8-bit RGB, as of `da.CocoReader`. Their tiles have the
+    same bands and values, as "tiff", the default then, uncompressed; as "npy"; or as "png" of 1, 2 or 4 bands of uint8
+    or one of uint16.
 
     A tile's entry in the json has `tile_of`, the id and file_name of the picture, and `window`, [x, y, width, height]
     in its pixels, and the picture's further keys; an annotation has `part_of`, the id of the object, and its further
@@ -126,12 +128,9 @@ def tile_coco(
     written: tiles/train.json
     load it: da.CocoReader("tiles/images", "tiles/train.json")
     """
-    check_choice("format", format, Format)
+    pixels = PixelFormat(channels, dtype)
+    files = TileFiles(checked_format(format, pixels, quality), quality)
     keep = quality == "keep"
-    check("quality", quality, keep or is_whole(quality, 1, 100), "a whole number in 1..100, or 'keep'")
-    if keep:
-        check("format", format, format == "jpeg", "'jpeg' with quality='keep'")
-        check_package()
     source, folder = Path(annotations), Path(output)
     check_json_and_folder(source, images, IMAGES_ORDER)
     _check_output(folder)
@@ -140,14 +139,16 @@ def tile_coco(
     if table.coco.has_videos:
         raise ConversionError(f"{source} has frames of videos, which are not cut: their tiles would be no video")
     options: dict[str, Any] = {"whole": whole, "seed": seed, "align": ALIGN if keep else 1, "memory": 1}
-    reader = TileReader(_reader_of(table, images), size, overlap, min_visibility, empty, **options)
+    pictures = _reader_of(table, images, pixels)
+    if not pixels.is_rgb8:  # that its tiles are cut from
+        options["memory"] = int(pictures.pixels.max()) * channels * np.dtype(dtype).itemsize
+    reader = TileReader(pictures, size, overlap, min_visibility, empty, **options)
     reader.check_files()
-    is_jpeg = _are_cut(reader) if keep else np.full(len(reader), format == "jpeg")
-    names = _file_names(table, reader, is_jpeg)
+    names = _file_names(table, reader, files.extensions(reader))
     document = table.coco.document
     rows = {"images": _image_rows(table, reader, names), "annotations": annotation_rows(table, reader)}
     with _appearing(folder) as unfinished:
-        _write_tiles(reader, unfinished / "images", names, {"format": format, "quality": quality}, progress)
+        files.write(reader, unfinished / "images", names, progress)
         write_atomically(unfinished / f"{source.stem}.json", document_text(document, rows), sync=False)
     return TileSummary(
         annotations=folder / f"{source.stem}.json",
@@ -160,6 +161,7 @@ def tile_coco(
         cut=int((reader.cut.visible < 1 - 1e-9).sum()),
         left_out=reader.cut.left_out,
         lost=len(table.image_index) - len(np.unique(reader.cut.rows)),
+        reading="" if pixels.is_rgb8 else f', channels={channels}, dtype="{dtype}"',
     )
 
 
@@ -169,7 +171,7 @@ def _check_output(folder: Path) -> None:
         raise ConversionError(f"{folder} is not empty; give the name of a folder to make")
 
 
-def _reader_of(table: Table, images: PathLike) -> CocoReader:
+def _reader_of(table: Table, images: PathLike, pixels: PixelFormat) -> CocoReader:
     """Return a reader of all that the json has of its objects."""
     objects = table.coco.document["annotations"]
     outlines = [each["segmentation"] for each in objects if each.get("segmentation")]
@@ -186,25 +188,21 @@ def _reader_of(table: Table, images: PathLike) -> CocoReader:
         rotated=rotated,
         tight=bool(outlines) or rotated,
         crowds="keep" if any(each.get("iscrowd") for each in objects) else "drop",
+        channels=pixels.channels,
+        dtype=pixels.dtype,
         cache=False,
     )
 
 
-def _are_cut(reader: TileReader) -> Bools:
-    """Return (n,): which tiles can be cut from a JPEG without decoding it."""
-    can = [can_cut(reader.reader.read(at)) for at in range(len(reader.reader))]
-    return np.array(can, bool)[reader.pictures] & ~reader.is_scaled
-
-
-def _file_names(table: Table, reader: TileReader, is_jpeg: Bools) -> list[str]:
+def _file_names(table: Table, reader: TileReader, extensions: Sequence[str]) -> list[str]:
     """Return the file name of each tile. Raises ConversionError for two pictures whose tiles would have one name."""
     names, first = list[str](), dict[str, int]()
-    columns = reader.pictures.tolist(), reader.windows.tolist(), reader.is_copy.tolist(), is_jpeg.tolist()
-    for picture, window, is_copy, jpeg in zip(*columns, strict=True):
+    columns = reader.pictures.tolist(), reader.windows.tolist(), reader.is_copy.tolist(), extensions
+    for picture, window, is_copy, extension in zip(*columns, strict=True):
         stem, own = posixpath.splitext(posixpath.normpath(table.file_names[picture]))
         is_whole = window[2:] == table.sizes[picture, ::-1].tolist()
         place = "whole" if is_whole else f"{window[0]}_{window[1]}"
-        name = f"{stem}_{place}{own if is_copy else '.jpg' if jpeg else '.png'}"
+        name = f"{stem}_{place}{own if is_copy else extension}"
         other = first.setdefault(name, picture)
         if other != picture:
             raise ConversionError(
@@ -242,56 +240,3 @@ def _appearing(folder: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno:  # the name of a file in it says nothing
             raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
         raise
-
-
-def _write_tiles(
-    reader: TileReader, folder: Path, names: list[str], options: dict[str, Any], progress: Progress | None
-) -> None:
-    ends = np.flatnonzero(np.diff(reader.pictures, append=-1)) + 1
-    for path in {folder / posixpath.dirname(name) for name in names}:
-        path.mkdir(parents=True, exist_ok=True)
-    with Threads(available_cores()) as threads:
-        for start, end in pairwise([0, *ends.tolist()]):
-            _write_picture(reader, np.arange(start, end), folder, names, options, threads)
-            if progress:
-                progress(end, len(reader))
-
-
-def _write_picture(
-    reader: TileReader, tiles: Ints, folder: Path, names: list[str], options: dict[str, Any], threads: Threads
-) -> None:
-    """Write the tiles of one picture."""
-    at, blocks = int(reader.pictures[tiles[0]]), None
-    try:
-        if reader.is_copy[tiles[0]]:
-            content = reader.reader.read(at)
-            read_picture(reader.reader, at)  # raises OSError for one that does not decode
-        else:
-            picture = read_picture(reader.reader, at)
-            picture = picture.convert("RGB") if picture.mode == "CMYK" else picture
-            form = "png" if options["quality"] == "keep" else options["format"]
-            if picture.mode not in _MODES[form]:
-                png = "; --format png does" if form == "jpeg" and picture.mode in _MODES["png"] else ""
-                raise OSError(f"has pixels of mode {picture.mode}, which {form} does not keep{png}")
-            if options["quality"] == "keep" and names[tiles[0]].endswith(".jpg"):
-                blocks = JpegBlocks(reader.reader.read(at), folder)
-    except OSError as error:
-        path = reader.path(int(tiles[0]))
-        remedy = "" if "does not keep" in str(error) else f"; {reader.remedy}"
-        raise ConversionError(f"{path} {error.strerror or error}{remedy}") from None
-    if reader.is_copy[tiles[0]]:
-        (folder / names[tiles[0]]).write_bytes(content)
-        return
-
-    def save(tile: int) -> None:
-        path = folder / names[tile]
-        if blocks and path.suffix == ".jpg":
-            blocks.save(reader.windows[tile], path)
-            return
-        part = part_of(picture, reader.windows[tile], reader.sizes[tile])
-        if path.suffix == ".jpg":
-            part.save(path, "JPEG", quality=options["quality"])
-        else:
-            part.save(path, "PNG", compress_level=1)  # 6, the default, takes 4 times as long for 13 % less
-
-    threads.map(save, tiles.tolist())
