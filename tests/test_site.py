@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import re
 import subprocess
 import sys
@@ -114,3 +115,16 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     loaded |= {path: loaded_by_style(path) for path in site.rglob("*.css")}
     assert sum(map(len, loaded.values())) > 1000
     assert {path: each for path, urls in loaded.items() for each in urls if re.match(r"(https?:)?//", each)} == {}
+
+
+def test_notebooks_are_pages_with_their_outputs(site: Path) -> None:
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    for path in notebooks:
+        tags = Tags(site / "notebooks" / f"{path.stem}.html").found
+        outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+        pictures = [output for output in outputs if {"image/png", "image/jpeg"} & output.get("data", {}).keys()]
+        shown = [each["src"] for tag, each in tags if tag == "img" and "_images/" in each["src"]]
+        assert len(shown) >= len(pictures) > 0
+        assert all((site / "notebooks" / name).resolve().is_file() for name in shown)
+    links = {value for tag, each in Tags(site / "index.html").found for value in each.values() if tag == "a"}
+    assert {f"notebooks/{path.stem}.html" for path in notebooks} <= links

@@ -20,6 +20,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 from api import write_api
 from gallery import write_gallery
+from notebook_pages import write_notebooks
 from sphinx.cmd.build import main as sphinx
 
 HERE = Path(__file__).parent
@@ -54,14 +55,15 @@ def write_source(source: Path) -> None:
     shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("site", "__pycache__"))
     for name in PROJECT:
         shutil.copyfile(ROOT / name, source / name)
-    for page in [*source.glob("*.md"), *source.glob("docs/**/*.md")]:
+    write_notebooks(ROOT / "notebooks", source / "notebooks")
+    for page in [*source.glob("*.md"), *source.glob("docs/**/*.md"), *source.glob("notebooks/*.md")]:
         text = page.read_text(encoding="utf-8")
         original = ROOT / page.relative_to(source)
         page.write_text(rewrite_links(text, original, source), encoding="utf-8")
 
 
 def rewrite_links(text: str, page: Path, source: Path) -> str:
-    """Let links to the README lead to the first page, those to gallery.py to the gallery.
+    """Let links to the README lead to the first page, those to gallery.py to the gallery, to notebooks to their pages.
 
     Other files that are linked are copied, and folders unlinked.
     """
@@ -70,6 +72,8 @@ def rewrite_links(text: str, page: Path, source: Path) -> str:
         target = (page.parent / match[2]).resolve()
         if target == HERE / "gallery.py":  # the page that it writes
             return f"[{match[1]}]({os.path.relpath(ROOT / 'docs/gallery.md', page.parent)})"
+        if target.suffix == ".ipynb":
+            return match[0].replace(".ipynb", ".md")
         if target == ROOT / "README.md":
             return match[0].replace("README.md", "index.md")
         if target.is_dir():
@@ -95,7 +99,7 @@ def first_page(source: Path, api_pages: list[str]) -> str:
     inside = [*INSIDE, "README", *history]
     return readme + "".join(
         [
-            contents("Start", [f"docs/{page}" for page in START]),
+            contents("Start", [*(f"docs/{page}" for page in START), "notebooks/index"]),
             contents("Tasks", [f"docs/{page}" for page in tasks]),
             contents("Reference", [*(f"docs/{page}" for page in REFERENCE), *(f"api/{page}" for page in api_pages)]),
             contents("Inside", [*(f"docs/{page}" for page in inside), *(name[:-3] for name in PROJECT)]),
