@@ -485,7 +485,7 @@ def test_groups_take_the_same_kernels_wherever_their_parameters_are(tmp_path: Pa
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU too, a loader has its images painted by the kernel."""
-    monkeypatch.setattr("detaug.loading.loader.chain_for", chain_of)
+    monkeypatch.setattr("detaug.loading.stages.chain_for", chain_of)
 
 
 def close(a: da.Batch, b: da.Batch) -> bool:
@@ -511,7 +511,7 @@ def both(request: pytest.FixtureRequest, painted: Folder, monkeypatch: pytest.Mo
     def make(**options: Any) -> tuple[da.Loader, da.Loader]:
         reader, recipe = da.CocoReader(*painted), IN_LOADER[request.param]
         others = da.Loader(reader, recipe, 4, device="cpu", **options)
-        monkeypatch.setattr("detaug.loading.loader.chain_for", chain_of)
+        monkeypatch.setattr("detaug.loading.stages.chain_for", chain_of)
         return da.Loader(reader, recipe, 4, device=DEVICE, **options), others
 
     return make
