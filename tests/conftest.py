@@ -112,7 +112,7 @@ def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FileLock(f"{folder}.lock"):
         if not (folder / "train.json").exists():
             folder.mkdir(exist_ok=True)
-            demo(folder / "demo", device="cpu", seconds=0, say=lambda _: None)
+            demo(folder / "demo", device="cpu", seconds=0, steps=1, say=lambda _: None)
             voc_to_coco(folder / "demo/VOC", folder / "train.json", split="train")
     return folder
 

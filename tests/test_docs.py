@@ -359,7 +359,7 @@ def write_again() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         Path("first").mkdir()
-        demo("first/demo", device="cpu", seconds=0, say=lambda _: None)
+        demo("first/demo", device="cpu", seconds=0, steps=1, say=lambda _: None)
         main(["convert-voc", "first/demo/VOC", "-o", "first/train.json", "--split", "train", "--quiet"])
         for path in RUNNABLE:
             os.chdir(shutil.copytree(Path(folder, "first"), Path(folder, name_of(path))))

@@ -322,7 +322,7 @@ def test_dropping_the_only_batch_is_refused(painted: Folder) -> None:
         da.Loader(da.CocoReader(*painted), [da.Resize((40, 50))], 22, device="cpu", last_batch="drop")
     with pytest.raises(da.InputError, match="last_batch must be 'fill', 'partial' or 'drop', got 'keep'"):
         da.Loader(da.CocoReader(*painted), [da.Resize((40, 50))], 2, device="cpu", last_batch="keep")
-    with pytest.raises(da.InputError, match="last_batch are for training"):
+    with pytest.raises(da.InputError, match="last_batch and Stages are for training"):
         da.Loader(da.CocoReader(*painted), [da.Resize((40, 50))], 2, device="cpu", train=False, last_batch="drop")
 
 
