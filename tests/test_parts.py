@@ -16,6 +16,7 @@ from command import detaug, usage_error
 from format_files import data_set
 from test_labelme import SHAPES, labelme, shape
 
+import detaug as da
 from detaug.converters import ConversionError, check_coco, coco_to_yolo, convert_to_coco, merge_coco, pack_coco
 from detaug.converters.check import decode as check_decode
 
@@ -244,6 +245,43 @@ def test_pack(tmp_path: Path, format: Any, count: int) -> None:
     whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
     assert {path.name: path.read_bytes() for path in (tmp_path / "parts").iterdir()} == whole
     assert len(whole) == 7
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_tiles(tmp_path: Path, count: int) -> None:
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", document())
+    options: dict[str, Any] = {"size": 40, "empty": 0.5, "whole": 30, "overlap": 0.3}
+    whole = da.tile_coco(path, images, tmp_path / "whole", **options)
+    parts = [da.tile_coco(path, images, tmp_path / "parts", part=(n + 1, count), **options) for n in range(count)]
+    for name in ("pictures", "tiles", "tiles_without_boxes", "objects", "boxes", "cut", "left_out", "lost"):
+        assert sum(getattr(each, name) for each in parts) == getattr(whole, name)
+    merge_coco([each.annotations for each in parts], tmp_path / "parts/a.json")
+    for each in parts:
+        assert each.annotations.name.endswith(f"-of-{count}.json")
+        each.annotations.unlink()
+    folders = tmp_path / "whole", tmp_path / "parts"
+    of_whole, of_parts = ({p.relative_to(each): p.read_bytes() for p in each.rglob("*.*")} for each in folders)
+    assert of_whole == of_parts
+    assert len(of_whole) == whole.tiles + 1
+
+
+def test_tiles_of_parts_that_do_not_belong_together(tmp_path: Path) -> None:
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", document())
+    order = ("tile", path, images, "-q", "--size", "40", "-o")
+    assert detaug(*order, tmp_path / "out", "--part", "1/2").code == 0
+    before = sorted((tmp_path / "out").rglob("*"))
+    for part in ("1/2", "1/3"):
+        error = usage_error(*order, tmp_path / "out", "--part", part)
+        assert "a_0_0.png exists; give another folder" in error
+    assert sorted((tmp_path / "out").rglob("*")) == before
+    assert detaug(*order, tmp_path / "other", "--overlap", "0.5", "--part", "2/2").code == 0
+    parts = tmp_path / "out/a-part-1-of-2.json", tmp_path / "other/a-part-2-of-2.json"
+    assert "parts of different data sets" in usage_error("merge", *parts, "-o", tmp_path / "b.json")
+    tiles_of_a_part = ("tile", parts[0], tmp_path / "out/images", "-o", tmp_path / "again")
+    assert "is one part of a data set" in usage_error(*tiles_of_a_part)
+    (images / "a.jpg").write_bytes(b"no image")
+    usage_error(*order, tmp_path / "broken", "--part", "1/2")
+    assert not (tmp_path / "broken").exists()
 
 
 def test_packed_parts_of_other_shards(tmp_path: Path) -> None:

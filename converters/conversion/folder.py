@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from detaug.converters.conversion.arguments import WithImages, check_choice
-from detaug.converters.files.atomic import replacing, write_atomically
+from detaug.converters.files.atomic import replacing, temporary_path, write_atomically
 from detaug.converters.files.image_file import digest
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.findings.finding import counted
@@ -107,3 +107,37 @@ def bring_images(copies: Mapping[Path, Path], with_images: WithImages) -> None:
                     shutil.copyfile(image, temporary)
                 else:
                     temporary.symlink_to(image.resolve())
+
+
+@contextmanager
+def appearing_folder(folder: Path, files: Sequence[str] | None = None) -> Iterator[Path]:
+    """Yield a folder that gets the name `folder` at the end, and is removed after an error.
+
+    files: of a part, which are moved into `folder`, beside those of other parts; none of them may exist.
+    """
+    real = Path(os.path.realpath(folder))
+    with made_folder(real) if files else nullcontext():
+        _refuse_existing(folder, files or ())
+        unfinished = temporary_path(real / "part" if files else real)
+        unfinished.mkdir()
+        try:
+            yield unfinished
+            _refuse_existing(folder, files or ())
+            for name in files or ():
+                (real / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(unfinished / name, real / name)
+            if files:
+                shutil.rmtree(unfinished)
+            else:
+                os.replace(unfinished, real)
+        except BaseException as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno:  # the name of a file in it says nothing
+                raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
+            raise
+
+
+def _refuse_existing(folder: Path, files: Sequence[str]) -> None:
+    for name in files:
+        if os.path.lexists(folder / name):
+            raise ConversionError(f"{folder / name} exists; give another folder, or remove what an earlier run wrote")

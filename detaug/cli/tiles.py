@@ -59,6 +59,7 @@ class _Quality(click.IntRange):
 @options.channels
 @options.dtype
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of --empty.")
+@options.part("Only the tiles of the I-th of N parts of the pictures; detaug merge joins the jsons")
 @options.quiet
 def tile(**given: Any) -> None:
     """Cut large pictures into tiles.

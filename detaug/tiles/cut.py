@@ -41,8 +41,8 @@ class CutObjects(NamedTuple):
     """(B,): the share of its area that the tile shows."""
     shapes: Shapes
     """In pixels of the tiles."""
-    left_out: int
-    """Parts of objects in tiles of which too little is visible."""
+    left_out: Ints
+    """For each picture: parts of objects in tiles of which too little is visible."""
 
 
 def cut_objects(source: Source, tiles: Tiles, min_visibility: float) -> CutObjects:
@@ -58,7 +58,7 @@ def cut_objects(source: Source, tiles: Tiles, min_visibility: float) -> CutObjec
         return _cut(source, tiles, slice(0, 0), min_visibility)
     tile, rows, boxes, visible = (np.concatenate([part[at] for part in parts]) for at in range(4))
     shapes = [part.shapes for part in parts]
-    return CutObjects(tile, rows, boxes, visible, _joined(shapes), sum(part.left_out for part in parts))
+    return CutObjects(tile, rows, boxes, visible, _joined(shapes), np.sum([part.left_out for part in parts], axis=0))
 
 
 def _chunks(source: Source, tiles: Tiles) -> Iterator[slice]:
@@ -77,7 +77,7 @@ def _chunks(source: Source, tiles: Tiles) -> Iterator[slice]:
 def _cut(source: Source, tiles: Tiles, chunk: slice, min_visibility: float) -> CutObjects:
     own = tiles.some(chunk)
     views = _views(source, own)
-    count = int((views.labels >= 0).sum())
+    before = (views.labels >= 0).sum(1)
     views = views.clip()
     image, place = np.nonzero(views.labels >= 0)
     placement = Placement.of_views(views)
@@ -93,7 +93,9 @@ def _cut(source: Source, tiles: Tiles, chunk: slice, min_visibility: float) -> C
     if shapes.tight and shapes.outlines is not None:
         boxes = _around_runs(boxes, shapes.outlines, own.sizes[image[left], 0], ~untouched[left])
     tile = image[left] + (chunk.start or 0)
-    return CutObjects(tile, placement.rows[left], boxes, visible[left], shapes, count - len(left))
+    missing = before - np.bincount(image[left], minlength=len(before))
+    left_out = np.bincount(own.picture, missing, len(source)).astype(np.int64)
+    return CutObjects(tile, placement.rows[left], boxes, visible[left], shapes, left_out)
 
 
 def _around_runs(boxes: Floats, outlines: OutlineColumns, heights: Ints, changed: Bools) -> Floats:

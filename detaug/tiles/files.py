@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -61,17 +62,19 @@ class TileFiles(NamedTuple):
         can = np.array([can_cut(reader.reader.read(at)) for at in range(len(reader.reader))], bool)
         return [".jpg" if cut else ".png" for cut in can[reader.pictures] & ~reader.is_scaled]
 
-    def write(self, reader: TileReader, folder: Path, names: list[str], progress: Progress | None) -> None:
-        """Write all tiles, one picture after the other. Raises ConversionError for one that does not decode."""
-        ends = np.flatnonzero(np.diff(reader.pictures, append=-1)) + 1
+    def write(
+        self, reader: TileReader, tiles: Ints, folder: Path, names: Sequence[str], progress: Progress | None
+    ) -> None:
+        """Write tiles, one picture after the other. Raises ConversionError for one that does not decode."""
+        ends = np.flatnonzero(np.diff(reader.pictures[tiles], append=-1)) + 1
         for path in {folder / posixpath.dirname(name) for name in names}:
             path.mkdir(parents=True, exist_ok=True)
         write = self._write_picture if reader.pixel_format.is_rgb8 else self._write_bands
         with Threads(available_cores()) as threads:
             for start, end in pairwise([0, *ends.tolist()]):
-                write(reader, np.arange(start, end), [folder / name for name in names[start:end]], threads)
+                write(reader, tiles[start:end], [folder / name for name in names[start:end]], threads)
                 if progress:
-                    progress(end, len(reader))
+                    progress(end, len(tiles))
 
     def _write_picture(self, reader: TileReader, tiles: Ints, paths: list[Path], threads: Threads) -> None:
         """Write the tiles of one picture that Pillow reads."""

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from detaug.arrays import Bools, Ints
 from detaug.converters.coco.annotations import raise_on_errors
 from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.parts import part_head, refuse_keys_of_parts, refuse_part
 from detaug.converters.coco.table import Table
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.conversion.folder import check_folder
-from detaug.converters.files.atomic import temporary_path, write_atomically
+from detaug.converters.conversion.folder import appearing_folder, check_folder
+from detaug.converters.conversion.part import Part, check_part
+from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import counted, on_one_line
@@ -94,6 +94,7 @@ def tile_coco(
     quality: int | Literal["keep"] = 95,
     channels: int = 3,
     dtype: DType = "uint8",
+    part: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> TileSummary:
     """Cut the pictures of a COCO json into tiles: output/NAME.json and output/images, with the name of the json.
@@ -117,6 +118,9 @@ def tile_coco(
     cut. The same input gives the same bytes.
 
     `output` must be new, or an empty folder; it appears when all is written. One picture at a time is in memory.
+    part: (number, of), such as (1, 3), to write only the tiles of the first third of the pictures, and
+    NAME-part-1-of-3.json; all parts have one folder, and merge_coco joins their jsons to the same bytes as one run
+    writes.
 
     Raises AnnotationError for a json with errors, ConversionError for a picture that does not decode and for an output
     that exists, InputError for arguments, and OSError.
@@ -133,7 +137,10 @@ def tile_coco(
     keep = quality == "keep"
     source, folder = Path(annotations), Path(output)
     check_json_and_folder(source, images, IMAGES_ORDER)
-    _check_output(folder)
+    own = check_part(part)
+    refuse_part(source)
+    if own is None:
+        _check_output(folder)
     table = examine_file(source)
     raise_on_errors(table)
     if table.coco.has_videos:
@@ -145,24 +152,68 @@ def tile_coco(
     reader = TileReader(pictures, size, overlap, min_visibility, empty, **options)
     reader.check_files()
     names = _file_names(table, reader, files.extensions(reader))
-    document = table.coco.document
-    rows = {"images": _image_rows(table, reader, names), "annotations": annotation_rows(table, reader)}
-    with _appearing(folder) as unfinished:
-        files.write(reader, unfinished / "images", names, progress)
-        write_atomically(unfinished / f"{source.stem}.json", document_text(document, rows), sync=False)
+    chosen = _Chosen.of(reader, own)
+    own_names = [names[at] for at in chosen.tiles.tolist()]
+    json_name = f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
+    text = _document(table, reader, names, chosen, own, f"{min_visibility} {quality}")
+    moved = None if own is None else [*(f"images/{name}" for name in own_names), json_name]
+    with appearing_folder(folder, moved) as unfinished:
+        files.write(reader, chosen.tiles, unfinished / "images", own_names, progress)
+        write_atomically(unfinished / json_name, text, sync=False)
+    objects = int(chosen.pictures[table.image_index].sum())
     return TileSummary(
-        annotations=folder / f"{source.stem}.json",
+        annotations=folder / json_name,
         images=folder / "images",
-        pictures=len(reader.reader),
-        tiles=len(reader),
-        tiles_without_boxes=len(reader) - len(np.unique(reader.cut.tile)),
-        objects=len(table.image_index),
-        boxes=len(reader.cut.rows),
-        cut=int((reader.cut.visible < 1 - 1e-9).sum()),
-        left_out=reader.cut.left_out,
-        lost=len(table.image_index) - len(np.unique(reader.cut.rows)),
+        pictures=int(chosen.pictures.sum()),
+        tiles=len(chosen.tiles),
+        tiles_without_boxes=len(chosen.tiles) - len(np.unique(reader.cut.tile[chosen.boxes])),
+        objects=objects,
+        boxes=len(chosen.boxes),
+        cut=int((reader.cut.visible[chosen.boxes] < 1 - 1e-9).sum()),
+        left_out=int(reader.cut.left_out[chosen.pictures].sum()),
+        lost=objects - len(np.unique(reader.cut.rows[chosen.boxes])),
         reading="" if pixels.is_rgb8 else f', channels={channels}, dtype="{dtype}"',
     )
+
+
+class _Chosen(NamedTuple):
+    """What a part of a data set has, or all."""
+
+    pictures: Bools
+    """(n,): which of them."""
+    tiles: Ints
+    """Their positions."""
+    boxes: Ints
+    """Positions of the objects in tiles."""
+
+    @classmethod
+    def of(cls, reader: TileReader, part: Part | None) -> _Chosen:
+        """Return the tiles of a part of the pictures, consecutive ones; of None all."""
+        pictures = np.zeros(len(reader.reader), bool)
+        everything = range(len(pictures))
+        pictures[[*(part.items(everything) if part else everything)]] = True
+        _, counts, _ = reader.objects()
+        is_own = pictures[reader.pictures]
+        return cls(pictures, np.flatnonzero(is_own), np.flatnonzero(np.repeat(is_own, counts)))
+
+
+def _document(
+    table: Table, reader: TileReader, names: list[str], chosen: _Chosen, part: Part | None, rules: str
+) -> Iterator[str]:
+    """Return the text of the json. rules: what else two parts must have in common."""
+    document = table.coco.document
+    images, boxes = _image_rows(table, reader, names), annotation_rows(table, reader)
+    if part is None:
+        return document_text(document, {"images": images, "annotations": boxes})
+    refuse_keys_of_parts(table.path, document)
+    positions = {"images": chosen.tiles.tolist(), "annotations": chosen.boxes.tolist()}
+    rows = {name: _some(each, positions[name]) for name, each in (("images", images), ("annotations", boxes))}
+    return document_text({"part": part_head(part, [*names, rules]), **document, "positions": positions}, rows)
+
+
+def _some(rows: Iterator[dict[str, Any]], positions: Sequence[int]) -> Iterator[dict[str, Any]]:
+    wanted = frozenset(positions)
+    return (row for at, row in enumerate(rows) if at in wanted)
 
 
 def _check_output(folder: Path) -> None:
@@ -225,18 +276,3 @@ def _image_rows(table: Table, reader: TileReader, names: list[str]) -> Iterator[
             "window": window,
             **{key: value for key, value in row.items() if key not in _NOT_OF_TILES},
         }
-
-
-@contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
-    """Yield a folder that gets the name `folder` at the end, and is removed after an error."""
-    unfinished = temporary_path(Path(os.path.realpath(folder)))
-    unfinished.mkdir()
-    try:
-        yield unfinished
-        os.replace(unfinished, os.path.realpath(folder))
-    except BaseException as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno:  # the name of a file in it says nothing
-            raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
-        raise
