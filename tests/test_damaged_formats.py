@@ -16,6 +16,7 @@ import test_small_formats as small
 import test_via as via
 import test_yolo_without_yaml as yolo
 from format_files import assert_damage_ends_in_a_sentence, data_set
+from voc_files import box_xml, voc_xml
 
 TWO = ("a.jpg", "b.jpg")
 FRAMES = tuple(f"frame_00000{number}.jpg" for number in range(3))
@@ -25,6 +26,12 @@ TASKS = json.dumps(
     [label_studio.task("/data/upload/3/90f1a2b3-a.jpg", REGIONS), label_studio.task("b.jpg", REGIONS[:1])]
 )
 DOTA = "imagesource:x\ngsd:0.1\n10 10 40.5 20 35 40 5 30 small-vehicle 1\n"
+
+YOLO_LABELS = "0 0.25 0.25 0.3 0.25\n1 0.1 0.1 0.4 0.1 0.3 0.5\n2 0.5 0.5 0.2 0.2\n"
+MOT = "1,1,11,11,30,20,1,1,1\n2,1,12,11,30,20,1,1,0.5\n2,2,50,40,20,20,1,1,1\n"
+TURNED = "<robndbox><cx>50</cx><cy>40</cy><w>20</w><h>9</h><angle>1</angle></robndbox>"
+OBJECTS = box_xml(11, 11, 40, 30), box_xml(21, 5, 60, 70, more="<difficult>1</difficult>")
+VOC = voc_xml(*OBJECTS, f"<object><name>ship</name>{TURNED}</object>")
 
 # format, the damaged file, its content, other files, images
 CASES: list[tuple[str, str, str, Mapping[str, str], tuple[str, ...]]] = [
@@ -47,6 +54,9 @@ CASES: list[tuple[str, str, str, Mapping[str, str], tuple[str, ...]]] = [
     ("imagefolder", "metadata.jsonl", small.IMAGEFOLDER, {}, TWO),
     ("supervisely", "ann/a.jpg.json", json.dumps(small.SUPERVISELY), {"meta.json": small.META}, ("img/a.jpg",)),
     ("yolo", "obj.data", yolo.DARKNET["obj.data"], yolo.DARKNET, yolo.DARKNET_IMAGES),
+    ("yolo", "labels/a.txt", YOLO_LABELS, {"classes.txt": "cat\ndog\nship\n"}, ("images/a.jpg", "images/b.jpg")),
+    ("voc", "Annotations/a.xml", VOC, {"Annotations/b.xml": VOC}, ("JPEGImages/a.jpg", "JPEGImages/b.jpg")),
+    ("mot", "seq/gt/gt.txt", MOT, {}, ("seq/img1/000001.jpg", "seq/img1/000002.jpg")),
 ]
 
 
