@@ -66,7 +66,7 @@ def test_the_table_of_formats_in_the_documents() -> None:
     page = (Path(__file__).parents[1] / "docs/data-formats.md").read_text(encoding="utf-8")
     for each in FORMATS:
         command = f"`detaug {each.command}`" if each.command else ""
-        assert f"| `{each.name}` | {each.title} | {each.kept} | {each.lost} | {command} |\n" in page
+        assert f"| `{each.name}` | {each.title} | {each.kept} | {each.lost} | {command} | {each.tried} |\n" in page
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ("a metadata.jsonl of Hugging Face", "metadata.jsonl", '{"file_name": "a.jpg", "objects": {"bbox": []}}\n'),
     ("a list of faces of WIDER FACE", "wider_face_val_bbx_gt.txt", "0--Parade/a.jpg\n1\n1 2 3 4 0 0 0 0 0 0\n"),
     ("BDD100K's json", "a.json", json.dumps([{"name": "a.jpg", "labels": [{"category": "car"}]}])),
+    ("a json of FiftyOne", "samples.json", json.dumps({"samples": [{"_id": {}, "filepath": "data/a.jpg"}]})),
+    ("a json of FiftyOne", "labels.json", json.dumps({"classes": ["cat"], "labels": {"a": [{"label": "cat"}]}})),
     ("a Datumaro json", "a.json", json.dumps({"info": {}, "categories": {}, "items": []})),
     ("an output manifest of SageMaker Ground Truth", "a.jsonl", '{"source-ref":"s3://a.jpg"}\n{"source-ref":"b"}\n'),
     ("an export of Labelbox", "a.ndjson", '{"data_row":{"id":"x"}}\n{"data_row":{"id":"y"}}\n'),

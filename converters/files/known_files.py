@@ -182,6 +182,11 @@ FORMS = (
         "imagefolder",
     ),
     Form("BDD100K's json", lambda it: it.has("name", "labels", many=True), _SCRIPT),
+    Form(
+        "a json of FiftyOne",
+        lambda it: "filepath" in it.first("samples") or (it.has("classes", "labels") and not it.is_list("labels")),
+        "export it as COCO: dataset.export(DIR, dataset_type=fo.types.COCODetectionDataset)",
+    ),
     Form("a Datumaro json", lambda it: it.has("items", "categories"), "datum convert -f coco makes a COCO json of it"),
     Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
     Form("an export of Labelbox", lambda it: "data_row" in it.keys, _SCRIPT),

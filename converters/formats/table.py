@@ -21,6 +21,8 @@ class Format(NamedTuple):
     """MODULE.FUNCTION in `converters/formats` that returns its records; "" for a converter of its own."""
     command: str = ""
     """The command of that converter, which has more options."""
+    tried: str = ""
+    """The tools whose own code wrote files that were read object by object; "" where a second reading alone tests."""
 
 
 FORMATS = (
@@ -28,28 +30,34 @@ FORMATS = (
     Format(
         "voc", "Pascal VOC", "boxes, masks, roLabelImg's rotated boxes, flags", (".xml",), "parts of objects",
         command="convert-voc",
+        tried="supervision 0.31.2; Datumaro 1.13.12, which counts pixels from 0: `--origin zero`",
     ),
     Format(
         "yolo", "YOLO", "boxes, outlines, key points, rotated boxes", (".yaml", ".yml", ".data", ".txt"),
         command="convert-yolo",
+        tried="Datumaro 1.13.12 (obj.data); supervision 0.31.2 (a data.yaml with nothing but names)",
     ),
     Format(
         "labelme", "LabelMe", "boxes, outlines, masks, circles, rotated boxes, points of a group as key points, flags",
         (".json",), "lines, lone points", "labelme.read_labelme",
+        tried="the writer of LabelMe 6.3.1, every kind of shape that has a place; supervision 0.31.2",
     ),
     Format(
         "cvat", "CVAT for images or video",
         "boxes, rotated boxes, outlines, ellipses, masks, skeletons as key points, tracks, attributes, tags",
         (".xml",), "lines, cuboids, points in no skeleton", "cvat.read_cvat",
+        tried="the writer of Datumaro 1.13.12, boxes and outlines; not CVAT's own, which is part of its server",
     ),
     Format(
         "csv", "CSV table", "boxes, other columns; of Open Images groups as crowds", (".csv",),
         reader="csv_tables.read_csv",
+        tried="Datumaro 1.13.12 (Open Images)",
     ),
     Format(
         "label-studio", "Label Studio",
         "boxes, rotated boxes, outlines, ellipses, brushes as masks, points in a region as key points, choices",
         (".json",), "lone points, relations, videos", "label_studio.read_label_studio",
+        tried="the converter of label-studio-sdk 2.1.2: tasks from COCO, JSON-MIN, masks by its brush; it reads ours",
     ),
     Format(
         "via", "VGG Image Annotator", "boxes, outlines, circles, ellipses, attributes", (".json", ".csv"),
@@ -58,12 +66,15 @@ FORMATS = (
     Format(
         "kitti", "KITTI", "boxes, truncation, place in space as columns; DontCare as crowds", (".txt",),
         reader="text_rows.read_kitti",
+        tried="Datumaro 1.13.12",
     ),
     Format(
         "visdrone", "VisDrone", "boxes, truncation, occlusion; ignored regions as crowds", (".txt",),
         reader="text_rows.read_visdrone",
     ),
-    Format("createml", "Create ML", "boxes", (".json",), reader="createml.read_createml"),
+    Format(
+        "createml", "Create ML", "boxes", (".json",), reader="createml.read_createml", tried="supervision 0.31.2",
+    ),
     Format(
         "wider-face", "WIDER FACE", "boxes, attributes; invalid faces as crowds", (".txt",),
         reader="wider_face.read_wider_face",
@@ -75,10 +86,12 @@ FORMATS = (
     Format(
         "supervisely", "Supervisely", "boxes, outlines with holes, bitmaps as masks, graphs as key points, tags",
         (".json",), "lines, points", "supervisely.read_supervisely",
+        tried="supervisely 6.74.51: rectangle, polygon with a hole, bitmap, graph with its skeleton, tags",
     ),
     Format(
         "imagefolder", "Hugging Face imagefolder", "boxes, other lists as columns", (".jsonl",),
         reader="imagefolder.read_imagefolder",
+        tried="datasets 5.2.0, which loads the same `metadata.jsonl`",
     ),
     Format(
         "dota", "DOTA", "corners of rotated boxes, difficult", (".txt",), reader="text_rows.read_dota",
