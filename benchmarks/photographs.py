@@ -1,9 +1,9 @@
 """Memory and time of the loader with photographs of several sizes; of several checkouts and limits, interleaved.
 
-    python benchmarks/photographs.py [--megapixels 3 12 48] [--batch-size 16] [--device cpu] [--scaled]
-        [--memory 150MB 2GB] [--before ../before]
+    python benchmarks/photographs.py [--megapixels 3 12 48] [--batch-size 16] [--device cpu] [--preset ssd300]
+        [--scaled] [--memory 150MB 2GB] [--before ../before]
 
-Makes JPEGs of about 1.7 bits a pixel and runs the recipe `ssd300` on them, each turn in a process of its own. Prints
+Makes JPEGs of about 1.7 bits a pixel and runs a recipe on them, each turn in a process of its own. Prints
 the largest memory, its CPU time for each image and the images a second, medians of the turns and in brackets their
 range, and the ratio of the CPU times and of the rates to those of the first row: of the checkout `--before` if there is
 one. The memory is that of the process (VmHWM), on a GPU that of the device, looked at after each batch, beyond the
@@ -55,7 +55,7 @@ def write_photographs(folder: Path, megapixels: int) -> None:
     (folder / "train.json").write_text(json.dumps(document))
 
 
-def measure(folder: str, images: int, batch_size: int, device: str, limit: str, decode: str) -> None:
+def measure(folder: str, images: int, batch_size: int, device: str, preset: str, limit: str, decode: str) -> None:
     """Print the most memory that was taken, in GB, the CPU milliseconds of an image, and images a second."""
     import torch
 
@@ -63,7 +63,7 @@ def measure(folder: str, images: int, batch_size: int, device: str, limit: str, 
 
     if device == "cpu":
         da.keep_freed_memory()
-    ops = da.presets.ssd300()
+    ops = getattr(da.presets, preset)()
     if decode == "scaled":
         ops = [replace(op, decode="scaled") if isinstance(op, da.Resize) else op for op in ops]
     options = {"memory": limit} if limit else {}
@@ -91,7 +91,7 @@ def turn(checkout: Path, limit: str, decode: str, folder: Path, options: argpars
     """Run `measure` with the package of a checkout, in a process of its own."""
     path = os.pathsep.join([str(checkout.resolve()), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", str(folder)]
-    command += [str(options.images), str(options.batch_size), options.device, limit, decode]
+    command += [str(options.images), str(options.batch_size), options.device, options.preset, limit, decode]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}, check=True)
     return [float(each) for each in done.stdout.split()[-3:]]
 
@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--preset", default="ssd300")
     parser.add_argument("--scaled", action="store_true")
     parser.add_argument("--memory", nargs="+", default=[], metavar="SIZE")
     parser.add_argument("--before", type=Path)

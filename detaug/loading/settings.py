@@ -171,7 +171,7 @@ def choose_settings(
         return within_memory(settings, batch_size, 3 * source_pixels, memory, together)
     if device.type == "cpu" and file is None:
         least = max(default.threads, together)
-        return within_memory(settings, batch_size, 3 * source_pixels, DECODED_ON_CPU, together, least)
+        return within_memory(settings, batch_size, 3 * source_pixels, DECODED_ON_CPU, least=least)
     return settings
 
 
