@@ -579,6 +579,10 @@ def test_the_devices_agree(bccd: Folder) -> None:
         ({"device": "gpu"}, "device must be"),
         ({"ops": [da.RandomHorizontalFlip()]}, "the recipe needs a Resize"),
         ({"ops": [da.RandomPhotometricDistort(), da.Resize((9, 9))]}, "must come after Resize"),
+        (
+            {"ops": [da.SanitizeBoundingBoxes(), da.Normalize()]},
+            r"\(1st\) must come after a Resize: the recipe has none",
+        ),
         ({"ops": [da.Resize((9, 9)), da.Resize((9, 9))]}, "one too many after Resize"),
     ],
 )

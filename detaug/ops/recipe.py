@@ -394,7 +394,10 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
         rule = "only flips and crops to a fixed size may come after Resize"
         raise InputError(f"{name} must come before {resize}: {rule}")
     if op.stage in ("pixels", "output") and "render" not in stages[:index]:
-        resize = name_and_place(ops, stages.index("render")) if "render" in stages else "Resize"
+        if "render" not in stages:
+            remedy = "the recipe has none, so put one before it, such as Resize((640, 640))"
+            raise InputError(f"{name} must come after a Resize: {remedy}")
+        resize = name_and_place(ops, stages.index("render"))
         raise InputError(f"{name} must come after {resize}, since it changes pixels: put it later in the recipe")
 
 
