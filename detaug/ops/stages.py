@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from detaug.arguments import is_whole
 from detaug.errors import InputError
@@ -56,10 +56,12 @@ class Stages:
 
 
 def _pairs(stages: object) -> Sequence[tuple[int, Iterable[Op]]]:
-    pairs = list(stages) if isinstance(stages, Iterable) else None
-    if pairs is None or not all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs):
-        raise TypeError(f"stages are a list of (epoch, ops), such as [(0, recipe), (90, other)], got {stages!r:.80}")
-    return pairs
+    pairs = list(stages) if isinstance(stages, Iterable) else [stages]
+    for each in pairs:
+        if not isinstance(each, tuple | list) or len(each) != 2:
+            name = f"the op {type(each).__name__}" if isinstance(each, Op) else f"{each!r:.80}"
+            raise TypeError(f"stages are a list of (epoch, ops), such as [(0, recipe), (90, other)], got {name}")
+    return cast(list[tuple[int, Iterable[Op]]], pairs)
 
 
 def _epoch(number: int, stage: tuple[int, Iterable[Op]]) -> int:
