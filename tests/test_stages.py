@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from worlds import FLIP, NORMALIZE, write_images
 
 import detaug as da
 from detaug.training import Detector, train
+from detaug.training.loaders import make_train_loader
 
 FIT = da.Resize((64, 64), letterbox="center")
 BEGIN = [FIT, da.Mosaic(), da.RandomHSV(), NORMALIZE]
@@ -175,6 +177,11 @@ def test_what_is_no_list_of_stages(stages: Any) -> None:
         da.Stages(stages)
 
 
+def test_a_recipe_in_the_place_of_stages_is_not_printed_whole() -> None:
+    with pytest.raises(TypeError, match=r"such as \[\(0, recipe\), \(90, other\)\], got the op RandomHorizontalFlip$"):
+        da.Stages([da.RandomHorizontalFlip(), da.Resize((9, 9))])  # type: ignore[list-item]
+
+
 def test_recipes_that_do_not_fit_name_their_stage(folder: Folder) -> None:
     with pytest.raises(da.InputError, match="the stage from epoch 4 on: the recipe needs a Resize"):
         loader(folder, da.Stages([(0, END), (4, [FLIP])]))
@@ -198,6 +205,25 @@ def test_preview_shows_the_recipe_of_an_epoch(folder: Folder, tmp_path: Path) ->
     begin, middle, plain = (np.asarray(Image.open(tmp_path / f"{number}.png"))[60:] for number in shown)
     assert (middle == plain).all()
     assert begin.shape != middle.shape or (begin != middle).any()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "epochs", "reached"),
+    [
+        (da.Stages([(0, BEGIN), (2, END)]), 2, False),
+        (da.Stages([(0, BEGIN), (2, END)]), 3, True),
+        ([FIT, da.Mosaic(until_epoch=2), NORMALIZE], 1, False),
+        ([FIT, da.Mosaic(until_epoch=2), NORMALIZE], 2, True),
+        (BEGIN, 1, True),
+    ],
+)
+def test_a_training_that_does_not_reach_a_stage_says_so(
+    folder: Folder, tmp_path: Path, recipe: Any, epochs: int, reached: bool
+) -> None:
+    da.save_recipe(recipe, tmp_path / "recipe.yaml")
+    settings = options(*folder, tmp_path / "run", epochs=epochs, recipe=tmp_path / "recipe.yaml")
+    with nullcontext() if reached else pytest.warns(UserWarning, match=f"at epoch 2, .* of {epochs} epoch"):
+        make_train_loader(settings, torch.device("cpu"), Detector(Tiny(2)))
 
 
 class Stopping(Tiny):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from detaug import presets
+from detaug.converters.findings.finding import counted
 from detaug.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
@@ -16,11 +18,12 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
-from detaug.ops.stages import Stages
+from detaug.ops.stages import Stage, Stages
 from detaug.presets import Triple
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.detectors import DETECTORS, READS, Detector
 from detaug.training.options import Size, TrainOptions
+from detaug.training.processes import is_first_rank
 
 
 def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] | Stages:
@@ -41,7 +44,26 @@ def make_resize(size: Size) -> Resize:
 def make_train_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader:
     reader = read_train(options)
     ops = train_recipe(options, detector.mean, detector.std)
+    if is_first_rank():
+        _warn_of_late_changes(ops, options.epochs)
     return Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
+
+
+def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int) -> None:
+    """Warn of a stage, or an end of mosaics, that the training does not reach: often the recipe is of a longer one.
+
+    `until_epoch=epochs` is no mistake: so mosaics never end.
+    """
+    stages = ops.stages if isinstance(ops, Stages) else [Stage(0, tuple(ops))]
+    ends = [getattr(op, "until_epoch", None) or 0 for _, each in stages for op in each]
+    late = [start for start, _ in stages if start >= epochs] + [end for end in ends if end > epochs]
+    if late:
+        length = counted(epochs, "epoch")
+        warnings.warn(
+            f"the recipe changes at epoch {min(late)}, counted from 0, and a training of {length} does not reach it: "
+            "give more --epochs, or change the recipe",
+            stacklevel=3,
+        )
 
 
 def make_val_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader | None:
