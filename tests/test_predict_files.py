@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from command import detaug
 from numbered_videos import SIZE, number_in, write_video
 from PIL import Image
 from torch import Tensor, nn
 
 import detaug as da
 from detaug.boxes.keypoints import KeyPoints
-from detaug.converters import check_coco, convert_to_coco
+from detaug.converters import check_coco
 from detaug.scoring import predict_files
 from detaug.training import TrainedModel
 
@@ -73,6 +75,13 @@ def folder(tmp_path: Path) -> Path:
 
 def read(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_bytes()))
+
+
+def test_nothing_found_names_the_score(folder: Path, tmp_path: Path) -> None:
+    found = predict_files(model(), [folder], tmp_path / "found.json", min_score=0.95)
+    expected = "0 objects found in 5 images, none with a score of 0.95 or more: a lower --min-score finds more\n"
+    assert str(found).startswith(expected)
+    assert read(tmp_path / "found.json")["annotations"] == []
 
 
 def test_a_folder(folder: Path, tmp_path: Path) -> None:
@@ -169,9 +178,9 @@ def test_pre_labels_for_label_studio(folder: Path, tmp_path: Path) -> None:
 def test_pre_labels_come_back(folder: Path, tmp_path: Path, tool: Any) -> None:
     out = tmp_path / "out"
     said = str(predict_files(model(), [folder], tmp_path / "found.json", pre_labels={tool: out}))
-    assert said.endswith(f"written: {out}")
-    export = out if tool == "labelme" else out / "annotations.xml"
-    convert_to_coco(export, tmp_path / "again.json", images=folder)
+    command, changes = f"written: {out}\nand back: detaug convert ", {"again.json": str(tmp_path / "again.json")}
+    assert command in said
+    detaug("convert", *(changes.get(word, word) for word in shlex.split(said.split(command)[1])))
     boxes = [
         sorted((tuple(np.round(each["bbox"], 2)), each["category_id"]) for each in read(path)["annotations"])
         for path in (tmp_path / "found.json", tmp_path / "again.json")

@@ -58,13 +58,19 @@ class Predicted(NamedTuple):
     videos: int = 0
     """The number of videos that the images are frames of."""
     pre_labels: tuple[Path, ...] = ()
+    min_score: float = SCORE
+    next_steps: tuple[str, ...] = ()
+    """For each of the pre-labels, the command that reads them again when they are corrected."""
 
     def __str__(self) -> str:
         where = f"{counted(self.images, 'frame')} of {counted(self.videos, 'video')}"
         where = where if self.videos else counted(self.images, "image")
-        also = "".join(f"\nwritten: {each}" for each in self.pre_labels)
+        labels = zip(self.pre_labels, self.next_steps, strict=True)
+        also = "".join(f"\nwritten: {folder}\n{step}" for folder, step in labels)
         kind = "videos" if self.videos else "images"
         found = f"{counted(self.objects, 'object')} found in {where}"
+        if not self.objects:
+            found += f", none with a score of {self.min_score:g} or more: a lower --min-score finds more"
         return f"{found}\nwritten: {self.output}, of {kind} in {self.folder}{also}"
 
 
@@ -111,9 +117,9 @@ def predict_files(
             if progress:
                 progress(at + 1, len(source.images))
     write_json(target, _document(trained, source, rows))
-    for tool, out in labels.items():
-        TOOLS[tool](target, out, images=folder)
-    return Predicted(len(source.images), len(rows), target, folder, len(source.videos), tuple(labels.values()))
+    steps = tuple(TOOLS[tool](target, out, images=folder).next_step for tool, out in labels.items())
+    videos, written = len(source.videos), tuple(labels.values())
+    return Predicted(len(source.images), len(rows), target, folder, videos, written, min_score, steps)
 
 
 def find_files(paths: Sequence[PathLike]) -> list[Path]:
