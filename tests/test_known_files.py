@@ -40,6 +40,11 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ("a VIA project", "a.json", json.dumps({"a.jpg9": REGIONS})),
     ("an export of Label Studio in its own json", "a.json", json.dumps(LABEL_STUDIO)),
     (
+        "a list of tasks for Label Studio, which has no annotations",
+        "a.json",
+        json.dumps([{"id": 1, "data": {"image": "a.jpg"}, "predictions": [{"result": []}]}]),
+    ),
+    (
         "a CreateML json",
         "a.json",
         json.dumps([{"image": "a.jpg", "annotations": [{"label": "cat", "coordinates": {"x": 1}}]}]),

@@ -151,6 +151,11 @@ FORMS = (
         _CONVERT,
         "label-studio",
     ),
+    Form(
+        "a list of tasks for Label Studio, which has no annotations",
+        lambda it: it.has("data", "predictions", many=True),
+        "import it into Label Studio, correct and submit its tasks, and export them as JSON",
+    ),
     Form("a CreateML json", _is_createml, _CONVERT, "createml"),
     Form(
         "a list of detections (COCO results), which has no images",
