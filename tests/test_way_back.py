@@ -21,8 +21,10 @@ from detaug.converters import (
     Summary,
     coco_to_csv,
     coco_to_cvat,
+    coco_to_dota,
     coco_to_label_studio,
     coco_to_labelme,
+    coco_to_voc,
 )
 
 NAMES = ("ä ö.jpg", "sub dir/b & <c>.jpg", "sub dir/ö/b.jpg", "empty.jpg")
@@ -119,6 +121,19 @@ def there_and_back(
     result = detaug(*command)
     assert result.code == 0, result.err
     return json.loads((tmp_path / "again.json").read_bytes()), summary
+
+
+@pytest.mark.parametrize(
+    "convert", [coco_to_csv, coco_to_cvat, coco_to_dota, coco_to_label_studio, coco_to_labelme, coco_to_voc]
+)
+def test_the_way_back_from_files_without_images(tmp_path: Path, convert: Callable[..., Summary]) -> None:
+    """The folder of the images is not known: the command has a word to replace by it."""
+    images = data_set(tmp_path / "photos", {}, "a.jpg", "b.jpg", "sub/c.png")
+    summary = convert(write(tmp_path / "a.json", document()), tmp_path / "out")
+    command = shlex.split(summary.next_step.removeprefix("and back: detaug "))
+    command[command.index("-o") + 1] = str(tmp_path / "again.json")
+    result = detaug(*(str(images) if word == "IMAGES" else word for word in command))
+    assert result.code == 0, result.err
 
 
 @pytest.mark.parametrize("with_images", ["none", "link", "copy"])

@@ -53,6 +53,14 @@ class FolderExport:
         """Return the folder that the images are left in; None where they are brought, or it is not known."""
         return None if self.brings_images else self.images
 
+    @property
+    def images_again(self) -> str:
+        """Return the folder to name in the command that reads the files again: IMAGES, to be replaced, if not known.
+
+        "" where the images are brought.
+        """
+        return "" if self.brings_images else str(self.images or "IMAGES")
+
     def read(self, *, one_file: bool = False) -> tuple[CocoRows, list[Finding]]:
         """Read the json. Returns the images and boxes that annotation files can be written for, and findings.
 

@@ -84,5 +84,5 @@ def coco_to_dota(
     with export.writing(findings):
         export.write(rows, texts, image_folder, progress)
     where = export.left_images or image_folder
-    command = ["detaug", "convert-dota", str(folder), str(where), "-o", "again.json"]
+    command = ["detaug", "convert-dota", str(folder), export.images_again or str(image_folder), "-o", "again.json"]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")

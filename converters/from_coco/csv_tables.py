@@ -82,8 +82,8 @@ def coco_to_csv(
     with export.writing(findings):
         export.write(rows, texts, export.folder, progress)
     command = ["detaug", "convert", str(export.folder), "-o", "again.json"]
-    if export.left_images:
-        command += ["--images", str(export.left_images)]
+    if export.images_again:
+        command += ["--images", export.images_again]
     where = export.left_images or export.folder
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 

@@ -84,7 +84,7 @@ def coco_to_cvat(
     with export.writing(findings):
         export.write(rows, {file: content}, image_folder, progress)
     where = export.left_images or image_folder
-    command = ["detaug", "convert", str(file), "-o", "again.json", "--images", str(where)]
+    command = ["detaug", "convert", str(file), "-o", "again.json", "--images", export.images_again or str(image_folder)]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 
 

@@ -107,7 +107,8 @@ def coco_to_label_studio(
         export.write(rows, texts, image_folder, progress)
     where = export.left_images or image_folder
     exported = str(file) if kind == "annotations" else "EXPORT.json"
-    command = ["detaug", "convert", exported, "-o", "again.json", "--images", str(where), "--classes", str(classes)]
+    images_again = export.images_again or str(image_folder)
+    command = ["detaug", "convert", exported, "-o", "again.json", "--images", images_again, "--classes", str(classes)]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 
 

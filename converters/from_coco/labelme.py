@@ -108,8 +108,8 @@ def coco_to_labelme(
     with export.writing(findings):
         export.write(rows, texts, export.folder, progress)
     command = ["detaug", "convert", str(export.folder), "-o", "again.json", "--classes", str(labels)]
-    if export.left_images:
-        command += ["--images", str(export.left_images)]
+    if export.images_again:
+        command += ["--images", export.images_again]
     where = export.left_images or export.folder
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 

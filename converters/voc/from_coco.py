@@ -76,7 +76,7 @@ def coco_to_voc(
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
     >>> from detaug.converters import coco_to_voc
-    >>> print(coco_to_voc("train.json", "voc-again"))
+    >>> print(coco_to_voc("train.json", "voc-again", images="demo/VOC/JPEGImages", with_images="link"))
     48 images (4 without boxes), 167 boxes in 6 classes
       ball          47
       car           20
@@ -106,8 +106,8 @@ def coco_to_voc(
         export.write(rows, texts, image_folder, progress)
     command: list[object] = ["detaug", "convert-voc", export.folder, "-o", f"{split}-again.json", "--split", split]
     command += ["--classes", export.folder / "classes.txt", *(["--origin", origin] if origin == "zero" else [])]
-    if export.left_images:
-        command += ["--images", export.left_images]
+    if export.images_again:
+        command += ["--images", export.images_again]
     return export.summary(
         rows, findings, export.left_images or image_folder, f"and back: {shlex.join(map(str, command))}"
     )
