@@ -767,3 +767,8 @@ def test_a_file_that_is_no_trained_model_is_refused(tmp_path: Path) -> None:
     torch.save({"model": {}}, tmp_path / "other.pt")
     with pytest.raises(ValueError, match=r"other.pt is not a model\.pt of detaug train: it lacks name"):
         load_model(tmp_path / "other.pt")
+
+
+def test_a_checkpoint_is_not_taken_for_a_model(trained: Trained) -> None:
+    with pytest.raises(ValueError, match=r"is a checkpoint for --resume, and the models are best\.pt and model\.pt"):
+        load_model(trained.output / "checkpoint.pt")

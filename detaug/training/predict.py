@@ -202,6 +202,8 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
     unknown = [name for name in ("name", "size", "class_names") if name not in content]
     if unknown:
         remedy = "to train from the weights of another program, give them to detaug train as --weights"
+        if "ranks" in content:
+            remedy = "it is a checkpoint for --resume, and the models are best.pt and model.pt beside it"
         raise InputError(
             f"{os.fspath(path)} is not a model.pt of detaug train: it lacks {', '.join(unknown)}; {remedy}"
         )
