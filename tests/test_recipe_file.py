@@ -70,7 +70,7 @@ def test_short_forms_and_own_ops(tmp_path: Path) -> None:
         ("- Resize: {}", "entry 1: .*size"),
         ("- RandomApply: {ops: [RandomRotation: {degrees: x}]}", "entry 1: op 1: degrees must be"),
         ("- RandomApply: {ops: RandomCrop}", "entry 1: ops must be"),
-        ("Resize: {size: 8}", "a recipe is a list of ops, got dict"),
+        ("Resize: {size: 8}", "a recipe is a list of ops, or of stages"),
         ("- [1, 2]", "entry 1: an op is a name"),
         ("- {a: {}, b: {}}", "entry 1: an op is a name"),
         ("- GeometricOp", "entry 1: no op is called 'GeometricOp'"),

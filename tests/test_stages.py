@@ -156,7 +156,14 @@ def test_files_and_code_give_back_the_stages(name: str, tmp_path: Path) -> None:
         ("[{from_epoch: 0, ops: []}, {from_epoch: 3}]", "entry 2: a stage is {from_epoch: 0, ops: [...]}"),
         ("[{from_epoch: 2, ops: []}]", "the epochs of stages must begin with 0 and grow, got [2]"),
         ("[{from_epoch: 0, ops: []}, {from_epoch: x, ops: []}]", "stage 2 must begin at an epoch, a whole number"),
-        ("[{from_epoch: 0, ops: []}, Mosaic]", "entry 1: an op is a name"),
+        ("[{from_epoch: 0, ops: []}, Mosaic]", "entry 2: a stage is {from_epoch: 0, ops: [...]}; got 'Mosaic'"),
+        ("[Mosaic, {from_epoch: 9, ops: []}]", "entry 1: a stage is {from_epoch: 0, ops: [...]}; got 'Mosaic'"),
+        (
+            "[{from_epoch: 0, ops: []}, {from-epoch: 3, ops: []}]",
+            "entry 2: a stage is {from_epoch: 0, ops: [...]}; got",
+        ),
+        ("[{ops: []}, {from_epoch: 3, ops: []}]", "entry 1: a stage is {from_epoch: 0, ops: [...]}; got {'ops': []}"),
+        ("{from_epoch: 0, ops: []}", "a recipe is a list of ops, or of stages, {from_epoch: 0, ops: [...]}; got dict"),
     ],
 )
 def test_a_wrong_file_is_one_sentence(text: str, message: str, tmp_path: Path) -> None:
@@ -169,6 +176,12 @@ def test_a_wrong_file_is_one_sentence(text: str, message: str, tmp_path: Path) -
 def test_epochs_that_do_not_grow(stages: Any) -> None:
     with pytest.raises(da.InputError, match="epoch"):
         da.Stages(stages)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "2", None])
+def test_what_is_no_epoch(epoch: Any) -> None:
+    with pytest.raises(da.InputError, match="epoch must be a whole number of at least 0"):
+        STAGES.at(epoch)
 
 
 @pytest.mark.parametrize("stages", [END, [(0, 1, END)], (0, END), 3, [(0, "Resize")], [(0, [da.Resize])]])

@@ -34,6 +34,7 @@ Types = Mapping[str, type[Op]]
 
 _FROM, _OPS = "from_epoch", "ops"
 """The keys of a stage."""
+_STAGE = f"{{{_FROM}: 0, {_OPS}: [...]}}"
 
 
 def save_recipe(ops: Iterable[Op] | Stages, path: str | Path, *, comment: str = "") -> None:
@@ -81,8 +82,8 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
         text = Path(path).read_text(encoding="utf-8")
         entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
         if not isinstance(entries, list):
-            raise InputError(f"a recipe is a list of ops, got {type(entries).__name__}")
-        if entries and all(isinstance(entry, dict) and _FROM in entry for entry in entries):
+            raise InputError(f"a recipe is a list of ops, or of stages, {_STAGE}; got {type(entries).__name__}")
+        if any(isinstance(entry, dict) and {_FROM, _OPS} & set(entry) for entry in entries):
             return Stages([_load_stage(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)])
         return [_load_entry(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
@@ -152,10 +153,10 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
 
 
-def _load_stage(position: str, entry: dict[str, Any], types: Types) -> tuple[int, list[Op]]:
+def _load_stage(position: str, entry: Any, types: Types) -> tuple[int, list[Op]]:
     """Return a stage of `Stages`; errors name its position."""
-    if set(entry) != {_FROM, _OPS} or not isinstance(entry[_OPS], list):
-        raise InputError(f"{position}: a stage is {{{_FROM}: 0, {_OPS}: [...]}}; got {entry!r:.80}")
+    if not (isinstance(entry, dict) and set(entry) == {_FROM, _OPS} and isinstance(entry[_OPS], list)):
+        raise InputError(f"{position}: a stage is {_STAGE}; got {entry!r:.80}")
     ops = enumerate(entry[_OPS], 1)
     return entry[_FROM], [_load_entry(f"{position}, op {at}", each, types) for at, each in ops]
 

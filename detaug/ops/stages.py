@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from detaug.arguments import is_whole
+from detaug.arguments import check, is_whole
 from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.ops.public_names import name_here, public_names
@@ -51,7 +51,8 @@ class Stages:
         return f"Stages([{', '.join(f'({start}, {list(ops)!r})' for start, ops in self.stages)}])"
 
     def at(self, epoch: int) -> tuple[Op, ...]:
-        """Return the ops of an epoch, from 0."""
+        """Return the ops of an epoch, from 0. Raises InputError for a number that is no epoch."""
+        check("epoch", epoch, is_whole(epoch, 0), "a whole number of at least 0")
         return next(ops for start, ops in reversed(self.stages) if start <= epoch)
 
 
