@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,44 @@ def test_pre_labels_come_back(folder: Path, tmp_path: Path, tool: Any) -> None:
         for path in (tmp_path / "found.json", tmp_path / "again.json")
     ]
     assert [box for box, _ in boxes[0]] == [box for box, _ in boxes[1]]
+
+
+class MustNotRun(nn.Module):
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        raise AssertionError("the arguments are to be refused before anything is predicted")
+
+
+@pytest.mark.parametrize(
+    ("tool", "file"), [("labelme", "sub/c d.json"), ("cvat", "annotations.xml"), ("label-studio", "tasks.json")]
+)
+def test_pre_labels_of_others_are_refused_before_predicting(folder: Path, tmp_path: Path, tool: Any, file: str) -> None:
+    other = folder / file
+    other.write_text("somebody's work")
+    unused = replace(model(), model=MustNotRun())
+    with pytest.raises(da.InputError, match=f"1 file exists with other content and would be replaced: .*{file}"):
+        predict_files(unused, [folder], tmp_path / "found.json", pre_labels={tool: folder})
+    assert other.read_text() == "somebody's work"
+    assert not (tmp_path / "found.json").exists()
+
+
+def test_pre_labels_that_would_fail_are_refused_before_predicting(folder: Path, tmp_path: Path) -> None:
+    unused = replace(model(), model=MustNotRun())
+    with pytest.raises(da.InputError, match=r"output .*a\.json is a file of the pre-labels of labelme"):
+        predict_files(unused, [folder], folder / "a.json", pre_labels={"labelme": folder})
+    ignored = replace(unused, class_names=("background", "__ignore__", "dog"))
+    with pytest.raises(da.InputError, match=r"^.*/found\.json: a class named __ignore__"):
+        predict_files(ignored, [folder], tmp_path / "found.json", pre_labels={"labelme": tmp_path / "out"})
+    (folder / "a.jpg").write_bytes((folder / "b.jpg").read_bytes())
+    with pytest.raises(da.InputError, match=r"a\.jpg|a\.png"):
+        predict_files(unused, [folder], tmp_path / "found.json", pre_labels={"labelme": tmp_path / "out"})
+    assert not {tmp_path / "found.json", tmp_path / "out"} & {*tmp_path.iterdir()}
+
+
+def test_a_tool_has_one_folder(folder: Path, tmp_path: Path) -> None:
+    labels = [each for name in "ab" for each in ("--pre-labels", "cvat", tmp_path / name)]
+    (tmp_path / "model.pt").touch()
+    result = detaug("predict", tmp_path / "model.pt", folder, "-o", tmp_path / "found.json", *labels)
+    assert (result.code, "--pre-labels takes each tool once" in result.err) == (2, True)
 
 
 # ---------------------------------------------------------------- videos

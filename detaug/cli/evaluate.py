@@ -144,6 +144,9 @@ def predict(
     \b
     detaug predict run/model.pt photos -o found.json --drawings drawn
     """
+    tools = [tool for tool, _ in pre_labels]
+    if len({*tools}) < len(tools):
+        raise click.UsageError("--pre-labels takes each tool once")
     from detaug.scoring import predict_files
 
     options.keep_freed_memory_on_cpu(device)

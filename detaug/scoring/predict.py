@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,13 +19,13 @@ from detaug.arguments import SCORE, check, is_whole
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters.conversion.arguments import output_files
-from detaug.converters.conversion.folder import check_folder, made_folder
+from detaug.converters.conversion.folder import check_folder, made_folder, refuse_other_content
 from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import DECODED_FORMATS
 from detaug.converters.files.paths import absolute, list_files
 from detaug.converters.findings.finding import counted
 from detaug.drawing import save_picture
-from detaug.errors import InputError
+from detaug.errors import ConversionError, InputError
 from detaug.evaluation.masks import run_lengths
 from detaug.scoring.pictures import ImageFiles, Pictures, VideoFiles
 from detaug.sheets import Detections
@@ -92,7 +93,8 @@ def predict_files(
     `paths`: files, folders, and patterns such as "photos/*.jpg", of images or of videos. Of videos each `every`-th
     frame is taken, and the json is a CocoVID json, as `VideoReader` and `detaug preview --frames` read it. `drawings`:
     a folder for pictures of the images, or frames. `pre_labels`: folders for the files of labelling tools to begin
-    with, by the name of the tool; of images only.
+    with, by the name of the tool; of images only. Files that are there already stay: they are an error before anything
+    is predicted.
     The json is a data set of its own: `detaug preview` and `check` read it, and `convert-coco-to` writes it in other
     forms. Boxes are cut at the image's edges.
     Raises DataError for images that cannot be read, and InputError for paths without any, and for images beside videos.
@@ -107,6 +109,7 @@ def predict_files(
     trained = model if isinstance(model, TrainedModel) else load_model(model, device)
     source = VideoFiles(files, folder, every) if is_video else ImageFiles(files, folder, trained.class_names)
     pictures = None if drawings is None else _drawings(Path(drawings), source, files)
+    _try_pre_labels(labels, target, _document(trained, source, []), folder)
     rows = list[dict[str, Any]]()
     with torch.inference_mode(), nullcontext() if drawings is None else made_folder(Path(drawings)):
         for at, found in enumerate(source.detections(trained, batch_size, min_score)):
@@ -161,6 +164,30 @@ def _checked(pre_labels: Mapping[Tool, PathLike], is_video: bool) -> dict[Tool, 
         if is_video:
             raise InputError("pre_labels are of images: write the frames as files, ffmpeg -i VIDEO frames/%06d.png")
     return {tool: Path(out) for tool, out in pre_labels.items()}
+
+
+def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[str, Any], folder: Path) -> None:
+    """Raise ConversionError now for what would fail after the predictions: names, and files that would be replaced.
+
+    Writes pre-labels without objects into a temporary folder. document: the json without objects.
+    """
+    if not labels:
+        return
+    with TemporaryDirectory() as temporary:
+        empty = Path(temporary) / "empty.json"
+        write_json(empty, document)
+        for tool, out in labels.items():
+            trial = Path(temporary) / tool
+            try:
+                TOOLS[tool](empty, trial, images=folder)
+            except ConversionError as error:
+                raise ConversionError(str(error).replace(os.fspath(empty), os.fspath(target))) from None
+            texts = {
+                out / file.relative_to(trial): file.read_text("utf-8") for file in trial.rglob("*") if file.is_file()
+            }
+            if target.resolve() in {path.resolve() for path in texts}:
+                raise ConversionError(f"output {target} is a file of the pre-labels of {tool}; give another name")
+            refuse_other_content(texts, {})
 
 
 def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[Path]:
