@@ -102,6 +102,23 @@ def test_a_second_run_writes_the_same_files_and_leaves_others(made: tuple[Path, 
 
 @pytest.mark.slow
 @pytest.mark.slow
+def test_a_folder_in_the_place_of_a_file_is_refused_before_any_file_is_moved(tmp_path: Path) -> None:
+    new, out = tmp_path / "new", tmp_path / "demo"
+    for folder in (new, out):
+        (folder / "VOC").mkdir(parents=True)
+        (folder / "a.json").write_text(folder.name)
+    (new / "z.png").touch()
+    (out / "z.png").mkdir()
+    with pytest.raises(da.InputError, match=r"z\.png is a folder, and detaug demo makes a file of this name; nothing"):
+        detaug.demo.demo._merge(new, out)
+    (out / "z.png").rmdir()
+    (out / "VOC").rmdir()
+    (out / "VOC").touch()
+    with pytest.raises(da.InputError, match=r"VOC is a file, and detaug demo makes a folder of this name; nothing"):
+        detaug.demo.demo._merge(new, out)
+    assert (out / "a.json").read_text() == "demo"
+
+
 def test_another_seed_draws_other_pictures(tmp_path: Path) -> None:
     quick_demo(tmp_path / "a", images=1, seed=1)
     quick_demo(tmp_path / "b", images=1, seed=2)

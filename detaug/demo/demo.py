@@ -202,10 +202,17 @@ def _new_folder(out: Path) -> Iterator[Path]:
 
 
 def _merge(folder: Path, out: Path) -> None:
-    """Move every file of `folder` into `out`."""
+    """Move every file of `folder` into `out`. Raises InputError, before that, for a folder in the place of a file."""
     if not out.exists():
         folder.rename(out)
         return
-    for path in sorted(folder.rglob("*")):
-        target = out / path.relative_to(folder)
+    targets = {path: out / path.relative_to(folder) for path in sorted(folder.rglob("*"))}
+    for path, target in targets.items():
+        if os.path.lexists(target) and target.is_dir() != path.is_dir():
+            here, there = ("file", "folder") if target.is_dir() else ("folder", "file")
+            raise InputError(
+                f"{target} is a {there}, and detaug demo makes a {here} of this name; nothing was written: move it "
+                "away, or choose another --out"
+            )
+    for path, target in targets.items():
         target.mkdir(exist_ok=True) if path.is_dir() else path.replace(target)
