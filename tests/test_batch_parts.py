@@ -151,6 +151,8 @@ def test_a_limit_that_cannot_be_kept_is_said(painted: Folder) -> None:
     with pytest.warns(UserWarning, match=says) as found:
         da.Loader(reader, RECIPES["mixing"], 16, device="cpu", memory=30_000)
     assert found[0].filename == __file__
+    with pytest.warns(UserWarning, match="more than memory=0 allows"):
+        da.Loader(reader, RECIPES["mixing"], 16, device="cpu", memory=0)
     with pytest.raises(da.InputError, match=r"memory is 9000000\.0 GB, main memory has .* GB left: give less"):
         da.Loader(reader, RECIPES["mixing"], 16, device="cpu", memory="9000TB")
     with pytest.raises(da.InputError, match="memory must be bytes such as 256MB"):

@@ -142,6 +142,12 @@ def test_what_cannot_be_predicted(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "drawn").exists()
 
 
+@pytest.mark.parametrize("wrong", [{"every": 0}, {"batch_size": 0}, {"batch_size": 1.5}, {"min_score": 2}])
+def test_arguments_that_are_wrong(folder: Path, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(da.InputError, match=f"{next(iter(wrong))} must be a"):
+        predict_files(model(), [folder], tmp_path / "found.json", **wrong)
+
+
 def test_no_photograph_becomes_a_drawing(folder: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*.*")}
     for drawings in (folder, folder / "sub/.."):

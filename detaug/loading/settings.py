@@ -98,7 +98,11 @@ def settings_for(
         memory=limit,
         together=GROUP if recipe.mixing_op else 1,
     )
-    if memory is not None and limit and (needed := decoded_bytes(reader, settings, recipe, batch_size)) > limit:
+    if (
+        memory is not None
+        and limit is not None
+        and (needed := decoded_bytes(reader, settings, recipe, batch_size)) > limit
+    ):
         together = f", and ops that mix images keep {GROUP} together" if recipe.mixing_op else ""
         warnings.warn(
             f"decoded images take {needed / 1e9:.2g} GB, more than memory={memory!r} allows: one takes "

@@ -25,7 +25,8 @@ class Stages:
 
     The epochs are counted from 0, and the first is 0. Ultralytics' `close_mosaic`, RT-DETR's and DEIM's `stop_epoch`
     and MMDetection's `PipelineSwitchHook` do the same. Every stage is a recipe as any other, and gives the batches that
-    a loader with this recipe alone gives in these epochs. Raises InputError for epochs in another order.
+    a loader with this recipe alone gives in these epochs; but if any stage mixes images, a partial last batch
+    (`last_batch="partial"`) has two images at least in all of them. Raises InputError for epochs in another order.
 
     At a new stage the loader ends its pipelines and makes others, which takes about as long as the loader's start.
 

@@ -19,7 +19,6 @@ from detaug.arguments import (
     check_p,
     check_range,
     check_rgb,
-    check_share,
     is_number,
     is_numbers,
     is_whole,
@@ -160,7 +159,7 @@ class RandomFog(Overlay):
     def check_arguments(self) -> None:
         check_range("density", self.density, 0, 1)
         check("density", self.density, self.density[0] > 0, "above 0")
-        check_share("alpha", self.alpha)
+        check("alpha", self.alpha, is_number(self.alpha, 0, 1), "a share of white in 0..1")
         check_p(self.p)
 
     def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -263,7 +262,7 @@ class RandomRain(Overlay):
         for name in ("width", "blur"):
             check(name, getattr(self, name), is_whole(getattr(self, name), 1, 99), "a whole number in 1..99")
         check_rgb("color", self.color)
-        check_share("brightness", self.brightness)
+        check("brightness", self.brightness, is_number(self.brightness, 0, 1), "a factor in 0..1")
         check("density", self.density, is_number(self.density, 0, 10) and self.density > 0, "above 0, at most 10")
         check_p(self.p)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from detaug.arguments import SCORE, check, is_whole
+from detaug.arguments import SCORE, check, is_number, is_whole
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters.conversion.arguments import output_files
@@ -99,7 +99,9 @@ def predict_files(
     forms. Boxes are cut at the image's edges.
     Raises DataError for images that cannot be read, and InputError for paths without any, and for images beside videos.
     """
-    check("every", every, is_whole(every, 1), "a whole number of at least 1")
+    for name, number in (("every", every), ("batch_size", batch_size)):
+        check(name, number, is_whole(number, 1), "a whole number of at least 1")
+    check("min_score", min_score, is_number(min_score, 0, 1), "a score in 0..1")
     files = find_files(paths)
     is_video = _are_videos(files)
     folder = absolute(os.path.commonpath([each.parent for each in files]))
