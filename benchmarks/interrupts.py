@@ -5,12 +5,14 @@
 Most loaders go on after an interrupt, the others are closed and made again. At the end the process must have as many
 threads and file descriptors as before, and a new loader must yield the same images; else it exits with 1. Python
 ignores a Ctrl-C that meets a callback of a weak reference, such as that of a thread which has ended. Such a Ctrl-C is
-sent again after ten seconds, and counted.
+sent again after ten seconds, and counted. A source that takes ten times as long as it should, for it hangs, ends the
+process with the tracebacks of all threads.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import signal
 import sys
@@ -31,6 +33,8 @@ import detaug as da
 SOURCES = ["files", "shards", "videos"]
 AGAIN = 10.0
 """Seconds after which an ignored Ctrl-C is sent again."""
+HANGS = 3.0
+"""Seconds for each interrupt, beside two minutes, after which a source hangs."""
 
 
 class Sender(Thread):
@@ -116,12 +120,14 @@ def main() -> int:
         warnings.simplefilter("ignore")  # a video on a GPU may be decoded by PyAV, which is one
         every = makers(Path(folder), options.device)
         for name in options.source:
+            faulthandler.dump_traceback_later(120 + HANGS * options.interrupts, exit=True)
             expected, before = epoch(every[name]), left(options.device)
             ignored, after = interrupt(every[name], options.interrupts, rng), left(options.device, before)
             same = all(map(torch.equal, epoch(every[name]), expected))
             failed |= not same or after != before
             print(f"{name}: {options.interrupts} interrupts, {ignored} ignored by Python; before {before}", end="")
             print(f", after {after}; same images: {same}", flush=True)
+            faulthandler.cancel_dump_traceback_later()
     return failed
 
 

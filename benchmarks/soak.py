@@ -6,7 +6,7 @@ A round is one of two. In the first, an epoch of training and one of evaluation 
 second, a training on random shards of a step ends in the middle of an epoch, half of them by an error or Ctrl-C at a
 random call that reads, allocates or starts a thread or a pipeline; it is resumed with another number of shards, which
 must yield the images that an undisturbed loader yields. The images are files, or parts of shards. Then all is closed,
-and memory, file descriptors, threads and GPU memory are read. Prints their medians every `--report` minutes, and at the
+and memory, file descriptors, threads and GPU memory are read. Prints them every `--report` minutes, and at the
 end. SIGTERM, as `timeout` sends it, ends it after the round, as if the time was over. Exits with 1 if an image differs,
 or if they grew after the warm-up.
 
@@ -47,7 +47,7 @@ CALLS = 400
 """A fault comes at one of the first so many calls; two epochs make 370 to 1,300."""
 ALLOWED_MB = {"memory MB": 60, "GPU memory MB": 100}
 """Growth after the warm-up; none of file descriptors and threads. On the CPU memory goes up and down by 50 MB,
-with the recipe of the last loader. In 64 rounds 60 MB find what grows by 2 MB a round; a batch has 7 MB on average."""
+with the recipe of the last loader. In 64 rounds 60 MB find what grows by 4 MB a round; a batch has 7 MB on average."""
 
 
 class Round(NamedTuple):
@@ -245,8 +245,9 @@ def held(device: str) -> dict[str, float]:
 
 
 def print_table(rows: list[dict[str, float]], done: Counter[str]) -> int:
-    """Print what was done, the medians after the warm-up, a quarter of the rounds, and of the last quarter.
+    """Print what was done, the most in the quarter of the rounds after the warm-up, and the least in the last quarter.
 
+    What leaks grows with each round; what a round keeps by chance, such as memory of threads, differs between rounds.
     Returns the exit code.
     """
     print("\n" + ", ".join(f"{count} {name}" for name, count in done.items()), flush=True)
@@ -254,10 +255,10 @@ def print_table(rows: list[dict[str, float]], done: Counter[str]) -> int:
     if not quarter:
         print("too few rounds for a table", flush=True)
         return 0
-    print(f"\n| | rounds {quarter + 1} to {2 * quarter} | the last {quarter} |\n|---|---|---|")
+    print(f"\n| | most in rounds {quarter + 1} to {2 * quarter} | least in the last {quarter} |\n|---|---|---|")
     for name in rows[0]:
-        first = float(np.median([row[name] for row in rows[quarter : 2 * quarter]]))
-        last = float(np.median([row[name] for row in rows[-quarter:]]))
+        first = max(row[name] for row in rows[quarter : 2 * quarter])
+        last = min(row[name] for row in rows[-quarter:])
         grew = last > first + ALLOWED_MB.get(name, 0)
         failed |= grew
         print(f"| {name} | {first:.0f} | {last:.0f}{' GREW' if grew else ''} |", flush=True)

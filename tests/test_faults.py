@@ -332,7 +332,7 @@ def test_a_gpu_without_memory_blames_no_file(painted: Folder) -> None:
 
 @pytest.mark.slow
 def test_loaders_hold_no_more_after_many_faults_and_restarts() -> None:
-    """Memory, file descriptors and threads of a process after 64 rounds are those after 16, but for 60 MB."""
+    """The least memory, file descriptors and threads in rounds 49 to 64 are the most in 17 to 32, but for 60 MB."""
     command = [sys.executable, BENCHMARKS / "soak.py", "--minutes", "0", "--rounds", "64", "--device", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -343,7 +343,7 @@ def test_loaders_hold_no_more_after_many_faults_and_restarts() -> None:
 def test_nothing_is_left_of_loaders_that_ctrl_c_meets_anywhere() -> None:
     """By real signals at random moments: those of the other tests come at the calls that they know."""
     command = [sys.executable, BENCHMARKS / "interrupts.py", "--interrupts", "60", "--device", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 
@@ -355,7 +355,7 @@ def test_a_long_run_prints_tables_and_ends_when_it_is_told_to() -> None:
         assert any(line.startswith("| threads") for line in run.stdout)
         run.terminate()
         rest = run.stdout.read()
-    assert re.search(r"\d+ rounds.*\| the last \d+ \|.*\| threads", rest, re.DOTALL)
+    assert re.search(r"\d+ rounds.*in the last \d+ \|.*\| threads", rest, re.DOTALL)
 
 
 if __name__ == "__main__":

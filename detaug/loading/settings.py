@@ -143,8 +143,9 @@ def grouping_of(settings: Settings, recipe: Recipe) -> Grouping:
 
 def decoded_bytes(reader: Source, settings: Settings, recipe: Recipe, batch_size: int) -> int:
     """Return the bytes of the decoded images in flight if all were large ones."""
-    images = grouping_of(settings, recipe).most_images(batch_size)
-    return settings.pipelines * (settings.depth + 1) * images * 3 * large_source(reader)
+    grouping = grouping_of(settings, recipe)
+    parts = [part.stop - part.start for part in grouping.parts_of(batch_size)]
+    return settings.pipelines * (settings.depth + 1) * grouping.batches * max(parts) * 3 * large_source(reader)
 
 
 def choose_settings(
