@@ -29,9 +29,9 @@ class Threads:
         self._count, self._name = count, name
         self._tasks: _Tasks = SimpleQueue()
         self._threads: list[Thread] = []
-        self._end = finalize(self, _end, self._tasks, self._threads)
+        self._end = finalize(self, _end, self._tasks)
         self._end.atexit = False
-        _open[id(self._tasks)] = self._tasks, self._threads
+        _open[id(self._tasks)] = self._tasks
 
     def submit(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
         """Call a function in a thread. Raises RuntimeError after `close`."""
@@ -58,7 +58,7 @@ class Threads:
         """Cancel what has not begun, end the threads, and wait for them."""
         threads = [*self._threads]
         if self._end.detach():
-            _end(self._tasks, self._threads)
+            _end(self._tasks)
         for thread in threads if wait else ():
             with suppress(RuntimeError):  # of one that did not start
                 thread.join()
@@ -70,7 +70,7 @@ class Threads:
         self.close()
 
 
-_open: dict[int, tuple[_Tasks, list[Thread]]] = {}
+_open: dict[int, _Tasks] = {}
 """Of pools that have not ended. `finalize` does nothing for them once it has run its own function at exit."""
 
 _running: set[Thread] = set()
@@ -86,22 +86,28 @@ def _work(tasks: _Tasks) -> None:
             except BaseException as error:  # noqa: BLE001
                 future.set_exception(error)
         del task, future, function, arguments  # the result may be large
+    tasks.put(None)  # for the next thread
     _running.discard(current_thread())
 
 
-def _end(tasks: _Tasks, threads: list[Thread]) -> None:
-    _open.pop(id(tasks), None)
-    with suppress(Empty):
-        while task := tasks.get_nowait():
-            task[0].cancel()
-    for _ in threads:
+def _end(tasks: _Tasks) -> None:
+    """Cancel what has not begun, and end the threads, each of which ends the next one.
+
+    Python ignores a Ctrl-C that meets this in a finalizer: the threads end all the same, here or at exit.
+    """
+    try:
+        with suppress(Empty):
+            while task := tasks.get_nowait():
+                task[0].cancel()
+    finally:
         tasks.put(None)
+    _open.pop(id(tasks), None)
 
 
 @atexit.register
 def _end_all() -> None:
     """Wait for all threads: one that comes back from C++ while the interpreter is torn down ends the process."""
-    for tasks, threads in [*_open.values()]:
-        _end(tasks, threads)
+    for tasks in [*_open.values()]:
+        _end(tasks)
     for thread in [*_running]:
         thread.join()
