@@ -144,8 +144,8 @@ def grouping_of(settings: Settings, recipe: Recipe) -> Grouping:
 def decoded_bytes(reader: Source, settings: Settings, recipe: Recipe, batch_size: int) -> int:
     """Return the bytes of the decoded images in flight if all were large ones."""
     grouping = grouping_of(settings, recipe)
-    parts = [part.stop - part.start for part in grouping.parts_of(batch_size)]
-    return settings.pipelines * (settings.depth + 1) * grouping.batches * max(parts) * 3 * large_source(reader)
+    images = grouping.batches * max(int(part.stop - part.start) for part in grouping.parts_of(batch_size))
+    return settings.pipelines * (settings.depth + 1) * images * 3 * large_source(reader)
 
 
 def choose_settings(
