@@ -110,20 +110,20 @@ def bring_images(copies: Mapping[Path, Path], with_images: WithImages) -> None:
 
 
 @contextmanager
-def appearing_folder(folder: Path, files: Sequence[str] | None = None) -> Iterator[Path]:
+def appearing_folder(folder: Path, files: Sequence[str] = ()) -> Iterator[Path]:
     """Yield a folder that gets the name `folder` at the end, and is removed after an error.
 
     files: of a part, which are moved into `folder`, beside those of other parts; none of them may exist.
     """
     real = Path(os.path.realpath(folder))
     with made_folder(real) if files else nullcontext():
-        _refuse_existing(folder, files or ())
+        _refuse_existing(folder, files)
         unfinished = temporary_path(real / "part" if files else real)
         unfinished.mkdir()
         try:
             yield unfinished
-            _refuse_existing(folder, files or ())
-            for name in files or ():
+            _refuse_existing(folder, files)
+            for name in files:
                 (real / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(unfinished / name, real / name)
             if files:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from detaug.converters.files.image_file import Fingerprint, ImageFile, digest
+from detaug.converters.files.image_file import ImageFile, digest
+
+K = TypeVar("K", bound=Hashable)
 
 
 def repeated_hashes(values: Iterable[Hashable]) -> frozenset[int]:
@@ -17,12 +20,12 @@ def repeated_hashes(values: Iterable[Hashable]) -> frozenset[int]:
     return frozenset(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
 
 
-def group_equal(fingerprints: Sequence[Fingerprint | None]) -> dict[Fingerprint, list[int]]:
-    """Return the positions of each fingerprint. Only files with the same one can be identical."""
-    groups: dict[Fingerprint, list[int]] = {}
-    for position, fingerprint in enumerate(fingerprints):
-        if fingerprint is not None:
-            groups.setdefault(fingerprint, []).append(position)
+def group_equal(keys: Iterable[K | None]) -> dict[K, list[int]]:
+    """Return the positions of each key, such as a fingerprint: only files with the same one can be identical."""
+    groups: dict[K, list[int]] = {}
+    for position, key in enumerate(keys):
+        if key is not None:
+            groups.setdefault(key, []).append(position)
     return groups
 
 
@@ -33,10 +36,7 @@ def repeated_files(keys: Sequence[Hashable], path_of: Callable[[int], Path | Ima
     occurs twice. path_of: returns the path at a position.
     """
     several = repeated_hashes(key for key in keys if key is not None)
-    groups: dict[Hashable, list[int]] = {}
-    for position, key in enumerate(keys):
-        if key is not None and hash(key) in several:
-            groups.setdefault(key, []).append(position)
+    groups = group_equal(key if key is not None and hash(key) in several else None for key in keys)
     for positions in groups.values():
         first: dict[bytes, int] = {}
         for position in positions if len(positions) > 1 else ():

@@ -13,6 +13,7 @@ from detaug.converters.conversion.arguments import OnError, check_choice, output
 from detaug.converters.conversion.classes_and_images import unused_classes
 from detaug.converters.conversion.summary import (
     Summary,
+    left_out_classes,
     refuse_nothing_left,
     refuse_other_classes,
     reported,
@@ -109,8 +110,7 @@ def _class_names(results: Sequence[TrackedSequence], counts: Counter[str]) -> li
 def _findings(results: Sequence[TrackedSequence], unused: Sequence[str]) -> Iterator[Finding]:
     found = [finding for result in results for finding in result.findings]
     yield from found
-    left_out = {str(finding.before) for finding in found if finding.kind == "class-not-listed"}
-    yield from unused_classes(unused, left_out)
+    yield from unused_classes(unused, left_out_classes(found))
 
 
 def _video_rows(results: Sequence[TrackedSequence], root: Path) -> Iterator[Row]:

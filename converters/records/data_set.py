@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
+from detaug.converters.conversion.summary import left_out_classes
 from detaug.converters.files.text import joined_spaces
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import Contents
@@ -59,7 +60,7 @@ def data_set_of(
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
     listed = [*dict.fromkeys(listed)]
     names = [*listed, *sorted(counts.keys() - set(listed))]
-    left_out = {str(finding.before) for finding in (*earlier, *findings) if finding.kind == "class-not-listed"}
+    left_out = left_out_classes((*earlier, *findings))
     findings += [*unused_classes((name for name in names if not counts[name]), left_out), *alike_classes(names)]
     dataset = DataSet(
         images, stored, names, len(listed), counts, key_points, contents.skeletons, last_track, frozenset(shapes)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
 from detaug.converters.conversion.part import Part
+from detaug.converters.conversion.summary import left_out_classes
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.matching import (
@@ -226,7 +227,6 @@ def _identical_images(pairs: Sequence[StoredPair], fingerprints: Sequence[int], 
 
 
 def _class_findings(dataset: VocDataSet, rules: VocRules) -> Iterator[Finding]:
-    left_out = {str(each.before) for each in dataset.findings if each.kind == "class-not-listed"}
     unused = (name for name in rules.classes or () if name not in dataset.counts)
-    yield from unused_classes(unused, sorted(left_out))
+    yield from unused_classes(unused, left_out_classes(dataset.findings))
     yield from alike_classes(sorted(dataset.counts))

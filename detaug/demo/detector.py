@@ -38,7 +38,7 @@ class CenterDetector(nn.Module):
         """Return logits (N, classes, H, W) and boxes (N, H, W, 4), XYXY in pixels, of images (N, 3, H * 8, W * 8)."""
         output = self.layers(images)  # few cells have a centre, so logits begin at -3
         away = output[:, self.classes :].clamp(-4, 4).exp().movedim(1, -1)
-        y, x = ((torch.arange(size, device=images.device) + 0.5) for size in output.shape[2:])
+        y, x = middles(output)
         middle = torch.stack(torch.meshgrid(x, y, indexing="xy") * 2, -1)
         signs = torch.tensor([-1, -1, 1, 1], device=images.device)
         return output[:, : self.classes] - 3, (middle + signs * away) * STRIDE
@@ -49,7 +49,7 @@ class CenterDetector(nn.Module):
         image, row = batch.valid.nonzero(as_tuple=True)
         wanted, kind = batch.boxes[image, row], batch.labels[image, row] - 1
         center = (wanted[:, :2] + wanted[:, 2:]) / 2 / STRIDE
-        y, x = ((torch.arange(size, device=logits.device) + 0.5) for size in logits.shape[2:])
+        y, x = middles(logits)
         squared = (x - center[:, :1])[:, None] ** 2 + ((y - center[:, 1:])[..., None]) ** 2  # (boxes, H, W)
         heat = torch.zeros_like(logits)
         for at, of_class, distance in zip(image.tolist(), kind.tolist(), squared, strict=True):
@@ -75,6 +75,12 @@ class CenterDetector(nn.Module):
             label, down, across = (high & (of_image > 0.1)).nonzero(as_tuple=True)
             found.append({"boxes": where[down, across], "scores": of_image[label, down, across], "labels": label + 1})
         return found
+
+
+def middles(grid: Tensor) -> tuple[Tensor, Tensor]:
+    """Return y (H,) and x (W,) of the middles of the cells of a grid (..., H, W), in cells."""
+    y, x = (torch.arange(size, device=grid.device) + 0.5 for size in grid.shape[-2:])
+    return y, x
 
 
 def learn_by_heart(reader: Source, steps: int, device: torch.device, seed: int) -> list[Detections]:

@@ -36,7 +36,7 @@ def launch_pass(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, 
 
 
 def rendered(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> Tensor:
-    """Return new images, which a kernel writes after its other tensors: see `_launch`."""
+    """Return new images, which a kernel writes after its other tensors: see `launch_pass`."""
     changed = torch.empty_like(images)
     launch_pass(kernel, images, numbers, *tensors, changed, **more)
     return changed
@@ -50,6 +50,16 @@ def own_inputs(step: PixelStep, inputs: Arrays) -> Arrays:
 def numbers_of(views: Views, *columns: Any) -> Floats:
     """Return (N, C) float32: heights and widths of the images, then the columns, (N,) or (N, K) each."""
     return np.ascontiguousarray(np.column_stack([views.size, *columns]), np.float32)
+
+
+def blur_numbers(views: Views, own: Arrays, kernel_size: int | None = None) -> Floats:
+    """Return the numbers of `blurred`, of an op's inputs "sigma" and "apply".
+
+    `kernel_size`: side of the window; None is as far as three sigma.
+    """
+    sigma = own["sigma"].astype(np.float64).clip(1e-3)  # 0 where a container left it out
+    reach = np.ceil(3 * sigma) if kernel_size is None else np.full(len(sigma), kernel_size // 2)
+    return numbers_of(views, reach * own["apply"], sigma)
 
 
 def blurred(images: Tensor, numbers: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.gpu.cielab_tables import color_tables_on
-from detaug.gpu.passes import Pass, Tensors, blurred, launch_pass, numbers_of, own_inputs, rendered
+from detaug.gpu.passes import Pass, Tensors, blur_numbers, blurred, launch_pass, numbers_of, own_inputs, rendered
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes
 from detaug.gpu.streams import launch, launch_programs
 from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
@@ -76,10 +76,8 @@ class _Blur:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own, op = own_inputs(self.step, inputs), cast(GaussianBlur, self.step.op)
-        sigma = own["sigma"].astype(np.float64).clip(1e-3)  # 0 where a container left it out
-        reach = np.ceil(3 * sigma) if op.kernel_size is None else np.full(len(sigma), op.kernel_size // 2)
-        return {"numbers": numbers_of(views, reach * own["apply"], sigma)}
+        op = cast(GaussianBlur, self.step.op)
+        return {"numbers": blur_numbers(views, own_inputs(self.step, inputs), op.kernel_size)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         return blurred(images, parameters["numbers"])

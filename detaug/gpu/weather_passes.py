@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from detaug.boxes.views import Views
-from detaug.gpu.passes import Tensors, blurred, launch_pass, numbers_of, own_inputs
+from detaug.gpu.passes import Tensors, blur_numbers, blurred, launch_pass, numbers_of, own_inputs
 from detaug.ops.op import Arrays
 from detaug.ops.recipe import PixelStep
 from detaug.ops.weather import FOG_CELLS, RandomRain, RandomShadow
@@ -39,9 +39,8 @@ class FogPass:
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         own = own_inputs(self.step, inputs)
-        sigma = own["sigma"].clip(1e-3)  # 0 where a container left it out
-        blur = numbers_of(views, np.ceil(3 * sigma) * own["apply"], sigma)
-        return {"numbers": numbers_of(views, own["apply"], own["grid"].reshape(len(views), -1)), "blur": blur}
+        numbers = numbers_of(views, own["apply"], own["grid"].reshape(len(views), -1))
+        return {"numbers": numbers, "blur": blur_numbers(views, own)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.weather_kernels import add_fog

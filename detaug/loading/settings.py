@@ -80,12 +80,7 @@ def settings_for(
     memory: MemorySize | None = None,
 ) -> Settings:
     """Return `choose_settings` for these images after this recipe. Raises InputError for more memory than is free."""
-    if device.type == "cuda" and isinstance(reader, VideoReader) and reader.nvdec:
-        limit = None  # NVDEC has memory of its own
-    elif memory is None:
-        limit = int(DECODED_ON_GPU * free_bytes(device)) if device.type == "cuda" and file is None else None
-    else:
-        limit = bytes_of("memory", memory, device)
+    limit, mixing = _limit(reader, device, file, memory), recipe.mixing_op is not None
     settings = choose_settings(
         device,
         batch_size,
@@ -96,20 +91,28 @@ def settings_for(
         pipelines=pipelines,
         threads=threads,
         memory=limit,
-        together=GROUP if recipe.mixing_op else 1,
+        together=GROUP if mixing else 1,
     )
-    if (
-        memory is not None
-        and limit is not None
-        and (needed := decoded_bytes(reader, settings, recipe, batch_size)) > limit
-    ):
-        together = f", and ops that mix images keep {GROUP} together" if recipe.mixing_op else ""
+    needed = 0 if memory is None else decoded_bytes(reader, settings, recipe, batch_size)
+    if limit is not None and needed > limit:
+        together = f", and ops that mix images keep {GROUP} together" if mixing else ""
         warnings.warn(
             f"decoded images take {needed / 1e9:.2g} GB, more than memory={memory!r} allows: one takes "
             f"{3 * large_source(reader) / 1e9:.2g} GB{together}",
             stacklevel=5,
         )
     return settings
+
+
+def _limit(
+    reader: Source, device: torch.device, file: str | os.PathLike[str] | None, memory: MemorySize | None
+) -> int | None:
+    """Return the bytes for decoded images, None for no other than the default of `choose_settings`."""
+    if device.type == "cuda" and isinstance(reader, VideoReader) and reader.nvdec:
+        return None  # NVDEC has memory of its own
+    if memory is not None:
+        return bytes_of("memory", memory, device)
+    return int(DECODED_ON_GPU * free_bytes(device)) if device.type == "cuda" and file is None else None
 
 
 def can_group(recipe: Recipe, kernels: KernelChain | None) -> bool:

@@ -156,7 +156,7 @@ def tile_coco(
     own_names = [names[at] for at in chosen.tiles.tolist()]
     json_name = f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
     text = _document(table, reader, names, chosen, own, f"{min_visibility} {quality}")
-    moved = None if own is None else [*(f"images/{name}" for name in own_names), json_name]
+    moved = [*(f"images/{name}" for name in own_names), json_name] if own else []
     with appearing_folder(folder, moved) as unfinished:
         files.write(reader, chosen.tiles, unfinished / "images", own_names, progress)
         write_atomically(unfinished / json_name, text, sync=False)

@@ -158,10 +158,7 @@ def _start_file(options: TrainOptions, progress: Progress) -> Path | None:
 def _start(training: Training, progress: Progress) -> None:
     """Make the output folder, or resume from its checkpoint."""
     options, path = training.options, checkpoint_path(training.options.output)
-    steps, images = (
-        f"{options.epochs} epoch{'s' * (options.epochs != 1)} of {len(training.loader)} steps",
-        len(training.loader.reader),
-    )
+    steps, images = f"{counted(options.epochs, 'epoch')} of {len(training.loader)} steps", len(training.loader.reader)
     progress.say(f"{options.model} on {training.device}: {images} images, {steps}, {options.batch_size} images a step")
     if path.exists() and not options.resume:
         raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")

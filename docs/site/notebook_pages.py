@@ -11,8 +11,8 @@ from typing import Any
 KINDS = {"image/png": "png", "image/jpeg": "jpg"}
 
 
-def write_notebooks(notebooks: Path, folder: Path) -> list[str]:
-    """Write a page for each notebook, its pictures, and index.md, which lists them; return the names of the pages."""
+def write_notebooks(notebooks: Path, folder: Path) -> None:
+    """Write a page for each notebook, its pictures, and index.md, which lists them."""
     folder.mkdir(exist_ok=True)
     names = []
     for path in sorted(notebooks.glob("*.ipynb")):
@@ -23,7 +23,6 @@ def write_notebooks(notebooks: Path, folder: Path) -> list[str]:
     listed = "\n".join(names)
     index = f"# Notebooks\n\nThey run from top to bottom, on drawn data or on yours.\n\n```{{toctree}}\n{listed}\n```\n"
     (folder / "index.md").write_text(index, encoding="utf-8")
-    return names
 
 
 def _parts(cell: dict[str, Any], folder: Path, name: str) -> list[str]:
