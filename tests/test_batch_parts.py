@@ -107,6 +107,14 @@ def test_images_that_memory_has_no_room_for_are_decoded_by_one_pipeline() -> Non
     assert chosen == Settings(1, 2, depth=1, parts_per_batch=-(-16 // threads))
 
 
+def test_pipelines_that_are_given_stay() -> None:
+    """Also where one pipeline would be chosen for images so large."""
+    cpu, options = torch.device("cpu"), {"source_pixels": 2_000_000_000, "threads": 2}
+    assert choose_settings(cpu, 16, 300 * 300, pipelines=3, **options).pipelines == 3
+    assert choose_settings(cpu, 16, 300 * 300, pipelines=3, memory=10**6, **options).pipelines == 3
+    assert choose_settings(cpu, 16, 300 * 300, memory=10**6, **options).pipelines == 1
+
+
 @pytest.mark.parametrize(
     ("megapixels", "memory", "settings"),
     [

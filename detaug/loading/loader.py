@@ -55,9 +55,9 @@ class Loader(NoDataLoader, Generic[T]):
     else (0, 1).
     `pipelines`: the number of DALI pipelines. `threads`: CPU threads of each. None chooses for the device.
     `settings`: a file that `detaug tune` wrote, with these two and others.
-    `memory`: for decoded images in flight, 3 bytes a pixel: bytes such as "2GB", or a share of what is free. A batch
-    that needs more is decoded in parts; it stays the same. The size that counts is that of large images, the 95th
-    percentile. None: 600 MB on the CPU, a tenth of what is free on a GPU. Frames that NVDEC decodes do not count.
+    `memory`: the limit for decoded images in the pipelines, 3 bytes a pixel: bytes such as "2GB", or a share of what is
+    free. A batch that needs more is decoded in parts, and stays the same. The size that counts is that of large images,
+    the 95th percentile. None: 600 MB on the CPU, a tenth of what is free on a GPU. Frames of NVDEC do not count.
     `pad_to_multiple`: a batch of images of several sizes is padded with zeros, at the right and the bottom, to its
     largest height and width, rounded up to this multiple.
     `on_error`: for a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes another

@@ -175,22 +175,32 @@ def choose_settings(
     chosen |= {"batches_per_group": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
     settings = Settings(**(chosen if can_group else chosen | {"batches_per_group": 1}))
+    fewest = pipelines or 1
     if memory is not None:
-        return within_memory(settings, batch_size, 3 * source_pixels, memory, together)
+        return within_memory(settings, batch_size, 3 * source_pixels, memory, together, fewest_pipelines=fewest)
     if device.type == "cpu" and file is None:
         least = max(default.threads, together)
-        return within_memory(settings, batch_size, 3 * source_pixels, DECODED_ON_CPU, least=least)
+        return within_memory(
+            settings, batch_size, 3 * source_pixels, DECODED_ON_CPU, least=least, fewest_pipelines=fewest
+        )
     return settings
 
 
 def within_memory(
-    settings: Settings, batch_size: int, image: int, memory: int, together: int = 1, least: int = 1
+    settings: Settings,
+    batch_size: int,
+    image: int,
+    memory: int,
+    together: int = 1,
+    *,
+    least: int = 1,
+    fewest_pipelines: int = 1,
 ) -> Settings:
     """Return settings with which decoded images take at most `memory` bytes in all, as far as that is possible.
 
     A pipeline holds the images of its `depth` jobs, and those of the outputs before them. If that is too much, it gets
     less depth, down to 2, then fewer batches in a group, then parts of a batch. Where there is no room for the images
-    that must be `together`, one pipeline has them alone.
+    that must be `together`, `fewest_pipelines` have them alone.
 
     `image`: bytes of a large one. `least`: images that a job has, whatever they take.
     """
@@ -198,7 +208,7 @@ def within_memory(
     while depth > 2 and pipelines * (depth + 1) * batch_size > room:
         depth -= 1
     if room < pipelines * (depth + 1) * together:
-        pipelines, depth = 1, 1
+        pipelines, depth = fewest_pipelines, 1
     images = max(room // (pipelines * (depth + 1)), least, together)
     batches = _limited(min(settings.batches_per_group, images / batch_size), least=1)
     parts = max(settings.parts_per_batch, -(-batch_size // images))
