@@ -683,6 +683,19 @@ def test_an_order_goes_on_behind_images_that_were_passed_over() -> None:
     assert order.left == 10
 
 
+def test_an_order_goes_on_in_the_next_epoch_if_the_end_of_this_one_was_passed_over() -> None:
+    """Else a loader whose last images of an epoch are kept would have nothing downloaded ahead any more."""
+    epoch = Upcoming(np.array([7, 3, 9, 1]), np.ones(4, bool))
+    order = Order(iter([epoch, epoch, epoch]))
+    order.look_ahead()
+    assert order.go_behind(np.array([7, 3]))  # 9 and 1 are kept
+    assert order.go_behind(np.array([7, 9]))
+    assert [each.indices.tolist() for each in order.epochs] == [[1]]
+    order.look_ahead()
+    assert order.go_behind(np.array([1]))
+    assert order.left == 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [True, False])
 def test_a_loader_that_keeps_images_downloads_only_the_others(

@@ -10,6 +10,7 @@ import atexit
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from threading import RLock
 from typing import NamedTuple
 from weakref import WeakSet
@@ -98,20 +99,24 @@ class Order:
     def go_behind(self, indices: Ints) -> bool:
         """Go on behind these images of this process. Returns False if they are not among the next.
 
-        Images between them may have been passed over: a loader does not read those that it has decoded and kept.
+        Images between them may have been passed over, also all that are left of an epoch: a loader does not read those
+        that it has decoded and kept.
         """
-        if not self.epochs:
-            return False
-        near = self.epochs[0].part(slice(64 * len(indices) + NEAR))
-        own = np.flatnonzero(near.mine & np.isin(near.indices, indices))
-        ends = np.flatnonzero(near.indices[own] == indices[-1]) + 1
-        end = next((end for end in ends if np.array_equal(near.indices[own[:end]][-len(indices) :], indices)), None)
-        if end is None:
-            return False
-        self.epochs[0] = self.epochs[0].part(slice(int(own[end - 1]) + 1, None))
-        if not self.epochs[0].mine.any():
-            self.epochs.popleft()
-        return True
+        for number, epoch in enumerate(self.epochs):
+            if (end := _end_of(indices, epoch)) is not None:
+                rest = epoch.part(slice(end, None))
+                self.epochs = deque([*([rest] if rest.mine.any() else []), *islice(self.epochs, number + 1, None)])
+                return True
+        return False
+
+
+def _end_of(indices: Ints, epoch: Upcoming) -> int | None:
+    """Return the position behind these images in an epoch, between which others may be; None if they do not come so."""
+    near = epoch.part(slice(64 * len(indices) + NEAR))
+    own = np.flatnonzero(near.mine & np.isin(near.indices, indices))
+    ends = np.flatnonzero(near.indices[own] == indices[-1]) + 1
+    end = next((end for end in ends if np.array_equal(near.indices[own[:end]][-len(indices) :], indices)), None)
+    return None if end is None else int(own[end - 1]) + 1
 
 
 _PREFETCHERS: WeakSet[Prefetcher] = WeakSet()
