@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -26,6 +28,11 @@ def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:
 def start_offsets(lengths: Ints) -> Ints:
     """Return (N,): the offsets at which N concatenated pieces of these lengths start."""
     return np.asarray(np.cumsum(lengths) - lengths)
+
+
+def consecutive_slices(lengths: Sequence[int]) -> list[slice]:
+    """Return the slices of concatenated pieces of these lengths."""
+    return [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
 
 
 def pairs(first: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -33,6 +33,13 @@ class ShapeGroup:
     def __reduce__(self) -> Any:
         return _group_of, (self.shapes, self.placement)
 
+    def prepare(self) -> None:
+        """Work out what nearly all users of the shapes ask for. In the thread that plans it costs them no time."""
+        if self.shapes.keypoints is not None:
+            _ = self.keypoints
+        if self.shapes.has_masks:
+            _ = self.objects
+
     @cached_property
     def keypoints(self) -> Floats:
         """Return (B, K, 3): see `place_key_points`. Raises InputError for shapes without key points."""

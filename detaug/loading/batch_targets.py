@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.arrays import Floats, Ints, Number, start_offsets
+from detaug.arrays import Floats, Ints, Number, consecutive_slices, start_offsets
 from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement
 from detaug.boxes.shape_group import PartOfGroup, ShapeGroup
-from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views
 from detaug.converters.coco.values import Column
 from detaug.gpu.streams import StreamGuard, to_device
@@ -69,50 +68,85 @@ class BatchTargets:
         return BatchTargets(boxes, labels, valid, counts, *on_host, drawing, layer_of_box, moved, classes, self.guard)
 
 
-def build_targets(
-    views: Views, images: Ints, batches: list[slice], device: torch.device, classes: Ints | None
-) -> list[BatchTargets]:
+@dataclass(frozen=True, eq=False)
+class PackedTargets:
+    """The targets of batches that were planned together, in main memory: N images, R rows with the padding."""
+
+    sides: list[tuple[int, int]]
+    """For each batch its number of images and the largest number of boxes of one."""
+    boxes: NDArray[np.float32]
+    """(R, 4) XYXY in output pixels."""
+    labels: Ints
+    """(R,); -1 where padded."""
+    rows: Ints
+    """(R,); -1 where padded."""
+    counts: list[tuple[int, ...]]
+    """For each batch the number of boxes of each image."""
+    image_size: Ints
+    """(N, 2)."""
+    matrix: NDArray[np.float32]
+    """(N, 3, 3)."""
+    drawing: Drawing | None
+    layer_of_box: Ints | None
+    """(R,)."""
+    moved: Sequence[PartOfGroup | None]
+    """For each batch."""
+    classes: Ints | None
+    """(N,)."""
+
+    def batches(self, device: torch.device) -> list[BatchTargets]:
+        """Return the targets of each batch. All boxes are copied at once: a copy costs more than its bytes."""
+        sides = self.sides
+        labels, nothing = to_device(self.labels, device), [None] * len(sides)
+        boxes = _split(to_device(self.boxes, device), [(*side, 4) for side in sides])
+        split_labels, valid = _split(labels, sides), _split(labels >= 0, sides)
+        rows = _split_on_host(self.rows, sides)
+        layers = nothing if self.layer_of_box is None else _split_on_host(self.layer_of_box, sides)
+        lengths = [images for images, _ in sides]
+        classes = nothing if self.classes is None else _split(to_device(self.classes, device), [*zip(lengths)])
+        guard = StreamGuard(device)
+        return [
+            BatchTargets(
+                boxes=boxes[at],
+                labels=split_labels[at],
+                valid=valid[at],
+                counts=self.counts[at],
+                image_size=torch.from_numpy(self.image_size[images]),
+                matrix=torch.from_numpy(self.matrix[images]),
+                rows=rows[at],
+                drawing=None if self.drawing is None else self.drawing[images],
+                layer_of_box=layers[at],
+                moved=self.moved[at],
+                classes=classes[at],
+                guard=guard,
+            )
+            for at, images in enumerate(consecutive_slices(lengths))
+        ]
+
+
+def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints | None) -> PackedTargets:
     """Return the targets of batches that were planned together, each a slice of the views.
 
-    `images`: (n,) the position of each view in the source; `classes`: (n,) the class of each.
-    All boxes go to the device in one copy: a copy costs more than its bytes.
+    `images`: (N,) the position of each view in the source; `classes`: (N,) the class of each.
     """
-    views = fit_to_shapes(views)
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
     room = np.repeat(most, lengths)
     padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
-    on_device = to_device(padded_boxes, device), to_device(padded_labels, device)
-    sides = list(zip(lengths, most.tolist(), strict=True))
-    split_boxes = _split(on_device[0], [(*side, 4) for side in sides])
-    split_labels, split_valid = _split(on_device[1], sides), _split(on_device[1] >= 0, sides)
-    split_rows = _split_on_host(_pad(rows, -1, counts, room), sides)
-    nothing = [None] * len(batches)
-    split_layer_of_box = nothing if layer_of_box is None else _split_on_host(_pad(layer_of_box, 0, counts, room), sides)
-    drawing = None if views.drawing is None else views.drawing.of_source(images)
-    moved = _grouped(views, batches, counts) if views.shapes else nothing
-    split_classes = nothing if classes is None else _split(to_device(classes, device), [*zip(lengths)])
-    size = np.ascontiguousarray(views.size, np.int64)
-    matrix = np.ascontiguousarray(views.to_output(), np.float32)
-    guard = StreamGuard(device)
-    return [
-        BatchTargets(
-            boxes=split_boxes[at],
-            labels=split_labels[at],
-            valid=split_valid[at],
-            counts=tuple(counts[batch].tolist()),
-            image_size=torch.from_numpy(size[batch]),
-            matrix=torch.from_numpy(matrix[batch]),
-            rows=split_rows[at],
-            drawing=None if drawing is None else drawing[batch],
-            layer_of_box=split_layer_of_box[at],
-            moved=moved[at],
-            classes=split_classes[at],
-            guard=guard,
-        )
-        for at, batch in enumerate(batches)
-    ]
+    return PackedTargets(
+        sides=list(zip(lengths, most.tolist(), strict=True)),
+        boxes=padded_boxes,
+        labels=padded_labels,
+        rows=_pad(rows, -1, counts, room),
+        counts=[tuple(counts[batch].tolist()) for batch in batches],
+        image_size=np.ascontiguousarray(views.size, np.int64),
+        matrix=np.ascontiguousarray(views.to_output(), np.float32),
+        drawing=None if views.drawing is None else views.drawing.of_source(images),
+        layer_of_box=None if layer_of_box is None else _pad(layer_of_box, 0, counts, room),
+        moved=_grouped(views, batches, counts) if views.shapes else [None] * len(batches),
+        classes=classes,
+    )
 
 
 GROUP_IMAGES = 512
@@ -128,6 +162,7 @@ def _grouped(views: Views, batches: list[slice], counts: Ints) -> list[PartOfGro
         together = batches[at : at + size]
         images = slice(together[0].start, together[-1].stop)
         group = ShapeGroup(views.shapes, partial(Placement.of_views, views[images]))
+        group.prepare()
         starts = first[images.start]
         parts += [PartOfGroup(group, slice(*(first[[each.start, each.stop]] - starts).tolist())) for each in together]
     return parts

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from detaug.arrays import Ints
+from detaug.arrays import Floats, Ints, consecutive_slices
+from detaug.boxes.tight import fit_to_shapes
+from detaug.boxes.views import Views
+from detaug.converters.files.threads import Threads
 from detaug.errors import DataError
 from detaug.loading.bad_files import SkippedImages
-from detaug.loading.batch_targets import build_targets
+from detaug.loading.batch_targets import PackedTargets, pack_targets
 from detaug.loading.draws import STEPS, PositionDraws
 from detaug.loading.epochs import EpochBatches, EpochOrder
-from detaug.loading.plans import BatchPlan, Grouping, consecutive_slices, pad_to
+from detaug.loading.plans import BatchPlan, Grouping, pad_to
 from detaug.loading.renderers import Job, Renderer
 from detaug.ops.op import Arrays, select
-from detaug.ops.recipe import Plan, Recipe, draws_from
+from detaug.ops.recipe import Draws, Recipe, draws_from
 from detaug.sources.source import Source
 
 BLOCK_IMAGES = 2048
 """Images that are planned at once, about, since a NumPy call costs much."""
+
+
+class Block(NamedTuple):
+    """The plan of consecutive batches of an epoch, in main memory."""
+
+    epoch: EpochBatches
+    steps: range
+    slices: list[slice]
+    """The images of each batch, among those of all."""
+    sizes: Floats
+    """(N, 2): height and width of each image after the recipe."""
+    inputs: Arrays
+    """The renderer's inputs for each image, by name."""
+    params: tuple[Arrays, ...]
+    """What each step of the recipe drew; empty unless the loader has return_params."""
+    targets: PackedTargets
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +72,17 @@ class Planner:
     def jobs_from(self, epoch: int, step: int) -> Iterator[Job]:
         """Yield the jobs of all batches from here on: training continues up to epoch `end`, evaluation ends.
 
-        The next block is planned op by op while the jobs of this one are taken: planned in one go it would take longer
-        than the device needs for the batches in flight, and the device would wait.
+        A thread plans the next block while the jobs of this one are taken. Planned in between it would take longer than
+        the device needs for the batches in flight, and the device would wait.
         """
         self.prefetch(epoch, step)
-        ready: deque[Job] = deque()
-        for jobs in self._blocks(epoch, step):
-            ready.extend(jobs)
-            while len(ready) > len(self.recipe.steps):
-                yield ready.popleft()
-            if ready:
-                yield ready.popleft()
-        yield from ready
+        blocks = self._blocks(epoch, step)
+        with Threads(1, "detaug-planner") as thread:
+            planned = thread.submit(next, blocks, None)
+            while block := planned.result():
+                planned = thread.submit(next, blocks, None)
+                first_step = step if block.epoch.epoch == epoch else 0
+                yield from self.renderer.jobs(self.grouping.group(self._batches(block), first_step))
 
     def prefetch(self, epoch: int, step: int) -> None:
         """Let the source know which images will be read from here on."""
@@ -74,23 +92,21 @@ class Planner:
     def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> list[Job]:
         """Return the jobs of one batch of these images, with the numbers that were drawn before."""
         views = replace(self.reader.clip_views(indices), slot=self.grouping.slots([len(indices)]), epoch=epoch)
-        plan = self.recipe.plan(views, draws_from(np.random.default_rng()), params)
-        batches = self._split(EpochBatches(epoch, [indices], [np.ones(len(indices), bool)], [0]), range(1), plan)
-        return self.renderer.jobs(self.grouping.group(batches, 0))
+        batches = EpochBatches(epoch, [indices], [np.ones(len(indices), bool)], [0])
+        block = self._pack(batches, range(1), views, draws_from(np.random.default_rng()), params)
+        return self.renderer.jobs(self.grouping.group(self._batches(block), 0))
 
     def check_batch(self, epoch: int, step: int) -> None:
         """Raise DataError if the batch has a file that cannot be used and may not be skipped."""
         if self.skipped.refuses:
             self.skipped.check_batch(self.order.batches(epoch)[step])
 
-    def _blocks(self, epoch: int, step: int) -> Iterator[list[Job]]:
-        """Yield the jobs of each block; while it is planned, yield an empty list after each op."""
+    def _blocks(self, epoch: int, step: int) -> Iterator[Block]:
         block = self._block_batches()
         for each in self._epochs_from(epoch):
             batches, first_step = self._epoch(each), step if each == epoch else 0
             for start in range(first_step - first_step % block, len(batches.indices), block):
-                for plans in self._plan(batches, range(start, min(start + block, len(batches.indices)))):
-                    yield self.renderer.jobs(self.grouping.group(plans, first_step))
+                yield self._plan(batches, range(start, min(start + block, len(batches.indices))))
 
     def _epochs_from(self, epoch: int) -> Iterable[int]:
         if not self.order.train:
@@ -105,8 +121,8 @@ class Planner:
             raise DataError(f"no image is left: all of shard {self.order.shard} are skipped; {self.reader.remedy}")
         return batches
 
-    def _plan(self, batches: EpochBatches, steps: range) -> Iterator[list[BatchPlan]]:
-        """Yield the plans of consecutive batches of an epoch; before that, yield an empty list after each op."""
+    def _plan(self, batches: EpochBatches, steps: range) -> Block:
+        """Plan consecutive batches of an epoch."""
         lengths = [len(batches.indices[step]) for step in steps]
         batch, at = np.repeat(np.arange(len(steps)), lengths), np.concatenate([np.arange(n) for n in lengths])
         first_slots, frames = np.array(batches.first_slots[steps.start : steps.stop]), self.order.frames
@@ -114,33 +130,39 @@ class Planner:
         draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)
         views = self.reader.clip_views(np.concatenate([batches.indices[step] for step in steps]))
         views = replace(views, batch=batch, slot=self.grouping.slots(lengths), epoch=batches.epoch)
-        for plan in self.recipe.plan_by_op(views, draws):
-            yield self._split(batches, steps, plan) if plan else []
+        return self._pack(batches, steps, views, draws)
 
     def _block_batches(self) -> int:
         """Return how many batches are planned at once: a multiple of the steps that are drawn at once, or a part."""
         batches = max(1, BLOCK_IMAGES // (self.order.batch_size * self.order.frames))
         return batches - batches % STEPS if batches >= STEPS else 1 << batches.bit_length() - 1
 
-    def _split(self, batches: EpochBatches, steps: range, plan: Plan) -> list[BatchPlan]:
-        """Split the plan of the images of all batches into plans of batches."""
+    def _pack(
+        self, batches: EpochBatches, steps: range, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None
+    ) -> Block:
+        """Plan the images of consecutive batches. `drawn`: what an earlier plan drew, used again."""
         indices = [batches.indices[step] for step in steps]
-        images, classes = np.concatenate(indices), self.reader.classes
-        sizes, classes = self.reader.sizes[images], None if classes is None else classes[images]
-        inputs, params = self.renderer.planned_inputs(plan, sizes), plan.drawn if self.return_params else ()
-        slices = consecutive_slices([len(batch) for batch in indices])
-        largest = np.maximum.reduceat(plan.views.size, [images.start for images in slices]).astype(int).tolist()
-        targets = build_targets(plan.views, images, slices, self.device, classes)
+        images, slices = np.concatenate(indices), consecutive_slices([len(batch) for batch in indices])
+        plan, classes = self.recipe.plan(views, draws, drawn), self.reader.classes
+        inputs = self.renderer.planned_inputs(plan, self.reader.sizes[images])
+        targets = pack_targets(fit_to_shapes(plan.views), images, slices, None if classes is None else classes[images])
+        params = plan.drawn if self.return_params else ()
+        return Block(batches, steps, slices, plan.views.size, inputs, params, targets)
+
+    def _batches(self, block: Block) -> list[BatchPlan]:
+        """Return the plans of the batches of a block, with their targets on the device."""
+        largest = np.maximum.reduceat(block.sizes, [images.start for images in block.slices]).astype(int).tolist()
+        targets = block.targets.batches(self.device)
         return [
             BatchPlan(
-                epoch=batches.epoch,
+                epoch=block.epoch.epoch,
                 step=step,
-                indices=indices[at],
-                inputs=select(images, inputs),
-                params=tuple(select(images, drawn) for drawn in params),
+                indices=block.epoch.indices[step],
+                inputs=select(images, block.inputs),
+                params=tuple(select(images, drawn) for drawn in block.params),
                 targets=targets[at],
                 canvas=pad_to(largest[at], self.pad_multiple),
-                wanted=batches.wanted[step],
+                wanted=block.epoch.wanted[step],
             )
-            for at, (step, images) in enumerate(zip(steps, slices, strict=True))
+            for at, (step, images) in enumerate(zip(block.steps, block.slices, strict=True))
         ]

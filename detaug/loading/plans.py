@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
-from detaug.arrays import Bools, Ints
+from detaug.arrays import Bools, Ints, consecutive_slices
 from detaug.loading.batch_targets import BatchTargets
 from detaug.ops.op import Arrays
 
@@ -110,11 +109,6 @@ def group_of(plans: Sequence[BatchPlan], first_step: int) -> GroupPlan:
     inputs = {name: np.concatenate([plan.inputs[name] for plan in plans]) for name in plans[0].inputs}
     batches = [BatchInGroup(*each) for each in zip(slices, plans, strict=True) if each[1].step >= first_step]
     return GroupPlan(np.concatenate([plan.indices for plan in plans]), inputs, batches)
-
-
-def consecutive_slices(lengths: Sequence[int]) -> list[slice]:
-    """Return the slices of concatenated pieces of these lengths."""
-    return [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
 
 
 def pad_to(size: Sequence[int], multiple: int) -> tuple[int, int]:

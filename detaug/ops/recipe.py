@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, takewhile
@@ -151,12 +151,6 @@ class Recipe:
 
     def plan(self, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None) -> Plan:
         """Plan all ops for these images, with numbers from `draws`, or with those in `drawn`, of an earlier plan."""
-        *_, plan = self.plan_by_op(views, draws, drawn)
-        assert plan
-        return plan
-
-    def plan_by_op(self, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None) -> Iterator[Plan | None]:
-        """Plan one op at a time, as `plan` does: yield None after each op, then the plan."""
         if drawn is not None and [each.keys() for each in drawn] != self._drawn_names:
             raise InputError("the params are those of another recipe: replay with the ops that drew them")
         used: list[Arrays] = []
@@ -166,8 +160,7 @@ class Recipe:
             views, planned = self._plan_step(step, views, used[-1])
             _check_overhang(self.labels[step], self.steps[step][0], views)
             inputs |= {f"{step}.{name}": array for name, array in planned.items()}
-            yield None
-        yield Plan(views, inputs, tuple(used))
+        return Plan(views, inputs, tuple(used))
 
     def _draw(self, step: int, views: Views, draws: Draws, before: list[Arrays]) -> Arrays:
         """Return what the op of a step draws; for a second part, what its op drew."""
