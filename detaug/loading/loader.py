@@ -21,7 +21,14 @@ from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import EpochIterator, Position, check_process
 from detaug.loading.clip_batch import ClipBatch
-from detaug.loading.devices import give_memory_back, has_jpeg_engine, rank_and_world, resolve_device, resolve_shard
+from detaug.loading.devices import (
+    give_memory_back,
+    has_jpeg_engine,
+    keep_decoder,
+    rank_and_world,
+    resolve_device,
+    resolve_shard,
+)
 from detaug.loading.epochs import EpochOrder, LastBatch
 from detaug.loading.image_cache import CacheSizes, check_cache
 from detaug.loading.memory_sizes import MemorySize, check_size
@@ -128,6 +135,8 @@ class Loader(NoDataLoader, Generic[T]):
         self.return_params = return_params
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         self.device = resolve_device(device)
+        if self.device.type == "cuda" and not reader.decodes:
+            keep_decoder(self.device)
         options = {"file": settings, "pipelines": pipelines, "threads": threads, "memory": memory}
         stages = make_stages(ops, reader, self.batch_size, self.device, cache, **options)
         mixing = next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)
