@@ -121,25 +121,22 @@ def test_pipelines_that_are_given_stay() -> None:
         (0.2, 2e9, Settings(2, 2, depth=3, batches_per_group=8)),
         (0.2, 1e9, Settings(2, 2, depth=3, batches_per_group=6)),
         (2, 2e9, Settings(2, 2, depth=3)),
-        (12, 2e9, Settings(2, 2, depth=2, parts_per_batch=4)),
-        (48, 2e9, Settings(2, 2, depth=2, parts_per_batch=16)),
-        (48, 8e9, Settings(2, 2, depth=2, parts_per_batch=4)),
+        (12, 2e9, Settings(2, 2, depth=2, parts_per_batch=7)),
+        (48, 2e9, Settings(2, 2, depth=2, parts_per_batch=32)),
+        (48, 8e9, Settings(2, 2, depth=2, parts_per_batch=7)),
         (48, 0.5e9, Settings(1, 2, depth=1, parts_per_batch=32)),
         (48, 0.1e9, Settings(1, 2, depth=1, parts_per_batch=32)),
     ],
 )
 def test_a_gpu_keeps_to_a_limit(monkeypatch: pytest.MonkeyPatch, megapixels: float, memory: float, settings: Settings):
-    """The settings hold at most `memory` bytes of images of 3 bytes a pixel: three times a job of each pipeline."""
+    """Images of 3 bytes a pixel: three times a job of each pipeline, and what the decoder holds."""
     monkeypatch.setenv("DETAUG_JPEG_ENGINE", "1")
     pixels = int(megapixels * 1e6)
     chosen = choose_settings(torch.device("cuda", 0), 32, 300 * 300, source_pixels=pixels, memory=int(memory))
     assert chosen == settings
-    held = (
-        chosen.pipelines
-        * (chosen.depth + 1)
-        * Grouping(chosen.batches_per_group, chosen.parts_per_batch, 1).most_images(32)
-    )
-    assert held * 3 * pixels <= max(memory, 2 * 3 * pixels)
+    job = Grouping(chosen.batches_per_group, chosen.parts_per_batch, 1).most_images(32)
+    held = chosen.pipelines * ((chosen.depth + 1) * job + min(2.5 * job, 23))
+    assert held * 3 * pixels <= max(memory, 4.5 * 3 * pixels)
 
 
 @pytest.mark.parametrize("recipe", ["several sizes", *slow("mixing")])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from detaug.converters.files.threads import Threads
 from detaug.loading.bad_files import BadFilesFound, files_behind, unreadable_files
 from detaug.loading.devices import keep_decoder
 from detaug.loading.renderers import Job, Renderer
@@ -37,14 +34,10 @@ class Engine:
         self._most_images = most_images
         self._free: deque[PipelineWorker] = deque()  # each worker once for every job that it can take
         self._in_flight: deque[InFlight] = deque()
-        self._builder: Threads | None = None
-        self._coming: deque[Future[PipelineWorker]] = deque()  # what it makes
 
     @property
     def has_room(self) -> bool:
         """Return whether a pipeline can take another job."""
-        while self._coming and self._coming[0].done():
-            self._add(self._coming.popleft().result())
         return bool(self._free)
 
     @property
@@ -53,32 +46,19 @@ class Engine:
         return self._in_flight[0].job if self._in_flight else None
 
     def open(self) -> None:
-        """Make the pipelines, unless they exist: the first one, and the others in a thread, while it works.
-
-        On a GPU each takes half a second.
-        """
-        if self._free or self._in_flight:
-            return
-        if self.device.type == "cuda" and not self.reader.decodes:
-            keep_decoder(self.device).join()
-        size, settings = self._most_images, self.settings
-        self._add(self._worker(size, settings.depth))
-        if settings.pipelines > 1:
-            self._builder = Threads(1, "detaug-pipelines")
-            for _ in range(settings.pipelines - 1):
-                self._coming.append(self._builder.submit(self._worker, size, settings.depth))
+        """Make the pipelines, unless they exist."""
+        if not self._free and not self._in_flight:
+            if self.device.type == "cuda" and not self.reader.decodes:
+                keep_decoder(self.device).join()
+            settings = self.settings
+            workers = [self._worker(self._most_images, settings.depth) for _ in range(settings.pipelines)]
+            self._free.extend(workers * settings.depth)
 
     def close(self) -> None:
         """End the pipelines, and discard their jobs. `open` makes new ones."""
         workers = {*self._free, *(each.worker for each in self._in_flight)}
         self._free.clear()
         self._in_flight.clear()
-        while self._coming:
-            with suppress(*DALI_ERRORS):
-                workers.add(self._coming.popleft().result())
-        if self._builder:
-            self._builder.close()
-        self._builder = None
         for worker in workers:
             worker.close()
 
@@ -130,9 +110,6 @@ class Engine:
         if inputs:
             worker.start(inputs)
         return bool(inputs)
-
-    def _add(self, worker: PipelineWorker) -> None:
-        self._free.extend([worker] * self.settings.depth)
 
     def _worker(self, size: int, depth: int) -> PipelineWorker:
         return PipelineWorker(self.renderer.graph, size, self.settings.threads, self.device, depth)

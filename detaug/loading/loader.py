@@ -226,7 +226,9 @@ class Loader(NoDataLoader, Generic[T]):
         kind = "training" if self.train else "evaluation"
         engine = f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
         device = f"{self.device}{'' if self.device.type == 'cpu' else engine}"
-        decoded = decoded_bytes(self.reader, self.settings, self.recipe, self.batch_size * self._order.frames)
+        decoded = decoded_bytes(
+            self.reader, self.settings, self.recipe, self.batch_size * self._order.frames, self.device
+        )
         memory = f"{decoded / 1e9:.2g} GB of decoded images"
         return (
             f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device}, {memory})"

@@ -60,6 +60,9 @@ DECODED_ON_CPU = 600_000_000
 more. Photographs of 12 megapixels take 36 MB each."""
 DECODED_ON_GPU = 0.1
 """The same on a GPU, as a share of the memory that is free when the loader is made."""
+HELD_BY_DECODER = 2.5, 23
+"""Images that a GPU's decoder needs room for beside its output, for each image of a job, and at most. Measured on an
+H200 with JPEGs of 12 and 48 megapixels and jobs of 1 to 32 images."""
 IMAGES_IN_FLIGHT = 768
 """Images of 300 x 300 that a GPU gets at once in batches that cannot be grouped; with fewer it waits for Python. A
 larger image counts for up to 2."""
@@ -93,7 +96,7 @@ def settings_for(
         memory=limit,
         together=GROUP if mixing else 1,
     )
-    needed = 0 if memory is None else decoded_bytes(reader, settings, recipe, batch_size)
+    needed = 0 if memory is None else decoded_bytes(reader, settings, recipe, batch_size, device)
     if limit is not None and needed > limit:
         together = f", and ops that mix images keep {GROUP} together" if mixing else ""
         warnings.warn(
@@ -144,11 +147,20 @@ def grouping_of(settings: Settings, recipe: Recipe) -> Grouping:
     return Grouping(settings.batches_per_group, settings.parts_per_batch, GROUP if recipe.mixing_op else 1)
 
 
-def decoded_bytes(reader: Source, settings: Settings, recipe: Recipe, batch_size: int) -> int:
+def decoded_bytes(reader: Source, settings: Settings, recipe: Recipe, batch_size: int, device: torch.device) -> int:
     """Return the bytes of the decoded images in flight if all were large ones."""
     grouping = grouping_of(settings, recipe)
     images = grouping.batches * max(int(part.stop - part.start) for part in grouping.parts_of(batch_size))
-    return settings.pipelines * (settings.depth + 1) * images * 3 * large_source(reader)
+    return int(images_held(settings.pipelines, settings.depth, images, device) * 3 * large_source(reader))
+
+
+def images_held(pipelines: int, depth: int, images: int, device: torch.device) -> float:
+    """Return the number of decoded images in memory, for jobs of so many.
+
+    A pipeline holds the images of its `depth` jobs, those of the outputs before them, and on a GPU what decodes them.
+    """
+    per_image, most = HELD_BY_DECODER if device.type == "cuda" else (0, 0)
+    return pipelines * ((depth + 1) * images + min(per_image * images, most))
 
 
 def choose_settings(
@@ -177,11 +189,11 @@ def choose_settings(
     settings = Settings(**(chosen if can_group else chosen | {"batches_per_group": 1}))
     fewest = pipelines or 1
     if memory is not None:
-        return within_memory(settings, batch_size, 3 * source_pixels, memory, together, fewest_pipelines=fewest)
+        return within_memory(settings, batch_size, 3 * source_pixels, memory, device, together, fewest_pipelines=fewest)
     if device.type == "cpu" and file is None:
         least = max(default.threads, together)
         return within_memory(
-            settings, batch_size, 3 * source_pixels, DECODED_ON_CPU, least=least, fewest_pipelines=fewest
+            settings, batch_size, 3 * source_pixels, DECODED_ON_CPU, device, least=least, fewest_pipelines=fewest
         )
     return settings
 
@@ -191,6 +203,7 @@ def within_memory(
     batch_size: int,
     image: int,
     memory: int,
+    device: torch.device,
     together: int = 1,
     *,
     least: int = 1,
@@ -198,18 +211,22 @@ def within_memory(
 ) -> Settings:
     """Return settings with which decoded images take at most `memory` bytes in all, as far as that is possible.
 
-    A pipeline holds the images of its `depth` jobs, and those of the outputs before them. If that is too much, it gets
-    less depth, down to 2, then fewer batches in a group, then parts of a batch. Where there is no room for the images
-    that must be `together`, `fewest_pipelines` have them alone.
+    If `images_held` is too much, a pipeline gets less depth, down to 2, then fewer batches in a group, then parts of a
+    batch. Where there is no room for the images that must be `together`, `fewest_pipelines` have them alone.
 
     `image`: bytes of a large one. `least`: images that a job has, whatever they take.
     """
-    room, pipelines, depth = memory // image, settings.pipelines, settings.depth
-    while depth > 2 and pipelines * (depth + 1) * batch_size > room:
+    pipelines, depth = settings.pipelines, settings.depth
+
+    def fits(images: int) -> bool:
+        return images_held(pipelines, depth, images, device) * image <= memory
+
+    while depth > 2 and not fits(batch_size):
         depth -= 1
-    if room < pipelines * (depth + 1) * together:
+    if not fits(together):
         pipelines, depth = fewest_pipelines, 1
-    images = max(room // (pipelines * (depth + 1)), least, together)
+    counts = range(settings.batches_per_group * batch_size, 0, -1)
+    images = max(next(filter(fits, counts), 1), least, together)
     batches = _limited(min(settings.batches_per_group, images / batch_size), least=1)
     parts = max(settings.parts_per_batch, -(-batch_size // images))
     return replace(settings, pipelines=pipelines, depth=depth, batches_per_group=batches, parts_per_batch=parts)
